@@ -1,0 +1,38 @@
+"""Compiles `pump.c` into `ingest/_pump` with cffi, at install, where Proton itself is compiled.
+
+The module is linked against nothing: its `pn_*` symbols are found in Proton's own library, which
+`ingest.pump` loads first with its symbols made global.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+HERE = Path(__file__).parent
+#: What Python may call: the part of `pump.c` between these two lines.
+BEGIN, END = "/* cdef:begin */", "/* cdef:end */"
+
+
+def compile_pump() -> Path:
+    """Build the extension beside its source and return its path. Needs a C compiler."""
+    from cffi import FFI  # noqa: PLC0415 (a build requirement, not there when this file is linted)
+
+    source = (HERE / "pump.c").read_text()
+    builder = FFI()
+    builder.cdef(source.partition(BEGIN)[2].partition(END)[0])
+    builder.set_source("_pump", source, extra_compile_args=["-O2"])
+    return Path(builder.compile(tmpdir=str(HERE), target="_pump.*"))
+
+
+class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
+    """Hatchling's hook: compile, and mark the wheel as platform-specific."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        built = compile_pump()
+        (HERE / "_pump.c").unlink(missing_ok=True)
+        for left in HERE.glob("_pump.o"):
+            left.unlink()
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        build_data["force_include"][str(built)] = f"ingest/{built.name}"

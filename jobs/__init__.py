@@ -1,0 +1,1 @@
+"""Entry points for `spark-submit`: thin wiring, `build(spark, settings)` and `main(argv)`."""

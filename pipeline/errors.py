@@ -1,0 +1,52 @@
+"""Everything that this project raises on purpose.
+
+* DistributaryError
+  x IllegalTransition     an event that the state does not expect: a bug of ours or of a caller
+  x InvalidRequest        a person or a peer asked for something that can't be
+  x StoreError            the disk or a table isn't what it must be
+    x JournalBroken       a frame that isn't the last one is damaged
+    x JournalVersion      written by another version of the program
+    x JournalFull         no space for the next segment
+    x TableMoved          somebody else committed to a table of which we are the only writer
+    x HomeLocked          another gateway owns this home
+"""
+
+
+class DistributaryError(Exception):
+    """The base of every error that this project raises."""
+
+
+class IllegalTransition(DistributaryError):
+    """An event arrived in a state that does not expect it."""
+
+    def __init__(self, state: str, event: str) -> None:
+        super().__init__(f"{event} is not legal in state {state}")
+        self.state, self.event = state, event
+
+
+class InvalidRequest(DistributaryError):
+    """What was asked for can't be done; the message says what, where and what to do."""
+
+
+class StoreError(DistributaryError):
+    """The disk or a table isn't what it must be; nothing was changed."""
+
+
+class JournalBroken(StoreError):
+    """A frame before the last one is damaged: data that was accepted would be lost by going on."""
+
+
+class JournalVersion(StoreError):
+    """The journal was written by a version of the program that this one can't read."""
+
+
+class JournalFull(StoreError):
+    """No space is left for the next segment; what waits is kept and tried again."""
+
+
+class TableMoved(StoreError):
+    """Somebody else committed to a table that only this gateway may write."""
+
+
+class HomeLocked(StoreError):
+    """Another gateway owns this home."""

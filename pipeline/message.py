@@ -1,0 +1,107 @@
+"""Messages in runs: how they wait, how they are kept, and what shares one fsync.
+
+A message is immutable bytes and a dense position in the log, its sequence. There is no object per
+message anywhere: what one read brings is one blob with an array of lengths, and a message is
+(slab, index). Times are microseconds since the epoch, UTC.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pipeline.outcome import Outcome
+from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+
+#: Anything that gives its bytes away without a copy.
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageRun:
+    """Consecutive messages of one topic, received together and not yet in the log.
+
+    `blob` is the messages' bytes as they came, joined; the arrays have one native-endian element
+    per message: `lengths` uint32 (bytes), `durable` uint8 (0 or 1), `priority` uint8 (0 to 9, 4 if
+    the header has none), `ttl` uint32 (milliseconds, 0 if none).
+    """
+
+    topic: str
+    count: int
+    blob: Bytes
+    lengths: Bytes
+    durable: Bytes
+    priority: Bytes
+    ttl: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The durable record of one outcome for a run of deliveries of one subscription.
+
+    All of them were handed to one consumer at one time with one delivery count. `final` says
+    whether the subscription is owed them no more. `floor` is the subscription's floor after this
+    settlement and all before it. `sequences` are ranges of sequences, ascending in each.
+    """
+
+    subscription: str
+    topic: str
+    consumer: str
+    outcome: Outcome
+    final: bool
+    delivery_count: int
+    delivered_at: int
+    settled_at: int
+    floor: int
+    sequences: tuple[range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRecord:
+    """One event in the life of a durable subscription, with its whole definition after it.
+
+    `floor` is the first sequence that it is owed: the head of the log when it was created or
+    redefined.
+    """
+
+    event: SubscriptionEvent
+    key: SubscriptionKey
+    definition: Definition
+    floor: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """What shares one fsync, one frame of the journal, and lies whole inside one Delta commit.
+
+    `number` rises by one from group to group, for ever. The messages of `messages`, in order, have
+    the sequences `first_sequence`, `first_sequence + 1`, ...; `written_at` is their publishing
+    time.
+    """
+
+    number: int
+    first_sequence: int
+    written_at: int
+    messages: tuple[MessageRun, ...] = ()
+    settlements: tuple[Settlement, ...] = ()
+    subscriptions: tuple[SubscriptionRecord, ...] = ()
+
+    @property
+    def message_count(self) -> int:
+        return sum(run.count for run in self.messages)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slab:
+    """Messages of one topic with consecutive sequences `first .. first + count - 1`, to deliver.
+
+    Message i lies at `blob[offsets[i]:offsets[i + 1]]`; `offsets` is int32, native-endian,
+    `count + 1` elements.
+    """
+
+    first: int
+    count: int
+    blob: Bytes
+    offsets: Bytes
+
+    @property
+    def stop(self) -> int:
+        return self.first + self.count

@@ -1,0 +1,14 @@
+"""What became of a delivery: the four outcomes of AMQP 1.0 (part 3, section 4) and our own two."""
+
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """How one delivery of one message to one consumer ended."""
+
+    ACCEPTED = "accepted"  #: done; the subscription is owed it no more
+    REJECTED = "rejected"  #: the consumer can't take it; archived
+    RELEASED = "released"  #: given back unseen; no failure counted
+    MODIFIED = "modified"  #: given back; counted as a failure if the consumer says so
+    EXPIRED = "expired"  #: its time ran out before a consumer took it
+    DEAD_LETTERED = "dead_lettered"  #: given up, its copy is in the dead letters

@@ -1,0 +1,47 @@
+"""What a subscription is: its identity, its definition, the events of its life.
+
+Identity follows the wire (how real JMS clients name links): a durable subscription is one name in
+one scope; the scope is a container, or global. See `ingest.links` for how a link says which.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import quote
+
+
+class SubscriptionEvent(StrEnum):
+    """What happened to a subscription; each is a durable record in the log."""
+
+    CREATED = "created"
+    REDEFINED = "redefined"  #: other topic, selector or no-local: its backlog is dropped
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionKey:
+    """Who a named subscription is: equal keys are one subscription.
+
+    `container` is None for a global subscription. `durable` is part of the key: a durable and a
+    non-durable subscription of one name live side by side.
+    """
+
+    container: str | None
+    name: str
+    durable: bool
+
+    @property
+    def id(self) -> str:
+        """The word for this subscription in tables, logs and metrics, e.g. `global/dispatchers`
+        or `container/billing/orders`; parts are percent-encoded, so the id is unambiguous."""
+        scope = "global" if self.container is None else f"container/{quote(self.container, '')}"
+        return f"{scope}/{quote(self.name, '')}" + ("" if self.durable else "?volatile")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a subscription claims. Two definitions that differ mean another subscription (JMS)."""
+
+    topic: str
+    shared: bool
+    selector: str | None = None
+    no_local: bool = False

@@ -1,0 +1,1 @@
+"""The only room that knows deltalake and pyarrow: the journal, `topic_log`, and the restart."""
