@@ -1,0 +1,476 @@
+/* The loops over messages inside a run, beside Proton's engine: receive, inspect, send, settle.
+ *
+ * Rules of this file:
+ *  1. It decides nothing. It moves runs between Proton and arrays that Python owns, and stops where
+ *     something needs a decision (another link, another event, no room, a bad message).
+ *  2. It allocates nothing and keeps nothing between calls.
+ *  3. Every read of a peer's bytes is bounds-checked: the bytes come from strangers.
+ *
+ * Sections of a message and their encoding: AMQP 1.0 part 3, section 2; types: part 1.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+
+/* What is used of Proton 0.40 (proton/link.h, delivery.h, disposition.h, event.h). */
+typedef struct { size_t size; const char *start; } pn_bytes_t;
+typedef struct pn_link_t pn_link_t;
+typedef struct pn_delivery_t pn_delivery_t;
+typedef struct pn_disposition_t pn_disposition_t;
+typedef struct pn_collector_t pn_collector_t;
+typedef struct pn_event_t pn_event_t;
+pn_event_t *pn_collector_peek(pn_collector_t *);
+_Bool pn_collector_pop(pn_collector_t *);
+int pn_event_type(pn_event_t *);
+pn_delivery_t *pn_event_delivery(pn_event_t *);
+_Bool pn_link_is_sender(pn_link_t *);
+_Bool pn_link_advance(pn_link_t *);
+ssize_t pn_link_recv(pn_link_t *, char *, size_t);
+ssize_t pn_link_send(pn_link_t *, const char *, size_t);
+pn_delivery_t *pn_delivery(pn_link_t *, pn_bytes_t);
+pn_link_t *pn_delivery_link(pn_delivery_t *);
+pn_bytes_t pn_delivery_tag(pn_delivery_t *);
+size_t pn_delivery_pending(pn_delivery_t *);
+_Bool pn_delivery_partial(pn_delivery_t *);
+_Bool pn_delivery_aborted(pn_delivery_t *);
+_Bool pn_delivery_settled(pn_delivery_t *);
+uint64_t pn_delivery_remote_state(pn_delivery_t *);
+pn_disposition_t *pn_delivery_remote(pn_delivery_t *);
+_Bool pn_disposition_is_failed(pn_disposition_t *);
+_Bool pn_disposition_is_undeliverable(pn_disposition_t *);
+void pn_delivery_update(pn_delivery_t *, uint64_t);
+void pn_delivery_settle(pn_delivery_t *);
+void pn_delivery_clear(pn_delivery_t *);
+void *pn_delivery_get_context(pn_delivery_t *);
+void pn_delivery_set_context(pn_delivery_t *, void *);
+typedef struct pn_transport_t pn_transport_t;
+ssize_t pn_transport_push(pn_transport_t *, const char *, size_t);
+ssize_t pn_transport_pending(pn_transport_t *);
+const char *pn_transport_head(pn_transport_t *);
+void pn_transport_pop(pn_transport_t *, size_t);
+
+/* cdef:begin */
+/* Outcomes of a run of deliveries on one outgoing link: tags first, first+step, ... count of them. */
+typedef struct {
+  uint64_t link;   /* pn_link_t */
+  uint64_t token;  /* as given to pump_send */
+  uint64_t first, step, count;
+  uint64_t state;  /* 0x24..0x27, or 0: settled without a state */
+  uint32_t failed, undeliverable;
+} pump_outcome;
+
+typedef struct {
+  /* Incoming messages of one link; arrays have room for `room` messages and `bytes_room` bytes. */
+  char *bytes;
+  size_t bytes_room, bytes_used;
+  uint32_t *lengths, *ttl, *to_at, *to_size;
+  uint8_t *durable, *priority;
+  uint64_t *deliveries; /* pn_delivery_t still to be settled, 0 if done already */
+  uint32_t room, count, kept; /* kept: how many deliveries are not 0 */
+  uint64_t link;
+  /* Outgoing links. */
+  pump_outcome *outcomes;
+  uint32_t outcomes_room, outcomes_count;
+  uint64_t *unsettled; /* deliveries with an outcome that their peer wants confirmed */
+  uint32_t unsettled_room, unsettled_count;
+  /* Limits and what stopped the pump. */
+  size_t message_bytes_max;
+  uint64_t event_mask; /* types of events that Python wants to see, a bit each */
+  int type_delivery;
+  uint64_t delivery; /* the one that stopped it (PUMP_TOO_LARGE, PUMP_MALFORMED, PUMP_ALONE) */
+} pump_t;
+
+/* Why pump_events came back: nothing left; an event for Python is at the head; take what is in the
+ * arrays and call again; a message over message_bytes_max; a message that is no AMQP message; a
+ * message that does not fit into the arrays alone. */
+#define PUMP_IDLE 0
+#define PUMP_EVENT 1
+#define PUMP_FULL 2
+#define PUMP_TOO_LARGE 3
+#define PUMP_MALFORMED 4
+#define PUMP_ALONE 5
+int pump_events(uint64_t collector, pump_t *p);
+/* Receive the delivery that stopped the pump with PUMP_ALONE into `room` bytes; 0 or PUMP_MALFORMED. */
+int pump_receive_alone(pump_t *p, char *bytes, size_t room);
+/* Settle; with the state given, or (state 0) with the peer's own. Zeros are passed over. */
+void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state);
+/* Send messages index, index+step, ... (count of them) of a slab whose message 0 has sequence
+ * `first`; returns how many bytes of messages went. */
+uint64_t pump_send(uint64_t link, const char *blob, const int32_t *offsets, uint32_t index,
+                   uint32_t step, uint32_t count, uint64_t first, uint32_t delivery_count,
+                   uint64_t token, int presettled);
+/* offsets[0] = 0, offsets[i+1] = offsets[i] + lengths[i]. */
+void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
+/* Hand `size` bytes from the peer to the engine; how many it took (fewer: it wants no more). */
+size_t pump_input(uint64_t transport, const char *bytes, size_t size);
+/* Take up to `room` bytes for the peer out of the engine; -1 when it will never have any again. */
+int64_t pump_output(uint64_t transport, char *out, size_t room);
+/* Whether `size` bytes are a message; fills in what its header says. */
+int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot);
+/* cdef:end */
+
+enum { NOT_A_SECTION = 0, FIRST_SECTION = 0x70, BODY_DATA = 0x75, BODY_SEQUENCE = 0x76,
+       LAST_SECTION = 0x78 };
+#define HEADER 0x70
+#define DELIVERY_ANNOTATIONS 0x71
+#define PROPERTIES 0x73
+
+static uint32_t be32(const uint8_t *p) {
+  return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* The end of the value that begins at `at`, or 0 if it is not inside `size`. */
+static size_t value_end(const uint8_t *m, size_t size, size_t at) {
+  static const uint8_t fixed[16] = {[4] = 1, [5] = 2, [6] = 3, [7] = 5, [8] = 9, [9] = 17};
+  size_t end;
+  while (at < size && m[at] == 0) { /* described: descriptor, then value */
+    at++;
+    if (at >= size || m[at] == 0) return 0;
+    at = value_end(m, size, at);
+    if (!at) return 0;
+  }
+  if (at >= size) return 0;
+  unsigned high = m[at] >> 4;
+  if (high < 4) return 0;
+  if (high < 0xa) {
+    end = at + fixed[high];
+  } else if (high == 0xa || high == 0xc || high == 0xe) {
+    if (at + 2 > size) return 0;
+    end = at + 2 + m[at + 1];
+  } else {
+    if (at + 5 > size) return 0;
+    end = at + 5 + (size_t)be32(m + at + 1);
+  }
+  return end <= size ? end : 0;
+}
+
+/* The section code at `at` and where its value begins. */
+static int section(const uint8_t *m, size_t size, size_t at, size_t *value) {
+  static const char *const names[] = {
+      "amqp:header:list",      "amqp:delivery-annotations:map",     "amqp:message-annotations:map",
+      "amqp:properties:list",  "amqp:application-properties:map",   "amqp:data:binary",
+      "amqp:amqp-sequence:list", "amqp:amqp-value:*",               "amqp:footer:map"};
+  if (at + 3 > size || m[at] != 0) return NOT_A_SECTION;
+  int code = NOT_A_SECTION;
+  if (m[at + 1] == 0x53) {
+    code = m[at + 2];
+    *value = at + 3;
+  } else if (m[at + 1] == 0x80 && at + 10 <= size && be32(m + at + 2) == 0) {
+    uint32_t low = be32(m + at + 6);
+    code = low <= LAST_SECTION ? (int)low : NOT_A_SECTION;
+    *value = at + 10;
+  } else if (m[at + 1] == 0xa3 && at + 3 + m[at + 2] <= size) {
+    for (int i = 0; i < 9; i++)
+      if (strlen(names[i]) == m[at + 2] && !memcmp(names[i], m + at + 3, m[at + 2]))
+        code = FIRST_SECTION + i;
+    *value = at + 3 + m[at + 2];
+  }
+  return code >= FIRST_SECTION && code <= LAST_SECTION ? code : NOT_A_SECTION;
+}
+
+/* Where the first field of a list begins and how many it has; 0 if it is not a list. */
+static size_t list_fields(const uint8_t *m, size_t end, size_t at, uint32_t *count) {
+  *count = 0;
+  if (m[at] == 0x45) return at + 1;
+  if (m[at] == 0xc0 && at + 3 <= end) { *count = m[at + 2]; return at + 3; }
+  if (m[at] == 0xd0 && at + 9 <= end) { *count = be32(m + at + 5); return at + 9; }
+  return 0;
+}
+
+static uint32_t uint_value(const uint8_t *m, size_t at, uint32_t otherwise) {
+  if (m[at] == 0x52) return m[at + 1];
+  if (m[at] == 0x70) return be32(m + at + 1);
+  if (m[at] == 0x43) return 0;
+  return otherwise;
+}
+
+typedef struct { int present, durable, first_acquirer; uint32_t priority, ttl, delivery_count; } header_t;
+
+static int is_true(const uint8_t *m, size_t at) {
+  return m[at] == 0x41 || (m[at] == 0x56 && m[at + 1] == 1);
+}
+
+/* Read a header section's list; 0 if it is broken. */
+static int read_header(const uint8_t *m, size_t end, size_t at, header_t *h) {
+  uint32_t count;
+  size_t field = list_fields(m, end, at, &count);
+  if (!field) return 0;
+  h->present = 1;
+  for (uint32_t i = 0; i < count && i < 5; i++) {
+    size_t next = value_end(m, end, field);
+    if (!next) return 0;
+    switch (i) {
+      case 0: h->durable = is_true(m, field); break;
+      case 1: if (m[field] == 0x50) h->priority = m[field + 1]; break;
+      case 2: h->ttl = uint_value(m, field, 0); break;
+      case 3: h->first_acquirer = is_true(m, field); break;
+      case 4: h->delivery_count = uint_value(m, field, 0); break;
+    }
+    field = next;
+  }
+  return 1;
+}
+
+/* properties.to: its place in the message, if it is a string. */
+static int read_to(const uint8_t *m, size_t end, size_t at, uint32_t *to_at, uint32_t *to_size) {
+  uint32_t count;
+  size_t field = list_fields(m, end, at, &count);
+  if (!field) return 0;
+  if (count < 3) return 1;
+  for (int i = 0; i < 2; i++)
+    if (!(field = value_end(m, end, field))) return 0;
+  if (!value_end(m, end, field)) return 0;
+  if (m[field] == 0xa1) { *to_at = field + 2; *to_size = m[field + 1]; }
+  if (m[field] == 0xb1) { *to_at = field + 5; *to_size = be32(m + field + 1); }
+  return 1;
+}
+
+int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot) {
+  const uint8_t *m = (const uint8_t *)message;
+  header_t h = {.priority = 4};
+  int before = 0;
+  p->to_at[slot] = p->to_size[slot] = 0;
+  if (!size) return PUMP_MALFORMED;
+  for (size_t at = 0; at < size;) {
+    size_t value;
+    int code = section(m, size, at, &value);
+    if (!code || code < before) return PUMP_MALFORMED;
+    if (code == before && code != BODY_DATA && code != BODY_SEQUENCE) return PUMP_MALFORMED;
+    size_t end = value_end(m, size, value);
+    if (!end) return PUMP_MALFORMED;
+    if (code == HEADER && !read_header(m, end, value, &h)) return PUMP_MALFORMED;
+    if (code == PROPERTIES && !read_to(m, end, value, p->to_at + slot, p->to_size + slot))
+      return PUMP_MALFORMED;
+    before = code;
+    at = end;
+  }
+  p->lengths[slot] = (uint32_t)size;
+  p->durable[slot] = (uint8_t)h.durable;
+  p->priority[slot] = (uint8_t)(h.priority > 9 ? 9 : h.priority);
+  p->ttl[slot] = h.ttl;
+  return 0;
+}
+
+/* The delivery's message lies in the arrays' slot: keep it for its accept, or settle it now. */
+static void keep(pump_t *p, pn_delivery_t *d, uint32_t slot) {
+  uint64_t kept = 0;
+  if (pn_delivery_settled(d)) {
+    pn_delivery_settle(d);
+  } else if (!p->durable[slot]) { /* non-persistent: accepted on receipt */
+    pn_delivery_update(d, 0x24);
+    pn_delivery_settle(d);
+  } else {
+    kept = (uint64_t)(uintptr_t)d;
+    p->kept++;
+  }
+  p->deliveries[slot] = kept;
+}
+
+static int incoming(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
+  if (pn_delivery_aborted(d)) { pn_delivery_settle(d); return 0; }
+  size_t size = pn_delivery_pending(d);
+  p->delivery = (uint64_t)(uintptr_t)d;
+  int other = p->count && p->link != (uint64_t)(uintptr_t)link;
+  if (size > p->message_bytes_max) return p->count ? PUMP_FULL : PUMP_TOO_LARGE;
+  if (pn_delivery_partial(d)) return 0;
+  if (other || p->count == p->room) return PUMP_FULL;
+  if (p->bytes_used + size > p->bytes_room) return p->count ? PUMP_FULL : PUMP_ALONE;
+  p->link = (uint64_t)(uintptr_t)link;
+  char *to = p->bytes + p->bytes_used;
+  /* Only looked at so far: a malformed one stops the pump with its bytes still in the delivery. */
+  pn_link_recv(link, to, size);
+  pn_link_advance(link);
+  if (pump_inspect(to, size, p, p->count)) {
+    /* Its bytes are gone from the engine; the caller answers the delivery after the run before. */
+    return PUMP_MALFORMED;
+  }
+  keep(p, d, p->count);
+  p->count++;
+  p->bytes_used += size;
+  return 0;
+}
+
+static void add_outcome(pump_t *p, const pump_outcome *o) {
+  if (p->outcomes_count) {
+    pump_outcome *last = p->outcomes + p->outcomes_count - 1;
+    uint64_t expected = last->first + last->step * last->count;
+    if (last->link == o->link && last->token == o->token && last->state == o->state &&
+        last->failed == o->failed && last->undeliverable == o->undeliverable) {
+      if (last->count == 1 && o->first > last->first) {
+        last->step = o->first - last->first;
+        last->count = 2;
+        return;
+      }
+      if (o->first == expected) { last->count++; return; }
+    }
+  }
+  p->outcomes[p->outcomes_count++] = *o;
+}
+
+static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
+  uint64_t state = pn_delivery_remote_state(d);
+  int settled = pn_delivery_settled(d);
+  uint64_t token = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
+  if (!settled && (state < 0x24 || state > 0x27)) { pn_delivery_clear(d); return 0; }
+  if (!token) { pn_delivery_clear(d); return 0; } /* its outcome is on its way to the disk */
+  if (p->outcomes_count == p->outcomes_room || p->unsettled_count == p->unsettled_room)
+    return PUMP_FULL;
+  pump_outcome o = {.link = (uint64_t)(uintptr_t)link, .token = token, .step = 1, .count = 1,
+                    .state = state >= 0x24 && state <= 0x27 ? state : 0};
+  if (state == 0x27) {
+    o.failed = pn_disposition_is_failed(pn_delivery_remote(d));
+    o.undeliverable = pn_disposition_is_undeliverable(pn_delivery_remote(d));
+  }
+  uint64_t tag;
+  memcpy(&tag, pn_delivery_tag(d).start, sizeof tag); /* pump_send's own tag: 8 bytes */
+  o.first = __builtin_bswap64(tag);
+  add_outcome(p, &o);
+  if (settled) {
+    pn_delivery_settle(d);
+  } else {
+    pn_delivery_set_context(d, NULL);
+    pn_delivery_clear(d);
+    p->unsettled[p->unsettled_count++] = (uint64_t)(uintptr_t)d;
+  }
+  return 0;
+}
+
+int pump_events(uint64_t collector, pump_t *p) {
+  pn_collector_t *c = (pn_collector_t *)(uintptr_t)collector;
+  pn_event_t *event;
+  while ((event = pn_collector_peek(c))) {
+    int type = pn_event_type(event);
+    if (type == p->type_delivery) {
+      pn_delivery_t *d = pn_event_delivery(event);
+      pn_link_t *link = pn_delivery_link(d);
+      int stop = pn_link_is_sender(link) ? outgoing(p, d, link) : incoming(p, d, link);
+      if (stop == PUMP_MALFORMED || stop == PUMP_TOO_LARGE || stop == PUMP_ALONE)
+        p->link = p->count ? p->link : (uint64_t)(uintptr_t)link;
+      if (stop && stop != PUMP_MALFORMED) return stop;
+      pn_collector_pop(c);
+      if (stop) return stop;
+    } else {
+      if (type < 64 && (p->event_mask >> type & 1)) return PUMP_EVENT;
+      pn_collector_pop(c);
+    }
+  }
+  return PUMP_IDLE;
+}
+
+int pump_receive_alone(pump_t *p, char *bytes, size_t room) {
+  pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)p->delivery;
+  pn_link_t *link = pn_delivery_link(d);
+  size_t size = pn_delivery_pending(d);
+  if (size > room) return PUMP_TOO_LARGE;
+  pn_link_recv(link, bytes, size);
+  pn_link_advance(link);
+  p->link = (uint64_t)(uintptr_t)link;
+  if (pump_inspect(bytes, size, p, 0)) return PUMP_MALFORMED;
+  keep(p, d, 0);
+  p->count = 1;
+  return 0;
+}
+
+void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state) {
+  for (uint32_t i = 0; i < count; i++) {
+    pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
+    if (!d) continue;
+    uint64_t with = state ? state : pn_delivery_remote_state(d);
+    if (with) pn_delivery_update(d, with);
+    pn_delivery_settle(d);
+  }
+}
+
+/* A header section for one more attempt: what the publisher said, and our delivery count. */
+static size_t write_header(uint8_t *out, const header_t *h, uint32_t delivery_count) {
+  size_t n = 6;
+  out[n++] = h->durable ? 0x41 : 0x42;
+  if (h->priority == 4) out[n++] = 0x40;
+  else { out[n++] = 0x50; out[n++] = (uint8_t)h->priority; }
+  const uint32_t numbers[2] = {h->ttl, delivery_count};
+  for (int i = 0; i < 2; i++) {
+    if (i) out[n++] = 0x42; /* first-acquirer: false */
+    if (!i && !h->ttl) { out[n++] = 0x40; continue; }
+    out[n++] = 0x70;
+    for (int shift = 24; shift >= 0; shift -= 8) out[n++] = (uint8_t)(numbers[i] >> shift);
+  }
+  const uint8_t front[6] = {0x00, 0x53, HEADER, 0xc0, (uint8_t)(n - 5), 5};
+  memcpy(out, front, sizeof front);
+  return n;
+}
+
+/* Where the bare message begins: behind header and delivery annotations. */
+static size_t bare_message(const uint8_t *m, size_t size, header_t *h, int *annotated) {
+  size_t at = 0, value;
+  for (int code; at < size && (code = section(m, size, at, &value)) &&
+                 (code == HEADER || code == DELIVERY_ANNOTATIONS);) {
+    size_t end = value_end(m, size, value);
+    if (!end) break;
+    if (code == HEADER) read_header(m, end, value, h);
+    else *annotated = 1;
+    at = end;
+  }
+  return at;
+}
+
+uint64_t pump_send(uint64_t link, const char *blob, const int32_t *offsets, uint32_t index,
+                   uint32_t step, uint32_t count, uint64_t first, uint32_t delivery_count,
+                   uint64_t token, int presettled) {
+  pn_link_t *l = (pn_link_t *)(uintptr_t)link;
+  uint64_t bytes = 0;
+  for (uint32_t k = 0, i = index; k < count; k++, i += step) {
+    const char *m = blob + offsets[i];
+    size_t size = (size_t)(offsets[i + 1] - offsets[i]);
+    uint64_t sequence = __builtin_bswap64(first + i);
+    pn_bytes_t tag = {sizeof sequence, (const char *)&sequence};
+    pn_delivery_t *d = pn_delivery(l, tag);
+    pn_delivery_set_context(d, (void *)(uintptr_t)token);
+    header_t h = {.priority = 4};
+    int annotated = 0;
+    size_t bare = bare_message((const uint8_t *)m, size, &h, &annotated);
+    if (delivery_count || annotated || h.delivery_count || h.first_acquirer) {
+      uint8_t header[32];
+      pn_link_send(l, (const char *)header, write_header(header, &h, delivery_count));
+      m += bare;
+      size -= bare;
+    }
+    pn_link_send(l, m, size);
+    pn_link_advance(l);
+    if (presettled) pn_delivery_settle(d);
+    bytes += size;
+  }
+  return bytes;
+}
+
+void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets) {
+  int32_t at = 0;
+  offsets[0] = 0;
+  for (uint32_t i = 0; i < count; i++) offsets[i + 1] = at += (int32_t)lengths[i];
+}
+
+size_t pump_input(uint64_t transport, const char *bytes, size_t size) {
+  pn_transport_t *t = (pn_transport_t *)(uintptr_t)transport;
+  size_t taken = 0;
+  while (taken < size) {
+    ssize_t n = pn_transport_push(t, bytes + taken, size - taken);
+    if (n <= 0) break;
+    taken += (size_t)n;
+  }
+  return taken;
+}
+
+int64_t pump_output(uint64_t transport, char *out, size_t room) {
+  pn_transport_t *t = (pn_transport_t *)(uintptr_t)transport;
+  size_t used = 0;
+  while (used < room) {
+    ssize_t pending = pn_transport_pending(t);
+    if (pending < 0) return used ? (int64_t)used : -1;
+    if (!pending) break;
+    size_t n = (size_t)pending < room - used ? (size_t)pending : room - used;
+    memcpy(out + used, pn_transport_head(t), n);
+    pn_transport_pop(t, n);
+    used += n;
+  }
+  return (int64_t)used;
+}

@@ -1,0 +1,252 @@
+"""Whole runs of messages between Proton and Python, in one call each (`pump.c`).
+
+The compiled pump finds Proton's functions in Proton's own library, which must therefore be loaded
+first, with its symbols global. Everything here runs on the event loop's thread only.
+"""
+
+import ctypes
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import cproton_ffi
+from cproton import ffi as proton_ffi
+from cproton import lib as proton
+
+from pipeline.message import Bytes, MessageRun, Slab
+
+ctypes.CDLL(cproton_ffi.__file__, mode=ctypes.RTLD_GLOBAL)
+
+from ingest._pump import ffi, lib  # noqa: E402 (needs Proton's symbols)
+
+#: Messages that one call takes in at most; a read of the socket seldom holds more.
+ROOM_MESSAGES = 4096
+#: Bytes that one call takes in at most; a bigger message is received alone.
+ROOM_BYTES = 1 << 20
+
+ACCEPTED = 0x24
+REJECTED = 0x25
+
+#: Events of Proton that Python wants to see; all others are dropped by the pump.
+_EVENTS = (
+    proton.PN_CONNECTION_REMOTE_OPEN,
+    proton.PN_CONNECTION_REMOTE_CLOSE,
+    proton.PN_SESSION_REMOTE_OPEN,
+    proton.PN_SESSION_REMOTE_CLOSE,
+    proton.PN_LINK_REMOTE_OPEN,
+    proton.PN_LINK_REMOTE_CLOSE,
+    proton.PN_LINK_REMOTE_DETACH,
+    proton.PN_LINK_FLOW,
+)
+
+
+class Stop(IntEnum):
+    """Why the pump came back; see `pump.c`."""
+
+    IDLE = lib.PUMP_IDLE
+    EVENT = lib.PUMP_EVENT
+    FULL = lib.PUMP_FULL
+    TOO_LARGE = lib.PUMP_TOO_LARGE
+    MALFORMED = lib.PUMP_MALFORMED
+    ALONE = lib.PUMP_ALONE
+
+
+def address(pointer: Any) -> int:
+    """The address of a Proton object; it names the object as long as Proton keeps it."""
+    return int(proton_ffi.cast("uintptr_t", pointer))
+
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Received:
+    """Messages of one link, as they came, and the deliveries that still wait for their outcome.
+
+    The arrays are as in `MessageRun`. `deliveries` holds one address per message, 0 where nothing
+    is owed to the sender (presettled, or non-persistent and accepted already); `kept` counts the
+    others. `to` has the place of `properties.to` in each message (offset, size) as uint32 arrays.
+    """
+
+    link: int
+    count: int
+    blob: bytes
+    lengths: bytes
+    durable: bytes
+    priority: bytes
+    ttl: bytes
+    deliveries: bytes
+    kept: int
+    to_at: bytes
+    to_size: bytes
+
+    def run(self, topic: str) -> MessageRun:
+        return MessageRun(
+            topic, self.count, self.blob, self.lengths, self.durable, self.priority, self.ttl
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What the peer of an outgoing link said of a run of deliveries."""
+
+    link: int
+    token: int
+    run: range
+    state: int
+    failed: bool
+    undeliverable: bool
+
+
+class Pump:
+    """The arrays that `pump.c` fills; one for all connections of a loop.
+
+    After each `events` call the caller must take what is there (`received`, `outcomes`,
+    `unsettled`) before the next one.
+    """
+
+    def __init__(self, message_bytes_max: int) -> None:
+        self._p = p = ffi.new("pump_t *")
+        self._arrays = {
+            "bytes": ffi.new("char[]", ROOM_BYTES),
+            **{n: ffi.new("uint32_t[]", ROOM_MESSAGES) for n in ("lengths", "ttl")},
+            **{n: ffi.new("uint32_t[]", ROOM_MESSAGES) for n in ("to_at", "to_size")},
+            **{n: ffi.new("uint8_t[]", ROOM_MESSAGES) for n in ("durable", "priority")},
+            **{n: ffi.new("uint64_t[]", ROOM_MESSAGES) for n in ("deliveries", "unsettled")},
+            "outcomes": ffi.new("pump_outcome[]", ROOM_MESSAGES),
+        }
+        for name, array in self._arrays.items():
+            setattr(p, name, array)
+        p.bytes_room = ROOM_BYTES
+        p.room = p.outcomes_room = p.unsettled_room = ROOM_MESSAGES
+        p.message_bytes_max = message_bytes_max
+        p.event_mask = sum(1 << event for event in _EVENTS)
+        p.type_delivery = proton.PN_DELIVERY
+
+    def events(self, collector: int) -> int:
+        """Eat events up to one that needs a decision; says why it stopped (a `Stop`)."""
+        p = self._p
+        p.count = p.kept = p.bytes_used = p.outcomes_count = p.unsettled_count = 0
+        return int(lib.pump_events(collector, p))
+
+    @property
+    def received_count(self) -> int:
+        return int(self._p.count)
+
+    @property
+    def outcomes_count(self) -> int:
+        return int(self._p.outcomes_count)
+
+    @property
+    def stopped_link(self) -> int:
+        """The link of the delivery that stopped the pump."""
+        return int(self._p.link)
+
+    @property
+    def stopped_delivery(self) -> int:
+        return int(self._p.delivery)
+
+    def received(self) -> Received:
+        return self._take(bytes(ffi.buffer(self._p.bytes, self._p.bytes_used)))
+
+    def receive_alone(self) -> Received | None:
+        """The one message that was too big for the arrays; None if it is malformed."""
+        p = self._p
+        size = proton.pn_delivery_pending(proton_ffi.cast("pn_delivery_t *", p.delivery))
+        room = bytearray(size)
+        p.kept = 0
+        if lib.pump_receive_alone(p, ffi.from_buffer(room), size):
+            return None
+        return self._take(bytes(room))
+
+    def _take(self, blob: bytes) -> Received:
+        p, n = self._p, self._p.count
+        buffer = ffi.buffer
+        return Received(
+            link=p.link,
+            count=n,
+            blob=blob,
+            lengths=bytes(buffer(p.lengths, 4 * n)),
+            durable=bytes(buffer(p.durable, n)),
+            priority=bytes(buffer(p.priority, n)),
+            ttl=bytes(buffer(p.ttl, 4 * n)),
+            deliveries=bytes(buffer(p.deliveries, 8 * n)),
+            kept=p.kept,
+            to_at=bytes(buffer(p.to_at, 4 * n)),
+            to_size=bytes(buffer(p.to_size, 4 * n)),
+        )
+
+    def outcomes(self) -> list[Outcomes]:
+        array = self._p.outcomes
+        return [
+            Outcomes(
+                o.link,
+                o.token,
+                range(o.first, o.first + o.step * o.count, o.step),
+                o.state,
+                bool(o.failed),
+                bool(o.undeliverable),
+            )
+            for o in (array[i] for i in range(self._p.outcomes_count))
+        ]
+
+    def unsettled(self) -> bytes:
+        """Addresses of the deliveries whose peer waits for our settlement."""
+        return bytes(ffi.buffer(self._p.unsettled, 8 * self._p.unsettled_count))
+
+
+def settle(deliveries: bytes, state: int) -> None:
+    """Settle deliveries by address with `state`, or with the peer's own state if it is 0.
+
+    The caller must know that their link and connection are still alive.
+    """
+    lib.pump_settle(ffi.from_buffer("uint64_t[]", deliveries), len(deliveries) // 8, state)
+
+
+def offsets(lengths: bytes, count: int) -> bytearray:
+    """Where each message of a blob begins, and where the last one ends: int32."""
+    out = bytearray(4 * (count + 1))
+    lib.pump_offsets(ffi.from_buffer("uint32_t[]", lengths), count, ffi.from_buffer("int32_t[]", out))
+    return out
+
+
+def send(link: int, slab: Slab, run: range, delivery_count: int, token: int, presettled: bool) -> int:
+    """Send the messages of `slab` whose sequences are `run`; their tags are their sequences.
+
+    A header section with `delivery_count` is spliced in front where it says more than the
+    publisher's own. Returns the bytes handed to the engine; the caller must flush.
+    """
+    return int(
+        lib.pump_send(
+            link,
+            ffi.from_buffer(slab.blob),
+            ffi.from_buffer("int32_t[]", slab.offsets),
+            run.start - slab.first,
+            run.step,
+            len(run),
+            slab.first,
+            delivery_count,
+            token,
+            presettled,
+        )
+    )
+
+
+def discard(link: int, delivery: int) -> None:
+    """Throw away the bytes that came of an incoming delivery so far."""
+    size = proton.pn_delivery_pending(proton_ffi.cast("pn_delivery_t *", delivery))
+    room = proton_ffi.new("char[]", size)
+    proton.pn_link_recv(proton_ffi.cast("pn_link_t *", link), room, size)
+
+
+def pointer(data: Bytes) -> Any:
+    """A C pointer into `data`, which must be held as long as the pointer is used."""
+    return ffi.from_buffer(data)
+
+
+def feed(transport: int, data: Any, size: int) -> int:
+    """Hand bytes of the peer to the engine; returns how many it took."""
+    return int(lib.pump_input(transport, data, size))
+
+
+def output(transport: int, room: Any, size: int) -> int:
+    """Take bytes for the peer out of the engine; -1 when there will never be any again."""
+    return int(lib.pump_output(transport, room, size))

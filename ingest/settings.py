@@ -1,0 +1,174 @@
+"""The gateway's settings: `conf/distributary.toml`, then a file, then the environment, then flags.
+
+Each has its unit and reason where its default stands. Unknown keys and values that can't go
+together stop the start with one sentence.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from pipeline.errors import InvalidRequest
+
+
+class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: str
+    container_id: str
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.listen.rpartition(":")
+        if not host or not port.isdigit() or not 0 <= int(port) <= 65_535:
+            raise InvalidRequest(f"gateway.listen is '{self.listen}': it must be HOST:PORT")
+        return host.strip("[]"), int(port)
+
+
+class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    message_bytes_max: int
+    frame_bytes_max: int
+    idle_timeout_ms: int
+    handshake_ms_max: int
+    channels_max: int
+    connections_max: int
+    producer_credit: int
+    unsettled_max: int
+    write_buffer_bytes: int
+
+
+class JournalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    segment_bytes: int
+    backlog_bytes_max: int
+    retry_ms: int
+
+
+class CommitLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    interval_ms: int
+    bytes: int
+    retry_ms: int
+
+
+class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    cache_bytes: int
+    page_bytes: int
+
+
+class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    users: str
+    anonymous: bool
+    tls_certificate: str
+    tls_key: str
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings; `load` is the only way to make one, so it is always checked."""
+
+    gateway: Listen
+    amqp: Amqp
+    journal: JournalLimits
+    commit: CommitLimits
+    delivery: DeliveryLimits
+    security: Security
+
+
+Tree = dict[str, dict[str, object]]
+
+
+def load(
+    file: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+    flags: Mapping[str, object] | None = None,
+) -> Settings:
+    """The settings in force. `flags` maps `section.key` to a value; None means not given.
+
+    Raises InvalidRequest naming the file, the key and what is wrong.
+    """
+    tree: Tree = tomllib.loads(resources.files("conf").joinpath("distributary.toml").read_text())
+    if file is not None:
+        _merge(tree, _read(file), str(file))
+    _merge(tree, _from_environment(tree, environment), "the environment")
+    for name, value in (flags or {}).items():
+        if value is not None:
+            section, _, key = name.partition(".")
+            tree[section][key] = value
+    try:
+        settings = msgspec.convert(tree, Settings)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"settings: {error}") from None
+    _check(settings)
+    return settings
+
+
+def _read(file: Path) -> Tree:
+    try:
+        return tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        raise InvalidRequest(f"settings file {file} does not exist") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"settings file {file} is not TOML: {error}") from None
+
+
+def _merge(tree: Tree, other: Tree, source: str) -> None:
+    for section, values in other.items():
+        if section not in tree or not isinstance(values, dict):
+            known = ", ".join(tree)
+            raise InvalidRequest(f"{source}: unknown section [{section}]; there are {known}")
+        for key, value in values.items():
+            if key not in tree[section]:
+                known = ", ".join(tree[section])
+                raise InvalidRequest(f"{source}: unknown key {section}.{key}; there are {known}")
+            tree[section][key] = value
+
+
+def _from_environment(tree: Tree, environment: Mapping[str, str]) -> Tree:
+    found: Tree = {}
+    prefix = "DISTRIBUTARY_"
+    for name, text in environment.items():
+        section, _, key = name.removeprefix(prefix).lower().partition("_")
+        if name.startswith(prefix) and section in tree:
+            found.setdefault(section, {})[key] = _typed(text)
+    return found
+
+
+def _typed(text: str) -> object:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _check(settings: Settings) -> None:
+    """Each limit alone, and those that must fit together."""
+    amqp, journal, commit = settings.amqp, settings.journal, settings.commit
+    _ = settings.gateway.address
+    rules = (
+        (amqp.frame_bytes_max >= 512, "amqp.frame_bytes_max must be 512 at least (AMQP 2.7.1)"),
+        (amqp.message_bytes_max >= 1, "amqp.message_bytes_max must be positive"),
+        (amqp.message_bytes_max < 1 << 30, "amqp.message_bytes_max must be below 1 GiB"),
+        (amqp.producer_credit >= 1, "amqp.producer_credit must be positive"),
+        (amqp.unsettled_max >= 1, "amqp.unsettled_max must be positive"),
+        (1 <= amqp.channels_max <= 32_767, "amqp.channels_max must be from 1 to 32767"),
+        (amqp.idle_timeout_ms >= 1_000, "amqp.idle_timeout_ms must be 1000 at least"),
+        (journal.segment_bytes >= 1 << 20, "journal.segment_bytes must be 1 MiB at least"),
+        (
+            journal.backlog_bytes_max >= 2 * commit.bytes,
+            "journal.backlog_bytes_max must be twice commit.bytes at least, "
+            "or producers would stop at every commit",
+        ),
+        (
+            journal.backlog_bytes_max >= 2 * amqp.message_bytes_max,
+            "journal.backlog_bytes_max must be twice amqp.message_bytes_max at least",
+        ),
+        (commit.interval_ms >= 10, "commit.interval_ms must be 10 at least"),
+        (settings.delivery.page_bytes >= 4_096, "delivery.page_bytes must be 4096 at least"),
+        (
+            bool(settings.security.tls_certificate) == bool(settings.security.tls_key),
+            "security.tls_certificate and security.tls_key go together",
+        ),
+    )
+    for holds, sentence in rules:
+        if not holds:
+            raise InvalidRequest(f"settings: {sentence}")
