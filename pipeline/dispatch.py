@@ -1,0 +1,333 @@
+"""Who gets the next message: one subscription, many consumers, in turn.
+
+A machine without I/O: commands are methods, effects are returned, the caller performs them.
+The same commands give the same effects.
+
+Rule 1: a message that is owed is in exactly one place: not read yet (at or above the position),
+        returned, held by one consumer, or final and gone.
+Rule 2: a message is assigned when it is delivered and never ahead, to the consumer whose turn it
+        is among those with credit at that moment.
+Rule 3: nothing here is done per message; effects carry runs.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeAlias
+
+from pipeline.delivery import FINAL, Event, State, event_of, next_state
+from pipeline.outcome import Outcome
+from pipeline.sequences import SequenceSet, strided
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Hand these messages to this consumer, in this order.
+
+    `delivery_count` is the failed attempts before this one, as in the AMQP header.
+    """
+
+    consumer: int
+    run: range
+    delivery_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Record that these deliveries to this consumer ended so; `final`: they are owed no more."""
+
+    consumer: int
+    run: range
+    outcome: Outcome
+    final: bool
+    delivery_count: int
+
+
+Effect: TypeAlias = Deliver | Settled
+
+#: Above every sequence.
+_FOREVER = 2**63
+
+
+class Dispatcher:
+    """The deliveries of one subscription.
+
+    Consumers are numbers that the caller gives; a number is not used again while it is attached.
+    After each command that may have made room (`credit`, `settle`, `detach`) and whenever messages
+    arrive, the caller asks `wanted` and offers what the topic has from there on.
+    """
+
+    __slots__ = (
+        "_credit",
+        "_failures",
+        "_floor",
+        "_held",
+        "_line",
+        "_outstanding",
+        "_position",
+        "_returned",
+        "_settled",
+    )
+
+    def __init__(self, position: int, settled: Iterable[range] = ()) -> None:
+        """`position` is the first sequence that is owed and not read; `settled` are exceptions
+        above it, known from before a restart."""
+        self._position = position  #: everything owed below it was read, everything above was not
+        self._settled = SequenceSet(settled)  #: exceptions above the position
+        self._returned = SequenceSet()  #: read, given back, to be delivered again; below position
+        self._outstanding = SequenceSet()  #: all that are held or returned
+        self._held: dict[int, SequenceSet] = {}  #: consumer -> what it has and did not settle
+        self._credit: dict[int, int] = {}  #: consumer -> how many more it takes; never negative
+        self._line: deque[int] = deque()  #: consumers with credit, once each; the next one first
+        self._failures: dict[int, int] = {}  #: failed attempts, of outstanding messages with any
+        self._move(position)
+        self._floor = self._position
+
+    @property
+    def position(self) -> int:
+        """The first sequence that was not read yet; it never falls."""
+        return self._position
+
+    @property
+    def floor(self) -> int:
+        """Everything that is owed below it is settled; it never falls."""
+        first = self._outstanding.first()
+        floor = self._position if first is None else first
+        assert floor >= self._floor, f"the floor fell from {self._floor} to {floor}"  # noqa: S101
+        self._floor = floor
+        return floor
+
+    @property
+    def outstanding(self) -> int:
+        """How many messages were read and aren't settled: held or returned."""
+        return len(self._outstanding)
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages consumers hold."""
+        return len(self._outstanding) - len(self._returned)
+
+    @property
+    def consumers(self) -> int:
+        """How many consumers are attached."""
+        return len(self._held)
+
+    def held(self, consumer: int) -> SequenceSet:
+        """What this consumer has and did not settle: to be read, not to be changed."""
+        return self._held[consumer]
+
+    def attach(self, consumer: int) -> None:
+        """A consumer came. It has no credit yet."""
+        assert consumer not in self._held, f"consumer {consumer} is attached"  # noqa: S101
+        self._held[consumer] = SequenceSet()
+        self._credit[consumer] = 0
+
+    def detach(self, consumer: int) -> list[Settled]:
+        """A consumer went. What it held goes back to its old place and counts as no failure."""
+        self.credit(consumer, 0)
+        del self._credit[consumer]
+        held = self._held.pop(consumer)
+        return [
+            effect
+            for run in strided(held.runs())
+            for effect in self._end(consumer, run, Outcome.RELEASED, Event.LOSE, failed=False)
+        ]
+
+    def credit(self, consumer: int, credit: int) -> None:
+        """From now on the consumer takes this many.
+
+        A receiver that takes credit back while messages are under way can seem to have less than
+        none; that is none.
+        """
+        credit = max(credit, 0)
+        if credit and not self._credit[consumer]:
+            self._line.append(consumer)
+        elif self._credit[consumer] and not credit:
+            self._line.remove(consumer)
+        self._credit[consumer] = credit
+
+    def wanted(self) -> int | None:
+        """The lowest sequence that could be delivered now, or None if nobody has credit."""
+        if not self._line:
+            return None
+        first = self._returned.first()
+        return self._position if first is None else first
+
+    def offer(self, first: int, stop: int) -> list[Deliver]:
+        """Deliver what is owed of the messages `first .. stop - 1`, as far as credit goes.
+
+        The caller has all of them at hand, all are of this topic, and the topic has none from
+        `wanted` up to `first`.
+        """
+        effects: list[Deliver] = []
+        if self._returned:
+            self._offer_returned(first, stop, effects)
+        if stop > self._position:
+            self._offer_new(max(first, self._position), stop, effects)
+        return effects
+
+    def skip_to(self, position: int) -> None:
+        """The topic has nothing between the position and this one."""
+        if position > self._position:
+            self._move(position)
+
+    def settle(
+        self,
+        consumer: int,
+        run: range,
+        outcome: Outcome,
+        *,
+        failed: bool = False,
+        undeliverable: bool = False,
+    ) -> list[Settled]:
+        """A consumer settled these deliveries.
+
+        What it doesn't hold (any more) is passed over: it changes nothing and has no effect.
+        """
+        event = event_of(outcome, undeliverable=undeliverable)
+        held = self._held.get(consumer)
+        if held is None:
+            return []
+        if held.contains_all(run):
+            held.discard(run)
+            return self._end(consumer, run, outcome, event, failed=failed)
+        effects: list[Settled] = []
+        for part in _common(held, run):
+            held.discard(part)
+            effects += self._end(consumer, part, outcome, event, failed=failed)
+        return effects
+
+    def _offer_returned(self, first: int, stop: int, effects: list[Deliver]) -> None:
+        lowest = self._returned.first()
+        assert lowest is not None  # noqa: S101
+        assert lowest >= first, f"{lowest} is owed, offered from {first} on"  # noqa: S101
+        for run in strided(self._returned.runs_within(first, stop)):
+            for part, failures in self._by_failures(run):
+                taken = self._serve(part, failures, effects)
+                self._returned.discard(part[:taken])
+                if taken < len(part):
+                    return
+
+    def _offer_new(self, start: int, stop: int, effects: list[Deliver]) -> None:
+        for run in self._unsettled(start, stop):
+            taken = self._serve(run, 0, effects)
+            if taken < len(run):
+                self._outstanding.add(run[:taken])
+                self._move(run.start + taken if taken else self._position)
+                return
+            self._outstanding.add(run)
+            self._position = run.stop
+        self._move(stop)
+
+    def _unsettled(self, start: int, stop: int) -> Iterable[range]:
+        """What remains of the new messages without those settled before the restart."""
+        if not self._settled:
+            return (range(start, stop),)
+        return _between(self._settled.runs_within(start, stop), start, stop)
+
+    def _serve(self, run: range, delivery_count: int, effects: list[Deliver]) -> int:
+        """Deal the run out to the line, one each in turn, and return how many were taken."""
+        line, credit = self._line, self._credit
+        taken = 0
+        while line and taken < len(run):
+            rest = run[taken:] if taken else run
+            if len(line) > 1 and len(rest) > 1:
+                taken += self._round(rest, delivery_count, effects)
+                continue
+            consumer = line.popleft()
+            part = rest[: credit[consumer]]
+            self._give(consumer, part, delivery_count, effects)
+            if credit[consumer]:
+                line.append(consumer)
+            taken += len(part)
+        return taken
+
+    def _round(self, run: range, delivery_count: int, effects: list[Deliver]) -> int:
+        """Deal until the run ends or a consumer's credit does.
+
+        A turn goes over as many consumers as there are messages, or over all of them; then it is
+        gone over again as often as the lowest credit allows. The last one served ends up last in
+        the line.
+        """
+        line, credit = self._line, self._credit
+        turn = [line.popleft() for _ in range(min(len(line), len(run)))]
+        width = len(turn)
+        taken = width if line else min(len(run), width * min([credit[c] for c in turn]))
+        for nth, consumer in enumerate(turn):
+            self._give(consumer, run[nth:taken:width], delivery_count, effects)
+        next_up = taken % width
+        line.extend([c for c in turn[next_up:] + turn[:next_up] if credit[c]])
+        return taken
+
+    def _give(self, consumer: int, run: range, delivery_count: int, effects: list[Deliver]) -> None:
+        self._credit[consumer] -= len(run)
+        self._held[consumer].add(run)
+        effects.append(Deliver(consumer, run, delivery_count))
+
+    def _end(
+        self, consumer: int, run: range, outcome: Outcome, event: Event, *, failed: bool
+    ) -> list[Settled]:
+        """These deliveries ended; the consumer does not hold them any more."""
+        final = next_state(State.ACQUIRED, event) in FINAL
+        effects = [
+            Settled(consumer, part, outcome, final, failures)
+            for part, failures in self._by_failures(run)
+        ]
+        if final:
+            self._outstanding.discard(run)
+            self._forget_failures(run)
+        else:
+            self._returned.add(run)
+            if failed and event is Event.MODIFY:
+                for sequence in run:
+                    self._failures[sequence] = self._failures.get(sequence, 0) + 1
+        return effects
+
+    def _by_failures(self, run: range) -> list[tuple[range, int]]:
+        """The run in parts of one number of failed attempts each; nearly always whole, with 0."""
+        if not self._failures or not self._failed(run):
+            return [(run, 0)]
+        parts: list[tuple[range, int]] = []
+        for failures, group in groupby(run, lambda sequence: self._failures.get(sequence, 0)):
+            members = list(group)
+            parts.append((range(members[0], members[-1] + 1, run.step), failures))
+        return parts
+
+    def _failed(self, run: range) -> bool:
+        """Whether any message of the run has failed before."""
+        if len(self._failures) < len(run):
+            return any(sequence in run for sequence in self._failures)
+        return not self._failures.keys().isdisjoint(run)
+
+    def _forget_failures(self, run: range) -> None:
+        if self._failures and self._failed(run):
+            for sequence in run:
+                self._failures.pop(sequence, None)
+
+    def _move(self, position: int) -> None:
+        """The position is here, or behind the exceptions that stand right here."""
+        self._position = position
+        first = self._settled.first()
+        if first is None or first > position:
+            return
+        if position in self._settled:
+            self._position = next(self._settled.runs_within(position, _FOREVER)).stop
+        self._settled.discard(range(first, self._position))
+
+
+def _common(held: SequenceSet, run: range) -> Iterator[range]:
+    """What of the run is held. It may be taken out of `held` while this goes on."""
+    if run.step == 1:
+        return strided(held.runs_within(run.start, run.stop))
+    return strided(range(one, one + 1) for one in run if one in held)
+
+
+def _between(runs: Iterable[range], start: int, stop: int) -> Iterator[range]:
+    """What of `start .. stop - 1` is in none of the runs."""
+    for run in runs:
+        if start < run.start:
+            yield range(start, run.start)
+        start = run.stop
+    if start < stop:
+        yield range(start, stop)
