@@ -1,0 +1,327 @@
+"""The journal: what makes `accepted` true before the table has it.
+
+Groups lie as frames in numbered segments, dense and in order. An append is one write and one
+fdatasync. What the table has committed is recycled: whole segments become spare files for the
+next ones. Threads: `append` on the journal thread alone; `frames`, `read`, `recycle` on the
+committer thread alone; `backlog_bytes` and `last_group` on any; `open` and `close` while neither
+thread runs. The caller holds the home's lock.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Self
+
+from pipeline.errors import JournalFull, StoreError
+from pipeline.message import Bytes
+from pipeline.tables import frame, segment
+from pipeline.tables.segment import FrameRef, Segment
+
+#: At 90 MB/s, the most that one core publishes, a segment lasts two thirds of a second.
+SEGMENT_BYTES = 64 << 20
+#: Files kept for the next lives; what one second of commits gives back beyond it is unlinked.
+SPARES_MAX = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A torn frame at the journal's end that was cut: it was never reported durable."""
+
+    path: Path
+    offset: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What opening a journal found."""
+
+    segments: int
+    frames: int
+    bytes: int
+    cut: Cut | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """A file without a life, ready to become a segment."""
+
+    path: Path
+    fd: int
+    size: int
+
+
+class Journal:
+    """The open journal of one home. See the module for who may call what."""
+
+    def __init__(self, directory: Path, segment_bytes: int) -> None:
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._lock = threading.Lock()  # guards the fields below; never held during I/O
+        self._live: list[Segment] = []  # ascending; the last one is written
+        self._spares: list[Spare] = []
+        self._frames: deque[FrameRef] = deque()  # not recycled, ascending
+        self._backlog_bytes = 0
+        self._number = 0  # the highest that a file has or had
+        self._dead: str | None = None
+        self.opened = Opened(0, 0, 0, None)
+
+    @classmethod
+    def open(cls, directory: Path, *, segment_bytes: int = SEGMENT_BYTES) -> Self:
+        """Read what stands in the journal, cut a torn end, and prepare a first spare file.
+
+        What was found is in `opened`. Raises JournalBroken for damage that isn't the end and
+        JournalVersion for another format. The caller commits what the table lacks, then calls
+        `recycle` with the table's last group: frames that it has are still here until then.
+        """
+        if segment_bytes < segment.FRAMES_START + frame.HEADER_BYTES:
+            raise StoreError(f"segment_bytes = {segment_bytes} is too small for any frame")
+        directory.mkdir(parents=True, exist_ok=True)
+        segment.sync_directory(directory.parent)
+        journal = cls(directory, segment_bytes)
+        try:
+            journal._read_all()
+            journal._adopt_spares()
+            journal._prepare()
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    def close(self) -> None:
+        """Close every file. What was appended stays."""
+        with self._lock:
+            for fd in [live.fd for live in self._live] + [spare.fd for spare in self._spares]:
+                with suppress(OSError):
+                    os.close(fd)
+            self._live.clear()
+            self._spares.clear()
+
+    @property
+    def last_group(self) -> int | None:
+        """The last group that is durable here; None when the journal has no segment."""
+        with self._lock:
+            return self._live[-1].next_group - 1 if self._live else None
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes of frames that aren't recycled: what the committer has yet to take in."""
+        return self._backlog_bytes
+
+    # The journal thread
+
+    def append(self, parts: Sequence[Bytes]) -> FrameRef:
+        """Make one encoded group durable. When it returns, the group survives a power cut.
+
+        Groups come in order, each one above the last. After JournalFull nothing has changed and
+        the same append may be tried again. After any other StoreError of the disk the journal is
+        dead: what the disk holds is unknown, and only a restart, which reads it, can tell.
+        """
+        if self._dead is not None:
+            raise StoreError(self._dead)
+        header = frame.read_header(parts[0])
+        if header is None or sum(map(len, parts)) != header.size:
+            raise StoreError("what was handed to the journal is no frame")
+        try:
+            target = self._room(header)
+            self._write(target, parts, header)
+        except OSError as error:
+            if segment.full(error):
+                raise JournalFull(
+                    f"no space in {self._directory} for group {header.group}: {error.strerror}"
+                ) from error
+            raise self._die(f"group {header.group} can't be written", error) from error
+        try:
+            os.fdatasync(target.fd)
+        except OSError as error:
+            raise self._die(f"fdatasync of group {header.group} failed", error) from error
+        return self._added(target, header)
+
+    def _write(self, target: Segment, parts: Sequence[Bytes], header: frame.FrameHeader) -> None:
+        whole = [target.seal(parts), *parts[1:]]
+        if target.end + header.size < target.size:
+            whole.append(segment.END_MARK)
+        segment.write_all(target.fd, whole, target.end)
+
+    def _added(self, target: Segment, header: frame.FrameHeader) -> FrameRef:
+        ref = FrameRef(header.group, target.number, target.end, header.size)
+        with self._lock:
+            target.end += header.size
+            target.next_group = header.group + 1
+            self._frames.append(ref)
+            self._backlog_bytes += header.size
+        return ref
+
+    def _die(self, what: str, error: OSError) -> StoreError:
+        self._dead = (
+            f"the journal in {self._directory} stopped: {what} ({error.strerror}). Nothing more "
+            "is accepted; see to the disk and start again"
+        )
+        return StoreError(self._dead)
+
+    def _room(self, header: frame.FrameHeader) -> Segment:
+        """The segment that the frame goes to: the active one, or a new one when it doesn't fit."""
+        active = self._live[-1] if self._live else None
+        if active is not None and active.next_group != header.group:
+            raise StoreError(
+                f"the journal goes on with group {active.next_group}, not with {header.group}"
+            )
+        if active is not None and active.end + header.size <= active.size:
+            return active
+        if active is not None and active.empty:
+            self._retire([active])
+        return self._begin(self._take_spare(segment.FRAMES_START + header.size), header.group)
+
+    def _begin(self, spare: Spare, first_group: int) -> Segment:
+        try:
+            new = segment.begin(
+                path=spare.path, fd=spare.fd, number=self._next_number(), first_group=first_group
+            )
+        except OSError:
+            with self._lock:
+                self._spares.append(spare)
+            raise
+        with self._lock:
+            self._live.append(new)
+        return new
+
+    def _take_spare(self, needed: int) -> Spare:
+        with self._lock:
+            for spare in self._spares:
+                if needed <= spare.size:
+                    self._spares.remove(spare)
+                    return spare
+        return self._make_spare(max(needed, self._segment_bytes))
+
+    def _make_spare(self, size: int) -> Spare:
+        path = self._directory / f"{self._next_number():08d}{segment.SPARE_SUFFIX}"
+        return Spare(path, segment.make_spare(path, size), size)
+
+    def _next_number(self) -> int:
+        with self._lock:
+            self._number += 1
+            return self._number
+
+    # The committer thread
+
+    def frames(self) -> tuple[FrameRef, ...]:
+        """The frames that aren't recycled, in order. After `open`: all that stand in the files."""
+        with self._lock:
+            return tuple(self._frames)
+
+    def read(self, refs: Sequence[FrameRef]) -> list[memoryview]:
+        """The frames' bytes. What lies side by side is read at once and shares one buffer.
+
+        The caller bounds the memory by what it asks for, and the refs aren't recycled yet.
+        """
+        views: list[memoryview] = []
+        for stretch in _stretches(refs):
+            views += self._read_stretch(stretch)
+        return views
+
+    def _read_stretch(self, refs: Sequence[FrameRef]) -> list[memoryview]:
+        first = refs[0]
+        with self._lock:
+            found = [live for live in self._live if live.number == first.segment]
+        if not found:
+            raise StoreError(f"group {first.group} was recycled, it can't be read")
+        size = refs[-1].offset + refs[-1].size - first.offset
+        data = memoryview(segment.read_all(found[0].fd, size, first.offset))
+        views = [data[r.offset - first.offset :][: r.size] for r in refs]
+        for ref, view in zip(refs, views, strict=True):
+            header = frame.read_header(view)
+            if header is None or header.group != ref.group:
+                raise StoreError(f"{found[0].path} holds no group {ref.group} at {ref.offset}")
+        return views
+
+    def recycle(self, through_group: int) -> None:
+        """Give back what the table holds durably: every group up to this one.
+
+        Segments that hold no later group become spares or are unlinked; the active one stays. A
+        spare is made ahead here, so that the journal thread needn't.
+        """
+        with self._lock:
+            while self._frames and self._frames[0].group <= through_group:
+                self._backlog_bytes -= self._frames.popleft().size
+            done = [s for s in self._live[:-1] if s.next_group - 1 <= through_group]
+        if done:
+            self._retire(done)
+            segment.sync_directory(self._directory)
+        self._prepare()
+
+    def _retire(self, done: Iterable[Segment]) -> None:
+        """Oldest first, so that what stands after a crash in between is still a dense chain."""
+        for old in done:
+            with self._lock:
+                self._live.remove(old)
+                keep = len(self._spares) < SPARES_MAX and old.size == self._segment_bytes
+            if keep:
+                path = old.path.with_suffix(segment.SPARE_SUFFIX)
+                old.path.rename(path)
+                with self._lock:
+                    self._spares.append(Spare(path, old.fd, old.size))
+            else:
+                old.path.unlink()
+                os.close(old.fd)
+
+    def _prepare(self) -> None:
+        """See to it that one spare is there, if the disk has room; if not, an append will say."""
+        with self._lock:
+            if self._spares:
+                return
+        with suppress(JournalFull):
+            spare = self._make_spare(self._segment_bytes)
+            with self._lock:
+                self._spares.append(spare)
+
+    # Opening
+
+    def _read_all(self) -> None:
+        """Scan the segments in order and check that each goes on where the one before ends."""
+        found: list[segment.Found] = []
+        for path in self._directory.glob(f"*{segment.LIVE_SUFFIX}"):
+            found.append(segment.scan(path))
+            self._live.append(found[-1].segment)
+        found.sort(key=lambda one: (one.segment.first_group, one.segment.number))
+        self._live = [one.segment for one in found]
+        for former, later in pairwise(self._live):
+            if former.next_group != later.first_group:
+                raise segment.broken_chain(former, later)
+        self._frames = deque(ref for one in found for ref in one.frames)
+        self._backlog_bytes = sum(ref.size for ref in self._frames)
+        self._number = max((live.number for live in self._live), default=0)
+        cut = self._cut_end() if found and found[-1].torn else None
+        self.opened = Opened(len(found), len(self._frames), self._backlog_bytes, cut)
+
+    def _cut_end(self) -> Cut:
+        last = self._live[-1]
+        mark = segment.END_MARK[: last.size - last.end]
+        segment.write_all(last.fd, [mark], last.end)
+        os.fdatasync(last.fd)
+        return Cut(last.path, last.end, last.next_group)
+
+    def _adopt_spares(self) -> None:
+        """Keep the spare files that are of today's size; the rest is left over and goes."""
+        for path in sorted(self._directory.glob(f"*{segment.SPARE_SUFFIX}")):
+            self._number = max(self._number, int(path.stem))
+            size = path.stat().st_size
+            if size != self._segment_bytes or len(self._spares) >= SPARES_MAX:
+                path.unlink()
+                continue
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            self._spares.append(Spare(path, fd, size))
+
+
+def _stretches(refs: Sequence[FrameRef]) -> list[Sequence[FrameRef]]:
+    """The refs cut where one doesn't begin at the end of the one before."""
+    cuts = [0]
+    for i in range(1, len(refs)):
+        before, ref = refs[i - 1], refs[i]
+        if ref.segment != before.segment or ref.offset != before.offset + before.size:
+            cuts.append(i)
+    return [refs[a:b] for a, b in zip(cuts, [*cuts[1:], len(refs)], strict=True) if a < b]

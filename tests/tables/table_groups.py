@@ -1,0 +1,76 @@
+"""Small groups for the tests of the storage room."""
+
+import os
+from array import array
+from collections.abc import Sequence
+
+from pipeline.message import Group, MessageRun, Settlement, SubscriptionRecord
+from pipeline.outcome import Outcome
+from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from pipeline.tables import frame
+
+#: 2026-11-21 12:00 UTC, in microseconds.
+NOON = 1_795_262_400_000_000
+DAY_US = 86_400_000_000
+
+
+def run(topic: str, bodies: Sequence[bytes], *, ttl: int = 0) -> MessageRun:
+    """A run with these bodies, all durable, of priority 4."""
+    count = len(bodies)
+    return MessageRun(
+        topic,
+        count,
+        b"".join(bodies),
+        array("I", map(len, bodies)).tobytes(),
+        b"\1" * count,
+        b"\4" * count,
+        array("I", [ttl] * count).tobytes(),
+    )
+
+
+def group(
+    number: int,
+    first: int = 0,
+    *runs: MessageRun,
+    at: int = NOON,
+    settlements: Sequence[Settlement] = (),
+    subscriptions: Sequence[SubscriptionRecord] = (),
+) -> Group:
+    return Group(number, first, at, runs, tuple(settlements), tuple(subscriptions))
+
+
+def bodies(count: int, size: int) -> list[bytes]:
+    data = os.urandom(count * size)
+    return [data[i * size : (i + 1) * size] for i in range(count)]
+
+
+def framed(one: Group) -> memoryview:
+    """The group's frame as the journal would give it back, checksums aside."""
+    return memoryview(b"".join(frame.encode(one)))
+
+
+KEY = SubscriptionKey(None, "dispatchers", durable=True)
+
+
+def settled(
+    *runs: range,
+    subscription: str = KEY.id,
+    floor: int = 0,
+    outcome: Outcome = Outcome.ACCEPTED,
+    final: bool = True,
+    topic: str = "orders",
+) -> Settlement:
+    return Settlement(
+        subscription, topic, "worker-1/a", outcome, final, 0, NOON, NOON + 5, floor, runs
+    )
+
+
+def event(
+    what: SubscriptionEvent,
+    floor: int,
+    *,
+    key: SubscriptionKey = KEY,
+    topic: str = "orders",
+    selector: str | None = None,
+) -> SubscriptionRecord:
+    return SubscriptionRecord(what, key, Definition(topic, shared=True, selector=selector), floor)
