@@ -1,0 +1,179 @@
+"""The cases, what each of them does to a server, and what each must reach.
+
+Cases of one group share a server and its home; every group begins with a fresh one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.bench.bench import Bench, Measurement
+
+#: Messages published before the first case of a group, so that nothing is measured cold.
+WARM_UP_COUNT = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a case must reach; None where nothing is asked."""
+
+    messages_per_second_min: float | None = None
+    p50_ms_max: float | None = None
+    stall_ms_max: float | None = None
+    rss_mb_max: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    group: str
+    run: Callable[[Bench], Measurement]
+    budget: Budget = Budget()
+
+
+def warm_up(bench: Bench) -> None:
+    """A publisher and a consumer, once, unmeasured."""
+    count = bench.settings.count(WARM_UP_COUNT)
+    topic, subscription = bench.name("warm"), bench.name("warm-sub")
+    bench.subscribe([subscription], topic)
+    bench.load(bench.spec("publish", topic, count))
+    bench.load(bench.spec("drain", topic, count, subscriptions=(subscription,)))
+    bench.unsubscribe([subscription], topic)
+
+
+def _publish(kind: str, full: int, connections: int) -> Callable[[Bench], Measurement]:
+    """Publish to a topic with one durable subscription that is offline: all must be kept."""
+
+    def run(bench: Bench) -> Measurement:
+        measurement = Measurement()
+        for _ in range(bench.settings.repeat):
+            topic, subscription = bench.name("publish"), bench.name("kept")
+            bench.subscribe([subscription], topic)
+            count = bench.settings.count(full)
+            spec = bench.spec(kind, topic, count, connections=connections)
+            outcomes, cpu = bench.measured(spec)
+            measurement.add(outcomes, cpu, counted=outcomes[0])
+            measurement.rss_mb = bench.server.rss_mb()
+            bench.unsubscribe([subscription], topic)
+        return measurement
+
+    return run
+
+
+def _shared(full: int, consumers: int) -> Callable[[Bench], Measurement]:
+    """Drain what a shared durable subscription is owed, by so many consumers together."""
+
+    def run(bench: Bench) -> Measurement:
+        measurement, count = Measurement(), bench.settings.count(full)
+        for _ in range(bench.settings.repeat):
+            _drain_once(bench, measurement, count, consumers)
+        return measurement
+
+    return run
+
+
+def _drain_once(bench: Bench, measurement: Measurement, count: int, consumers: int) -> None:
+    topic, subscription = bench.name("drain"), bench.name("owed")
+    bench.subscribe([subscription], topic)
+    bench.load(bench.spec("publish", topic, count))
+    spec = bench.spec(
+        "drain", topic, count, subscriptions=(subscription,), connections=consumers, owed=count
+    )
+    outcomes, cpu = bench.measured(spec)
+    measurement.add(outcomes, cpu, counted=outcomes[0])
+    measurement.rss_mb = bench.server.rss_mb()
+    bench.unsubscribe([subscription], topic)
+
+
+def _fan_out(full: int, subscriptions: int) -> Callable[[Bench], Measurement]:
+    """Publish while so many durable subscriptions are connected; deliveries are counted."""
+
+    def run(bench: Bench) -> Measurement:
+        measurement, count = Measurement(), bench.settings.count(full)
+        for _ in range(bench.settings.repeat):
+            topic = bench.name("fan")
+            names = tuple(bench.name("out") for _ in range(subscriptions))
+            drain = bench.spec(
+                "drain",
+                topic,
+                count * subscriptions,
+                subscriptions=names,
+                connections=subscriptions,
+                owed=count,
+            )
+            outcomes, cpu = bench.measured(drain, bench.spec("publish", topic, count))
+            outcomes[0].started = outcomes[1].started  # until then the consumers only wait
+            measurement.add(outcomes, cpu, counted=outcomes[0])
+            measurement.rss_mb = bench.server.rss_mb()
+            bench.unsubscribe(names, topic)
+        return measurement
+
+    return run
+
+
+def _backlog(bench: Bench) -> Measurement:
+    """Memory with a large backlog owed, then how fast it comes back from disk. One run."""
+    measurement, count = Measurement(), bench.settings.count(300_000)
+    topic, subscription = bench.name("backlog"), bench.name("offline")
+    bench.subscribe([subscription], topic)
+    bench.load(bench.spec("publish", topic, count))
+    bench.server.wait_quiet()
+    rss_mb = bench.server.rss_mb()
+    spec = bench.spec("drain", topic, count, subscriptions=(subscription,), owed=count)
+    outcomes, cpu = bench.measured(spec)
+    measurement.add(outcomes, cpu, counted=outcomes[0])
+    measurement.rss_mb = rss_mb
+    bench.unsubscribe([subscription], topic)
+    return measurement
+
+
+def _stall(bench: Bench) -> Measurement:
+    """Ten seconds at a steady 5,000/s: the longest wait for an accept while commits run."""
+    measurement, topic, subscription = Measurement(), bench.name("stall"), bench.name("kept")
+    bench.subscribe([subscription], topic)
+    spec = bench.spec("steady", topic, bench.settings.count(50_000), rate=5_000.0)
+    outcomes, cpu = bench.measured(spec)
+    measurement.add(outcomes, cpu, counted=outcomes[0])
+    measurement.rss_mb = bench.server.rss_mb()
+    bench.unsubscribe([subscription], topic)
+    return measurement
+
+
+def _end_to_end(bench: Bench) -> Measurement:
+    """Ten seconds at a steady 2,000/s through a durable subscription and back."""
+    measurement, topic, subscription = Measurement(), bench.name("relay"), bench.name("through")
+    count = bench.settings.count(20_000)
+    spec = bench.spec(
+        "relay", topic, count, rate=2_000.0, subscriptions=(subscription,), owed=count
+    )
+    outcomes, cpu = bench.measured(spec)
+    measurement.add(outcomes, cpu, counted=outcomes[0])
+    measurement.rss_mb = bench.server.rss_mb()
+    bench.unsubscribe([subscription], topic)
+    return measurement
+
+
+CASES = (
+    Case("publish-1", "publish", _publish("publish", 100_000, 1), Budget(70_000)),
+    Case("publish-4", "publish", _publish("publish", 100_000, 4)),
+    Case("publish-sync", "publish", _publish("one-at-a-time", 3_000, 1), Budget(p50_ms_max=0.5)),
+    Case("drain", "drain", _shared(100_000, 1), Budget(180_000)),
+    Case("shared-1", "shared", _shared(100_000, 1)),
+    Case("shared-4", "shared", _shared(100_000, 4), Budget(150_000)),
+    Case("shared-16", "shared", _shared(100_000, 16)),
+    Case("fanout-1", "fanout", _fan_out(100_000, 1)),
+    Case("fanout-10", "fanout", _fan_out(20_000, 10)),
+    Case("fanout-50", "fanout", _fan_out(4_000, 50), Budget(130_000)),
+    Case("backlog", "backlog", _backlog, Budget(rss_mb_max=300)),
+    Case("stall", "stall", _stall, Budget(stall_ms_max=100)),
+    Case("end-to-end", "end-to-end", _end_to_end),
+)
+
+
+def chosen(names: str) -> tuple[Case, ...]:
+    """The cases whose names begin with one of the names, separated by commas; all for ''."""
+    prefixes = tuple(part.strip() for part in names.split(",") if part.strip())
+    for prefix in prefixes:
+        if not any(case.name.startswith(prefix) for case in CASES):
+            known = ", ".join(case.name for case in CASES)
+            raise ValueError(f"no case begins with {prefix!r}; there are {known}")
+    return tuple(case for case in CASES if not prefixes or case.name.startswith(prefixes))
