@@ -1,0 +1,133 @@
+"""Every row of the tables of attach and leave, and every form that a link name has."""
+
+import pytest
+
+from pipeline.registry import (
+    ATTACH,
+    LEAVE,
+    AttachAction,
+    Fit,
+    LeaveAction,
+    LinkKind,
+    decide_attach,
+    decide_leave,
+    key_of_link,
+    key_of_lookup,
+)
+from pipeline.subscription import Definition, SubscriptionKey
+
+SHARED = Definition("orders", shared=True)
+EXCLUSIVE = Definition("orders", shared=False)
+CREATE, JOIN, REDEFINE, REFUSE = AttachAction
+KEEP, DELETE, LEAVE_REFUSE = LeaveAction
+
+ATTACH_ROWS = [
+    # what there is, consumers, what is wanted, what happens
+    (None, 0, SHARED, CREATE),
+    (None, 0, EXCLUSIVE, CREATE),
+    (SHARED, 0, EXCLUSIVE, REFUSE),
+    (SHARED, 2, EXCLUSIVE, REFUSE),
+    (EXCLUSIVE, 0, SHARED, REFUSE),
+    (EXCLUSIVE, 1, SHARED, REFUSE),
+    (SHARED, 0, Definition("invoices", shared=True), REDEFINE),
+    (SHARED, 0, Definition("orders", shared=True, selector="a = 1"), REDEFINE),
+    (SHARED, 0, Definition("orders", shared=True, no_local=True), REDEFINE),
+    (SHARED, 1, Definition("invoices", shared=True), REFUSE),
+    (SHARED, 1, Definition("orders", shared=True, selector="a = 1"), REFUSE),
+    (EXCLUSIVE, 0, Definition("invoices", shared=False), REDEFINE),
+    (EXCLUSIVE, 1, Definition("invoices", shared=False), REFUSE),
+    (SHARED, 0, SHARED, JOIN),
+    (SHARED, 16, SHARED, JOIN),
+    (EXCLUSIVE, 0, EXCLUSIVE, JOIN),
+    (EXCLUSIVE, 1, EXCLUSIVE, REFUSE),
+]
+
+LEAVE_ROWS = [
+    # the link, closed, other consumers, what happens to the subscription
+    (LinkKind.LOOKUP, False, 0, KEEP),
+    (LinkKind.LOOKUP, False, 1, KEEP),
+    (LinkKind.LOOKUP, True, 0, DELETE),
+    (LinkKind.LOOKUP, True, 1, LEAVE_REFUSE),
+    (LinkKind.DURABLE, False, 0, KEEP),
+    (LinkKind.DURABLE, False, 1, KEEP),
+    (LinkKind.DURABLE, True, 0, DELETE),
+    (LinkKind.DURABLE, True, 3, LEAVE_REFUSE),
+    (LinkKind.VOLATILE, False, 0, DELETE),
+    (LinkKind.VOLATILE, False, 1, KEEP),
+    (LinkKind.VOLATILE, True, 0, DELETE),
+    (LinkKind.VOLATILE, True, 1, KEEP),
+    (LinkKind.PRIVATE, False, 0, DELETE),
+    (LinkKind.PRIVATE, True, 0, DELETE),
+]
+
+LINK_ROWS = [
+    # link name, shared, global, durable, key
+    ("N", False, False, True, SubscriptionKey("c1", "N", durable=True)),
+    ("N", True, False, True, SubscriptionKey("c1", "N", durable=True)),
+    ("N|2", True, False, True, SubscriptionKey("c1", "N", durable=True)),
+    ("N|global", True, True, True, SubscriptionKey(None, "N", durable=True)),
+    ("N|global2", True, True, True, SubscriptionKey(None, "N", durable=True)),
+    ("N|volatile1", True, False, False, SubscriptionKey("c1", "N", durable=False)),
+    ("N|global-volatile1", True, True, False, SubscriptionKey(None, "N", durable=False)),
+    ("a|b|c", True, False, True, SubscriptionKey("c1", "a", durable=True)),
+    ("N|2", False, False, True, SubscriptionKey("c1", "N|2", durable=True)),
+    ("|global", True, True, True, SubscriptionKey(None, "|global", durable=True)),
+]
+
+LOOKUP_ROWS = [
+    ("N", SubscriptionKey("c1", "N", durable=True)),
+    ("N|global", SubscriptionKey(None, "N", durable=True)),
+    ("N|2", SubscriptionKey("c1", "N|2", durable=True)),
+    ("N|global|2", SubscriptionKey("c1", "N|global|2", durable=True)),
+    ("|global", SubscriptionKey("c1", "|global", durable=True)),
+]
+
+
+@pytest.mark.parametrize(("existing", "consumers", "wanted", "action"), ATTACH_ROWS)
+def test_attach(existing, consumers, wanted, action):
+    """A consumer creates, joins or redefines, or is refused with a sentence that says why."""
+    decision = decide_attach(existing, consumers, wanted)
+    assert decision.action is action
+    assert bool(decision.reason) == (action is REFUSE)
+
+
+@pytest.mark.parametrize(("kind", "closed", "others", "action"), LEAVE_ROWS)
+def test_leave(kind, closed, others, action):
+    """A subscription outlives its link, goes with it, or can't be deleted, with a sentence."""
+    decision = decide_leave(kind, closed, others)
+    assert decision.action is action
+    assert bool(decision.reason) == (action is LEAVE_REFUSE)
+
+
+def test_the_tables_have_no_gaps():
+    """Every combination that can be is a row; what isn't there has no consumers to lose."""
+    assert ATTACH.keys() == {(fit, used) for fit in Fit for used in (False, True)} - {
+        (Fit.ABSENT, True)
+    }
+    assert LEAVE.keys() == {
+        (kind, closed, others)
+        for kind in LinkKind
+        for closed in (False, True)
+        for others in (False, True)
+        if not (kind is LinkKind.PRIVATE and others)
+    }
+
+
+@pytest.mark.parametrize(("link_name", "shared", "global_", "durable", "key"), LINK_ROWS)
+def test_key_of_link(link_name, shared, global_, durable, key):
+    """All links of one subscription, as JMS clients name them, have its key."""
+    found = key_of_link("c1", link_name, shared=shared, global_=global_, durable=durable)
+    assert found == key
+
+
+@pytest.mark.parametrize(("link_name", "key"), LOOKUP_ROWS)
+def test_key_of_lookup(link_name, key):
+    """A lookup means a durable subscription: the container's, or the global one."""
+    assert key_of_lookup("c1", link_name) == key
+
+
+def test_a_consumer_and_its_lookup_mean_the_same():
+    """Who subscribed can unsubscribe: the lookup finds the key that the link had."""
+    for name, global_ in [("N", False), ("N|global", True)]:
+        link = key_of_link("c1", name, shared=True, global_=global_, durable=True)
+        assert key_of_lookup("c1", name) == link

@@ -1,0 +1,119 @@
+"""SequenceSet against Python's own set: the same operations, the same answers.
+
+Runs are drawn around the edges of chunks, with small and with huge steps.
+"""
+
+from itertools import groupby
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from pipeline.sequences import SequenceSet, strided
+
+starts = st.one_of(st.integers(0, 60), st.integers(4060, 4140), st.integers(8150, 20_500))
+steps = st.one_of(st.just(1), st.integers(1, 7), st.sampled_from([4095, 4096, 4097, 9001]))
+counts = st.one_of(st.just(1), st.integers(0, 40), st.integers(4000, 9000))
+
+
+@st.composite
+def runs(draw):
+    start, step = draw(starts), draw(steps)
+    count = draw(counts if step < 10 else st.integers(0, 5))
+    return range(start, start + step * count, step)
+
+
+def stretches(members):
+    """The members as maximal stretches of consecutive ones, the slow and obvious way."""
+    grouped = groupby(enumerate(sorted(members)), lambda pair: pair[1] - pair[0])
+    return [[member for _, member in group] for _, group in grouped]
+
+
+class SetMachine(RuleBasedStateMachine):
+    """Whatever is done to a SequenceSet and to a set, they answer alike."""
+
+    def __init__(self):
+        super().__init__()
+        self.sequences, self.model = SequenceSet(), set()
+
+    @rule(run=runs())
+    def add(self, run):
+        self.sequences.add(run)
+        self.model.update(run)
+
+    @rule(run=runs())
+    def discard(self, run):
+        assert self.sequences.discard(run) == len(self.model.intersection(run))
+        self.model.difference_update(run)
+
+    @rule(run=runs())
+    def contains_all(self, run):
+        assert self.sequences.contains_all(run) == self.model.issuperset(run)
+
+    @rule(start=starts, length=counts)
+    def runs_within(self, start, length):
+        window = range(start, start + length)
+        found = self.sequences.runs_within(window.start, window.stop)
+        inside = [member for member in self.model if member in window]
+        assert [list(run) for run in found] == stretches(inside)
+
+    @rule()
+    def discard_all_at_once(self):
+        assert self.sequences.discard(range(10**12)) == len(self.model)
+        self.model.clear()
+
+    @rule()
+    def clear(self):
+        self.sequences.clear()
+        self.model.clear()
+
+    @invariant()
+    def same(self):
+        assert len(self.sequences) == len(self.model)
+        assert self.sequences.first() == min(self.model, default=None)
+        assert [list(run) for run in self.sequences.runs()] == stretches(self.model)
+        assert all(run.step == 1 for run in self.sequences.runs())
+
+    @invariant()
+    def no_empty_chunks(self):
+        """A chunk without members would make the lowest one lie about the first."""
+        assert all(self.sequences._counts.values())
+        assert self.sequences._counts.keys() == self.sequences._lanes.keys()
+
+
+TestSetMachine = SetMachine.TestCase
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 4095, 4096, 2**40])
+def test_membership_is_exact(sequence):
+    """A member is in; its neighbours are not."""
+    sequences = SequenceSet([range(sequence, sequence + 1)])
+    assert sequence in sequences
+    assert sequence + 1 not in sequences
+    assert sequence - 1 not in sequences
+
+
+def test_what_was_yielded_may_be_discarded_on_the_way():
+    """A caller that empties the set while it goes over it sees every stretch once."""
+    wanted = [range(4000, 4200), range(4300, 4301), range(8190, 12_300), range(20_000, 20_001)]
+    sequences = SequenceSet(wanted)
+    seen = []
+    for run in sequences.runs_within(0, 30_000):
+        sequences.discard(run)
+        seen.append(run)
+    assert seen == wanted
+    assert len(sequences) == 0
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_strided_runs_are_the_same_sequences(members):
+    """However lone sequences are joined to runs, they are the same ones in the same order."""
+    sequences = SequenceSet(range(one, one + 1) for one in members)
+    assert [one for run in strided(sequences.runs()) for one in run] == sorted(members)
+
+
+def test_a_share_of_a_round_robin_is_one_run():
+    """Every fourth sequence, which is what one of four consumers holds, is a single run."""
+    sequences = SequenceSet([range(3, 9000, 4)])
+    assert list(strided(sequences.runs())) == [range(3, 9000, 4)]
