@@ -25,7 +25,7 @@ def compile_pump() -> Path:
     return Path(builder.compile(tmpdir=str(HERE), target="_pump.*"))
 
 
-class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
+class CustomBuildHook(BuildHookInterface[Any]):
     """Hatchling's hook: compile, and mark the wheel as platform-specific."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

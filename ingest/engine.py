@@ -10,33 +10,33 @@ acts through `Connection` and `Link`. Rules:
 """
 
 import asyncio
-from typing import Any, Protocol, cast
+import sys
+from typing import Any, cast
 
-from cproton import ffi as proton_ffi
 from cproton import lib as proton
-from proton import (
-    Collector,
-    Condition,
-    Endpoint,
-    Link as ProtonLink,
-    ProtonException,
-    Session,
-    Terminus,
-    Transport,
-    symbol,
-)
+from proton import Collector, Condition, Endpoint, ProtonException, Session, Transport, symbol
 from proton import Connection as ProtonConnection
+from proton import Link as ProtonLink
 
 from ingest import pump as pumping
 from ingest.handshake import Established, Failed, Handshake, Reply, Step, Verify
+from ingest.link import Handler, Link
 from ingest.pump import Outcomes, Pump, Received, Stop, address
 from ingest.settings import Amqp
-from pipeline.message import Slab
 
 #: What Proton's Python getters raise on a peer's broken values.
-BROKEN_VALUES = (ProtonException, UnicodeError, ValueError, TypeError, RecursionError, OverflowError)
+BROKEN_VALUES = (
+    ProtonException,
+    UnicodeError,
+    ValueError,
+    TypeError,
+    RecursionError,
+    OverflowError,
+)
 #: Bytes that one read of a socket takes; also the longest run that can arrive at once.
 READ_BYTES = 1 << 19
+#: Seconds that a peer has for its own close after we closed with an error.
+CLOSE_SECONDS = 2.0
 #: Bytes that one write of a socket gives.
 WRITE_BYTES = 1 << 18
 
@@ -46,138 +46,6 @@ OFFERED_CAPABILITIES = (
     "SHARED-SUBS",
     "sole-connection-for-container",
 )
-
-
-class Handler(Protocol):
-    """The service, as the engine sees it. Calls come in the order of the peer's frames."""
-
-    def verify(self, connection: "Connection", user: str, password: str) -> None:
-        """Check a password; answer with `connection.verified`."""
-
-    def opened(self, connection: "Connection") -> None:
-        """The peer opened: `accept` or `refuse` it."""
-
-    def attached(self, link: "Link") -> None:
-        """A link wants to be: `open` or `refuse` it, now or later."""
-
-    def received(self, link: "Link", received: Received) -> None:
-        """A run of messages came on an incoming link."""
-
-    def settled(self, connection: "Connection", outcomes: list[Outcomes], unsettled: bytes) -> None:
-        """Peers of outgoing links gave outcomes; `unsettled` deliveries want our settlement."""
-
-    def flowed(self, link: "Link") -> None:
-        """An outgoing link's credit or drain changed."""
-
-    def detached(self, link: "Link", closed: bool) -> None:
-        """The peer detached or closed the link: answer with `link.detach`, now or later."""
-
-    def lost(self, link: "Link") -> None:
-        """The link is gone with its session or connection; nothing can be said to it any more."""
-
-    def writable(self, connection: "Connection", writable: bool) -> None:
-        """The peer reads too slowly (False), or took what waited (True)."""
-
-    def closed(self, connection: "Connection") -> None:
-        """The connection is gone; its links were `lost` before."""
-
-    def passed(self) -> None:
-        """One pass over what came is done: hand on what was gathered."""
-
-    def failed(self, connection: "Connection", reason: str) -> None:
-        """A peer was turned away before or because of its frames, for the log."""
-
-
-class Link:
-    """One link of a connection. `alive` ends with the link; then only `owner` is of use."""
-
-    __slots__ = (
-        "address",
-        "alive",
-        "connection",
-        "name",
-        "owner",
-        "proton",
-        "refused",
-        "session",
-        "waiting",
-    )
-
-    def __init__(self, connection: "Connection", link: ProtonLink) -> None:
-        self.connection = connection
-        self.proton = link
-        self.address = address(link._impl)
-        self.session = address(link.session._impl)
-        self.name: str = link.name
-        self.alive = True
-        self.refused = False
-        #: Deliveries whose outcome we still owe to the peer.
-        self.waiting = 0
-        #: The service's own object for this link.
-        self.owner: object | None = None
-
-    @property
-    def is_outgoing(self) -> bool:
-        return bool(self.proton.is_sender)
-
-    @property
-    def _impl(self) -> Any:
-        return self.proton._impl
-
-    @property
-    def credit(self) -> int:
-        return int(proton.pn_link_credit(self._impl))
-
-    @property
-    def draining(self) -> bool:
-        return bool(proton.pn_link_get_drain(self._impl))
-
-    def open(self) -> None:
-        """Answer the attach: the termini, set by the caller or copied, become the link."""
-        self.proton.open()
-        self.connection.touch()
-
-    def refuse(self, condition: str, description: str) -> None:
-        """Attach with a null terminus, then detach closed with the error: what clients need."""
-        link = self.proton
-        self.refused = True
-        if link.is_sender:
-            link.target.copy(link.remote_target)
-            link.source.type = Terminus.UNSPECIFIED
-        else:
-            link.source.copy(link.remote_source)
-            link.target.type = Terminus.UNSPECIFIED
-        link.open()
-        link.condition = Condition(condition, description)
-        link.close()
-        self.connection.touch()
-
-    def detach(self, *, closed: bool, condition: str = "", description: str = "") -> None:
-        """End the link from our side; when the peer has ended it too it is forgotten."""
-        link = self.proton
-        if link.state & Endpoint.LOCAL_ACTIVE:
-            if condition:
-                link.condition = Condition(condition, description)
-                link._update_cond()  # Proton's detach() would forget it
-            (link.close if closed else link.detach)()
-        if not link.state & Endpoint.REMOTE_ACTIVE:
-            self.connection.forget(self)
-        self.connection.touch()
-
-    def grant(self, credit: int) -> None:
-        """Let the sender of an incoming link send this many messages more."""
-        proton.pn_link_flow(self._impl, credit)
-        self.connection.touch()
-
-    def drained(self) -> None:
-        """All there was has been sent: give the rest of the credit back."""
-        proton.pn_link_drained(self._impl)
-        self.connection.touch()
-
-    def send(self, slab: Slab, run: range, delivery_count: int, token: int, presettled: bool) -> None:
-        """Send a run of a slab's messages; the caller has made sure of the credit."""
-        pumping.send(self.address, slab, run, delivery_count, token, presettled)
-        self.connection.touch()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -191,6 +59,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._links: dict[int, Link] = {}
         self._touched = False
+        self._closing = False
         self.alive = False
         self.writable = True
         self.user = ""
@@ -310,10 +179,14 @@ class Connection(asyncio.BufferedProtocol):
         pump, collector = self._engine.pump, self._collector_address
         while self.alive:
             stop = pump.events(collector)
+            if self._closing:
+                if self._drop(Stop(stop)):
+                    return
+                continue
             if pump.received_count:
                 self._received(pump.received())
             if pump.outcomes_count:
-                self._handler.settled(self, pump.outcomes(), pump.unsettled())
+                self._settled(pump.outcomes())
             if stop == Stop.IDLE:
                 return
             if stop == Stop.EVENT:
@@ -323,9 +196,26 @@ class Connection(asyncio.BufferedProtocol):
             elif stop != Stop.FULL:
                 self._odd_message(Stop(stop))
 
+    def _drop(self, stop: Stop) -> bool:
+        """We have closed: nothing counts any more but the peer's own close. True at the end."""
+        if stop in (Stop.IDLE, Stop.FULL):
+            return stop == Stop.IDLE
+        if stop in (Stop.TOO_LARGE, Stop.ALONE):
+            pumping.discard(self._engine.pump.stopped_link, self._engine.pump.stopped_delivery)
+        if stop != Stop.MALFORMED:
+            proton.pn_collector_pop(self._collector._impl)
+        return False
+
+    def _settled(self, outcomes: list[Outcomes]) -> None:
+        for one in outcomes:
+            link = self._links.get(one.link)
+            if link is not None and not link.ended:
+                link.waiting += len(one.confirm) // 8
+                self._handler.settled(link, one)
+
     def _received(self, received: Received) -> None:
-        link = self._links[received.link]
-        if link.refused or not link.alive:
+        link = self._links.get(received.link)
+        if link is None or link.ended:
             return  # its deliveries die with it
         if link.credit < 0:
             self._refuse_messages(
@@ -339,7 +229,6 @@ class Connection(asyncio.BufferedProtocol):
         """A message that stopped the pump: too large, malformed, or to be received alone."""
         pump = self._engine.pump
         link = self._links[pump.stopped_link]
-        delivery = proton_ffi.cast("pn_delivery_t *", pump.stopped_delivery)
         if stop == Stop.ALONE:
             received = pump.receive_alone()
             proton.pn_collector_pop(self._collector._impl)
@@ -356,17 +245,17 @@ class Connection(asyncio.BufferedProtocol):
                 f"a message on link '{link.name}' is larger than {most} bytes",
             )
             return
-        condition = proton.pn_disposition_condition(proton.pn_delivery_local(delivery))
-        proton.pn_condition_set_name(condition, b"amqp:decode-error")
-        proton.pn_condition_set_description(condition, b"the transfer holds no AMQP message")
-        proton.pn_delivery_update(delivery, proton.PN_REJECTED)
-        proton.pn_delivery_settle(delivery)
-        if not link.refused:
+        delivery = pump.stopped_delivery.to_bytes(8, sys.byteorder)
+        pumping.reject(delivery, "amqp:decode-error", "the transfer holds no AMQP message")
+        if not link.ended:
             link.grant(1)
 
+    def links(self) -> tuple[Link, ...]:
+        """The links that are alive."""
+        return tuple(self._links.values())
+
     def _refuse_messages(self, link: Link, condition: str, description: str) -> None:
-        if not link.refused:
-            link.refused = True
+        if not link.ended:
             self._handler.lost(link)
             link.detach(closed=True, condition=condition, description=description)
 
@@ -377,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
                 if link is not None and link.owner is not None and link.is_outgoing:
                     self._handler.flowed(link)
             case proton.PN_LINK_REMOTE_OPEN:
-                link = Link(self, ProtonLink.wrap(proton.pn_event_link(event)))
+                link = Link(self, _wrap(ProtonLink, proton.pn_event_link(event)))
                 self._links[link.address] = link
                 self._handler.attached(link)
             case proton.PN_LINK_REMOTE_CLOSE | proton.PN_LINK_REMOTE_DETACH:
@@ -386,9 +275,9 @@ class Connection(asyncio.BufferedProtocol):
                     closed=kind == proton.PN_LINK_REMOTE_CLOSE,
                 )
             case proton.PN_SESSION_REMOTE_OPEN:
-                Session.wrap(proton.pn_event_session(event)).open()
+                _wrap(Session, proton.pn_event_session(event)).open()
             case proton.PN_SESSION_REMOTE_CLOSE:
-                self._session_closed(Session.wrap(proton.pn_event_session(event)))
+                self._session_closed(_wrap(Session, proton.pn_event_session(event)))
             case proton.PN_CONNECTION_REMOTE_OPEN:
                 self.container = self.proton.remote_container or ""
                 self._handler.opened(self)
@@ -399,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
     def _left(self, link: Link | None, *, closed: bool) -> None:
         if link is None:
             return
-        if link.proton.state & Endpoint.LOCAL_ACTIVE and not link.refused:
+        if not link.ended:
             self._handler.detached(link, closed)
         else:
             self.forget(link)  # the answer to our own detach
@@ -419,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         if link.alive:
             link.alive = False
             self._links.pop(link.address, None)
-            if not link.refused:
+            if not link.ended:
                 self._handler.lost(link)
 
     def forget(self, link: Link) -> None:
@@ -452,7 +341,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self, condition: str, description: str) -> None:
         """End the connection with an error; its links are lost at once."""
-        if not self.alive or not self.proton.state & (Endpoint.LOCAL_ACTIVE | Endpoint.LOCAL_UNINIT):
+        if not self.alive or not self.proton.state & (
+            Endpoint.LOCAL_ACTIVE | Endpoint.LOCAL_UNINIT
+        ):
             return
         self._handler.failed(self, description)
         self._lose_all()
@@ -460,8 +351,17 @@ class Connection(asyncio.BufferedProtocol):
             self.proton.open()
         self.proton.condition = Condition(condition, description)
         self.proton.close()
-        self._amqp.close_tail()
+        self._closing = True
+        self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
         self.touch()
+
+    def _give_up(self) -> None:
+        if self.alive:
+            cast("asyncio.Transport", self._transport).close()
+
+    def abort(self) -> None:
+        """Drop the socket now."""
+        cast("asyncio.Transport", self._transport).abort()
 
     def touch(self) -> None:
         """There may be something to write; `Engine.flush` will."""
@@ -547,3 +447,8 @@ class Engine:
             touched, self.touched = self.touched, []
             for connection in touched:
                 connection.flush()
+
+
+def _wrap(kind: Any, pointer: Any) -> Any:
+    """Proton's Python object for one of its C objects."""
+    return kind.wrap(pointer)

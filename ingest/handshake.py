@@ -6,7 +6,7 @@ password is ours, may be slow, and needs no Cyrus library.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from proton import UNDESCRIBED, Array, Data, Described, ProtonException, symbol, ubyte, ulong
 
@@ -107,7 +107,7 @@ class Handshake:
         if got == SASL_HEADER and first:
             self._waiting = self._waiting[8:]
             self._state = _State.INIT
-            names = Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, self._mechanisms))
+            names: Any = Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, self._mechanisms))  # type: ignore[arg-type]
             return Reply(SASL_HEADER + _frame(_MECHANISMS, [names]))
         self._state = _State.DONE
         if got == AMQP_HEADER and (self._bare or not first):
@@ -144,7 +144,7 @@ class Handshake:
         return Reply(reply) if ok else Failed(reply, f"wrong user or password for '{self._user}'")
 
 
-def _frame(code: int, fields: list[object]) -> bytes:
+def _frame(code: int, fields: list[Any]) -> bytes:
     data = Data()
     data.put_object(Described(ulong(code), fields))
     body = bytes(data.encode())
@@ -165,6 +165,12 @@ def _read_init(frame: bytes) -> tuple[str, bytes]:
         raise ValueError(str(error)) from None
     if not isinstance(body, Described) or body.descriptor not in (_INIT, "amqp:sasl-init:list"):
         raise ValueError("not a sasl-init")
-    mechanism, *more = body.value
+    mechanism, *more = _list(body.value)
     # Proton's binaries are views into memory that dies with `data`: copy.
     return str(mechanism), bytes(more[0]) if more and more[0] is not None else b""
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise ValueError("its fields are no list")
+    return value

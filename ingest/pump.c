@@ -58,6 +58,7 @@ typedef struct {
   uint64_t first, step, count;
   uint64_t state;  /* 0x24..0x27, or 0: settled without a state */
   uint32_t failed, undeliverable;
+  uint32_t confirm; /* 1: its peer waits for our settlement; its deliveries are in `unsettled` */
 } pump_outcome;
 
 typedef struct {
@@ -296,7 +297,8 @@ static void add_outcome(pump_t *p, const pump_outcome *o) {
     pump_outcome *last = p->outcomes + p->outcomes_count - 1;
     uint64_t expected = last->first + last->step * last->count;
     if (last->link == o->link && last->token == o->token && last->state == o->state &&
-        last->failed == o->failed && last->undeliverable == o->undeliverable) {
+        last->failed == o->failed && last->undeliverable == o->undeliverable &&
+        last->confirm == o->confirm) {
       if (last->count == 1 && o->first > last->first) {
         last->step = o->first - last->first;
         last->count = 2;
@@ -317,7 +319,7 @@ static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   if (p->outcomes_count == p->outcomes_room || p->unsettled_count == p->unsettled_room)
     return PUMP_FULL;
   pump_outcome o = {.link = (uint64_t)(uintptr_t)link, .token = token, .step = 1, .count = 1,
-                    .state = state >= 0x24 && state <= 0x27 ? state : 0};
+                    .state = state >= 0x24 && state <= 0x27 ? state : 0, .confirm = !settled};
   if (state == 0x27) {
     o.failed = pn_disposition_is_failed(pn_delivery_remote(d));
     o.undeliverable = pn_disposition_is_undeliverable(pn_delivery_remote(d));

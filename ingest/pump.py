@@ -56,7 +56,6 @@ def address(pointer: Any) -> int:
     return int(proton_ffi.cast("uintptr_t", pointer))
 
 
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Received:
     """Messages of one link, as they came, and the deliveries that still wait for their outcome.
@@ -86,7 +85,10 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What the peer of an outgoing link said of a run of deliveries."""
+    """What the peer of an outgoing link said of a run of deliveries.
+
+    `confirm` has the addresses of the deliveries if the peer waits for our settlement.
+    """
 
     link: int
     token: int
@@ -94,13 +96,14 @@ class Outcomes:
     state: int
     failed: bool
     undeliverable: bool
+    confirm: bytes
 
 
 class Pump:
     """The arrays that `pump.c` fills; one for all connections of a loop.
 
-    After each `events` call the caller must take what is there (`received`, `outcomes`,
-    `unsettled`) before the next one.
+    After each `events` call the caller must take what is there (`received`, `outcomes`) before the
+    next one.
     """
 
     def __init__(self, message_bytes_max: int) -> None:
@@ -175,22 +178,25 @@ class Pump:
         )
 
     def outcomes(self) -> list[Outcomes]:
-        array = self._p.outcomes
-        return [
-            Outcomes(
-                o.link,
-                o.token,
-                range(o.first, o.first + o.step * o.count, o.step),
-                o.state,
-                bool(o.failed),
-                bool(o.undeliverable),
+        p = self._p
+        addresses = bytes(ffi.buffer(p.unsettled, 8 * p.unsettled_count))
+        found, at = [], 0
+        for i in range(p.outcomes_count):
+            o = p.outcomes[i]
+            size = 8 * o.count if o.confirm else 0
+            found.append(
+                Outcomes(
+                    o.link,
+                    o.token,
+                    range(o.first, o.first + o.step * o.count, o.step),
+                    o.state,
+                    bool(o.failed),
+                    bool(o.undeliverable),
+                    addresses[at : at + size],
+                )
             )
-            for o in (array[i] for i in range(self._p.outcomes_count))
-        ]
-
-    def unsettled(self) -> bytes:
-        """Addresses of the deliveries whose peer waits for our settlement."""
-        return bytes(ffi.buffer(self._p.unsettled, 8 * self._p.unsettled_count))
+            at += size
+        return found
 
 
 def settle(deliveries: bytes, state: int) -> None:
@@ -201,14 +207,18 @@ def settle(deliveries: bytes, state: int) -> None:
     lib.pump_settle(ffi.from_buffer("uint64_t[]", deliveries), len(deliveries) // 8, state)
 
 
-def offsets(lengths: bytes, count: int) -> bytearray:
+def offsets(lengths: Bytes, count: int) -> bytearray:
     """Where each message of a blob begins, and where the last one ends: int32."""
     out = bytearray(4 * (count + 1))
-    lib.pump_offsets(ffi.from_buffer("uint32_t[]", lengths), count, ffi.from_buffer("int32_t[]", out))
+    lib.pump_offsets(
+        ffi.from_buffer("uint32_t[]", lengths), count, ffi.from_buffer("int32_t[]", out)
+    )
     return out
 
 
-def send(link: int, slab: Slab, run: range, delivery_count: int, token: int, presettled: bool) -> int:
+def send(
+    link: int, slab: Slab, run: range, delivery_count: int, token: int, presettled: bool
+) -> int:
     """Send the messages of `slab` whose sequences are `run`; their tags are their sequences.
 
     A header section with `delivery_count` is spliced in front where it says more than the
@@ -250,3 +260,15 @@ def feed(transport: int, data: Any, size: int) -> int:
 def output(transport: int, room: Any, size: int) -> int:
     """Take bytes for the peer out of the engine; -1 when there will never be any again."""
     return int(lib.pump_output(transport, room, size))
+
+
+def reject(deliveries: bytes, condition: str, description: str) -> None:
+    """Settle deliveries by address as rejected, each with the error; zeros are passed over."""
+    for one in memoryview(deliveries).cast("Q"):
+        if one:
+            delivery = proton_ffi.cast("pn_delivery_t *", one)
+            error = proton.pn_disposition_condition(proton.pn_delivery_local(delivery))
+            proton.pn_condition_set_name(error, condition.encode())
+            proton.pn_condition_set_description(error, description.encode())
+            proton.pn_delivery_update(delivery, REJECTED)
+            proton.pn_delivery_settle(delivery)

@@ -1,0 +1,173 @@
+"""One link, and what the service hears of it.
+
+`Link` is what the service acts on; `Handler` is what it must be. Both hide Proton: the service
+sees runs of messages, outcomes of runs, credit.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cproton import lib as proton
+from proton import Condition, Endpoint, Terminus
+from proton import Link as ProtonLink
+
+from ingest import pump as pumping
+from ingest.pump import Outcomes, Received, address
+from pipeline.message import Slab
+
+if TYPE_CHECKING:
+    from ingest.engine import Connection
+
+
+class Handler(Protocol):
+    """The service, as the engine sees it. Calls come in the order of the peer's frames."""
+
+    def verify(self, connection: "Connection", user: str, password: str) -> None:
+        """Check a password; answer with `connection.verified`."""
+
+    def opened(self, connection: "Connection") -> None:
+        """The peer opened: `accept` or `refuse` it."""
+
+    def attached(self, link: "Link") -> None:
+        """A link wants to be: `open` or `refuse` it, now or later."""
+
+    def received(self, link: "Link", received: Received) -> None:
+        """A run of messages came on an incoming link."""
+
+    def settled(self, link: "Link", outcomes: Outcomes) -> None:
+        """The peer of an outgoing link gave an outcome to a run of deliveries."""
+
+    def flowed(self, link: "Link") -> None:
+        """An outgoing link's credit or drain changed."""
+
+    def detached(self, link: "Link", closed: bool) -> None:
+        """The peer detached or closed the link: answer with `link.detach`, now or later."""
+
+    def lost(self, link: "Link") -> None:
+        """The link is gone with its session or connection; nothing can be said to it any more."""
+
+    def writable(self, connection: "Connection", writable: bool) -> None:
+        """The peer reads too slowly (False), or took what waited (True)."""
+
+    def closed(self, connection: "Connection") -> None:
+        """The connection is gone; its links were `lost` before."""
+
+    def passed(self) -> None:
+        """One pass over what came is done: hand on what was gathered."""
+
+    def failed(self, connection: "Connection", reason: str) -> None:
+        """A peer was turned away before or because of its frames, for the log."""
+
+
+class Link:
+    """One link of a connection. `alive` ends with the link; then only `owner` is of use."""
+
+    __slots__ = (
+        "address",
+        "alive",
+        "connection",
+        "name",
+        "owner",
+        "proton",
+        "ended",
+        "session",
+        "waiting",
+        "when_answered",
+    )
+
+    def __init__(self, connection: "Connection", link: ProtonLink) -> None:
+        self.connection = connection
+        self.proton = link
+        self.address = address(link._impl)
+        self.session = address(link.session._impl)
+        self.name: str = link.name
+        self.alive = True
+        #: We have ended it, or never wanted it; what its peer still says counts no more.
+        self.ended = False
+        #: Deliveries whose outcome we still owe to the peer.
+        self.waiting = 0
+        #: What is to be done when none of them waits any more.
+        self.when_answered: Callable[[], None] | None = None
+        #: The service's own object for this link.
+        self.owner: object | None = None
+
+    @property
+    def is_outgoing(self) -> bool:
+        return bool(self.proton.is_sender)
+
+    @property
+    def sends_settled(self) -> bool:
+        """Whether the peer of an outgoing link wants its messages settled already."""
+        return bool(self.proton.remote_snd_settle_mode == ProtonLink.SND_SETTLED)
+
+    @property
+    def _impl(self) -> Any:
+        return self.proton._impl
+
+    @property
+    def credit(self) -> int:
+        return int(proton.pn_link_credit(self._impl))
+
+    @property
+    def draining(self) -> bool:
+        return bool(proton.pn_link_get_drain(self._impl))
+
+    def open(self) -> None:
+        """Answer the attach: the termini, set by the caller or copied, become the link."""
+        self.proton.open()
+        self.connection.touch()
+
+    def refuse(self, condition: str, description: str) -> None:
+        """Attach with a null terminus, then detach closed with the error: what clients need."""
+        link = self.proton
+        self.ended = True
+        if link.is_sender:
+            link.target.copy(link.remote_target)
+            link.source.type = Terminus.UNSPECIFIED
+        else:
+            link.source.copy(link.remote_source)
+            link.target.type = Terminus.UNSPECIFIED
+        link.open()
+        link.condition = Condition(condition, description)
+        link.close()
+        self.connection.touch()
+
+    def detach(self, *, closed: bool, condition: str = "", description: str = "") -> None:
+        """End the link from our side; when the peer has ended it too it is forgotten."""
+        link = self.proton
+        self.ended = True
+        if link.state & Endpoint.LOCAL_UNINIT:
+            link.open()  # the peer left before it had an answer
+        if link.state & Endpoint.LOCAL_ACTIVE:
+            if condition:
+                link.condition = Condition(condition, description)
+                link._update_cond()  # Proton's detach() would forget it
+            (link.close if closed else link.detach)()
+        if not link.state & Endpoint.REMOTE_ACTIVE:
+            self.connection.forget(self)
+        self.connection.touch()
+
+    def grant(self, credit: int) -> None:
+        """Let the sender of an incoming link send this many messages more."""
+        proton.pn_link_flow(self._impl, credit)
+        self.connection.touch()
+
+    def drained(self) -> None:
+        """All there was has been sent: give the rest of the credit back."""
+        proton.pn_link_drained(self._impl)
+        self.connection.touch()
+
+    def send(
+        self, slab: Slab, run: range, delivery_count: int, token: int, presettled: bool
+    ) -> int:
+        """Send a run of a slab's messages; the caller has made sure of the credit. The token comes
+        back with their outcomes. Returns how many bytes of messages went."""
+        self.connection.touch()
+        return pumping.send(self.address, slab, run, delivery_count, token, presettled)
+
+    def answered(self, count: int) -> None:
+        """So many of the deliveries that waited have their outcome."""
+        self.waiting -= count
+        if not self.waiting and self.when_answered is not None:
+            then, self.when_answered = self.when_answered, None
+            then()

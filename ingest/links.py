@@ -1,0 +1,214 @@
+"""What an attaching link wants: the remote terminus read once, then a pure decision.
+
+`read` is the only function here that knows Proton; `wish` is a function of values. The rules are
+those of real JMS clients: a link's name, its source's capabilities, durability and expiry say
+which subscription is meant (`pipeline.registry`).
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from proton import Data, Described, Terminus, symbol
+from proton import Link as ProtonLink
+
+from pipeline.registry import key_of_link, key_of_lookup
+from pipeline.subscription import Definition, SubscriptionKey
+
+SELECTOR_DESCRIPTORS = frozenset(
+    {
+        0x0000468C00000004,
+        "apache.org:selector-filter:string",
+        "apache.org:jms-selector-filter:string",
+    }
+)
+NO_LOCAL_DESCRIPTORS = frozenset(
+    {0x0000468C00000003, "apache.org:no-local-filter:list", "apache.org:jms-no-local-filter:string"}
+)
+#: Characters of a topic's name: fits a file name, a log line and a metric label.
+TOPIC_CHARACTERS_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """A link's attach as far as the decision needs it."""
+
+    name: str
+    outgoing: bool  #: we send, the peer receives
+    present: bool  #: the terminus that names our side (source if outgoing) is not null
+    coordinator: bool
+    dynamic: bool
+    address: str | None
+    durable: bool
+    capabilities: frozenset[str]
+    filters: tuple[object, ...]  #: descriptors of the filters
+
+
+@dataclass(frozen=True, slots=True)
+class Produce:
+    """Messages for one topic."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """The anonymous relay: each message says in `properties.to` where it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Consume from a subscription: a named one, or (key None) one of the link's own."""
+
+    key: SubscriptionKey | None
+    definition: Definition
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A null source: find the durable subscription, to end it (unsubscribe)."""
+
+    key: SubscriptionKey
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No, and why: an AMQP error condition and a sentence."""
+
+    condition: str
+    description: str
+
+
+Wish: TypeAlias = Produce | Relay | Subscribe | Lookup | Refusal
+
+
+def read(link: ProtonLink) -> Attach:
+    """The attach of a link whose peer has just opened it."""
+    outgoing = bool(link.is_sender)
+    terminus = link.remote_source if outgoing else link.remote_target
+    kind = terminus.type
+    return Attach(
+        name=link.name,
+        outgoing=outgoing,
+        present=kind in (Terminus.SOURCE, Terminus.TARGET),
+        coordinator=kind == Terminus.COORDINATOR,
+        dynamic=bool(terminus.dynamic),
+        address=terminus.address,
+        durable=terminus.expiry_policy == Terminus.EXPIRE_NEVER
+        or terminus.durability != Terminus.NONDURABLE,
+        capabilities=_symbols(terminus.capabilities),
+        filters=_filters(terminus.filter) if outgoing else (),
+    )
+
+
+def _symbols(data: object) -> frozenset[str]:
+    value = _value(data)
+    if value is None:
+        return frozenset()
+    elements = getattr(value, "elements", None)
+    return frozenset(map(str, elements if elements is not None else [value]))
+
+
+def _filters(data: object) -> tuple[object, ...]:
+    value = _value(data)
+    if not isinstance(value, dict):
+        return ()
+    return tuple(v.descriptor if isinstance(v, Described) else None for v in value.values())
+
+
+def _value(data: object) -> object:
+    data.rewind()  # type: ignore[attr-defined]
+    return data.get_object() if data.next() else None  # type: ignore[attr-defined]
+
+
+def topic_of(address: str) -> str | Refusal:
+    """The topic that an address names; `topic://` in front is allowed."""
+    if address.startswith("queue://"):
+        return Refusal(
+            "amqp:not-implemented", f"'{address}': queues are not served yet, topics are"
+        )
+    name = address.removeprefix("topic://")
+    if not name or name.startswith("$"):
+        return Refusal("amqp:not-found", f"'{address}' is not the name of a topic")
+    if len(name) > TOPIC_CHARACTERS_MAX or not name.isprintable():
+        return Refusal(
+            "amqp:invalid-field",
+            f"a topic's name has {TOPIC_CHARACTERS_MAX} printable characters at most",
+        )
+    return name
+
+
+def wish(attach: Attach, container: str) -> Wish:
+    """What the link wants, or why it can't be had."""
+    if attach.coordinator:
+        return Refusal("amqp:not-implemented", "transactions are not served yet")
+    if attach.dynamic:
+        return Refusal("amqp:not-implemented", "temporary destinations are not served yet")
+    if attach.capabilities & {"queue", "temporary-queue"}:
+        return Refusal("amqp:not-implemented", "queues are not served yet, topics are")
+    return _consumer(attach, container) if attach.outgoing else _producer(attach)
+
+
+def _producer(attach: Attach) -> Wish:
+    if not attach.present:
+        return Refusal("amqp:invalid-field", "a producer's target must not be null")
+    if attach.address is None:
+        return Relay()
+    topic = topic_of(attach.address)
+    return topic if isinstance(topic, Refusal) else Produce(topic)
+
+
+def _consumer(attach: Attach, container: str) -> Wish:
+    if not attach.present:
+        return Lookup(key_of_lookup(container, attach.name))
+    if attach.address is None:
+        return Refusal("amqp:invalid-field", "a consumer's source must name a topic")
+    topic = topic_of(attach.address)
+    if isinstance(topic, Refusal):
+        return topic
+    if any(descriptor in SELECTOR_DESCRIPTORS for descriptor in attach.filters):
+        return Refusal("amqp:not-implemented", "selectors are not served yet")
+    if any(descriptor in NO_LOCAL_DESCRIPTORS for descriptor in attach.filters):
+        return Refusal("amqp:not-implemented", "no-local is not served yet")
+    shared = "shared" in attach.capabilities
+    definition = Definition(topic, shared)
+    if not shared and not attach.durable:
+        return Subscribe(None, definition)
+    key = key_of_link(
+        container,
+        attach.name,
+        shared=shared,
+        global_="global" in attach.capabilities,
+        durable=attach.durable,
+    )
+    return Subscribe(key, definition)
+
+
+def echo(link: ProtonLink, message_bytes_max: int = 0) -> None:
+    """Answer the attach with what was asked for, except what isn't honoured: unknown filters.
+
+    The settle mode is the peer's own; receiver-settle-mode is `first` whatever it asked.
+    """
+    link.source.copy(link.remote_source)
+    link.target.copy(link.remote_target)
+    link.source.filter.clear()
+    link.snd_settle_mode = link.remote_snd_settle_mode
+    link.rcv_settle_mode = ProtonLink.RCV_FIRST
+    if message_bytes_max:
+        link.max_message_size = message_bytes_max
+
+
+def found(link: ProtonLink, definition: Definition, *, global_: bool) -> None:
+    """Answer a lookup: the source is the durable subscription that was found."""
+    link.target.copy(link.remote_target)
+    source = link.source
+    source.type = Terminus.SOURCE
+    source.address = definition.topic
+    source.durability = Terminus.DELIVERIES
+    source.expiry_policy = Terminus.EXPIRE_NEVER
+    source.distribution_mode = Terminus.DIST_MODE_COPY
+    words = ["topic"] + ["shared"] * definition.shared + ["global"] * global_
+    source.capabilities.put_array(False, Data.SYMBOL)
+    source.capabilities.enter()
+    for word in words:
+        source.capabilities.put_symbol(symbol(word))
+    source.capabilities.exit()

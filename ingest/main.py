@@ -1,0 +1,75 @@
+"""The command line: `distributary serve`, `distributary jobs`, `distributary demo`."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from ingest import settings as configuration
+from ingest.logs import set_up
+from pipeline.errors import DistributaryError, InvalidRequest
+from pipeline.tables.home import Home
+
+#: Exit codes that scripts can use.
+FAILED, MISUSED = 1, 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="distributary")
+def cli() -> None:
+    """Publish and subscribe over AMQP 1.0, kept in Delta Lake, read with Spark."""
+
+
+@cli.command()
+@click.option("--home", type=click.Path(path_type=Path), required=True, help="All that is kept.")
+@click.option("--listen", help="HOST:PORT to listen on.  [default: 127.0.0.1:5672]")
+@click.option("--config", type=click.Path(path_type=Path), help="A TOML file of settings.")
+@click.option("--json", "as_json", is_flag=True, help="Log one JSON object a line.")
+@click.option("--verbose", is_flag=True, help="Log every commit and connection too.")
+def serve(
+    home: Path, listen: str | None, config: Path | None, as_json: bool, verbose: bool
+) -> None:
+    """Run the gateway.
+
+    \b
+    Examples:
+      distributary serve --home ~/orders
+      distributary serve --home /srv/log --listen 0.0.0.0:5672 --config gateway.toml
+
+    It stops on SIGTERM or Ctrl-C with exit code 0, after all that was accepted is committed.
+    Exit code 1: it could not go on (the log says why). 2: a setting or an argument is wrong.
+    """
+    from ingest.serve import run  # noqa: PLC0415 (pyarrow and deltalake take half a second)
+
+    set_up(as_json=as_json, verbose=verbose)
+    settings = configuration.load(config, flags={"gateway.listen": listen})
+    sys.exit(run(Home(home), settings))
+
+
+@cli.group()
+def jobs() -> None:
+    """Spark jobs over a home's log."""
+
+
+@jobs.command(
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def materialize(arguments: tuple[str, ...]) -> None:
+    """Turn the log into the tables cursors, acks and messages (--help tells more)."""
+    from jobs.materialize import main as run_job  # noqa: PLC0415 (pyspark is slow to import)
+
+    sys.exit(run_job(list(arguments)))
+
+
+def main() -> None:
+    """The command; errors that a person can mend are one sentence, without a traceback."""
+    try:
+        cli()
+    except InvalidRequest as error:
+        click.echo(f"distributary: {error}", err=True)
+        sys.exit(MISUSED)
+    except DistributaryError as error:
+        click.echo(f"distributary: {error}", err=True)
+        sys.exit(FAILED)

@@ -1,0 +1,92 @@
+"""The anonymous relay: each message says in `properties.to` where it goes.
+
+A loop over messages, but only on links that name no topic, and only over the numbers that the
+pump has found; consecutive messages to one topic stay one run.
+"""
+
+from array import array
+from dataclasses import dataclass
+from itertools import groupby
+
+from ingest import pump
+from ingest.link import Link
+from ingest.links import Refusal, topic_of
+from ingest.log import Receipt
+from ingest.pump import Received
+from pipeline.message import MessageRun
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Complaint:
+    """Messages that go nowhere: deliveries to reject, and why."""
+
+    deliveries: bytes
+    kept: int
+    credit: int
+    refusal: Refusal
+
+
+def route(
+    received: Received, receipt: Receipt
+) -> tuple[list[MessageRun], Receipt, Complaint | None]:
+    """Runs by topic in the order of the messages, the receipt without those that go nowhere, and
+    the complaint about these."""
+    offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
+    addresses = _addresses(received, offsets)
+    runs: list[MessageRun] = []
+    deliveries = array("Q", received.deliveries)
+    rejected = array("Q")
+    refusal: Refusal | None = None
+    lost = 0
+    start = 0
+    for address, group in groupby(addresses):
+        stop = start + sum(1 for _ in group)
+        topic = topic_of(address) if address else Refusal("amqp:not-found", "'to' is missing")
+        if isinstance(topic, Refusal):
+            refusal = topic
+            lost += stop - start
+            rejected += deliveries[start:stop]
+            deliveries[start:stop] = array("Q", [0] * (stop - start))
+        else:
+            runs.append(_part(received, topic, start, stop, offsets))
+        start = stop
+    kept = sum(1 for delivery in deliveries if delivery)
+    answered = Receipt(receipt.link, deliveries.tobytes(), kept, received.count - lost)
+    if refusal is None:
+        return runs, answered, None
+    return runs, answered, Complaint(rejected.tobytes(), received.kept - kept, lost, refusal)
+
+
+def reject(link: Link, complaint: Complaint) -> None:
+    """Tell the sender. What it sent presettled or non-persistent can't be rejected any more, so
+    its link ends with the error: a loss must not go unheard."""
+    refusal = complaint.refusal
+    pump.reject(complaint.deliveries, refusal.condition, refusal.description)
+    link.answered(complaint.kept)
+    if complaint.kept < complaint.credit:
+        link.detach(closed=True, condition=refusal.condition, description=refusal.description)
+    else:
+        link.grant(complaint.credit)
+
+
+def _addresses(received: Received, offsets: "array[int]") -> list[str]:
+    at, size = array("I", received.to_at), array("I", received.to_size)
+    blob = received.blob
+    return [
+        blob[start + at[i] : start + at[i] + size[i]].decode("utf-8", "replace")
+        for i, start in enumerate(offsets[:-1])
+    ]
+
+
+def _part(received: Received, topic: str, start: int, stop: int, offsets: "array[int]") -> MessageRun:
+    if start == 0 and stop == received.count:
+        return received.run(topic)
+    return MessageRun(
+        topic,
+        stop - start,
+        received.blob[offsets[start] : offsets[stop]],
+        received.lengths[4 * start : 4 * stop],
+        received.durable[start:stop],
+        received.priority[start:stop],
+        received.ttl[4 * start : 4 * stop],
+    )

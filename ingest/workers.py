@@ -1,0 +1,60 @@
+"""Threads that only block in system calls or run inside native libraries.
+
+Anything else in a thread would hold the interpreter while the engine needs it: every call into
+Proton gives it away and must get it back.
+"""
+
+import asyncio
+import ctypes
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_PR_SET_NAME = 15
+
+
+class Failure(Exception):  # noqa: N818 (a value handed over, never raised)
+    """Carries what a worker's job raised back to the loop."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Worker(Generic[T]):
+    """One named thread that does jobs in order and tells the loop about each.
+
+    `done` is called on the loop with the job's result, or with the error it raised. What is no
+    error of this project's or of the system's is a bug: it is handed over just the same, and the
+    service stops.
+    """
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._name, self._loop = name, loop
+        self._jobs: SimpleQueue[tuple[Callable[[], T], Callable[[T | Failure], None]] | None]
+        self._jobs = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], T], done: Callable[[T | Failure], None]) -> None:
+        self._jobs.put((job, done))
+
+    def stop(self) -> None:
+        """Finish the jobs that wait, then end."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        # The kernel's name of the thread, for `top -H` and the benches' budget by stage.
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, self._name.encode(), 0, 0, 0)
+        while (item := self._jobs.get()) is not None:
+            job, done = item
+            result: T | Failure
+            try:
+                result = job()
+            except BaseException as error:  # noqa: BLE001 (handed to the loop, which stops)
+                result = Failure(error)
+            self._loop.call_soon_threadsafe(done, result)
