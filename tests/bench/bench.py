@@ -7,7 +7,8 @@ import selectors
 import subprocess
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
 from tests.bench import frames
@@ -104,41 +105,39 @@ class Bench:
 
     def load(self, *specs: Spec) -> list[Outcome]:
         """Run clients at the same time, started in that order once all are ready."""
-        running = [_start(spec) for spec in specs]
-        try:
-            for process in running:
-                _wait_ready(process)
-            return self._finish(running, specs)
-        finally:
-            for process in running:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
+        with _ready(specs) as running:
+            return _finish(running, specs)
 
     def measured(self, *specs: Spec) -> tuple[list[Outcome], Cpu | None]:
         """As `load`, with the CPU that the server spends until it is quiet again."""
-        running = [_start(spec) for spec in specs]
-        try:
-            for process in running:
-                _wait_ready(process)
+        with _ready(specs) as running:
             self.server.wait_quiet()
             before = self.server.cpu()
-            outcomes = self._finish(running, specs)
-            self.server.wait_quiet()
-            cpu = self.server.cpu().since(before) if self.server.pid is not None else None
-            return outcomes, cpu
-        finally:
-            for process in running:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
+            outcomes = _finish(running, specs)
+        self.server.wait_quiet()
+        used = self.server.cpu().since(before)
+        return outcomes, None if self.server.pid is None else used
 
-    def _finish(
-        self, running: Sequence[subprocess.Popen[str]], specs: Sequence[Spec]
-    ) -> list[Outcome]:
+
+@contextmanager
+def _ready(specs: Sequence[Spec]) -> Iterator[list[subprocess.Popen[str]]]:
+    """The clients of the specs, connected and waiting for the word; none outlives the block."""
+    running = [_start(spec) for spec in specs]
+    try:
         for process in running:
-            _say_go(process)
-        return [_result(process, spec) for process, spec in zip(running, specs, strict=True)]
+            _wait_ready(process)
+        yield running
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def _finish(running: Sequence[subprocess.Popen[str]], specs: Sequence[Spec]) -> list[Outcome]:
+    for process in running:
+        _say_go(process)
+    return [_result(process, spec) for process, spec in zip(running, specs, strict=True)]
 
 
 def _start(spec: Spec) -> subprocess.Popen[str]:

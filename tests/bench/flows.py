@@ -25,7 +25,8 @@ class Sender:
     """
 
     def __init__(self, endpoint: Endpoint, topic: str, transfers: NDArray[np.uint8]) -> None:
-        self.count, self._width = len(transfers), transfers.shape[1]
+        self.count: int = len(transfers)
+        self._width: int = transfers.shape[1]
         self._bytes = transfers.reshape(-1).data
         self._at = 0
         self._credit_to = 0  #: how many messages the link may have sent in all
@@ -45,8 +46,7 @@ class Sender:
 
     @property
     def _sendable(self) -> int:
-        messages: int = min(self.due, self._credit_to, self._window_to)
-        return self._width * messages
+        return self._width * min(self.due, self._credit_to, self._window_to)
 
     def on_writable(self) -> None:
         """Send what is due, allowed, and fits into the socket now."""

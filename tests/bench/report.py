@@ -17,6 +17,9 @@ from tests.bench.cases import Budget, Case
 #: What each column means, in the order of the table.
 COLUMNS = ("case", "messages/s", "CPU us", "p50 ms", "p99 ms", "RSS MB", "stall ms", "budget")
 
+#: The end of a failure's reason that the table shows, in characters.
+REASON_LENGTH_MAX = 160
+
 Row = dict[str, object]
 
 
@@ -34,6 +37,7 @@ def row(case: Case, measurement: Measurement) -> Row:
         "rss_mb": _rounded(measurement.rss_mb, 1),
         "stall_ms": _rounded(measurement.stall_ms, 1),
         "client_cpu_us_per_message": _rounded(1e6 * measurement.client_cpu_seconds / messages, 2),
+        "runs": [round(rate) for rate in measurement.rates],
         "stages": {},
     }
     if cpu is not None:
@@ -69,7 +73,8 @@ def verdict(budget: Budget, found: Row) -> str:
 
 def cells(case: Case, found: Row) -> list[str]:
     if "error" in found:
-        return [case.name, f"failed: {found['error']}", "", "", "", "", "", ""]
+        reason = " ".join(str(found["error"]).split())  # the file has it whole
+        return [case.name, "failed", "", "", "", "", "", reason[-REASON_LENGTH_MAX:]]
     keys = ("cpu_us_per_message", "p50_ms", "p99_ms", "rss_mb", "stall_ms")
     rate = f"{found['messages_per_second']:,}"
     rest = ["" if found[key] is None else str(found[key]) for key in keys]
@@ -80,9 +85,7 @@ def screen(rows: Sequence[tuple[Case, Row]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for column in COLUMNS:
         left = column in ("case", "budget")
-        table.add_column(
-            column, justify="left" if left else "right", no_wrap=column != "messages/s"
-        )
+        table.add_column(column, justify="left" if left else "right", no_wrap=column != "budget")
     for case, found in rows:
         table.add_row(*cells(case, found))
     return table
