@@ -1,1 +1,1 @@
-"""Every default with its unit and reason: `distributary.toml` for the gateway, `spark.conf` for the jobs."""
+"""Every default with its unit and reason: the gateway's (`distributary.toml`) and Spark's."""

@@ -28,7 +28,7 @@ def compile_pump() -> Path:
 class CustomBuildHook(BuildHookInterface[Any]):
     """Hatchling's hook: compile, and mark the wheel as platform-specific."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+    def initialize(self, _version: str, build_data: dict[str, Any]) -> None:
         built = compile_pump()
         (HERE / "_pump.c").unlink(missing_ok=True)
         for left in HERE.glob("_pump.o"):

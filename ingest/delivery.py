@@ -14,6 +14,7 @@ from functools import partial
 from itertools import count
 
 import structlog
+from pipeline.tables.topic_log import Page, TopicLog
 
 from ingest.link import Link
 from ingest.log import Log, Receipt, answer
@@ -25,7 +26,6 @@ from pipeline.message import Settlement, Slab
 from pipeline.outcome import Outcome
 from pipeline.registry import LinkKind
 from pipeline.subscription import Definition, SubscriptionKey
-from pipeline.tables.topic_log import Page, TopicLog
 
 _events = structlog.get_logger("delivery")
 

@@ -40,12 +40,9 @@ CLOSE_SECONDS = 2.0
 #: Bytes that one write of a socket gives.
 WRITE_BYTES = 1 << 18
 
-OFFERED_CAPABILITIES = (
-    "ANONYMOUS-RELAY",
-    "DELAYED_DELIVERY",
-    "SHARED-SUBS",
-    "sole-connection-for-container",
-)
+#: What a peer may rely on. DELAYED_DELIVERY is not offered: a client that asks for a delay is told
+#: that it can't have one, instead of having its message delivered at once.
+OFFERED_CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS", "sole-connection-for-container")
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -334,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
         self.proton.container = container_id
         self.proton.properties = {symbol("amqp:connection-establishment-failed"): True}
         self.proton.open()
-        info = {symbol("invalid-field"): symbol(field)}
+        info: Any = {symbol("invalid-field"): symbol(field)}
         self.proton.condition = Condition(condition, description, info)
         self.proton.close()
         self._handler.failed(self, description)

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
+from pipeline.tables.topic_log import Commit, TopicLog
 
 from ingest import pump
 from ingest.link import Link
-from ingest.pump import Received
 from ingest.settings import Settings
 from ingest.workers import Failure, Worker
 from pipeline.errors import JournalFull, StoreError, TableMoved
@@ -27,7 +27,6 @@ from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
 from pipeline.tables import frame
 from pipeline.tables.journal import Journal
 from pipeline.tables.segment import FrameRef
-from pipeline.tables.topic_log import Commit, TopicLog
 
 _events = structlog.get_logger("log")
 

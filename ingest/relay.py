@@ -78,7 +78,10 @@ def _addresses(received: Received, offsets: "array[int]") -> list[str]:
     ]
 
 
-def _part(received: Received, topic: str, start: int, stop: int, offsets: "array[int]") -> MessageRun:
+def _part(
+    received: Received, topic: str, start: int, stop: int, offsets: "array[int]"
+) -> MessageRun:
+    """Messages `start .. stop - 1` of what was received, as a run of their own."""
     if start == 0 and stop == received.count:
         return received.run(topic)
     return MessageRun(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+from pipeline.tables.topic_log import TopicLog
 
 from ingest.delivery import DeliveryService
 from ingest.engine import Engine
@@ -22,7 +23,6 @@ from pipeline.tables import snapshot
 from pipeline.tables.home import Home, lock
 from pipeline.tables.journal import Journal
 from pipeline.tables.segment import FrameRef
-from pipeline.tables.topic_log import TopicLog
 
 _events = structlog.get_logger("gateway")
 
@@ -186,7 +186,7 @@ async def _farewell(engine: Engine, failure: str | None) -> None:
         connection.close(condition, text)
     engine.flush()
     deadline = engine.loop.time() + FAREWELL_SECONDS
-    while engine.connections and engine.loop.time() < deadline:
+    while engine.connections and engine.loop.time() < deadline:  # noqa: ASYNC110 (at the end)
         await asyncio.sleep(0.01)
     for connection in tuple(engine.connections):
         connection.abort()

@@ -155,8 +155,7 @@ def _check(settings: Settings) -> None:
         (journal.segment_bytes >= 1 << 20, "journal.segment_bytes must be 1 MiB at least"),
         (
             journal.backlog_bytes_max >= 2 * commit.bytes,
-            "journal.backlog_bytes_max must be twice commit.bytes at least, "
-            "or producers would stop at every commit",
+            "journal.backlog_bytes_max must be twice commit.bytes at least, or each commit halts",
         ),
         (
             journal.backlog_bytes_max >= 2 * amqp.message_bytes_max,

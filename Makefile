@@ -1,0 +1,59 @@
+# Every target sets up what it needs; a second time is free. `make` alone tells what there is.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+HOME_DIR ?= build/home
+LISTEN ?= 127.0.0.1:5672
+CASES ?=
+SEED ?= 7
+ROUNDS ?= 20
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench run crash jms clean tools
+
+help: ## What there is
+	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: $(READY) ## 336,776 flights through the gateway, four workers, Spark, a picture
+	$(BIN)/distributary demo --home build/demo
+
+test: $(READY) ## All tests: core, tables, gateway, Spark
+	$(BIN)/python -m pytest
+
+check: $(READY) ## ruff, mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY) ## Speed and memory against the budgets (CASES=drain,fanout-50 runs some)
+	$(BIN)/python -m tests.bench $(CASES)
+
+run: $(READY) ## A gateway on LISTEN that keeps everything under HOME_DIR
+	$(BIN)/distributary serve --home $(HOME_DIR) --listen $(LISTEN)
+
+crash: $(READY) ## kill -9 while publishing and acknowledging, ROUNDS times from SEED
+	$(BIN)/python -m pytest tests/gateway/test_kill.py --rounds $(ROUNDS) --seed $(SEED)
+
+jms: ## The Qpid JMS client's tests
+	@echo "The tests with the Qpid JMS client do not exist yet; 'make test' tests with Proton's client." && exit 1
+
+clean: ## Remove what was built, the virtual environment too
+	rm -rf build $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis ingest/_pump.*
+
+# What must be there before anything else is tried.
+tools:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || { echo "Python 3.11 or newer is needed: install it, or name it: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@command -v cc >/dev/null 2>&1 \
+	  || { echo "A C compiler is needed (Proton and the pump are compiled): install gcc or clang, e.g. 'apt-get install gcc'." >&2; exit 1; }
+	@$(PYTHON) -c 'import sysconfig, pathlib, sys; sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())' \
+	  || { echo "Python's headers are needed to compile: install them, e.g. 'apt-get install python3-dev'." >&2; exit 1; }
+	@java -version 2>&1 | $(PYTHON) -c 'import re, sys; found = re.search(r"version \"(\d+)", sys.stdin.read()); sys.exit(not found or int(found[1]) < 17)' \
+	  || { echo "Java 17 or newer is needed for Spark: install it, e.g. 'apt-get install openjdk-17-jre-headless'." >&2; exit 1; }
+
+$(READY): pyproject.toml ingest/pump.c ingest/build_pump.py | tools
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
