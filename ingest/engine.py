@@ -225,7 +225,12 @@ class Connection(asyncio.BufferedProtocol):
     def _odd_message(self, stop: Stop) -> None:
         """A message that stopped the pump: too large, malformed, or to be received alone."""
         pump = self._engine.pump
-        link = self._links[pump.stopped_link]
+        link = self._links.get(pump.stopped_link)
+        if link is None:  # it is gone, and its last frames with it
+            pumping.discard(pump.stopped_link, pump.stopped_delivery)
+            if stop != Stop.MALFORMED:
+                proton.pn_collector_pop(self._collector._impl)
+            return
         if stop == Stop.ALONE:
             received = pump.receive_alone()
             proton.pn_collector_pop(self._collector._impl)
@@ -355,6 +360,12 @@ class Connection(asyncio.BufferedProtocol):
     def _give_up(self) -> None:
         if self.alive:
             cast("asyncio.Transport", self._transport).close()
+
+    def hold(self, on: bool) -> None:
+        """Stop reading from this peer, or go on."""
+        transport = cast("asyncio.Transport", self._transport)
+        if self.alive and on == transport.is_reading():
+            (transport.pause_reading if on else transport.resume_reading)()
 
     def abort(self) -> None:
         """Drop the socket now."""

@@ -43,7 +43,10 @@ class Receipt:
 
 @dataclass(slots=True)
 class _Waiting:
-    """What the next group will hold, and who is told when it is durable."""
+    """What the next group will hold, and who is told when it is durable.
+
+    `size` is the messages' bytes; the connections of `held` are not read until the group goes.
+    """
 
     runs: list[MessageRun] = field(default_factory=list)
     settlements: list[Settlement] = field(default_factory=list)
@@ -51,6 +54,8 @@ class _Waiting:
     receipts: list[Receipt] = field(default_factory=list)
     confirmations: list[Receipt] = field(default_factory=list)
     then: list[Callable[[], None]] = field(default_factory=list)
+    size: int = 0
+    held: list[Link] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(
@@ -113,8 +118,13 @@ class Log:
 
     def publish(self, run: MessageRun, receipt: Receipt) -> None:
         """A run of messages waits for the next group, its sender for the accept."""
-        self._waiting.runs.append(run)
-        self._waiting.receipts.append(receipt)
+        waiting = self._waiting
+        waiting.runs.append(run)
+        waiting.receipts.append(receipt)
+        waiting.size += len(run.blob)
+        if waiting.size > self._settings.journal.waiting_bytes_max:
+            receipt.link.connection.hold(True)
+            waiting.held.append(receipt.link)
 
     def settle(self, settlement: Settlement) -> None:
         """An outcome rides in the next group."""
@@ -162,6 +172,8 @@ class Log:
         self._next_group += 1
         self._next_sequence += group.message_count
         self._writing = _Writing(group, waiting, slabs)
+        for link in waiting.held:
+            link.connection.hold(False)
         self._write(frame.encode(group))
 
     # The journal.

@@ -42,6 +42,7 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class JournalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     segment_bytes: int
     backlog_bytes_max: int
+    waiting_bytes_max: int
     retry_ms: int
 
 
