@@ -1,0 +1,140 @@
+"""The one place that makes a Spark session which knows Delta.
+
+Run by Python, it finds Java, resolves the Delta jars through jgo (no Maven, no Ivy; kept in
+`~/.m2`) and starts a local Spark. Run by `spark-submit`, it takes the JVM that is there: what
+was given on that command line wins, and the jars are added only when nobody gave them.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from jgo.maven import MavenContext
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+import conf
+import pipeline
+from pipeline.errors import DistributaryError
+
+#: Spark 4.2 starts with the JVM's vector module, which comes with a whole JDK or JRE from 17 on.
+JAVA_MIN = 17
+
+#: What Delta needs besides pyspark's own jars. 4.4.0: the wheel's 4.4.1 has no jars to go with.
+DELTA_JARS = (
+    ("io.delta", "delta-spark_4.2_2.13", "4.4.0"),
+    ("io.delta", "delta-storage", "4.4.0"),
+    ("io.delta", "delta-kernel-api", "4.4.0"),
+    ("io.delta", "delta-kernel-defaults", "4.4.0"),
+    ("io.delta", "delta-kernel-unitycatalog", "4.4.0"),
+    ("io.unitycatalog", "unitycatalog-client", "0.6.0"),
+    ("io.unitycatalog", "unitycatalog-hadoop", "0.6.0"),
+)
+DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
+
+#: Seconds for one jar; the largest has 10 MB.
+DOWNLOAD_SECONDS_MAX = 120
+
+
+class SparkUnavailable(DistributaryError):
+    """Java or the Delta jars are missing; the message says what to install or to give."""
+
+
+def session(settings: Mapping[str, str] | None = None) -> SparkSession:
+    """The Spark session of this process, made when there is none.
+
+    `settings` win over `conf/spark.conf`; what spark-submit was given wins over both. Raises
+    SparkUnavailable before any JVM starts when Java or a jar is missing.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    wanted = defaults() | dict(settings or {})
+    # Workers import our code by name, also where it is neither installed nor in PYTHONPATH.
+    wanted["spark.executorEnv.PYTHONPATH"] = str(Path(pipeline.__file__).parents[1])
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        given = _adopt_jvm()
+        wanted = {key: value for key, value in wanted.items() if key not in given}
+    else:
+        require_java()
+        wanted["spark.jars"] = ",".join(map(str, delta_jars()))
+    builder = SparkSession.builder
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def defaults() -> dict[str, str]:
+    """What `conf/spark.conf` says."""
+    lines = (Path(conf.__file__).parent / "spark.conf").read_text().splitlines()
+    pairs = (line.split(None, 1) for line in lines if line.strip() and not line.startswith("#"))
+    return {key: value.strip() for key, value in pairs}
+
+
+def delta_jars() -> list[Path]:
+    """The jars in the local Maven cache, brought there first when they aren't."""
+    maven = MavenContext(timeout=DOWNLOAD_SECONDS_MAX)
+    try:
+        return [
+            maven.project(group, name).at_version(version).artifact().resolve()
+            for group, name, version in DELTA_JARS
+        ]
+    except (OSError, RuntimeError, ValueError) as error:
+        raise SparkUnavailable(
+            f"The Delta jars could not be had from Maven Central ({error}): "
+            "check the network, or put them in ~/.m2 once."
+        ) from error
+
+
+def require_java() -> None:
+    """Raise SparkUnavailable unless a Java of JAVA_MIN or newer would be started."""
+    version = java_version(os.environ)
+    if version is None:
+        raise SparkUnavailable(
+            f"Spark needs Java {JAVA_MIN} or newer and there is none: "
+            "install openjdk-17-jre-headless, or set JAVA_HOME."
+        )
+    if version < JAVA_MIN:
+        raise SparkUnavailable(
+            f"Spark needs Java {JAVA_MIN} or newer and this is Java {version}: "
+            "install openjdk-17-jre-headless, or set JAVA_HOME to a newer one."
+        )
+
+
+def java_version(environment: Mapping[str, str]) -> int | None:
+    """The major version of the Java that Spark would start, None when there is none."""
+    home = environment.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH"))
+    if java is None or not Path(java).exists():
+        return None
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return int(found.group(1)) if found else None
+
+
+def _adopt_jvm() -> set[str]:
+    """Make spark-submit's JVM know Delta; returns the settings that it was given."""
+    SparkContext._ensure_initialized()
+    jvm = SparkContext._jvm
+    given = {key for key, _ in SparkConf(_jvm=jvm).getAll()}
+    if not _knows_delta(jvm):
+        _add_jars(jvm, delta_jars())
+    return given
+
+
+def _knows_delta(jvm: object) -> bool:
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[attr-defined]
+    name = DELTA_CLASS.replace(".", "/") + ".class"
+    return loader.getResource(name) is not None
+
+
+def _add_jars(jvm: object, jars: Iterable[Path]) -> None:
+    """What `--jars` would have done, for a local Spark: one class loader serves all of it."""
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[attr-defined]
+    for jar in jars:
+        loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())  # type: ignore[attr-defined]

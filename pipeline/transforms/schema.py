@@ -1,0 +1,103 @@
+"""The tables that Spark writes, column by column: the contract of every transform.
+
+`cursors` has one row per durable subscription, `acks` one per delivery and outcome, `messages` one
+per message. A column's comment is its meaning, and stands in the table itself.
+"""
+
+from typing import TypeAlias
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+Column: TypeAlias = tuple[str, DataType, str]
+
+#: One application property. Its AMQP type says which of the others is set.
+PROPERTY = StructType(
+    [
+        StructField("type", StringType()),
+        StructField("text", StringType()),
+        StructField("long", LongType()),
+        StructField("double", DoubleType()),
+        StructField("boolean", BooleanType()),
+        StructField("binary", BinaryType()),
+    ]
+)
+
+
+def _table(*columns: Column) -> StructType:
+    return StructType(
+        [StructField(name, kind, metadata={"comment": says}) for name, kind, says in columns]
+    )
+
+
+CURSORS = _table(
+    ("subscription", StringType(), "id of the durable subscription; the key of this table"),
+    ("topic", StringType(), "the topic that it claims"),
+    ("shared", BooleanType(), "whether several consumers may share it"),
+    ("selector", StringType(), "the selector, null if it takes everything"),
+    ("floor", LongType(), "all that it was owed below this sequence is settled"),
+    (
+        "settled",
+        BinaryType(),
+        "settled sequences from the floor on: portable 64-bit roaring bitmap",
+    ),
+    ("settled_count", LongType(), "how many sequences are in `settled`"),
+    ("accepted", LongType(), "deliveries accepted since it was created or redefined"),
+    ("rejected", LongType(), "deliveries rejected"),
+    ("released", LongType(), "deliveries given back with no failure counted"),
+    ("modified", LongType(), "deliveries given back as modified"),
+    ("group", LongType(), "last group of the journal that is in this row"),
+    ("log_version", LongType(), "version of topic_log for which this row is wholly true"),
+    ("updated_at", TimestampType(), "when this row was written"),
+)
+
+ACKS = _table(
+    ("subscription", StringType(), "id of the durable subscription"),
+    ("topic", StringType(), "the topic of the message"),
+    ("sequence", LongType(), "the message"),
+    ("consumer", StringType(), "who had it: container and link name"),
+    ("outcome", StringType(), "accepted, rejected, released, modified, expired or dead_lettered"),
+    ("final", BooleanType(), "whether the subscription is owed it no more"),
+    ("delivery_count", IntegerType(), "failed attempts before this delivery"),
+    ("delivered_at", TimestampType(), "when it was handed to the consumer"),
+    ("settled_at", TimestampType(), "when the outcome came"),
+    ("group", LongType(), "group of the journal with the settlement"),
+    ("day", DateType(), "UTC day of settled_at; the partition"),
+)
+
+MESSAGES = _table(
+    ("sequence", LongType(), "position in the log; dense over all topics"),
+    ("topic", StringType(), "where it was published"),
+    ("day", DateType(), "UTC day of published_at; the partition"),
+    ("published_at", TimestampType(), "when it was made durable"),
+    ("durable", BooleanType(), "whether the publisher asked for persistence"),
+    ("priority", ByteType(), "0 to 9; 4 if the publisher said nothing"),
+    ("expires_at", TimestampType(), "when it expires, null if never"),
+    ("group", LongType(), "group of the journal with the message"),
+    ("message_id", StringType(), "properties.message-id in the JMS text form"),
+    ("correlation_id", StringType(), "properties.correlation-id in the JMS text form"),
+    ("subject", StringType(), "properties.subject (JMSType)"),
+    ("to", StringType(), "properties.to"),
+    ("reply_to", StringType(), "properties.reply-to"),
+    ("content_type", StringType(), "properties.content-type"),
+    ("group_id", StringType(), "properties.group-id (JMSXGroupID)"),
+    ("creation_time", TimestampType(), "properties.creation-time (JMSTimestamp)"),
+    ("properties", MapType(StringType(), PROPERTY), "application properties with their AMQP types"),
+    ("body_kind", StringType(), "data, sequence, value or none"),
+    ("body_text", StringType(), "text of a text body, JSON of a list, map or number"),
+    ("body_bytes", BinaryType(), "bytes of a data body or of a binary value"),
+    ("error", StringType(), "why the message could not be decoded, null if it could"),
+)
