@@ -10,29 +10,19 @@ acts through `Connection` and `Link`. Rules:
 """
 
 import asyncio
-import sys
 from typing import Any, cast
 
 from cproton import lib as proton
-from proton import Collector, Condition, Endpoint, ProtonException, Session, Transport, symbol
+from proton import Collector, Condition, Endpoint, Transport, symbol
 from proton import Connection as ProtonConnection
-from proton import Link as ProtonLink
 
 from ingest import pump as pumping
 from ingest.handshake import Established, Failed, Handshake, Reply, Step, Verify
-from ingest.link import Handler, Link
-from ingest.pump import Outcomes, Pump, Received, Stop, address
+from ingest.inbound import Inbound
+from ingest.link import BrokenFrame, Handler
+from ingest.pump import Pump, address
 from ingest.settings import Amqp
 
-#: What Proton's Python getters raise on a peer's broken values.
-BROKEN_VALUES = (
-    ProtonException,
-    UnicodeError,
-    ValueError,
-    TypeError,
-    RecursionError,
-    OverflowError,
-)
 #: Bytes that one read of a socket takes; also the longest run that can arrive at once.
 READ_BYTES = 1 << 19
 #: Seconds that a peer has for its own close after we closed with an error.
@@ -54,9 +44,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handshake: Handshake | None = engine.handshake()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._links: dict[int, Link] = {}
         self._touched = False
-        self._closing = False
         self.alive = False
         self.writable = True
         self.user = ""
@@ -80,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         self._amqp.channel_max = limits.channels_max - 1
         self._amqp.bind(self.proton)
         self._amqp_address = address(self._amqp._impl)
-        self._collector_address = address(self._collector._impl)
+        self.inbound = Inbound(self, self._collector._impl, self._engine.pump, self._engine.handler)
         self.alive = True
         self._timer = self._engine.loop.call_later(limits.handshake_ms_max / 1_000, self._too_slow)
         if not self._engine.add(self):
@@ -116,8 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self.alive = False
         if self._timer is not None:
             self._timer.cancel()
-        for link in tuple(self._links.values()):
-            self._lose(link)
+        self.inbound.lose_all()
         self._engine.remove(self)
         self._handler.closed(self)
         self._amqp.unbind()
@@ -165,160 +152,12 @@ class Connection(asyncio.BufferedProtocol):
     def _feed(self, data: Any, size: int) -> None:
         pumping.feed(self._amqp_address, data, size)
         try:
-            self._events()
-        except BROKEN_VALUES as error:
-            self.close("amqp:decode-error", f"a value in your frames is broken: {error}")
+            self.inbound.process()
+        except BrokenFrame as error:
+            self.close("amqp:decode-error", str(error))
         self.touch()
         self._handler.passed()
         self._engine.flush()
-
-    def _events(self) -> None:
-        pump, collector = self._engine.pump, self._collector_address
-        while self.alive:
-            stop = pump.events(collector)
-            if self._closing:
-                if self._drop(Stop(stop)):
-                    return
-                continue
-            if pump.received_count:
-                self._received(pump.received())
-            if pump.outcomes_count:
-                self._settled(pump.outcomes())
-            if stop == Stop.IDLE:
-                return
-            if stop == Stop.EVENT:
-                event = proton.pn_collector_peek(self._collector._impl)
-                self._event(proton.pn_event_type(event), event)
-                proton.pn_collector_pop(self._collector._impl)
-            elif stop != Stop.FULL:
-                self._odd_message(Stop(stop))
-
-    def _drop(self, stop: Stop) -> bool:
-        """We have closed: nothing counts any more but the peer's own close. True at the end."""
-        if stop in (Stop.IDLE, Stop.FULL):
-            return stop == Stop.IDLE
-        if stop in (Stop.TOO_LARGE, Stop.ALONE):
-            pumping.discard(self._engine.pump.stopped_link, self._engine.pump.stopped_delivery)
-        if stop != Stop.MALFORMED:
-            proton.pn_collector_pop(self._collector._impl)
-        return False
-
-    def _settled(self, outcomes: list[Outcomes]) -> None:
-        for one in outcomes:
-            link = self._links.get(one.link)
-            if link is not None and not link.ended:
-                link.waiting += len(one.confirm) // 8
-                self._handler.settled(link, one)
-
-    def _received(self, received: Received) -> None:
-        link = self._links.get(received.link)
-        if link is None or link.ended:
-            return  # its deliveries die with it
-        if link.credit < 0:
-            self._refuse_messages(
-                link, "amqp:link:transfer-limit-exceeded", "more messages than credit"
-            )
-            return
-        link.waiting += received.kept
-        self._handler.received(link, received)
-
-    def _odd_message(self, stop: Stop) -> None:
-        """A message that stopped the pump: too large, malformed, or to be received alone."""
-        pump = self._engine.pump
-        link = self._links.get(pump.stopped_link)
-        if link is None:  # it is gone, and its last frames with it
-            pumping.discard(pump.stopped_link, pump.stopped_delivery)
-            if stop != Stop.MALFORMED:
-                proton.pn_collector_pop(self._collector._impl)
-            return
-        if stop == Stop.ALONE:
-            received = pump.receive_alone()
-            proton.pn_collector_pop(self._collector._impl)
-            if received is not None:
-                self._received(received)
-                return
-        if stop == Stop.TOO_LARGE:
-            pumping.discard(link.address, pump.stopped_delivery)
-            proton.pn_collector_pop(self._collector._impl)
-            most = self._engine.limits.message_bytes_max
-            self._refuse_messages(
-                link,
-                "amqp:link:message-size-exceeded",
-                f"a message on link '{link.name}' is larger than {most} bytes",
-            )
-            return
-        delivery = pump.stopped_delivery.to_bytes(8, sys.byteorder)
-        pumping.reject(delivery, "amqp:decode-error", "the transfer holds no AMQP message")
-        if not link.ended:
-            link.grant(1)
-
-    def links(self) -> tuple[Link, ...]:
-        """The links that are alive."""
-        return tuple(self._links.values())
-
-    def _refuse_messages(self, link: Link, condition: str, description: str) -> None:
-        if not link.ended:
-            self._handler.lost(link)
-            link.detach(closed=True, condition=condition, description=description)
-
-    def _event(self, kind: int, event: Any) -> None:
-        match kind:
-            case proton.PN_LINK_FLOW:
-                link = self._links.get(address(proton.pn_event_link(event)))
-                if link is not None and link.owner is not None and link.is_outgoing:
-                    self._handler.flowed(link)
-            case proton.PN_LINK_REMOTE_OPEN:
-                link = Link(self, _wrap(ProtonLink, proton.pn_event_link(event)))
-                self._links[link.address] = link
-                self._handler.attached(link)
-            case proton.PN_LINK_REMOTE_CLOSE | proton.PN_LINK_REMOTE_DETACH:
-                self._left(
-                    self._links.get(address(proton.pn_event_link(event))),
-                    closed=kind == proton.PN_LINK_REMOTE_CLOSE,
-                )
-            case proton.PN_SESSION_REMOTE_OPEN:
-                _wrap(Session, proton.pn_event_session(event)).open()
-            case proton.PN_SESSION_REMOTE_CLOSE:
-                self._session_closed(_wrap(Session, proton.pn_event_session(event)))
-            case proton.PN_CONNECTION_REMOTE_OPEN:
-                self.container = self.proton.remote_container or ""
-                self._handler.opened(self)
-            case proton.PN_CONNECTION_REMOTE_CLOSE:
-                self._lose_all()
-                self.proton.close()
-
-    def _left(self, link: Link | None, *, closed: bool) -> None:
-        if link is None:
-            return
-        if not link.ended:
-            self._handler.detached(link, closed)
-        else:
-            self.forget(link)  # the answer to our own detach
-
-    def _session_closed(self, session: Session) -> None:
-        gone = address(session._impl)
-        for link in [link for link in self._links.values() if link.session == gone]:
-            self._lose(link)
-        session.close()
-        session.free()
-
-    def _lose_all(self) -> None:
-        for link in tuple(self._links.values()):
-            self._lose(link)
-
-    def _lose(self, link: Link) -> None:
-        if link.alive:
-            link.alive = False
-            self._links.pop(link.address, None)
-            if not link.ended:
-                self._handler.lost(link)
-
-    def forget(self, link: Link) -> None:
-        """Both sides have ended the link: free it, or each link would leak (P8)."""
-        if link.alive:
-            link.alive = False
-            self._links.pop(link.address, None)
-            link.proton.free()
 
     # AMQP out.
 
@@ -348,12 +187,12 @@ class Connection(asyncio.BufferedProtocol):
         ):
             return
         self._handler.failed(self, description)
-        self._lose_all()
+        self.inbound.lose_all()
         if self.proton.state & Endpoint.LOCAL_UNINIT:
             self.proton.open()
         self.proton.condition = Condition(condition, description)
         self.proton.close()
-        self._closing = True
+        self.inbound.closing = True
         self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
         self.touch()
 
@@ -455,8 +294,3 @@ class Engine:
             touched, self.touched = self.touched, []
             for connection in touched:
                 connection.flush()
-
-
-def _wrap(kind: Any, pointer: Any) -> Any:
-    """Proton's Python object for one of its C objects."""
-    return kind.wrap(pointer)

@@ -8,15 +8,31 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cproton import lib as proton
-from proton import Condition, Endpoint, Terminus
+from proton import Condition, Endpoint, ProtonException, Terminus
 from proton import Link as ProtonLink
 
 from ingest import pump as pumping
 from ingest.pump import Outcomes, Received, address
+from pipeline.errors import DistributaryError
 from pipeline.message import Slab
 
 if TYPE_CHECKING:
     from ingest.engine import Connection
+
+
+#: What Proton's Python getters raise on a peer's broken values.
+BROKEN_VALUES = (
+    ProtonException,
+    UnicodeError,
+    ValueError,
+    TypeError,
+    RecursionError,
+    OverflowError,
+)
+
+
+class BrokenFrame(DistributaryError):
+    """A value in a peer's frame can't be read."""
 
 
 class Handler(Protocol):
@@ -144,7 +160,7 @@ class Link:
                 link._update_cond()  # Proton's detach() would forget it
             (link.close if closed else link.detach)()
         if not link.state & Endpoint.REMOTE_ACTIVE:
-            self.connection.forget(self)
+            self.connection.inbound.forget(self)
         self.connection.touch()
 
     def grant(self, credit: int) -> None:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from proton import Data, Described, Terminus, symbol
 from proton import Link as ProtonLink
 
+from ingest.link import BROKEN_VALUES, BrokenFrame
 from pipeline.registry import key_of_link, key_of_lookup
 from pipeline.subscription import Definition, SubscriptionKey
 
@@ -82,7 +83,14 @@ Wish: TypeAlias = Produce | Relay | Subscribe | Lookup | Refusal
 
 
 def read(link: ProtonLink) -> Attach:
-    """The attach of a link whose peer has just opened it."""
+    """The attach of a link whose peer has just opened it. Raises BrokenFrame."""
+    try:
+        return _read(link)
+    except BROKEN_VALUES as error:
+        raise BrokenFrame(f"attach of link '{link.name}': {error}") from error
+
+
+def _read(link: ProtonLink) -> Attach:
     outgoing = bool(link.is_sender)
     terminus = link.remote_source if outgoing else link.remote_target
     kind = terminus.type

@@ -120,7 +120,7 @@ class Pump:
             setattr(p, name, array)
         p.bytes_room = ROOM_BYTES
         p.room = p.outcomes_room = p.unsettled_room = ROOM_MESSAGES
-        p.message_bytes_max = message_bytes_max
+        p.message_bytes_max = self.message_bytes_max = message_bytes_max
         p.event_mask = sum(1 << event for event in _EVENTS)
         p.type_delivery = proton.PN_DELIVERY
 

@@ -119,7 +119,7 @@ class Gateway:
         )
 
     def writable(self, connection: Connection, writable: bool) -> None:
-        for link in connection.links():
+        for link in connection.inbound.links:
             if isinstance(link.owner, Consumer):
                 self._delivery.flowed(link.owner)
         if writable:

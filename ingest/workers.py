@@ -16,7 +16,7 @@ T = TypeVar("T")
 _PR_SET_NAME = 15
 
 
-class Failure(Exception):  # noqa: N818 (a value handed over, never raised)
+class Failure(Exception):
     """Carries what a worker's job raised back to the loop."""
 
     def __init__(self, error: BaseException) -> None:

@@ -1,0 +1,202 @@
+"""What a peer's frames mean: Proton's events, told to the service in runs.
+
+One `Inbound` for each connection. It knows the connection's links; a link that isn't in it any
+more is gone, whatever events of it are still under way.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from cproton import lib as proton
+from proton import Link as ProtonLink
+from proton import Session
+
+from ingest import pump as pumping
+from ingest.link import BROKEN_VALUES, BrokenFrame, Handler, Link
+from ingest.pump import Outcomes, Pump, Received, Stop, address
+
+if TYPE_CHECKING:
+    from ingest.engine import Connection
+
+
+class Inbound:
+    """The events of one connection, from its collector."""
+
+    def __init__(
+        self, connection: "Connection", collector: Any, pump: Pump, handler: Handler
+    ) -> None:
+        self._connection, self._pump, self._handler = connection, pump, handler
+        self._collector = collector
+        self._collector_address = address(collector)
+        self._links: dict[int, Link] = {}
+        #: We have closed the connection: nothing counts any more but the peer's own close.
+        self.closing = False
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The links that are alive."""
+        return tuple(self._links.values())
+
+    def process(self) -> None:
+        """Eat all events that there are. Raises BrokenFrame when a value can't be read."""
+        pump, collector = self._pump, self._collector_address
+        while self._connection.alive:
+            stop = pump.events(collector)
+            if self.closing:
+                if self._drop(Stop(stop)):
+                    return
+                continue
+            if pump.received_count:
+                self._received(pump.received())
+            if pump.outcomes_count:
+                self._settled(pump.outcomes())
+            if stop == Stop.IDLE:
+                return
+            if stop == Stop.EVENT:
+                event = proton.pn_collector_peek(self._collector)
+                self._event(proton.pn_event_type(event), event)
+                proton.pn_collector_pop(self._collector)
+            elif stop != Stop.FULL:
+                self._odd_message(Stop(stop))
+
+    def _drop(self, stop: Stop) -> bool:
+        """Pass over what comes after our close. True at the end."""
+        if stop in (Stop.IDLE, Stop.FULL):
+            return stop == Stop.IDLE
+        if stop in (Stop.TOO_LARGE, Stop.ALONE):
+            pumping.discard(self._pump.stopped_link, self._pump.stopped_delivery)
+        if stop != Stop.MALFORMED:
+            proton.pn_collector_pop(self._collector)
+        return False
+
+    def _settled(self, outcomes: list[Outcomes]) -> None:
+        for one in outcomes:
+            link = self._links.get(one.link)
+            if link is not None and not link.ended:
+                link.waiting += len(one.confirm) // 8
+                self._handler.settled(link, one)
+
+    def _received(self, received: Received) -> None:
+        link = self._links.get(received.link)
+        if link is None or link.ended:
+            return  # its deliveries die with it
+        if link.credit < 0:
+            self._refuse_messages(
+                link, "amqp:link:transfer-limit-exceeded", "more messages than credit"
+            )
+            return
+        link.waiting += received.kept
+        self._handler.received(link, received)
+
+    def _odd_message(self, stop: Stop) -> None:
+        """A message that stopped the pump: too large, malformed, or to be received alone."""
+        pump = self._pump
+        link = self._links.get(pump.stopped_link)
+        if link is None:  # it is gone, and its last frames with it
+            pumping.discard(pump.stopped_link, pump.stopped_delivery)
+            if stop != Stop.MALFORMED:
+                proton.pn_collector_pop(self._collector)
+            return
+        if stop == Stop.ALONE:
+            received = pump.receive_alone()
+            proton.pn_collector_pop(self._collector)
+            if received is not None:
+                self._received(received)
+                return
+        if stop == Stop.TOO_LARGE:
+            pumping.discard(link.address, pump.stopped_delivery)
+            proton.pn_collector_pop(self._collector)
+            most = self._pump.message_bytes_max
+            self._refuse_messages(
+                link,
+                "amqp:link:message-size-exceeded",
+                f"a message on link '{link.name}' is larger than {most} bytes",
+            )
+            return
+        delivery = pump.stopped_delivery.to_bytes(8, sys.byteorder)
+        pumping.reject(delivery, "amqp:decode-error", "the transfer holds no AMQP message")
+        if not link.ended:
+            link.grant(1)
+
+    def _refuse_messages(self, link: Link, condition: str, description: str) -> None:
+        if not link.ended:
+            self._handler.lost(link)
+            link.detach(closed=True, condition=condition, description=description)
+
+    def _event(self, kind: int, event: Any) -> None:
+        match kind:
+            case proton.PN_LINK_FLOW:
+                link = self._links.get(address(proton.pn_event_link(event)))
+                if link is not None and link.owner is not None and link.is_outgoing:
+                    self._handler.flowed(link)
+            case proton.PN_LINK_REMOTE_OPEN:
+                self._attached(_wrap(ProtonLink, proton.pn_event_link(event)))
+            case proton.PN_LINK_REMOTE_CLOSE | proton.PN_LINK_REMOTE_DETACH:
+                self._left(
+                    self._links.get(address(proton.pn_event_link(event))),
+                    closed=kind == proton.PN_LINK_REMOTE_CLOSE,
+                )
+            case proton.PN_SESSION_REMOTE_OPEN:
+                _wrap(Session, proton.pn_event_session(event)).open()
+            case proton.PN_SESSION_REMOTE_CLOSE:
+                self._session_closed(_wrap(Session, proton.pn_event_session(event)))
+            case proton.PN_CONNECTION_REMOTE_OPEN:
+                self._opened()
+            case proton.PN_CONNECTION_REMOTE_CLOSE:
+                self.lose_all()
+                self._connection.proton.close()
+
+    def _opened(self) -> None:
+        connection = self._connection
+        try:
+            connection.container = connection.proton.remote_container or ""
+        except BROKEN_VALUES as error:
+            raise BrokenFrame(f"open: {error}") from error
+        self._handler.opened(connection)
+
+    def _attached(self, proton_link: ProtonLink) -> None:
+        try:
+            link = Link(self._connection, proton_link)
+        except BROKEN_VALUES as error:
+            raise BrokenFrame(f"attach: {error}") from error
+        self._links[link.address] = link
+        self._handler.attached(link)
+
+    def _left(self, link: Link | None, *, closed: bool) -> None:
+        if link is None:
+            return
+        if not link.ended:
+            self._handler.detached(link, closed)
+        else:
+            self.forget(link)  # the answer to our own detach
+
+    def _session_closed(self, session: Session) -> None:
+        gone = address(session._impl)
+        for link in [link for link in self._links.values() if link.session == gone]:
+            self._lose(link)
+        session.close()
+        session.free()
+
+    def lose_all(self) -> None:
+        """The links are gone with their connection."""
+        for link in tuple(self._links.values()):
+            self._lose(link)
+
+    def _lose(self, link: Link) -> None:
+        if link.alive:
+            link.alive = False
+            self._links.pop(link.address, None)
+            if not link.ended:
+                self._handler.lost(link)
+
+    def forget(self, link: Link) -> None:
+        """Both sides have ended the link: free it, or each link would leak (P8)."""
+        if link.alive:
+            link.alive = False
+            self._links.pop(link.address, None)
+            link.proton.free()
+
+
+def _wrap(kind: Any, pointer: Any) -> Any:
+    """Proton's Python object for one of its C objects."""
+    return kind.wrap(pointer)

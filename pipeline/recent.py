@@ -1,0 +1,92 @@
+"""Recent messages in memory: what was just published, so that most deliveries read no disk.
+
+Slabs come in the order of their sequences and leave in that order, the oldest first, but only
+when the table has them: what isn't committed can be read nowhere else.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass, field
+
+from pipeline.message import Slab
+
+#: Entries of a topic's line that are gone before it is cut: makes leaving O(1) on average.
+_TRIM_AT = 1_024
+
+
+@dataclass(slots=True)
+class _Line:
+    """The slabs of one topic, ascending; those before `start` are gone."""
+
+    firsts: list[int] = field(default_factory=list)
+    slabs: list[Slab | None] = field(default_factory=list)
+    start: int = 0
+
+
+class RecentMessages:
+    """A window over the log's end: `floor .. head - 1` is all here."""
+
+    def __init__(self, *, head: int, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._lines: dict[str, _Line] = {}
+        self._order: deque[tuple[str, Slab]] = deque()
+        self._bytes = 0
+        self._committed = head
+        self.floor = head  #: every message from here on is in memory
+        self.head = head  #: the sequence after the last message
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    def add(self, topic: str, slab: Slab) -> None:
+        """The next messages of the log, which are all of `topic`."""
+        assert slab.first == self.head, f"slab {slab.first} does not follow {self.head}"  # noqa: S101
+        line = self._lines.setdefault(topic, _Line())
+        line.firsts.append(slab.first)
+        line.slabs.append(slab)
+        self._order.append((topic, slab))
+        self._bytes += len(slab.blob)
+        self.head = slab.stop
+        self._evict()
+
+    def committed(self, through: int) -> None:
+        """The table has every message below `through`."""
+        self._committed = max(self._committed, through)
+        self._evict()
+
+    def find(self, topic: str, sequence: int) -> Slab | None:
+        """The slab of `topic` with `sequence`, else the first one after it, else None.
+
+        `sequence` must not be below the floor.
+        """
+        line = self._lines.get(topic)
+        if line is None:
+            return None
+        at = max(bisect_right(line.firsts, sequence) - 1, line.start)
+        while at < len(line.slabs):
+            slab = line.slabs[at]
+            if slab is not None and slab.stop > sequence:
+                return slab
+            at += 1
+        return None
+
+    def _evict(self) -> None:
+        while self._order and self._bytes > self._bytes_max:
+            topic, slab = self._order[0]
+            if slab.stop > self._committed:
+                return
+            self._order.popleft()
+            self._bytes -= len(slab.blob)
+            self.floor = slab.stop
+            self._drop_first(topic)
+
+    def _drop_first(self, topic: str) -> None:
+        line = self._lines[topic]
+        line.slabs[line.start] = None
+        line.start += 1
+        if line.start == len(line.slabs):
+            del self._lines[topic]
+        elif line.start >= _TRIM_AT:
+            del line.firsts[: line.start], line.slabs[: line.start]
+            line.start = 0
