@@ -1,0 +1,358 @@
+"""The dispatcher against a dumb model that deals message by message, over random histories.
+
+The model is what the rules say, with one place per message and a plain line of consumers. The real
+one must give the same deliveries, floor and position at every step; and the log of what it recorded
+must be enough to restart from at any moment.
+"""
+
+from bisect import bisect_left
+from collections import Counter, deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from pipeline.cursor import fold
+from pipeline.dispatch import Dispatcher
+from pipeline.outcome import Outcome
+
+NEW, RETURNED, FINAL = "new", "returned", "final"  # a consumer's number is the fourth place
+
+VERDICTS = [
+    # outcome, failed, undeliverable, is it final, does it count as a failure
+    (Outcome.ACCEPTED, False, False, True, False),
+    (Outcome.REJECTED, False, False, True, False),
+    (Outcome.RELEASED, False, False, False, False),
+    (Outcome.MODIFIED, False, False, False, False),
+    (Outcome.MODIFIED, True, False, False, True),
+    (Outcome.MODIFIED, True, True, True, False),
+    (Outcome.MODIFIED, False, True, True, False),
+]
+
+few = st.integers(0, 7)
+consumers = st.integers(0, 3)
+
+
+class Model:
+    """One subscription, a message at a time."""
+
+    def __init__(self):
+        self.places = {}  # sequence -> NEW, RETURNED, FINAL or the consumer that holds it
+        self.failures = Counter()
+        self.credit = {}
+        self.line = deque()
+        self.position = 0
+        self.known_final = set()  # settled before the last restart
+
+    def set_credit(self, consumer, credit):
+        if credit and not self.credit[consumer]:
+            self.line.append(consumer)
+        if not credit and self.credit[consumer]:
+            self.line.remove(consumer)
+        self.credit[consumer] = credit
+
+    def in_place(self, *places):
+        return sorted(one for one, place in self.places.items() if place in places)
+
+    def wanted(self):
+        return min([*self.in_place(RETURNED), self.position]) if self.line else None
+
+    def offer(self, first, stop):
+        """What is delivered, as (consumer, sequence, failed attempts), in the order of the log."""
+        dealt = []
+        waiting = [
+            one for place in (RETURNED, NEW) for one in self.in_place(place) if first <= one < stop
+        ]
+        for one in waiting:
+            if not self.line:
+                break
+            consumer = self.line.popleft()
+            self.credit[consumer] -= 1
+            if self.credit[consumer]:
+                self.line.append(consumer)
+            if self.places[one] == NEW:
+                self.move(one + 1)
+            self.places[one] = consumer
+            dealt.append((consumer, one, self.failures[one]))
+        if len(dealt) == len(waiting):
+            self.move(max(stop, self.position))
+        return dealt
+
+    def move(self, position):
+        while position in self.known_final:
+            position += 1
+        self.position = position
+
+    def end(self, one, *, final, failed):
+        self.places[one] = FINAL if final else RETURNED
+        self.failures[one] += failed
+
+    def floor(self):
+        outstanding = [one for one, at in self.places.items() if at not in (NEW, FINAL)]
+        return min(outstanding, default=self.position)
+
+    def restart(self, floor):
+        self.known_final = {one for one in self.in_place(FINAL) if one >= floor}
+        for one in self.in_place(*self.credit, RETURNED):
+            self.places[one] = NEW
+        self.failures.clear()
+        self.credit.clear()
+        self.line.clear()
+        self.move(floor)
+
+
+def dealt_by(effects):
+    """What the effects say, message by message; each consumer gets its own in ascending order."""
+    dealt = [(e.consumer, one, e.delivery_count) for e in effects for one in e.run]
+    for consumer in {consumer for consumer, _, _ in dealt}:
+        own = [one for whose, one, _ in dealt if whose == consumer]
+        assert own == sorted(own)
+    return sorted(dealt, key=lambda delivery: delivery[1])
+
+
+class DispatcherMachine(RuleBasedStateMachine):
+    """Publish, attach, take credit, offer, settle, leave and restart in any order."""
+
+    def __init__(self):
+        super().__init__()
+        self.real, self.model = Dispatcher(0), Model()
+        self.head = 0  # the log's next sequence, over all topics
+        self.final_runs, self.recorded_floor = [], 0
+        self.totals = Counter()
+        self.since = {}  # consumer with credit -> the totals when it last got credit after none
+
+    def topic(self):
+        return sorted(self.model.places)
+
+    @rule(mine=st.integers(1, 12), others=few)
+    def publish(self, mine, others):
+        """Messages of this topic, then some of other topics."""
+        for one in range(self.head, self.head + mine):
+            self.model.places[one] = NEW
+        self.head += mine + others
+
+    @rule(consumer=consumers)
+    def attach(self, consumer):
+        if consumer not in self.model.credit:
+            self.real.attach(consumer)
+            self.model.credit[consumer] = 0
+
+    @rule(consumer=consumers, credit=st.one_of(st.integers(-1, 6), st.just(1000)))
+    def take_credit(self, consumer, credit):
+        if consumer not in self.model.credit:
+            return
+        self.real.credit(consumer, credit)
+        self.model.set_credit(consumer, max(credit, 0))
+        self.note_credit()
+
+    @precondition(lambda self: self.model.line)
+    @rule(before=few, length=st.integers(1, 14))
+    def offer(self, before, length):
+        """The caller reads a slab where the dispatcher wants it, or learns that there is none."""
+        wanted, topic = self.model.wanted(), self.topic()
+        at = bisect_left(topic, wanted)
+        if at == len(topic):
+            self.real.skip_to(self.head)
+            self.model.move(max(self.head, self.model.position))
+            return
+        first = stop = topic[at]
+        while first - 1 in self.model.places and topic[at] - first < before:
+            first -= 1
+        while stop in self.model.places and stop - topic[at] < length:
+            stop += 1
+        if self.model.in_place(RETURNED):
+            first = max(first, wanted - before)
+        self.offer_slab(first, stop)
+
+    def offer_slab(self, first, stop):
+        effects = self.real.offer(first, stop)
+        dealt = self.model.offer(first, stop)
+        assert dealt_by(effects) == dealt
+        self.totals.update(consumer for consumer, _, _ in dealt)
+        self.note_credit()
+        waiting = [one for one in self.model.in_place(NEW, RETURNED) if first <= one < stop]
+        assert not (waiting and any(self.model.credit.values()))
+
+    @rule(consumer=consumers, verdict=st.sampled_from(VERDICTS), start=few, data=st.data())
+    def settle(self, consumer, verdict, start, data):
+        """A run that a consumer holds whole, in part or not at all."""
+        outcome, failed, undeliverable, final, counts = verdict
+        held = self.model.in_place(consumer)
+        base = data.draw(st.sampled_from(held)) if held else 0
+        step = data.draw(st.integers(1, 4))
+        run = range(max(base - start, 0), base + 1 + data.draw(few) * step, step)
+        effects = self.real.settle(
+            consumer, run, outcome, failed=failed, undeliverable=undeliverable
+        )
+        self.end(effects, consumer, [one for one in run if one in held], outcome, final, counts)
+
+    @rule(consumer=consumers)
+    def detach(self, consumer):
+        if consumer not in self.model.credit:
+            return
+        held = self.model.in_place(consumer)
+        self.model.set_credit(consumer, 0)
+        del self.model.credit[consumer]
+        self.note_credit()
+        effects = self.real.detach(consumer)
+        self.end(effects, consumer, held, Outcome.RELEASED, final=False, counts=False)
+
+    def end(self, effects, consumer, ended, outcome, final, counts):
+        """The effects are these deliveries, each once, with its count; then the model follows."""
+        said = [(one, e.delivery_count) for e in effects for one in e.run]
+        assert said == [(one, self.model.failures[one]) for one in ended]
+        assert all((e.consumer, e.outcome, e.final) == (consumer, outcome, final) for e in effects)
+        for one in ended:
+            self.model.end(one, final=final, failed=counts)
+        if effects:
+            self.recorded_floor = self.real.floor
+        if final:
+            self.final_runs += [effect.run for effect in effects]
+
+    @rule()
+    def restart(self):
+        """Nothing is left but what was recorded; that is enough."""
+        cursor = fold(self.final_runs, self.recorded_floor)
+        for one, place in self.model.places.items():
+            assert (one in cursor) == (place == FINAL)
+        self.real = Dispatcher(cursor.floor, cursor.settled)
+        self.model.restart(cursor.floor)
+        self.since.clear()
+
+    def note_credit(self):
+        self.since = {
+            consumer: self.since.get(consumer, self.totals.copy())
+            for consumer, credit in self.model.credit.items()
+            if credit
+        }
+
+    @invariant()
+    def turns_are_fair(self):
+        """Of two consumers that had credit all the time, none got two more than the other."""
+        for one in self.since:
+            for other in self.since:
+                began = max(self.since[one], self.since[other], key=lambda totals: totals.total())
+                got = [self.totals[who] - began[who] for who in (one, other)]
+                assert abs(got[0] - got[1]) <= 1
+
+    @invariant()
+    def every_message_is_in_its_one_place(self):
+        for consumer in self.model.credit:
+            held = [one for run in self.real.held(consumer).runs() for one in run]
+            assert held == self.model.in_place(consumer)
+        assert list(self.sequences_of(self.real._returned)) == self.model.in_place(RETURNED)
+        outstanding = self.model.in_place(RETURNED, *self.model.credit)
+        assert list(self.sequences_of(self.real._outstanding)) == outstanding
+        assert self.real.outstanding == len(outstanding)
+        assert self.real.in_flight == len(self.model.in_place(*self.model.credit))
+        assert all(one >= self.real.position for one in self.model.in_place(NEW))
+
+    @staticmethod
+    def sequences_of(sequences):
+        return (one for run in sequences.runs() for one in run)
+
+    @invariant()
+    def credit_and_line_are_the_models(self):
+        assert self.real._credit == self.model.credit
+        assert self.real._line == self.model.line
+        assert all(credit >= 0 for credit in self.real._credit.values())
+        assert self.real.consumers == len(self.model.credit)
+
+    @invariant()
+    def floor_and_position_are_the_models(self):
+        assert self.real.position == self.model.position
+        assert self.real.floor == self.model.floor()
+        assert self.real.wanted() == self.model.wanted()
+
+    @invariant()
+    def failures_are_kept_for_the_outstanding_only(self):
+        outstanding = set(self.model.in_place(RETURNED, *self.model.credit))
+        expected = {one: n for one, n in self.model.failures.items() if n and one in outstanding}
+        assert self.real._failures == expected
+
+    def teardown(self):
+        """After a restart, one consumer with credit for all gets just what isn't settled."""
+        self.restart()
+        owed = self.model.in_place(NEW)
+        self.real.attach(0)
+        self.real.credit(0, len(owed) + 1)
+        got = []
+        while (wanted := self.real.wanted()) <= max(owed, default=-1):
+            topic = self.topic()
+            first = stop = topic[bisect_left(topic, wanted)]
+            while stop in self.model.places:
+                stop += 1
+            got += [one for effect in self.real.offer(first, stop) for one in effect.run]
+        assert got == owed
+
+
+TestDispatcherMachine = DispatcherMachine.TestCase
+TestDispatcherMachine.settings = settings(max_examples=150, stateful_step_count=60)
+
+
+@given(st.lists(st.integers(1, 400), max_size=12), st.integers(1, 40))
+def test_always_ready_consumers_differ_by_at_most_one(lengths, width):
+    """However the messages are cut into offers, consumers that always have credit share evenly."""
+    dispatcher = Dispatcher(0)
+    for consumer in range(width):
+        dispatcher.attach(consumer)
+        dispatcher.credit(consumer, 10_000)
+    totals = Counter(dict.fromkeys(range(width), 0))
+    for length in lengths:
+        start = dispatcher.position
+        for effect in dispatcher.offer(start, start + length):
+            totals[effect.consumer] += len(effect.run)
+    assert totals.total() == sum(lengths)
+    assert max(totals.values()) - min(totals.values()) <= 1
+
+
+@pytest.mark.parametrize("width", [1, 4, 50])
+def test_a_run_is_one_effect_per_consumer(width):
+    """Effects carry runs: a thousand messages to n consumers are n deliveries, not a thousand."""
+    dispatcher = Dispatcher(0)
+    for consumer in range(width):
+        dispatcher.attach(consumer)
+        dispatcher.credit(consumer, 1000)
+    effects = dispatcher.offer(0, 1000)
+    assert [effect.run for effect in effects] == [range(n, 1000, width) for n in range(width)]
+
+
+def test_a_lost_share_is_one_effect():
+    """What one of four consumers held goes back as a single run with a step."""
+    dispatcher = Dispatcher(0)
+    for consumer in range(4):
+        dispatcher.attach(consumer)
+        dispatcher.credit(consumer, 10_000)
+    dispatcher.offer(0, 20_000)
+    assert [effect.run for effect in dispatcher.detach(1)] == [range(1, 20_000, 4)]
+    # It is dealt out again in runs, not one by one.
+    assert len(dispatcher.offer(1, 20_000)) == 3
+
+
+def test_a_broken_promise_is_caught():
+    """An offer that leaves out what is wanted is the caller's bug, and is not passed over."""
+    dispatcher = Dispatcher(0)
+    dispatcher.attach(1)
+    dispatcher.credit(1, 10)
+    dispatcher.offer(0, 5)
+    dispatcher.settle(1, range(5), Outcome.RELEASED)
+    with pytest.raises(AssertionError, match="0 is owed, offered from 3 on"):
+        dispatcher.offer(3, 5)
+
+
+def test_a_consumer_attaches_once():
+    """Two links never share a number."""
+    dispatcher = Dispatcher(0)
+    dispatcher.attach(1)
+    with pytest.raises(AssertionError, match="consumer 1 is attached"):
+        dispatcher.attach(1)
+
+
+def test_a_slab_may_reach_behind_what_is_wanted():
+    """What a slab has besides what is owed is passed over: held, settled or read long ago."""
+    dispatcher = Dispatcher(10, [range(12, 14)])
+    dispatcher.attach(1)
+    dispatcher.credit(1, 3)
+    assert [effect.run for effect in dispatcher.offer(0, 16)] == [range(10, 12), range(14, 15)]
+    assert dispatcher.position == 15
