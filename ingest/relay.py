@@ -41,7 +41,11 @@ def route(
     start = 0
     for address, group in groupby(addresses):
         stop = start + sum(1 for _ in group)
-        topic = topic_of(address) if address else Refusal("amqp:not-found", "'to' is missing")
+        topic = (
+            topic_of(address)
+            if address
+            else Refusal("amqp:not-found", "properties.to must name a topic")
+        )
         if isinstance(topic, Refusal):
             refusal = topic
             lost += stop - start
@@ -73,9 +77,16 @@ def _addresses(received: Received, offsets: "array[int]") -> list[str]:
     at, size = array("I", received.to_at), array("I", received.to_size)
     blob = received.blob
     return [
-        blob[start + at[i] : start + at[i] + size[i]].decode("utf-8", "replace")
-        for i, start in enumerate(offsets[:-1])
+        _text(blob[start + at[i] : start + at[i] + size[i]]) for i, start in enumerate(offsets[:-1])
     ]
+
+
+def _text(address: bytes) -> str:
+    """The address, or nothing where it is no UTF-8: it names no topic either way."""
+    try:
+        return address.decode()
+    except UnicodeDecodeError:
+        return ""
 
 
 def _part(

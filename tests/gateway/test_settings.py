@@ -1,0 +1,52 @@
+"""Settings: where they come from, and what stops the start."""
+
+from pathlib import Path
+
+import pytest
+
+from ingest.settings import load
+from pipeline.errors import InvalidRequest
+
+
+def test_defaults_hold_without_a_file() -> None:
+    """The shipped defaults are complete and fit together."""
+    assert load(environment={}).gateway.address == ("127.0.0.1", 5672)
+
+
+def test_a_flag_beats_the_environment_beats_a_file(tmp_path: Path) -> None:
+    """The nearer to the person who types, the stronger."""
+    file = tmp_path / "gateway.toml"
+    file.write_text('[gateway]\nlisten = "127.0.0.1:1"\n[commit]\nbytes = 1000\ninterval_ms = 20')
+    environment = {"DISTRIBUTARY_GATEWAY_LISTEN": "127.0.0.1:2", "DISTRIBUTARY_COMMIT_BYTES": "7"}
+    settings = load(file, environment, {"gateway.listen": "127.0.0.1:3"})
+    assert settings.gateway.listen == "127.0.0.1:3"
+    assert settings.commit.bytes == 7
+    assert settings.commit.interval_ms == 20
+    assert load(file, environment).gateway.listen == "127.0.0.1:2"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[amqp]\nspeed = 1", "unknown key amqp.speed"),
+        ("[speed]\nx = 1", r"unknown section \[speed\]"),
+        ('[amqp]\nproducer_credit = "many"', "producer_credit"),
+        ("[amqp]\nproducer_credit = 0", "producer_credit must be positive"),
+        ("[journal]\nbacklog_bytes_max = 1000000", "twice commit.bytes"),
+        ('[gateway]\nlisten = "5672"', "HOST:PORT"),
+        ('[security]\ntls_key = "k.pem"', "go together"),
+        ("[amqp", "is not TOML"),
+    ],
+)
+def test_what_can_not_be_is_refused_in_a_sentence(tmp_path: Path, text: str, says: str) -> None:
+    """An unknown key, a wrong type, a limit out of range, limits that contradict each other."""
+    file = tmp_path / "gateway.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidRequest, match=says):
+        load(file, {})
+
+
+def test_a_misspelt_environment_variable_is_an_error() -> None:
+    """A setting that would silently do nothing is worse than a stop."""
+    with pytest.raises(InvalidRequest, match=r"unknown key amqp\.speed"):
+        load(environment={"DISTRIBUTARY_AMQP_SPEED": "1"})
