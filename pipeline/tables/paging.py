@@ -1,0 +1,276 @@
+"""Reading messages back from `topic_log`, a page at a time, in the order of their sequences.
+
+What lies where is known from the commits' statistics (files) and from Parquet's footers (row
+groups). Files and row groups usually follow each other, but may overlap: several topics in one
+commit are stored topic by topic. So a page is complete only up to the lowest sequence that what
+wasn't read yet may hold, and never claims more.
+
+Everything here is for one reader thread; the files it is given are an immutable tuple.
+"""
+
+import heapq
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.message import Slab
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+Int32s: TypeAlias = npt.NDArray[np.int32]
+
+#: Open Parquet files that are kept with their footers; each is a file descriptor.
+FILES_OPEN_MAX = 64
+#: Decoded row groups that are kept: the one that a page ended in is where the next one begins.
+UNITS_KEPT_MAX = 2
+#: What a page may read beyond its size to get past row groups that overlap.
+OVERREAD_MAX = 4
+#: Names may be cut to this length in statistics, so a longer one is no bound from above.
+TOPIC_EXACT_MAX = 31
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFile:
+    """One data file of messages. `reach` is the highest sequence in it and all before it."""
+
+    path: str
+    low: int
+    high: int
+    topic_low: str | None
+    topic_high: str | None
+    reach: int
+
+    def may_hold(self, topic: str) -> bool:
+        return _between(topic, self.topic_low, self.topic_high)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Messages of one topic, ascending. Every committed one below `covered` is in the slabs."""
+
+    slabs: tuple[Slab, ...]
+    covered: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Unit:
+    """One row group: read as a whole. `only` says that all its rows are of `topic_low`."""
+
+    low: int
+    high: int
+    path: str
+    index: int
+    topic_low: str | None = field(compare=False)
+    topic_high: str | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Rows of one topic: message i is `blob[offsets[i]:offsets[i + 1]]`."""
+
+    sequences: Int64s
+    offsets: Int32s
+    blob: memoryview
+    array: pa.Array
+
+    @property
+    def size(self) -> int:
+        return int(self.offsets[-1] - self.offsets[0])
+
+
+class Pager:
+    """Reads pages out of the files under `root`; keeps a bounded number of footers and rows."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._open: OrderedDict[str, tuple[pq.ParquetFile, tuple[_Unit, ...]]] = OrderedDict()
+        self._kept: OrderedDict[tuple[_Unit, str], _Rows] = OrderedDict()
+
+    def page(
+        self, files: Sequence[MessageFile], head: int, *, topic: str, start: int, bytes_max: int
+    ) -> Page:
+        """Messages of `topic` from `start` on: about `bytes_max`, at least one if there is one.
+
+        `head` is the first sequence that isn't committed in `files`.
+        """
+        if start >= head:
+            return Page((), start)
+        parts, limit = self._gather(files, head, topic, start, bytes_max)
+        return _cut(parts, start, limit, bytes_max)
+
+    def _gather(
+        self, files: Sequence[MessageFile], head: int, topic: str, start: int, bytes_max: int
+    ) -> tuple[list[_Rows], int]:
+        """Row groups in order until the page is full, and the sequence they are complete up to."""
+        parts: list[_Rows] = []
+        size = 0
+        lowest, highest = head, start - 1
+        for unit in self._units(files, topic, start):
+            settled = unit.low > highest
+            if size >= bytes_max and (
+                settled or (size >= OVERREAD_MAX * bytes_max and lowest < unit.low)
+            ):
+                return parts, unit.low
+            rows = self._read(unit, topic)
+            begin = int(np.searchsorted(rows.sequences, start))
+            if begin == len(rows.sequences):
+                continue
+            parts.append(rows)
+            size += int(rows.offsets[-1] - rows.offsets[begin])
+            lowest = min(lowest, int(rows.sequences[begin]))
+            highest = max(highest, int(rows.sequences[-1]))
+        return parts, head
+
+    def _units(self, files: Sequence[MessageFile], topic: str, start: int) -> Iterator[_Unit]:
+        """Row groups that may hold the topic from `start` on, by their lowest sequence."""
+        waiting: list[_Unit] = []
+        first = bisect_left(files, start, key=lambda file: file.reach)
+        for i in range(first, len(files)):
+            file = files[i]
+            if file.high < start or not file.may_hold(topic):
+                continue
+            while waiting and waiting[0].low < file.low:
+                yield heapq.heappop(waiting)
+            for unit in self._footer(file)[1]:
+                if unit.high >= start and _between(topic, unit.topic_low, unit.topic_high):
+                    heapq.heappush(waiting, unit)
+        while waiting:
+            yield heapq.heappop(waiting)
+
+    def _footer(self, file: MessageFile) -> tuple[pq.ParquetFile, tuple[_Unit, ...]]:
+        found = self._open.get(file.path)
+        if found is None:
+            parquet = pq.ParquetFile(self._root / file.path, pre_buffer=False)
+            found = parquet, _row_groups(file, parquet.metadata)
+            self._open[file.path] = found
+            if len(self._open) > FILES_OPEN_MAX:
+                _, (oldest, _) = self._open.popitem(last=False)
+                oldest.close()
+        self._open.move_to_end(file.path)
+        return found
+
+    def _read(self, unit: _Unit, topic: str) -> _Rows:
+        rows = self._kept.get((unit, topic))
+        if rows is None:
+            rows = self._read_from_disk(unit, topic)
+            self._kept[unit, topic] = rows
+            if len(self._kept) > UNITS_KEPT_MAX:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end((unit, topic))
+        return rows
+
+    def _read_from_disk(self, unit: _Unit, topic: str) -> _Rows:
+        found = self._open.get(unit.path)
+        parquet = found[0] if found else pq.ParquetFile(self._root / unit.path, pre_buffer=False)
+        only = unit.topic_low == unit.topic_high == topic and len(topic.encode()) <= TOPIC_EXACT_MAX
+        columns = ["sequence", "message"] if only else ["sequence", "message", "topic"]
+        table = parquet.read_row_group(unit.index, columns=columns, use_threads=False)
+        if not only:
+            table = table.filter(pc.equal(table["topic"], topic))
+        sequences = table["sequence"].to_numpy()
+        if (np.diff(sequences) <= 0).any():
+            order = np.argsort(sequences)
+            return _rows(sequences[order], table["message"].take(pa.array(order)))
+        return _rows(sequences, table["message"])
+
+
+def _row_groups(file: MessageFile, metadata: pq.FileMetaData) -> tuple[_Unit, ...]:
+    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    sequence, topic = names.index("sequence"), names.index("topic")
+    units = []
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        low, high = _bounds(group.column(sequence))
+        topic_low, topic_high = _bounds(group.column(topic))
+        units.append(
+            _Unit(
+                file.low if low is None else int(low),
+                file.high if high is None else int(high),
+                file.path,
+                i,
+                None if topic_low is None else str(topic_low),
+                None if topic_high is None else str(topic_high),
+            )
+        )
+    return tuple(units)
+
+
+def _bounds(column: pq.ColumnChunkMetaData) -> tuple[object, object]:
+    statistics = column.statistics
+    if statistics is None or not statistics.has_min_max:
+        return None, None
+    return statistics.min, statistics.max
+
+
+def _between(topic: str, low: str | None, high: str | None) -> bool:
+    """Whether a topic may lie between two bounds of which the upper one may have been cut."""
+    if low is None or high is None:
+        return True
+    key = topic.encode()
+    bound = high.encode()
+    return low.encode() <= key and (key <= bound or len(bound) > TOPIC_EXACT_MAX)
+
+
+def _rows(sequences: Int64s, messages: pa.ChunkedArray | pa.Array) -> _Rows:
+    """The rows over Arrow's own buffers, if they lie in one chunk."""
+    if isinstance(messages, pa.ChunkedArray):
+        chunks = messages.num_chunks
+        messages = messages.chunk(0) if chunks == 1 else pa.concat_arrays(messages.chunks)
+    if not len(messages):
+        return _Rows(sequences, np.zeros(1, np.int32), memoryview(b""), messages)
+    _, offsets, blob = messages.buffers()
+    begin = messages.offset
+    view = np.frombuffer(offsets, np.int32)[begin : begin + len(messages) + 1]
+    return _Rows(sequences, view, memoryview(blob or b""), messages)
+
+
+def _cut(parts: list[_Rows], start: int, limit: int, bytes_max: int) -> Page:
+    """The rows in [start, limit) as slabs, cut where `bytes_max` is reached."""
+    if any(a.sequences[-1] >= b.sequences[0] for a, b in pairwise(parts)):
+        parts = [_merged(parts)]
+    slabs: list[Slab] = []
+    left = bytes_max
+    for rows in parts:
+        begin, end = np.searchsorted(rows.sequences, [start, limit])
+        sizes = rows.offsets[begin : end + 1] - rows.offsets[begin]
+        fits = int(np.searchsorted(sizes, left, side="right")) - 1
+        if not slabs:
+            fits = max(fits, 1)
+        stop = min(int(end), int(begin) + fits)
+        slabs += _slabs(rows, int(begin), stop)
+        if stop < end:
+            return Page(tuple(slabs), int(rows.sequences[stop]))
+        if end > begin:
+            left -= int(sizes[-1])
+    return Page(tuple(slabs), limit)
+
+
+def _merged(parts: list[_Rows]) -> _Rows:
+    sequences = np.concatenate([rows.sequences for rows in parts])
+    order = np.argsort(sequences)
+    messages = pa.chunked_array([rows.array for rows in parts]).take(pa.array(order))
+    return _rows(sequences[order], messages)
+
+
+def _slabs(rows: _Rows, begin: int, stop: int) -> list[Slab]:
+    """One slab for each stretch of consecutive sequences among the rows begin .. stop - 1."""
+    if begin >= stop:
+        return []
+    sequences = rows.sequences[begin:stop]
+    cuts = (np.flatnonzero(np.diff(sequences) != 1) + 1).tolist()
+    firsts = sequences[[0, *cuts]].tolist()
+    offsets = memoryview(rows.offsets[begin : stop + 1]).cast("B")
+    edges = pairwise([0, *cuts, stop - begin])
+    return [
+        Slab(first, b - a, rows.blob, offsets[4 * a : 4 * (b + 1)])
+        for first, (a, b) in zip(firsts, edges, strict=True)
+    ]
