@@ -282,7 +282,9 @@ class Log:
             version=result.version,
             rows=result.rows,
             bytes=size,
-            milliseconds=round(result.seconds * 1_000),
+            build_ms=round(result.build_seconds * 1_000),
+            write_ms=round(result.write_seconds * 1_000),
+            sync_ms=round(result.sync_seconds * 1_000),
         )
         self._pay_credit()
         if self._uncommitted_bytes >= self._settings.commit.bytes or self._idle is not None:
