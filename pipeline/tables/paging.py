@@ -15,18 +15,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.message import Slab
-
-Int64s: TypeAlias = npt.NDArray[np.int64]
-Int32s: TypeAlias = npt.NDArray[np.int32]
+from pipeline.tables.arrow import Arrow, Chunked, Int32s, Int64s
 
 #: Open Parquet files that are kept with their footers; each is a file descriptor.
 FILES_OPEN_MAX = 64
@@ -80,7 +77,7 @@ class _Rows:
     sequences: Int64s
     offsets: Int32s
     blob: memoryview
-    array: pa.Array
+    array: Arrow
 
     @property
     def size(self) -> int:
@@ -175,12 +172,9 @@ class Pager:
         columns = ["sequence", "message"] if only else ["sequence", "message", "topic"]
         table = parquet.read_row_group(unit.index, columns=columns, use_threads=False)
         if not only:
-            table = table.filter(pc.equal(table["topic"], topic))
+            table = table.filter(pc.field("topic") == topic)
         sequences = table["sequence"].to_numpy()
-        if (np.diff(sequences) <= 0).any():
-            order = np.argsort(sequences)
-            return _rows(sequences[order], table["message"].take(pa.array(order)))
-        return _rows(sequences, table["message"])
+        return _sorted(sequences, table["message"])
 
 
 def _row_groups(file: MessageFile, metadata: pq.FileMetaData) -> tuple[_Unit, ...]:
@@ -197,14 +191,14 @@ def _row_groups(file: MessageFile, metadata: pq.FileMetaData) -> tuple[_Unit, ..
                 file.high if high is None else int(high),
                 file.path,
                 i,
-                None if topic_low is None else str(topic_low),
-                None if topic_high is None else str(topic_high),
+                topic_low,
+                topic_high,
             )
         )
     return tuple(units)
 
 
-def _bounds(column: pq.ColumnChunkMetaData) -> tuple[object, object]:
+def _bounds(column: pq.ColumnChunkMetaData) -> tuple[Any, Any]:
     statistics = column.statistics
     if statistics is None or not statistics.has_min_max:
         return None, None
@@ -220,17 +214,23 @@ def _between(topic: str, low: str | None, high: str | None) -> bool:
     return low.encode() <= key and (key <= bound or len(bound) > TOPIC_EXACT_MAX)
 
 
-def _rows(sequences: Int64s, messages: pa.ChunkedArray | pa.Array) -> _Rows:
+def _sorted(sequences: Int64s, messages: Chunked) -> _Rows:
+    """The rows by sequence; as they lie if they are so already."""
+    if (np.diff(sequences) > 0).all():
+        return _rows(sequences, messages)
+    order = np.argsort(sequences)
+    return _rows(sequences[order], messages.take(order))
+
+
+def _rows(sequences: Int64s, messages: Chunked) -> _Rows:
     """The rows over Arrow's own buffers, if they lie in one chunk."""
-    if isinstance(messages, pa.ChunkedArray):
-        chunks = messages.num_chunks
-        messages = messages.chunk(0) if chunks == 1 else pa.concat_arrays(messages.chunks)
+    chunks = messages.chunks
+    array: Arrow = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
     if not len(messages):
-        return _Rows(sequences, np.zeros(1, np.int32), memoryview(b""), messages)
-    _, offsets, blob = messages.buffers()
-    begin = messages.offset
-    view = np.frombuffer(offsets, np.int32)[begin : begin + len(messages) + 1]
-    return _Rows(sequences, view, memoryview(blob or b""), messages)
+        return _Rows(sequences, np.zeros(1, np.int32), memoryview(b""), array)
+    _, offsets, blob = array.buffers()
+    view = np.frombuffer(memoryview(offsets or b""), np.int32)[array.offset :][: len(array) + 1]
+    return _Rows(sequences, view, memoryview(blob or b""), array)
 
 
 def _cut(parts: list[_Rows], start: int, limit: int, bytes_max: int) -> Page:
@@ -256,9 +256,7 @@ def _cut(parts: list[_Rows], start: int, limit: int, bytes_max: int) -> Page:
 
 def _merged(parts: list[_Rows]) -> _Rows:
     sequences = np.concatenate([rows.sequences for rows in parts])
-    order = np.argsort(sequences)
-    messages = pa.chunked_array([rows.array for rows in parts]).take(pa.array(order))
-    return _rows(sequences[order], messages)
+    return _sorted(sequences, pa.chunked_array([rows.array for rows in parts]))
 
 
 def _slabs(rows: _Rows, begin: int, stop: int) -> list[Slab]:
@@ -268,7 +266,7 @@ def _slabs(rows: _Rows, begin: int, stop: int) -> list[Slab]:
     sequences = rows.sequences[begin:stop]
     cuts = (np.flatnonzero(np.diff(sequences) != 1) + 1).tolist()
     firsts = sequences[[0, *cuts]].tolist()
-    offsets = memoryview(rows.offsets[begin : stop + 1]).cast("B")
+    offsets = rows.offsets[begin : stop + 1].data.cast("B")
     edges = pairwise([0, *cuts, stop - begin])
     return [
         Slab(first, b - a, rows.blob, offsets[4 * a : 4 * (b + 1)])

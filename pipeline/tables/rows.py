@@ -1,155 +1,218 @@
 """Groups as rows of `topic_log`: from frames to one Arrow table.
 
-The columns come out of the frames' arrays by numpy and Arrow, which do the loops over messages.
-Python loops here go over frames, runs and settlements only.
+Numpy does the loops over messages; Python loops here go over frames, runs and settlements only.
+The table is one record batch: deltalake hands several to several threads and writes them in
+whatever order they come back, and rows out of order are read slower.
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.errors import StoreError
-from pipeline.tables.frame import DecodedFrame, SettlementRow
+from pipeline.tables.arrow import Arrow, Field, Int64s
+from pipeline.tables.frame import DecodedFrame, SettlementRow, SubscriptionRow
 from pipeline.tables.schema import MESSAGE, SCHEMA, SETTLEMENT, SUBSCRIPTION
 
-Int64s: TypeAlias = npt.NDArray[np.int64]
-
-#: Small blobs are joined up to this size: a copy of it holds the interpreter for some 0.1 ms,
-#: and Arrow has few chunks. Bigger ones are taken as they lie.
-CHUNK_BYTES = 1 << 20
-#: Rows of several topics are put in the order of their topics up to this size: beyond it Arrow's
-#: 32-bit offsets don't reach. Unsorted rows are read slower, never wrong.
-SORT_BYTES_MAX = 1 << 30
+#: Arrow's offsets of bytes and of list elements have 32 bits.
+OFFSET_MAX: Final = 2**31 - 1
 
 _DAY_US = 86_400_000_000
 
 
 def build(frames: Sequence[DecodedFrame]) -> pa.Table:
-    """All rows of the frames in the table's schema: messages, then settlements, then events."""
-    parts = [
-        part
-        for part in (_messages(frames), _settlements(frames), _subscriptions(frames))
-        if part is not None
+    """All rows of the frames in the table's schema: messages by topic and sequence, then
+    settlements, then events. The caller bounds the frames to 2 GiB of messages."""
+    messages = _Messages.of([f for f in frames if f.count])
+    settlements = [row for f in frames for row in f.records.settlements]
+    events = [row for f in frames for row in f.records.subscriptions]
+    total = messages.count + len(settlements) + len(events)
+    parts = [_message_columns(messages)] if messages.count else []
+    if settlements:
+        counts = [len(f.records.settlements) for f in frames]
+        parts.append(_of_frames(frames, counts) | _settlement_columns(settlements))
+    if events:
+        counts = [len(f.records.subscriptions) for f in frames]
+        parts.append(_of_frames(frames, counts) | _event_columns(frames, counts, events))
+    rows = [len(part["record"]) for part in parts]
+    columns = [
+        _message_bytes(messages, total)
+        if field.name == "message"
+        else _column(field, [part.get(field.name) for part in parts], rows)
+        for field in SCHEMA
     ]
-    return pa.concat_tables(parts) if parts else SCHEMA.empty_table()
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def _table(rows: int, columns: dict[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
-    """The columns in the schema's order, null where there is none."""
-    arrays = [columns.get(f.name) for f in SCHEMA]
-    return pa.Table.from_arrays(
+def _column(field: Field, parts: list[Arrow | None], rows: list[int]) -> Arrow:
+    """One column over all parts; null where a part doesn't have it."""
+    if all(part is None for part in parts):
+        nothing: Arrow = pa.nulls(sum(rows), field.type)
+        return nothing
+    joined: Arrow = pa.concat_arrays(
         [
-            pa.nulls(rows, field.type) if array is None else array
-            for field, array in zip(SCHEMA, arrays, strict=True)
-        ],
-        schema=SCHEMA,
+            pa.nulls(count, field.type) if part is None else part
+            for part, count in zip(parts, rows, strict=True)
+        ]
+    )
+    return joined
+
+
+def _of_frames(frames: Sequence[DecodedFrame], counts: list[int]) -> dict[str, Arrow]:
+    """The columns that are the same for all rows of one group, `counts` rows for each."""
+    return _group_columns(
+        np.repeat(np.array([f.group for f in frames], np.int64), counts),
+        np.repeat(np.array([f.written_at for f in frames], np.int64), counts),
     )
 
 
-def _of_frames(frames: Sequence[DecodedFrame], counts: Int64s) -> dict[str, pa.Array]:
-    """The columns that are the same for all rows of one group."""
-    groups = np.array([f.group for f in frames], np.int64)
-    days = np.array([f.written_at // _DAY_US for f in frames], np.int32)
-    return {
-        "group": pa.array(np.repeat(groups, counts)),
-        "day": pa.array(np.repeat(days, counts)).view(pa.date32()),
-    }
+def _group_columns(group: Int64s, written_at: Int64s) -> dict[str, Arrow]:
+    day = pa.array((written_at // _DAY_US).astype(np.int32), pa.int32())
+    return {"group": _longs(group), "day": day.view(pa.date32())}
 
 
-def _times(values: Int64s, mask: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    return pa.array(values, pa.int64(), mask=mask).view(SCHEMA.field("published_at").type)
+def _longs(values: Int64s) -> Arrow:
+    return pa.array(values, pa.int64())
+
+
+def _times(values: Int64s, mask: npt.NDArray[np.bool_] | None = None) -> Arrow:
+    micros: Arrow = pa.array(values, pa.int64(), mask=mask)
+    times: Arrow = micros.view(SCHEMA.field("published_at").type)
+    return times
 
 
 # Messages
 
 
-def _messages(frames: Sequence[DecodedFrame]) -> pa.Table | None:
-    frames = [f for f in frames if f.count]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Messages:
+    """The messages of some frames in the order of the table; `pieces` joined are their bytes."""
+
+    count: int
+    group: Int64s
+    written_at: Int64s
+    sequence: Int64s
+    topics: list[str]
+    topic: Int64s
+    lengths: Int64s
+    durable: npt.NDArray[np.uint8]
+    priority: npt.NDArray[np.int8]
+    ttl: Int64s
+    pieces: list[memoryview]
+
+    @classmethod
+    def of(cls, frames: Sequence[DecodedFrame]) -> "_Messages":
+        counts = np.array([f.count for f in frames], np.int64)
+        firsts = np.array([f.first_sequence for f in frames], np.int64)
+        begins = np.cumsum(counts) - counts
+        total = int(counts.sum())
+        lengths = _joined([f.lengths for f in frames], np.uint32).astype(np.int64)
+        _check_lengths(frames, lengths, begins)
+        names = sorted({name for f in frames for name in f.records.topics})
+        run_topic, run_count = _runs(frames, names)
+        row, pieces = _in_order(frames, lengths, run_topic, run_count)
+        return cls(
+            total,
+            np.repeat(np.array([f.group for f in frames], np.int64), counts)[row],
+            np.repeat(np.array([f.written_at for f in frames], np.int64), counts)[row],
+            (np.repeat(firsts - begins, counts) + np.arange(total))[row],
+            names,
+            np.repeat(run_topic, run_count)[row],
+            lengths[row],
+            _joined([f.durable for f in frames], np.uint8)[row],
+            _joined([f.priority for f in frames], np.int8)[row],
+            _joined([f.ttl for f in frames], np.uint32).astype(np.int64)[row],
+            pieces,
+        )
+
+
+def _joined(columns: list[memoryview], kind: type[np.generic]) -> npt.NDArray[Any]:
+    return np.frombuffer(b"".join(columns), kind)
+
+
+def _check_lengths(frames: Sequence[DecodedFrame], lengths: Int64s, begins: Int64s) -> None:
     if not frames:
-        return None
-    counts = np.array([f.count for f in frames], np.int64)
-    total = int(counts.sum())
-    ends = np.cumsum(counts)
-    firsts = np.array([f.first_sequence for f in frames], np.int64)
-    written = np.array([f.written_at for f in frames], np.int64)
-    lengths = np.frombuffer(b"".join([f.lengths for f in frames]), np.uint32)
-    _check_lengths(frames, lengths, ends - counts)
-    published = np.repeat(written, counts)
-    ttl = np.frombuffer(b"".join([f.ttl for f in frames]), np.uint32).astype(np.int64)
-    names, topics = _topics(frames)
-    columns = _of_frames(frames, counts) | {
-        "record": pa.repeat(MESSAGE, total),
-        "topic": pa.array(names, pa.string()).take(pa.array(topics)),
-        "sequence": pa.array(np.repeat(firsts - (ends - counts), counts) + np.arange(total)),
-        "published_at": _times(published),
-        "durable": pa.array(np.frombuffer(b"".join([f.durable for f in frames]), np.uint8) != 0),
-        "priority": pa.array(np.frombuffer(b"".join([f.priority for f in frames]), np.int8)),
-        "expires_at": _times(published + ttl * 1_000, ttl == 0),
-        "message": pa.chunked_array(_message_chunks(frames, lengths)),
-    }
-    table = _table(total, columns)
-    if len(names) > 1 and (np.diff(topics) < 0).any() and lengths.sum() < SORT_BYTES_MAX:
-        return table.take(pa.array(np.argsort(topics, kind="stable")))
-    return table
-
-
-def _check_lengths(
-    frames: Sequence[DecodedFrame], lengths: npt.NDArray[np.uint32], starts: Int64s
-) -> None:
-    due = np.add.reduceat(lengths.astype(np.int64), starts)
+        return
+    due = np.add.reduceat(lengths, begins)
     wrong = np.flatnonzero(due != np.array([len(f.blob) for f in frames], np.int64))
     if len(wrong):
         raise StoreError(f"the lengths of group {frames[wrong[0]].group} don't fit its bytes")
+    if due.sum() > OFFSET_MAX:
+        raise StoreError(f"{due.sum()} bytes of messages are too many for one commit")
 
 
-def _topics(frames: Sequence[DecodedFrame]) -> tuple[list[str], Int64s]:
-    """The topics' names in order, and for each message the index of its own."""
-    names = sorted({name for f in frames for name in f.records.topics})
+def _runs(frames: Sequence[DecodedFrame], names: list[str]) -> tuple[Int64s, Int64s]:
+    """For each run the index of its topic's name, and its count."""
     index = {name: i for i, name in enumerate(names)}
-    of_run = [index[f.records.topics[i]] for f in frames for i, _ in f.records.runs]
+    topics = [index[f.records.topics[i]] for f in frames for i, _ in f.records.runs]
     counts = [count for f in frames for _, count in f.records.runs]
-    return names, np.repeat(np.array(of_run, np.int64), np.array(counts, np.int64))
+    return np.array(topics, np.int64), np.array(counts, np.int64)
 
 
-def _message_chunks(
-    frames: Sequence[DecodedFrame], lengths: npt.NDArray[np.uint32]
-) -> list[pa.Array]:
-    chunks: list[pa.Array] = []
-    blobs: list[memoryview] = []
-    size = begin = end = 0
-    for f in frames:
-        if blobs and size + len(f.blob) > CHUNK_BYTES:
-            chunks.append(_message_array(blobs, lengths[begin:end]))
-            blobs, size, begin = [], 0, end
-        blobs.append(f.blob)
-        size += len(f.blob)
-        end += f.count
-    chunks.append(_message_array(blobs, lengths[begin:end]))
-    return chunks
+def _in_order(
+    frames: Sequence[DecodedFrame], lengths: Int64s, run_topic: Int64s, run_count: Int64s
+) -> tuple[Int64s | slice, list[memoryview]]:
+    """Which row goes where so that topics lie together, and the bytes in that order.
+
+    One topic, or topics that don't interleave, stay as they are: bytes by the frame.
+    """
+    if not (np.diff(run_topic) < 0).any():
+        return slice(None), [f.blob for f in frames]
+    order = np.argsort(run_topic, kind="stable")
+    begins = np.cumsum(run_count) - run_count
+    count = run_count[order]
+    row = np.repeat(begins[order] - (np.cumsum(count) - count), count) + np.arange(count.sum())
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    begin, end = ends[begins], ends[begins + run_count]
+    blobs = list(chain.from_iterable([f.blob] * len(f.records.runs) for f in frames))
+    starts = np.repeat(
+        np.cumsum([0, *(len(f.blob) for f in frames[:-1])]), [len(f.records.runs) for f in frames]
+    )
+    cuts = np.stack([begin - starts, end - starts], axis=1).tolist()
+    return row, [blobs[i][cuts[i][0] : cuts[i][1]] for i in order.tolist()]
 
 
-def _message_array(blobs: list[memoryview], lengths: npt.NDArray[np.uint32]) -> pa.Array:
-    """One Arrow array over the blobs; over the journal's own bytes if there is just one."""
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    blob = blobs[0] if len(blobs) == 1 else b"".join(blobs)
+def _message_columns(messages: _Messages) -> dict[str, Arrow]:
+    names: Arrow = pa.array(messages.topics, pa.string())
+    return _group_columns(messages.group, messages.written_at) | {
+        "record": pa.repeat(MESSAGE, messages.count),
+        "topic": names.take(_longs(messages.topic)),
+        "sequence": _longs(messages.sequence),
+        "published_at": _times(messages.written_at),
+        "durable": pa.array(messages.durable != 0, pa.bool_()),
+        "priority": pa.array(messages.priority, pa.int8()),
+        "expires_at": _times(messages.written_at + messages.ttl * 1_000, messages.ttl == 0),
+    }
+
+
+def _message_bytes(messages: _Messages, total: int) -> Arrow:
+    """The column `message` of all rows: the bytes are copied once, outside of the interpreter."""
+    offsets = np.zeros(total + 1, np.int32)
+    np.cumsum(messages.lengths, out=offsets[1 : messages.count + 1])
+    offsets[messages.count + 1 :] = offsets[messages.count]
+    blob = np.empty(int(offsets[-1]), np.uint8)
+    at = 0
+    for piece in messages.pieces:
+        blob[at : at + len(piece)] = piece
+        at += len(piece)
+    valid: Arrow = pa.array(np.arange(total) < messages.count, pa.bool_())
     return pa.Array.from_buffers(
-        pa.binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(blob)]
+        pa.binary(),
+        total,
+        [valid.buffers()[1], pa.py_buffer(offsets.data), pa.py_buffer(blob.data)],
     )
 
 
 # Settlements and the life of subscriptions
 
 
-def _settlements(frames: Sequence[DecodedFrame]) -> pa.Table | None:
-    rows = [row for f in frames for row in f.records.settlements]
-    if not rows:
-        return None
-    counts = np.array([len(f.records.settlements) for f in frames], np.int64)
-    columns = _of_frames(frames, counts) | {
+def _settlement_columns(rows: Sequence[SettlementRow]) -> dict[str, Arrow]:
+    return {
         "record": pa.repeat(SETTLEMENT, len(rows)),
         "topic": pa.array([r.topic for r in rows], pa.string()),
         "subscription": pa.array([r.subscription for r in rows], pa.string()),
@@ -162,33 +225,32 @@ def _settlements(frames: Sequence[DecodedFrame]) -> pa.Table | None:
         "sequences": _sequences(rows),
         "floor": pa.array([r.floor for r in rows], pa.int64()),
     }
-    return _table(len(rows), columns)
 
 
-def _sequences(rows: Sequence[SettlementRow]) -> pa.Array:
+def _sequences(rows: Sequence[SettlementRow]) -> Arrow:
     """The list column: each row's triples (first, step, count) written out, ascending."""
     triples = np.array([t for r in rows for t in r.sequences], np.int64).reshape(-1, 3)
     first, step, count = triples[:, 0], triples[:, 1], triples[:, 2]
-    begin = np.cumsum(count) - count
-    nth = np.arange(int(count.sum())) - np.repeat(begin, count)
+    nth = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
     values = np.repeat(first, count) + np.repeat(step, count) * nth
-    of_row = np.repeat(np.arange(len(rows)), np.array([len(r.sequences) for r in rows], np.int64))
-    row = np.repeat(of_row, count)
+    row = np.repeat(
+        np.repeat(np.arange(len(rows)), [len(r.sequences) for r in rows]),
+        count,
+    )
     if ((np.diff(values) < 0) & (np.diff(row) == 0)).any():
         values = values[np.lexsort((values, row))]
     offsets = np.zeros(len(rows) + 1, np.int32)
     np.cumsum(np.bincount(row, minlength=len(rows)), out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets.data)]
     kind = SCHEMA.field("sequences").type
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), type=kind)
+    return pa.Array.from_buffers(kind, len(rows), buffers, children=[_longs(values)])
 
 
-def _subscriptions(frames: Sequence[DecodedFrame]) -> pa.Table | None:
-    rows = [row for f in frames for row in f.records.subscriptions]
-    if not rows:
-        return None
-    counts = np.array([len(f.records.subscriptions) for f in frames], np.int64)
-    written = np.array([f.written_at for f in frames], np.int64)
-    columns = _of_frames(frames, counts) | {
+def _event_columns(
+    frames: Sequence[DecodedFrame], counts: list[int], rows: Sequence[SubscriptionRow]
+) -> dict[str, Arrow]:
+    written = np.repeat(np.array([f.written_at for f in frames], np.int64), counts)
+    return {
         "record": pa.repeat(SUBSCRIPTION, len(rows)),
         "topic": pa.array([r.topic for r in rows], pa.string()),
         "subscription": pa.array([r.subscription for r in rows], pa.string()),
@@ -197,6 +259,5 @@ def _subscriptions(frames: Sequence[DecodedFrame]) -> pa.Table | None:
         "shared": pa.array([r.shared for r in rows], pa.bool_()),
         "selector": pa.array([r.selector for r in rows], pa.string()),
         "no_local": pa.array([r.no_local for r in rows], pa.bool_()),
-        "recorded_at": _times(np.repeat(written, counts)),
+        "recorded_at": _times(written),
     }
-    return _table(len(rows), columns)

@@ -197,10 +197,7 @@ class TopicLog:
             raise TableMoved(
                 f"somebody else made version {version} of {self.path}; stop the other writer"
             ) from error
-        folders = {
-            f"record={record}/day={day}"
-            for record, day in _partitions(table)
-        }
+        folders = {f"record={record}/day={day}" for record, day in _partitions(table)}
         self._table = DeltaTable(self.path)
         known = {p.rsplit("/", 1)[1] for p in self._table.file_uris()}
         commits.remove_orphans(self.path, folders, known, since)
