@@ -1,0 +1,1 @@
+"""The demo: a year of flights through the gateway, by clients of it, over AMQP."""
