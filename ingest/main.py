@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from ingest import memory
 from ingest import settings as configuration
 from ingest.logs import set_up
 from pipeline.errors import DistributaryError, InvalidRequest
@@ -39,6 +40,7 @@ def serve(
     It stops on SIGTERM or Ctrl-C with exit code 0, after all that was accepted is committed.
     Exit code 1: it could not go on (the log says why). 2: a setting or an argument is wrong.
     """
+    memory.set_up()
     from ingest.serve import run  # noqa: PLC0415 (pyarrow and deltalake take half a second)
 
     set_up(as_json=as_json, verbose=verbose)

@@ -26,6 +26,7 @@ int pn_event_type(pn_event_t *);
 pn_delivery_t *pn_event_delivery(pn_event_t *);
 _Bool pn_link_is_sender(pn_link_t *);
 _Bool pn_link_advance(pn_link_t *);
+void pn_link_flow(pn_link_t *, int);
 ssize_t pn_link_recv(pn_link_t *, char *, size_t);
 ssize_t pn_link_send(pn_link_t *, const char *, size_t);
 pn_delivery_t *pn_delivery(pn_link_t *, pn_bytes_t);
@@ -269,7 +270,11 @@ static void keep(pump_t *p, pn_delivery_t *d, uint32_t slot) {
 }
 
 static int incoming(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
-  if (pn_delivery_aborted(d)) { pn_delivery_settle(d); return 0; }
+  if (pn_delivery_aborted(d)) { /* no message; its sender may send another in its place */
+    pn_delivery_settle(d);
+    pn_link_flow(link, 1);
+    return 0;
+  }
   size_t size = pn_delivery_pending(d);
   p->delivery = (uint64_t)(uintptr_t)d;
   int other = p->count && p->link != (uint64_t)(uintptr_t)link;

@@ -28,37 +28,30 @@ class Complaint:
 
 def route(
     received: Received, receipt: Receipt
-) -> tuple[list[MessageRun], Receipt, Complaint | None]:
+) -> tuple[list[MessageRun], Receipt, list[Complaint]]:
     """Runs by topic in the order of the messages, the receipt without those that go nowhere, and
-    the complaint about these."""
+    the complaints about these."""
     offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
     addresses = _addresses(received, offsets)
     runs: list[MessageRun] = []
+    complaints: list[Complaint] = []
     deliveries = array("Q", received.deliveries)
-    rejected = array("Q")
-    refusal: Refusal | None = None
-    lost = 0
     start = 0
     for address, group in groupby(addresses):
         stop = start + sum(1 for _ in group)
-        topic = (
-            topic_of(address)
-            if address
-            else Refusal("amqp:not-found", "properties.to must name a topic")
-        )
+        topic = topic_of(address) if address else Refusal("amqp:not-found", "'to' is missing")
         if isinstance(topic, Refusal):
-            refusal = topic
-            lost += stop - start
-            rejected += deliveries[start:stop]
+            refused = deliveries[start:stop]
+            kept = sum(1 for delivery in refused if delivery)
+            complaints.append(Complaint(refused.tobytes(), kept, stop - start, topic))
             deliveries[start:stop] = array("Q", [0] * (stop - start))
         else:
             runs.append(_part(received, topic, start, stop, offsets))
         start = stop
-    kept = sum(1 for delivery in deliveries if delivery)
+    kept = received.kept - sum(complaint.kept for complaint in complaints)
+    lost = sum(complaint.credit for complaint in complaints)
     answered = Receipt(receipt.link, deliveries.tobytes(), kept, received.count - lost)
-    if refusal is None:
-        return runs, answered, None
-    return runs, answered, Complaint(rejected.tobytes(), received.kept - kept, lost, refusal)
+    return runs, answered, complaints
 
 
 def reject(link: Link, complaint: Complaint) -> None:

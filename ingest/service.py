@@ -292,11 +292,11 @@ class Gateway:
         if owner.topic is not None:
             self._log.publish(received.run(owner.topic), receipt)
             return
-        runs, receipt, complaint = relay.route(received, receipt)
+        runs, receipt, complaints = relay.route(received, receipt)
         for last, run in enumerate(runs, start=1 - len(runs)):
             # All of them lie in one group, so the receipt of the whole goes with the last.
             self._log.publish(run, receipt if not last else Receipt(link, b"", 0, 0))
-        if complaint is not None:
+        for complaint in complaints:
             relay.reject(link, complaint)
 
     def settled(self, link: Link, outcomes: Outcomes) -> None:
