@@ -6,7 +6,12 @@ one scope; the scope is a container, or global. See `ingest.links` for how a lin
 
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import quote
+from typing import Self
+from urllib.parse import quote, unquote
+
+from pipeline.errors import InvalidRequest
+
+_VOLATILE = "?volatile"
 
 
 class SubscriptionEvent(StrEnum):
@@ -34,7 +39,21 @@ class SubscriptionKey:
         """The word for this subscription in tables, logs and metrics, e.g. `global/dispatchers`
         or `container/billing/orders`; parts are percent-encoded, so the id is unambiguous."""
         scope = "global" if self.container is None else f"container/{quote(self.container, '')}"
-        return f"{scope}/{quote(self.name, '')}" + ("" if self.durable else "?volatile")
+        return f"{scope}/{quote(self.name, '')}" + ("" if self.durable else _VOLATILE)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The key with this id. Raises InvalidRequest for what is no id."""
+        durable = not text.endswith(_VOLATILE)
+        match text.removesuffix(_VOLATILE).split("/"):
+            case ["global", name]:
+                return cls(None, unquote(name), durable)
+            case ["container", container, name]:
+                return cls(unquote(container), unquote(name), durable)
+        raise InvalidRequest(
+            f"{text!r} is no subscription's id; one looks like global/dispatchers "
+            "or container/billing/orders"
+        )
 
 
 @dataclass(frozen=True, slots=True)

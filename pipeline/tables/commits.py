@@ -25,6 +25,7 @@ class AddedFile:
     high: int | None
     topic_low: str | None
     topic_high: str | None
+    group_high: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def _added(add: dict[str, object]) -> AddedFile:
         highs.get("sequence"),
         lows.get("topic"),
         highs.get("topic"),
+        highs.get("group"),
     )
 
 

@@ -224,10 +224,10 @@ def _sorted(sequences: Int64s, messages: Chunked) -> _Rows:
 
 def _rows(sequences: Int64s, messages: Chunked) -> _Rows:
     """The rows over Arrow's own buffers, if they lie in one chunk."""
+    if not len(messages):
+        return _Rows(sequences, np.zeros(1, np.int32), memoryview(b""), pa.nulls(0, pa.binary()))
     chunks = messages.chunks
     array: Arrow = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
-    if not len(messages):
-        return _Rows(sequences, np.zeros(1, np.int32), memoryview(b""), array)
     _, offsets, blob = array.buffers()
     view = np.frombuffer(memoryview(offsets or b""), np.int32)[array.offset :][: len(array) + 1]
     return _Rows(sequences, view, memoryview(blob or b""), array)

@@ -118,6 +118,14 @@ class TopicLog:
         """The first sequence that isn't committed."""
         return self._committed.sequence
 
+    def files(self, record: str, after_group: int) -> list[Path]:
+        """The data files that may hold rows of that record in later groups; committer thread."""
+        return [
+            self.path / file.path
+            for file in _live_files(self._table)
+            if file.record == record and (file.group_high is None or file.group_high > after_group)
+        ]
+
     # The reader thread
 
     def page(self, topic: str, start: int, bytes_max: int) -> Page:
@@ -316,6 +324,7 @@ def _live_files(table: DeltaTable) -> list[AddedFile]:
             row.get("max.sequence"),
             row.get("min.topic"),
             row.get("max.topic"),
+            row.get("max.group"),
         )
         for row in actions.to_pylist()
     ]
