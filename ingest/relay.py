@@ -39,7 +39,11 @@ def route(
     start = 0
     for address, group in groupby(addresses):
         stop = start + sum(1 for _ in group)
-        topic = topic_of(address) if address else Refusal("amqp:not-found", "'to' is missing")
+        topic = (
+            topic_of(address)
+            if address
+            else Refusal("amqp:not-found", "properties.to must name a topic")
+        )
         if isinstance(topic, Refusal):
             refused = deliveries[start:stop]
             kept = sum(1 for delivery in refused if delivery)
@@ -60,6 +64,8 @@ def reject(link: Link, complaint: Complaint) -> None:
     refusal = complaint.refusal
     pump.reject(complaint.deliveries, refusal.condition, refusal.description)
     link.answered(complaint.kept)
+    if link.ended:
+        return  # by a complaint before this one
     if complaint.kept < complaint.credit:
         link.detach(closed=True, condition=refusal.condition, description=refusal.description)
     else:
