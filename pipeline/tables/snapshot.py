@@ -223,7 +223,7 @@ def _tables(log: TopicLog, record: str, after_group: int, columns: list[str]) ->
 def _indices(column: Chunked, names: list[str]) -> Int64s:
     """For each row the index of its subscription in the names, -1 if it lives no more."""
     found = cast("Chunked", pc.index_in(column, pa.array(names, pa.string())))
-    return found.fill_null(-1).to_numpy().astype(np.int64)
+    return found.fill_null(pa.scalar(-1, pa.int32())).to_numpy().astype(np.int64)
 
 
 def _sums(table: pa.Table, of_row: Int64s) -> Iterator[tuple[int, int, Stretches]]:

@@ -207,7 +207,7 @@ class TopicLog:
             ) from error
         folders = {f"record={record}/day={day}" for record, day in _partitions(table)}
         self._table = DeltaTable(self.path)
-        known = {p.rsplit("/", 1)[1] for p in self._table.file_uris()}
+        known = {file.path for file in _live_files(self._table)}
         commits.remove_orphans(self.path, folders, known, since)
         raise StoreError(f"version {version} of {self.path} can't be written: {error}") from error
 
