@@ -1,0 +1,245 @@
+"""The restart's state: from cursors or from the whole log, and equal to the model's fold."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyroaring import BitMap64
+from table_groups import KEY, event, framed, group, run, settled
+
+from pipeline.cursor import Cursor, fold
+from pipeline.errors import InvalidRequest
+from pipeline.message import Group
+from pipeline.outcome import Outcome
+from pipeline.subscription import SubscriptionEvent, SubscriptionKey
+from pipeline.tables.home import Home
+from pipeline.tables.snapshot import CURSOR_COLUMNS, WHOLE_LOG, Snapshot, load
+from pipeline.tables.topic_log import TopicLog
+
+CREATED, DELETED = SubscriptionEvent.CREATED, SubscriptionEvent.DELETED
+REDEFINED = SubscriptionEvent.REDEFINED
+KEYS = [
+    SubscriptionKey(None, "dispatchers", durable=True),
+    SubscriptionKey("billing", "orders", durable=True),
+    SubscriptionKey("a/b", "c|d e", durable=True),
+]
+
+
+class Model:
+    """Subscriptions as a dict: what a restart must find."""
+
+    def __init__(self) -> None:
+        self.cursors: dict[SubscriptionKey, Cursor] = {}
+        self.selectors: dict[SubscriptionKey, str | None] = {}
+
+    def apply(self, one: Group) -> None:
+        """Settlements first: an event of the same group begins after them."""
+        for settlement in one.settlements:
+            key = SubscriptionKey.parse(settlement.subscription)
+            if key in self.cursors:
+                old = self.cursors[key]
+                runs = settlement.sequences if settlement.final else ()
+                floor = max(old.floor, settlement.floor)
+                self.cursors[key] = fold([*old.settled, *runs], floor)
+        for record in one.subscriptions:
+            if record.event == DELETED:
+                self.cursors.pop(record.key, None)
+            else:
+                self.cursors[record.key] = Cursor(record.floor)
+                self.selectors[record.key] = record.definition.selector
+
+
+def history(seed: int, count: int) -> Iterator[Group]:
+    """Groups with events and settlements of three subscriptions."""
+    chance = random.Random(seed)
+    floors = dict.fromkeys(KEYS, 0)
+    for number in range(1, count + 1):
+        key = chance.choice(KEYS)
+        roll = chance.random()
+        if number <= len(KEYS) or roll < 0.1:
+            key = KEYS[number - 1] if number <= len(KEYS) else key
+            floors[key] = chance.randrange(0, 50)
+            what = event(chance.choice([CREATED, REDEFINED]), floors[key], key=key)
+            yield group(number, subscriptions=[what])
+        elif roll < 0.15:
+            yield group(number, subscriptions=[event(DELETED, 0, key=key)])
+        else:
+            floors[key] += chance.randrange(0, 20)
+            first = floors[key] + chance.randrange(0, 300)
+            runs = [range(first, first + chance.randint(1, 40), chance.randint(1, 4))]
+            final = chance.random() < 0.8
+            outcome = Outcome.ACCEPTED if final else Outcome.RELEASED
+            one = settled(
+                *runs, subscription=key.id, floor=floors[key], outcome=outcome, final=final
+            )
+            yield group(number, settlements=[one])
+
+
+def write_cursors(home: Home, model: Model, *, number: int, version: int) -> None:
+    """Spark's table as of a group, as the job writes it."""
+    rows = []
+    for key, cursor in model.cursors.items():
+        bitmap = BitMap64()
+        for part in cursor.settled:
+            bitmap.add_range(part.start, part.stop)
+        rows.append(
+            {
+                "subscription": key.id,
+                "topic": "orders",
+                "shared": True,
+                "selector": model.selectors[key],
+                "floor": cursor.floor,
+                "settled": bitmap.serialize(),
+                "group": number,
+                "log_version": version,
+            }
+        )
+    fields = pa.schema([pa.field(name, kind) for name, kind in CURSOR_COLUMNS.items()])
+    write_deltalake(home.cursors, pa.Table.from_pylist(rows, fields), mode="overwrite")
+
+
+def check(snapshot: Snapshot, model: Model) -> None:
+    found = {s.key: Cursor(s.floor, s.settled) for s in snapshot.subscriptions}
+    assert found == model.cursors
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_with_and_without_cursors_the_same(tmp_path: Path, seed: int) -> None:
+    """Cursors as of any group plus the log after it are the whole log, and both are the model."""
+    home = Home(tmp_path)
+    log = TopicLog.open(home.topic_log)
+    model = Model()
+    groups = list(history(seed, 120))
+    half = random.Random(seed).randrange(20, 100)
+    for begin, end in ((0, half), (half, 120)):
+        for one in groups[begin:end]:
+            model.apply(one)
+        for at in range(begin, end, 15):
+            log.commit([framed(one) for one in groups[at : min(at + 15, end)]])
+        if end == half:
+            write_cursors(home, model, number=half, version=log.version)
+    with_cursors = load(home, log)
+    assert with_cursors.source.startswith("cursors")
+    home.cursors.rename(tmp_path / "away")
+    without = load(home, log)
+    assert without.source.startswith(WHOLE_LOG)
+    assert with_cursors.subscriptions == without.subscriptions
+    check(without, model)
+
+
+def test_an_empty_log_has_no_subscriptions(tmp_path: Path) -> None:
+    """A new home starts with group 1 and sequence 0."""
+    home = Home(tmp_path)
+    snapshot = load(home, TopicLog.open(home.topic_log))
+    assert (snapshot.next_group, snapshot.next_sequence) == (1, 0)
+    assert snapshot.subscriptions == ()
+
+
+def test_the_next_numbers_follow_the_last_commit(tmp_path: Path) -> None:
+    """A restart never gives a group or a sequence twice."""
+    home = Home(tmp_path)
+    log = TopicLog.open(home.topic_log)
+    log.commit([framed(group(1, 0, run("t", [b"x"] * 7)))])
+    snapshot = load(home, log)
+    assert (snapshot.next_group, snapshot.next_sequence) == (2, 7)
+
+
+def test_the_definition_is_whole(tmp_path: Path) -> None:
+    """Topic, sharing and selector come back as they were recorded last."""
+    home = Home(tmp_path)
+    log = TopicLog.open(home.topic_log)
+    created = event(CREATED, 0)
+    redefined = event(REDEFINED, 9, topic="flights", selector="carrier = 'UA'")
+    log.commit([framed(group(1, subscriptions=[created]))])
+    log.commit([framed(group(2, subscriptions=[redefined]))])
+    (state,) = load(home, log).subscriptions
+    assert (state.key, state.definition, state.floor) == (KEY, redefined.definition, 9)
+
+
+def test_a_redefinition_forgets_what_was_settled(tmp_path: Path) -> None:
+    """Settlements of the former incarnation don't count, not even in the same group."""
+    home = Home(tmp_path)
+    log = TopicLog.open(home.topic_log)
+    log.commit([framed(group(1, subscriptions=[event(CREATED, 0)]))])
+    both = group(2, settlements=[settled(range(20, 30))], subscriptions=[event(REDEFINED, 10)])
+    log.commit([framed(both)])
+    log.commit([framed(group(3, settlements=[settled(range(12, 14), floor=10)]))])
+    (state,) = load(home, log).subscriptions
+    assert (state.floor, state.settled) == (10, (range(12, 14),))
+
+
+def only_dispatchers(home: Home) -> tuple[TopicLog, Model]:
+    log = TopicLog.open(home.topic_log)
+    model = Model()
+    for one in (
+        group(1, subscriptions=[event(CREATED, 0)]),
+        group(2, settlements=[settled(range(3, 9))]),
+    ):
+        model.apply(one)
+        log.commit([framed(one)])
+    return log, model
+
+
+def test_cursors_ahead_of_the_log_are_not_used(tmp_path: Path) -> None:
+    """A table of another log, or of a later one, is told in the source and left aside."""
+    home = Home(tmp_path)
+    log, model = only_dispatchers(home)
+    for number, version in ((2, 99), (99, 2)):
+        write_cursors(home, model, number=number, version=version)
+        snapshot = load(home, log)
+        assert f"log version {version} and group {number}" in snapshot.source
+        assert snapshot.source.startswith(WHOLE_LOG)
+        check(snapshot, model)
+
+
+def test_cursors_of_another_schema_are_not_used(tmp_path: Path) -> None:
+    """A column that is missing, or of another type, is told in the source."""
+    home = Home(tmp_path)
+    log, model = only_dispatchers(home)
+    write_deltalake(home.cursors, pa.table({"subscription": ["global/dispatchers"]}))
+    missing = load(home, log)
+    columns = {name: pa.array([], kind) for name, kind in CURSOR_COLUMNS.items()}
+    columns["floor"] = pa.array([], pa.string())
+    write_deltalake(home.cursors, pa.table(columns), mode="overwrite", schema_mode="overwrite")
+    other = load(home, log)
+    assert "floor of cursors is string, not int64" in other.source
+    for snapshot in (missing, other):
+        assert snapshot.source.startswith(WHOLE_LOG)
+        check(snapshot, model)
+
+
+def test_a_damaged_bitmap_is_not_used(tmp_path: Path) -> None:
+    """What can't be decoded is never guessed."""
+    home = Home(tmp_path)
+    log, model = only_dispatchers(home)
+    write_cursors(home, model, number=2, version=log.version)
+    columns = {
+        "subscription": [KEY.id],
+        "topic": ["orders"],
+        "shared": [True],
+        "selector": pa.array([None], pa.string()),
+        "floor": [0],
+        "settled": [b"\x07damaged"],
+        "group": [2],
+        "log_version": [2],
+    }
+    write_deltalake(home.cursors, pa.table(columns), mode="overwrite")
+    snapshot = load(home, log)
+    assert "damaged" in snapshot.source
+    check(snapshot, model)
+
+
+@pytest.mark.parametrize("key", [*KEYS, SubscriptionKey("", "", durable=False)])
+def test_an_id_names_its_key(key: SubscriptionKey) -> None:
+    """A key comes back from its id, whatever characters it has."""
+    assert SubscriptionKey.parse(key.id) == key
+
+
+@pytest.mark.parametrize("text", ["", "dispatchers", "global", "global/a/b", "else/a"])
+def test_what_is_no_id_is_refused(text: str) -> None:
+    """A text that no key has as its id is an error that shows one."""
+    with pytest.raises(InvalidRequest, match="global/dispatchers"):
+        SubscriptionKey.parse(text)
