@@ -11,7 +11,7 @@ from collections import Counter, deque
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pipeline.cursor import fold
 from pipeline.dispatch import Dispatcher
@@ -24,6 +24,7 @@ VERDICTS = [
     (Outcome.ACCEPTED, False, False, True, False),
     (Outcome.REJECTED, False, False, True, False),
     (Outcome.RELEASED, False, False, False, False),
+    (Outcome.RELEASED, True, False, False, False),
     (Outcome.MODIFIED, False, False, False, False),
     (Outcome.MODIFIED, True, False, False, True),
     (Outcome.MODIFIED, True, True, True, False),
@@ -32,6 +33,8 @@ VERDICTS = [
 
 few = st.integers(0, 7)
 consumers = st.integers(0, 3)
+some_credit = st.one_of(st.integers(-1, 9), st.just(1000))
+credit_lists = st.lists(some_credit, min_size=1, max_size=4)
 
 
 class Model:
@@ -125,6 +128,16 @@ class DispatcherMachine(RuleBasedStateMachine):
     def topic(self):
         return sorted(self.model.places)
 
+    @initialize(credit_of=credit_lists)
+    def begin(self, credit_of):
+        """Most of what can go wrong needs messages and somebody who takes them."""
+        self.publish(20, 3)
+        self.arrive(credit_of)
+
+    def arrive(self, credit_of):
+        for consumer, credit in enumerate(credit_of):
+            self.attach(consumer, credit)
+
     @rule(mine=st.integers(1, 12), others=few)
     def publish(self, mine, others):
         """Messages of this topic, then some of other topics."""
@@ -132,16 +145,12 @@ class DispatcherMachine(RuleBasedStateMachine):
             self.model.places[one] = NEW
         self.head += mine + others
 
-    @rule(consumer=consumers)
-    def attach(self, consumer):
+    @rule(consumer=consumers, credit=some_credit)
+    def attach(self, consumer, credit):
+        """A consumer comes, or one that is there changes its credit."""
         if consumer not in self.model.credit:
             self.real.attach(consumer)
             self.model.credit[consumer] = 0
-
-    @rule(consumer=consumers, credit=st.one_of(st.integers(-1, 6), st.just(1000)))
-    def take_credit(self, consumer, credit):
-        if consumer not in self.model.credit:
-            return
         self.real.credit(consumer, credit)
         self.model.set_credit(consumer, max(credit, 0))
         self.note_credit()
@@ -174,21 +183,48 @@ class DispatcherMachine(RuleBasedStateMachine):
         waiting = [one for one in self.model.in_place(NEW, RETURNED) if first <= one < stop]
         assert not (waiting and any(self.model.credit.values()))
 
-    @rule(consumer=consumers, verdict=st.sampled_from(VERDICTS), start=few, data=st.data())
-    def settle(self, consumer, verdict, start, data):
-        """A run that a consumer holds whole, in part or not at all."""
+    @precondition(lambda self: self.model.in_place(*self.model.credit))
+    @rule(verdict=st.sampled_from(VERDICTS), data=st.data())
+    def settle(self, verdict, data):
+        """A run that a consumer holds, whole or in part."""
+        first = data.draw(st.sampled_from(self.model.in_place(*self.model.credit)))
+        self.settle_run(self.model.places[first], first, verdict, data)
+
+    # One rule for all that disturbs, so that most steps are work: Hypothesis draws rules evenly.
+
+    @rule(what=st.sampled_from(["foreign", "foreign", "back", "detach", "restart"]), data=st.data())
+    def disturb(self, what, data):
+        match what:
+            case "foreign":
+                verdict = data.draw(st.sampled_from(VERDICTS))
+                self.settle_foreign(data.draw(consumers), data.draw(st.integers(0, 60)), verdict)
+            case "back":
+                self.skip_back(data.draw(few))
+            case "detach":
+                self.detach(data.draw(consumers))
+            case "restart":
+                self.restart(data.draw(credit_lists))
+
+    def settle_foreign(self, consumer, first, verdict):
+        """One that the consumer most likely doesn't hold; it may not even be attached."""
+        self.settle_run(consumer, first, verdict, None)
+
+    def settle_run(self, consumer, first, verdict, data):
         outcome, failed, undeliverable, final, counts = verdict
+        step, length = (data.draw(st.integers(1, 4)), data.draw(few)) if data else (1, 0)
+        run = range(first, first + 1 + length * step, step)
         held = self.model.in_place(consumer)
-        base = data.draw(st.sampled_from(held)) if held else 0
-        step = data.draw(st.integers(1, 4))
-        run = range(max(base - start, 0), base + 1 + data.draw(few) * step, step)
         effects = self.real.settle(
             consumer, run, outcome, failed=failed, undeliverable=undeliverable
         )
         self.end(effects, consumer, [one for one in run if one in held], outcome, final, counts)
 
-    @rule(consumer=consumers)
+    def skip_back(self, back):
+        """Skipping to where the position is already, or was, is no move."""
+        self.real.skip_to(self.model.position - back)
+
     def detach(self, consumer):
+        """A consumer goes, whatever it holds."""
         if consumer not in self.model.credit:
             return
         held = self.model.in_place(consumer)
@@ -210,9 +246,12 @@ class DispatcherMachine(RuleBasedStateMachine):
         if final:
             self.final_runs += [effect.run for effect in effects]
 
-    @rule()
-    def restart(self):
+    def restart(self, credit_of):
         """Nothing is left but what was recorded; that is enough."""
+        self.start_again()
+        self.arrive(credit_of)
+
+    def start_again(self):
         cursor = fold(self.final_runs, self.recorded_floor)
         for one, place in self.model.places.items():
             assert (one in cursor) == (place == FINAL)
@@ -273,7 +312,7 @@ class DispatcherMachine(RuleBasedStateMachine):
 
     def teardown(self):
         """After a restart, one consumer with credit for all gets just what isn't settled."""
-        self.restart()
+        self.start_again()
         owed = self.model.in_place(NEW)
         self.real.attach(0)
         self.real.credit(0, len(owed) + 1)
@@ -288,7 +327,7 @@ class DispatcherMachine(RuleBasedStateMachine):
 
 
 TestDispatcherMachine = DispatcherMachine.TestCase
-TestDispatcherMachine.settings = settings(max_examples=150, stateful_step_count=60)
+TestDispatcherMachine.settings = settings(max_examples=200, stateful_step_count=60)
 
 
 @given(st.lists(st.integers(1, 400), max_size=12), st.integers(1, 40))

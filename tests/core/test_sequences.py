@@ -6,7 +6,7 @@ Runs are drawn around the edges of chunks, with small and with huge steps.
 from itertools import groupby
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -41,6 +41,7 @@ class SetMachine(RuleBasedStateMachine):
     def add(self, run):
         self.sequences.add(run)
         self.model.update(run)
+        assert self.sequences.contains_all(run)
 
     @rule(run=runs())
     def discard(self, run):
@@ -83,6 +84,7 @@ class SetMachine(RuleBasedStateMachine):
 
 
 TestSetMachine = SetMachine.TestCase
+TestSetMachine.settings = settings(max_examples=60, stateful_step_count=25)
 
 
 @pytest.mark.parametrize("sequence", [0, 1, 4095, 4096, 2**40])
