@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
-from pipeline.tables.topic_log import Commit, TopicLog
 
 from ingest import pump
 from ingest.link import Link
@@ -27,6 +26,7 @@ from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
 from pipeline.tables import frame
 from pipeline.tables.journal import Journal
 from pipeline.tables.segment import FrameRef
+from pipeline.tables.topic_log import Commit, TopicLog
 
 _events = structlog.get_logger("log")
 

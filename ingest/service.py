@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 
 import structlog
-from pipeline.tables.snapshot import Snapshot
 
 from ingest import links, relay
 from ingest.delivery import Consumer, DeliveryService, Subscription
@@ -28,6 +27,7 @@ from pipeline.registry import (
     decide_leave,
 )
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from pipeline.tables.snapshot import Snapshot
 
 _events = structlog.get_logger("gateway")
 
