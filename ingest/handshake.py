@@ -161,13 +161,16 @@ def _read_init(frame: bytes) -> tuple[str, bytes]:
         data.rewind()
         data.next()
         body = data.get_object()
-    except (ProtonException, UnicodeDecodeError, RecursionError) as error:
+    except (ProtonException, RecursionError, TypeError, OverflowError) as error:
         raise ValueError(str(error)) from None
     if not isinstance(body, Described) or body.descriptor not in (_INIT, "amqp:sasl-init:list"):
         raise ValueError("not a sasl-init")
     mechanism, *more = _list(body.value)
+    response = more[0] if more else None
+    if not isinstance(mechanism, symbol) or not isinstance(response, memoryview | None):
+        raise ValueError("its mechanism must be a symbol and its response binary")
     # Proton's binaries are views into memory that dies with `data`: copy.
-    return str(mechanism), bytes(more[0]) if more and more[0] is not None else b""
+    return mechanism, b"" if response is None else bytes(response)
 
 
 def _list(value: Any) -> list[Any]:
