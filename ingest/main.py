@@ -65,6 +65,38 @@ def materialize(arguments: tuple[str, ...]) -> None:
     sys.exit(run_job(list(arguments)))
 
 
+@cli.command()
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path),
+    default="build/demo",
+    show_default=True,
+    help="Where it happens.",
+)
+@click.option(
+    "--flights",
+    type=click.IntRange(1_000, 336_776),
+    default=336_776,
+    show_default=True,
+    help="How many are published.",
+)
+@click.option("--keep", is_flag=True, help="Add to what an earlier demo left in the home.")
+@click.option("--json", "as_json", is_flag=True, help="The numbers as JSON instead of tables.")
+def demo(home: Path, flights: int, keep: bool, as_json: bool) -> None:
+    """Publish a year of flights, deal them to four workers, kill one, ask Spark.
+
+    \b
+    Examples:
+      distributary demo
+      distributary demo --flights 20000 --json
+
+    Needs Java 17. Exit code 0: all numbers agree. 1: one is off, or something failed.
+    """
+    from ingest.demo.demo import run  # noqa: PLC0415 (pyspark and matplotlib are slow to import)
+
+    sys.exit(run(home, flights, keep=keep, as_json=as_json))
+
+
 def main() -> None:
     """The command; errors that a person can mend are one sentence, without a traceback."""
     try:
