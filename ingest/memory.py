@@ -2,27 +2,29 @@
 
 Slabs and Arrow buffers of half a megabyte and more come and go at the rate of the river. By
 default glibc raises its threshold for mapping such blocks to 32 MiB and keeps them in arenas, full
-of holes, and the jemalloc inside of deltalake keeps for ten seconds what a commit has freed: together 180 MB
-more than is used, after a minute of publishing.
+of holes, and the jemalloc inside of deltalake keeps for ten seconds what a commit has freed.
 """
 
 import ctypes
 import os
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 #: Give back after 0.2 s, in two arenas: one thread commits, one reads.
 DELTALAKE_ALLOCATOR = "dirty_decay_ms:200,muzzy_decay_ms:0,narenas:2"
 #: Bytes from which on a block is a mapping of its own, returned when it is freed.
 MAPPED_FROM_BYTES = 1 << 19
+#: Heaps of glibc's: the loop's, and one for all threads.
+ARENAS_MAX = 2
 #: Free bytes at the heap's end that are returned.
 TRIMMED_FROM_BYTES = 1 << 20
 
 
 def set_up() -> None:
-    """To be called before pyarrow and deltalake are imported; does nothing where the allocator isn't glibc's."""
+    """To be called before pyarrow and deltalake are imported."""
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     os.environ.setdefault("_RJEM_MALLOC_CONF", DELTALAKE_ALLOCATOR)
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
+    if mallopt is not None:  # glibc
         mallopt(_M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
+        mallopt(_M_ARENA_MAX, ARENAS_MAX)
         mallopt(_M_TRIM_THRESHOLD, TRIMMED_FROM_BYTES)
