@@ -11,7 +11,7 @@ from table_groups import bodies, framed, group, run
 
 from pipeline.errors import StoreError
 from pipeline.message import Group, Slab
-from pipeline.tables.paging import Page
+from pipeline.tables.paging import MessageFile, Page
 from pipeline.tables.topic_log import TopicLog
 
 Message = tuple[int, bytes]
@@ -160,6 +160,14 @@ def test_long_names_with_one_beginning_are_kept_apart(tmp_path: Path) -> None:
     log = TopicLog.open(log.path)
     for i, name in enumerate(names):
         assert walk(log, name, 0, 10) == [(3 * i + k, name.encode()) for k in range(3)]
+
+
+def test_a_name_that_was_cut_is_no_upper_bound() -> None:
+    """Statistics may hold only the beginning of a long name; its file isn't passed over."""
+    low, high = "a", "x" * 32
+    file = MessageFile("path", 0, 9, low, high, 9)
+    assert file.may_hold("x" * 40)
+    assert not MessageFile("path", 0, 9, low, "x", 9).may_hold("xx")
 
 
 def test_many_files_keep_few_open(tmp_path: Path) -> None:

@@ -165,8 +165,8 @@ def test_a_redefinition_forgets_what_was_settled(tmp_path: Path) -> None:
     log = TopicLog.open(home.topic_log)
     log.commit([framed(group(1, subscriptions=[event(CREATED, 0)]))])
     both = group(2, settlements=[settled(range(20, 30))], subscriptions=[event(REDEFINED, 10)])
-    log.commit([framed(both)])
-    log.commit([framed(group(3, settlements=[settled(range(12, 14), floor=10)]))])
+    after = group(3, settlements=[settled(range(12, 14), floor=10)])
+    log.commit([framed(both), framed(after)])
     (state,) = load(home, log).subscriptions
     assert (state.floor, state.settled) == (10, (range(12, 14),))
 

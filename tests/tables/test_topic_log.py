@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from pipeline.errors import StoreError, TableMoved
 from pipeline.outcome import Outcome
 from pipeline.subscription import SubscriptionEvent
 from pipeline.tables import frame, schema
+from pipeline.tables.commits import remove_orphans
 from pipeline.tables.journal import Journal
 from pipeline.tables.topic_log import CHECKPOINT_COMMITS, TopicLog
 
@@ -247,6 +249,19 @@ def test_a_commit_that_was_not_on_the_disk_is_refused_at_start(tmp_path: Path) -
     again = TopicLog.open(log.path)
     again.commit([framed(group(2, 1, run("t", [b"y"])))])
     assert [row["message"] for row in rows(log.path)] == [b"x", b"y"]
+
+
+def test_only_what_a_failed_commit_left_is_removed(tmp_path: Path) -> None:
+    """Files that a commit names stay, and so do those that were there before."""
+    day = tmp_path / "record=message" / "day=2026-11-21"
+    day.mkdir(parents=True)
+    named, old, left = (day / f"{name}.zstd.parquet" for name in ("named", "old", "left"))
+    for path in (named, old, left):
+        path.touch()
+    os.utime(old, (100, 100))
+    known = {named.relative_to(tmp_path).as_posix()}
+    remove_orphans(tmp_path, {"record=message/day=2026-11-21", "record=settlement"}, known, 200)
+    assert sorted(day.iterdir()) == [named, old]
 
 
 @pytest.fixture
