@@ -96,6 +96,19 @@ def test_membership_is_exact(sequence):
     assert sequence - 1 not in sequences
 
 
+def test_the_first_moves_on_over_chunks():
+    """When the lowest chunk goes, the first is in the next one; a lower one takes its place."""
+    sequences = SequenceSet([range(5, 6), range(9000, 9002), range(50_000, 50_001)])
+    firsts = []
+    while (first := sequences.first()) is not None:
+        firsts.append(first)
+        sequences.discard(range(first, first + 1))
+    assert firsts == [5, 9000, 9001, 50_000]
+    sequences.add(range(9000, 9001))
+    sequences.add(range(7, 8))
+    assert sequences.first() == 7
+
+
 def test_what_was_yielded_may_be_discarded_on_the_way():
     """A caller that empties the set while it goes over it sees every stretch once."""
     wanted = [range(4000, 4200), range(4300, 4301), range(8190, 12_300), range(20_000, 20_001)]
