@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import signal
 import ssl
 import sys
@@ -157,7 +158,8 @@ async def _listen(
     try:
         return await loop.create_server(engine.connection, host, port, ssl=tls, backlog=1_024)
     except OSError as error:
-        raise InvalidRequest(f"can't listen on {host}:{port}: {error.strerror}") from None
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise InvalidRequest(f"can't listen on {host}:{port}: {reason}") from None
 
 
 def _end(end: "asyncio.Future[str | None]", reason: str | None) -> None:
