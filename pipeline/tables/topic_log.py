@@ -109,6 +109,11 @@ class TopicLog:
         return self._committed.version
 
     @property
+    def dead(self) -> str | None:
+        """Why no commit will ever work again on this handle: an fsync failed. None while alive."""
+        return self._dead
+
+    @property
     def journal_version(self) -> int:
         """The last group that is committed; 0 before the first one."""
         return self._committed.group
@@ -144,9 +149,10 @@ class TopicLog:
     def commit(self, views: Sequence[memoryview]) -> Commit:
         """Take in these frames of the journal, in order, as one commit, durable on return.
 
-        Frames that the table has already are passed over, so a replay repeats nothing. When it
-        raises StoreError, the table has none of them and the same call may be tried again, unless
-        it is TableMoved or a failed fsync: then the gateway must stop.
+        Frames that the table has already are passed over, so a replay repeats nothing. After a
+        StoreError the same call may be tried again: the table has none of the frames, or, when
+        only the checkpoint after them failed, all of them. After TableMoved, or when `dead` says
+        why, the gateway must stop.
         """
         if self._dead is not None:
             raise StoreError(self._dead)
