@@ -14,7 +14,6 @@ from functools import partial
 from itertools import count
 
 import structlog
-from pipeline.tables.topic_log import Page, TopicLog
 
 from ingest.link import Link
 from ingest.log import Log, Receipt, answer
@@ -26,6 +25,8 @@ from pipeline.message import Settlement, Slab
 from pipeline.outcome import Outcome
 from pipeline.registry import LinkKind
 from pipeline.subscription import Definition, SubscriptionKey
+from pipeline.tables.paging import Page
+from pipeline.tables.topic_log import TopicLog
 
 _events = structlog.get_logger("delivery")
 
@@ -241,8 +242,6 @@ class DeliveryService:
         for consumer in subscription.consumers.values():
             link = consumer.link
             if link.alive and link.draining and link.connection.writable:
-                if link.credit > 0 and consumer.cut:
-                    continue
                 link.drained()
                 self._set_credit(consumer)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from pipeline.tables.topic_log import TopicLog
 
 from ingest.delivery import DeliveryService
 from ingest.engine import Engine
@@ -24,6 +23,7 @@ from pipeline.tables import snapshot
 from pipeline.tables.home import Home, lock
 from pipeline.tables.journal import Journal
 from pipeline.tables.segment import FrameRef
+from pipeline.tables.topic_log import TopicLog
 
 _events = structlog.get_logger("gateway")
 
