@@ -3,7 +3,8 @@
 Everything in here is read from `messages`, `acks` and `cursors`, as anybody with Spark could.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,20 +127,30 @@ def start() -> SparkSession:
     return session()
 
 
-def collect(spark: SparkSession, run: Run, tell: Tell) -> tuple[Numbers, Pace]:
-    """Materialize all that the gateway has committed, then ask the tables."""
-    try:
-        for number in range(RUNS_MAX):
+def bring_up_to_date(spark: SparkSession, run: Run, tell: Tell) -> None:
+    """Materialize until the tables have all that the clients saw, or RUNS_MAX times."""
+    with _in_a_sentence():
+        for _ in range(RUNS_MAX):
             materialize(spark, run.home, tell)
-            if number == RUNS_MAX - 1 or _settled(_acks(spark, run)) >= run.flights:
-                break
-            tell("the gateway is still committing: once more")
-        tell("asking the tables")
+            if _settled(_acks(spark, run)) >= run.flights:
+                return
+            tell("some of it was not committed yet: once more")
+
+
+def ask(spark: SparkSession, run: Run) -> tuple[Numbers, Pace]:
+    """What the tables say."""
+    with _in_a_sentence():
         acks = _acks(spark, run).persist()  # several questions, one scan
         try:
             return _numbers(spark, run, acks), _pace(acks)
         finally:
             acks.unpersist()
+
+
+@contextmanager
+def _in_a_sentence() -> Iterator[None]:
+    try:
+        yield
     except PySparkException as error:
         raise SparkFailed(f"Spark: {str(error).splitlines()[0]}") from error
 
@@ -370,15 +381,16 @@ def _workers_table(workers: Iterable[Worker], colours: Mapping[str, str]) -> Tab
     return table
 
 
-def _cursors_table(cursors: Iterable[Cursor]) -> Table:
+def _cursors_table(cursors: tuple[Cursor, ...]) -> Table:
+    version = min((one.log_version for one in cursors), default=0)
     table = _plain(
-        "Where each durable subscription stands (from cursors and messages)",
+        f"Where each durable subscription stands at log version {version:,} (from cursors)",
         "subscription",
-        ("floor", "above", "accepted", "released", "pending", "version"),
+        ("floor", "settled above", "accepted", "released", "pending"),
     )
     for one in cursors:
         numbers = (one.floor, one.settled_above, one.accepted, one.released, one.pending)
-        table.add_row(one.subscription, *(f"{n:,}" for n in numbers), f"{one.log_version:,}")
+        table.add_row(one.subscription, *(f"{n:,}" for n in numbers))
     return table
 
 

@@ -153,11 +153,13 @@ def _ask_spark(run: Run, console: Console, status: Status, phases: Phases) -> Nu
 
     def tell(line: str) -> None:
         console.print(f"[dim]{line}[/]", highlight=False, soft_wrap=True)
-        status.update("Spark asks the tables")
 
     status.update("Spark materializes the log: messages, acks, cursors")
-    with phases.phase("materialized and asked"):
-        numbers, pace = demo_report.collect(spark, run, tell)
+    with phases.phase("materialized"):
+        demo_report.bring_up_to_date(spark, run, tell)
+    status.update("Spark asks the tables: acks, cursors, messages")
+    with phases.phase("asked"):
+        numbers, pace = demo_report.ask(spark, run)
     status.update("matplotlib draws")
     with phases.phase("drawn"):
         demo_report.draw(pace, numbers, COLOURS, run.home.root / PICTURE)

@@ -4,12 +4,13 @@ Each is in a process group of its own, so that Ctrl-C reaches only the demo, whi
 """
 
 import contextlib
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -23,6 +24,8 @@ from pipeline.errors import DistributaryError
 START_SECONDS_MAX = 60.0
 #: Seconds that a process has to end when it is told to.
 STOP_SECONDS_MAX = 30.0
+#: What stops the demo.
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 #: The command that a person would type, from the environment in which the demo runs.
 GATEWAY = (str(Path(sys.executable).with_name("distributary")), "serve")
@@ -172,22 +175,15 @@ class Stage:
 
 @contextlib.contextmanager
 def stage(home: Path) -> Iterator[Stage]:
-    """A stage that is cleared in any case."""
+    """A stage that is cleared in any case, and wholly: an impatient second Ctrl-C waits for it."""
     made = Stage(home)
     try:
         yield made
     finally:
+        before = [(number, signal.signal(number, signal.SIG_IGN)) for number in INTERRUPTS]
         made.clear()
-
-
-def wait(until: Callable[[], bool], well: Callable[[], None], seconds: float, what: str) -> None:
-    """Wait until it is so; `well` raises when something went wrong meanwhile."""
-    deadline = time.monotonic() + seconds
-    while not until():
-        well()
-        if time.monotonic() > deadline:
-            raise DemoFailed(f"{what} took more than {seconds:.0f} s")
-        time.sleep(0.05)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _stop(process: subprocess.Popen[bytes], seconds: float) -> None:

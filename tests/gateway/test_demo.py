@@ -4,10 +4,13 @@ Goal: what a newcomer types first works, says so by itself, and would say so if 
 Method: the command as a person types it, once for the module; its pure parts alone.
 """
 
+import contextlib
 import json
+import re
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -94,22 +97,26 @@ def test_interrupted_it_ends_all_that_it_started(tmp_path):
         [*COMMAND, "--home", home], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     with demo:
-        assert "listens" in demo.stdout.readline()
+        port = re.search(r"127\.0\.0\.1:(\d+)", demo.stdout.readline())[1]
+        deadline = time.monotonic() + 60
+        while not any("publisher" in line for line in clients_of(port)):
+            assert time.monotonic() < deadline
         demo.send_signal(signal.SIGINT)
         rest, _ = demo.communicate(timeout=60)
     assert demo.returncode == 130
     assert "Stopped" in rest
     with lock(Home(home)):
         pass
-    assert not [line for line in _command_lines() if str(home) in line or "ingest.demo" in line]
+    assert not list(clients_of(port))
 
 
-def _command_lines():
+def clients_of(port):
+    """The command lines of the demo's processes that talk to this port."""
     for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            yield file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
+        with contextlib.suppress(OSError):
+            line = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if "ingest.demo" in line and f" {port} " in line:
+                yield line
 
 
 def test_a_home_of_somebody_else_is_left_alone(tmp_path):
