@@ -29,7 +29,7 @@ def as_json(value: Value) -> str:
     return json.dumps(_json(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _json(value: Value) -> Json:  # noqa: PLR0911 - one return for each kind of value
+def _json(value: Value) -> Json:
     match value:
         case bytes():
             return value.hex()

@@ -24,6 +24,7 @@ from pipeline.amqp_types import (
     read,
     skip,
 )
+from pipeline.message import Bytes
 
 __all__ = [
     "Body",
@@ -175,16 +176,17 @@ PROPERTIES_FIELDS: tuple[tuple[str, frozenset[str]], ...] = (
 )
 
 
-def walk(data: bytes) -> list[Section]:
+def walk(data: Bytes) -> list[Section]:
     """The sections of a message, none decoded."""
     try:
-        return list(_walk(data))
+        return list(_walk(bytes(data)))
     except _NOT_AMQP as error:
         raise _told(error, data) from error
 
 
-def application_properties(data: bytes) -> dict[str, Typed]:
+def application_properties(data: Bytes) -> dict[str, Typed]:
     """The application properties alone; the sections before are skipped, those after not seen."""
+    data = bytes(data)
     try:
         for section in _walk(data):
             if section.kind is Kind.APPLICATION_PROPERTIES:
@@ -196,10 +198,10 @@ def application_properties(data: bytes) -> dict[str, Typed]:
     return {}
 
 
-def decode(data: bytes) -> Message:
+def decode(data: Bytes) -> Message:
     """The whole message."""
     try:
-        return _decode(data)
+        return _decode(bytes(data))
     except _NOT_AMQP as error:
         raise _told(error, data) from error
 
@@ -208,7 +210,7 @@ def decode(data: bytes) -> Message:
 _NOT_AMQP = (IndexError, struct.error, UnicodeDecodeError)
 
 
-def _told(error: Exception, data: bytes) -> DecodeError:
+def _told(error: Exception, data: Bytes) -> DecodeError:
     if isinstance(error, UnicodeDecodeError):
         return DecodeError(f"text that isn't {error.encoding}: {error.reason}")
     return DecodeError(f"the message ends within a value, after {len(data)} bytes")

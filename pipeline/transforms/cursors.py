@@ -52,7 +52,7 @@ def cursors(existing: DataFrame, log: DataFrame, *, group: int, log_version: int
     `existing` is the table `cursors` as it is; a subscription that it has and the result lacks
     is deleted.
     """
-    began = incarnations(existing, log).cache()
+    began = incarnations(existing, log)
     settlements = _settlements(began, log).mapInArrow(partials, PARTIAL)
     folded = (
         began.drop("group")

@@ -26,7 +26,7 @@ COPIED = (
 )
 
 #: Milliseconds of the years 1 to 9999, which Spark's and Python's calendars have.
-TIMESTAMP_MS = range(-62_135_596_800_000, 253_402_300_800_000)
+TIMESTAMP_MS_MIN, TIMESTAMP_MS_MAX = -62_135_596_800_000, 253_402_300_799_999
 
 LONG_MAX = 2**63 - 1
 
@@ -211,6 +211,6 @@ def _text(value: Value) -> str | None:
 
 
 def _microseconds(milliseconds: int | None) -> int | None:
-    if milliseconds is None or milliseconds not in TIMESTAMP_MS:
+    if milliseconds is None or not TIMESTAMP_MS_MIN <= milliseconds <= TIMESTAMP_MS_MAX:
         return None
     return int(milliseconds) * 1000

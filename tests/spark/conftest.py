@@ -4,13 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from spark_log import LogWriter
+from pyspark.sql import SparkSession
+from spark_place import Place
 
-from jobs.batch import Places
-from jobs.materialize import Progress, Settings, build
 from jobs.session import session
-from pipeline.tables.home import Home
 
 FAST = {
     "spark.master": "local[2]",
@@ -33,32 +30,6 @@ def spark() -> Iterator[SparkSession]:
     made = session(FAST)
     yield made
     made.stop()
-
-
-class Place:
-    """A home with a hand-made log, and the job that materializes it."""
-
-    def __init__(self, spark: SparkSession, root: Path) -> None:
-        self.spark = spark
-        self.home = Home(root)
-        self.log = LogWriter(self.home.topic_log)
-        self.progress: list[Progress] = []
-
-    @property
-    def places(self) -> Places:
-        return Places(
-            str(self.home.topic_log),
-            str(self.home.cursors.parent),
-            str(self.home.checkpoint("materialize")),
-        )
-
-    def materialize(self) -> None:
-        """The job with `available-now`, to its end."""
-        query = build(self.spark, Settings(self.places, report=self.progress.append))
-        query.awaitTermination()
-
-    def table(self, name: str) -> DataFrame:
-        return self.spark.read.format("delta").load(self.places.table(name))
 
 
 @pytest.fixture

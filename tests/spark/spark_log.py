@@ -9,35 +9,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from proton import Message
 
-TIME = pa.timestamp("us", "UTC")
-SCHEMA = pa.schema(
-    [
-        ("record", pa.string()),
-        ("day", pa.date32()),
-        ("group", pa.int64()),
-        ("topic", pa.string()),
-        ("sequence", pa.int64()),
-        ("published_at", TIME),
-        ("durable", pa.bool_()),
-        ("priority", pa.int8()),
-        ("expires_at", TIME),
-        ("message", pa.binary()),
-        ("subscription", pa.string()),
-        ("consumer", pa.string()),
-        ("outcome", pa.string()),
-        ("final", pa.bool_()),
-        ("delivery_count", pa.int32()),
-        ("delivered_at", TIME),
-        ("settled_at", TIME),
-        ("sequences", pa.list_(pa.int64())),
-        ("floor", pa.int64()),
-        ("event", pa.string()),
-        ("shared", pa.bool_()),
-        ("selector", pa.string()),
-        ("no_local", pa.bool_()),
-        ("recorded_at", TIME),
-    ]
-)
+from pipeline.tables.schema import CONFIGURATION, PARTITIONS, SCHEMA
+
 BEGIN = datetime(2026, 11, 21, 23, 59, 0, tzinfo=UTC)
 
 Value: TypeAlias = str | int | bool | bytes | date | datetime | list[int] | None
@@ -67,13 +40,13 @@ class LogWriter:
         DeltaTable.create(
             self.path,
             SCHEMA,
-            partition_by=["record", "day"],
-            configuration={"delta.dataSkippingStatsColumns": "topic,sequence,group"},
+            partition_by=PARTITIONS,
+            configuration=dict(CONFIGURATION),
         )
 
     @property
     def now(self) -> datetime:
-        """A second for each group; the tenth and all after are on the next day."""
+        """Six seconds for each group; the tenth and all after are on the next day."""
         return BEGIN + timedelta(seconds=6 * self.group)
 
     def next_group(self) -> int:
