@@ -291,7 +291,8 @@ class Log:
             self._commit()
 
     def _commit_failed(self, error: BaseException) -> None:
-        if isinstance(error, TableMoved) or not isinstance(error, StoreError | OSError):
+        hopeless = isinstance(error, TableMoved) or self._table.dead is not None
+        if hopeless or not isinstance(error, StoreError | OSError):
             self._stop(f"{type(error).__name__}: {error}")
             return
         _events.error(
