@@ -1,6 +1,6 @@
 """The allocators, set so that memory which is free goes back to the system.
 
-Slabs and Arrow buffers of half a megabyte and more come and go at the rate of the river. By
+Slabs and Arrow buffers of a quarter of a megabyte and more come and go at the rate of the river. By
 default glibc raises its threshold for mapping such blocks to 32 MiB and keeps them in arenas, full
 of holes, and the jemalloc inside of deltalake keeps for ten seconds what a commit has freed.
 """
@@ -12,7 +12,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 #: Give back after 0.2 s, in two arenas: one thread commits, one reads.
 DELTALAKE_ALLOCATOR = "dirty_decay_ms:200,muzzy_decay_ms:0,narenas:2"
 #: Bytes from which on a block is a mapping of its own, returned when it is freed.
-MAPPED_FROM_BYTES = 1 << 19
+MAPPED_FROM_BYTES = 1 << 18
 #: Heaps of glibc's: the loop's, and one for all threads.
 ARENAS_MAX = 2
 #: Free bytes at the heap's end that are returned.
