@@ -164,11 +164,8 @@ def materialize(spark: SparkSession, home: Home, tell: Tell) -> None:
     root = Home(home.root.absolute())
     places = Places(str(root.topic_log), str(root.cursors.parent), str(root.checkpoint(QUERY)))
     query = build(spark, Settings(places, report=report))
-    try:
-        while not query.awaitTermination(1):
-            pass
-    finally:
-        query.stop()
+    while not query.awaitTermination(1):
+        pass  # interrupted, the query ends with this process: a batch that is cut runs again
 
 
 def _table(spark: SparkSession, path: Path) -> DataFrame:

@@ -27,6 +27,8 @@ ANSWER_SECONDS_MAX = 30.0
 BUFFER_BYTES = 1 << 18
 #: The largest message that a client takes; a flight has 500 bytes.
 MESSAGE_BYTES_MAX = 1 << 16
+#: Bytes of the address of one delivery in a run.
+DELIVERY_BYTES = 8
 #: Any number but 0: deliveries with a token are those whose outcome we want to hear.
 TOKEN = 1
 #: A detach leaves no trace in a link's state (Proton keeps it for closed links only).
@@ -107,9 +109,9 @@ class Client:
         """Send a run of messages; the caller has made sure of the credit."""
         pumping.send(address(link._impl), run, range(run.first, run.stop), 0, TOKEN, False)
 
-    def accept(self, received: Received) -> None:
-        """Accept and settle each message of a run."""
-        pumping.settle(received.deliveries, pumping.ACCEPTED)
+    def accept(self, received: Received, count: int) -> None:
+        """Accept and settle the first messages of a run; the others stay unsettled."""
+        pumping.settle(received.deliveries[: count * DELIVERY_BYTES], pumping.ACCEPTED)
 
     def grant(self, link: ProtonLink, credit: int) -> None:
         """Take so many messages more."""

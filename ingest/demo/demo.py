@@ -5,6 +5,7 @@ It makes the home anew, unless told to keep it; a home that it didn't make is ne
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ from rich.status import Status
 
 from ingest.demo.flights import TOPIC
 from ingest.demo.play import AUDITORS, COLOURS, DISPATCHERS, Played, play, wait_for_commits
-from ingest.demo.stage import DemoFailed, Stage, stage
+from ingest.demo.stage import INTERRUPTS, DemoFailed, Stage, stage
 from jobs import demo_report
 from jobs.demo_report import Numbers, Run
 from pipeline.errors import InvalidRequest
@@ -51,7 +52,7 @@ def run(root: Path, flights: int, *, keep: bool, as_json: bool) -> int:
 
     With `as_json` the numbers go to standard output as one object, all else to standard error.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
+    _listen_to_signals()
     # A copy of standard error: Spark's own words take the original's place for a while.
     console = Console(file=os.fdopen(os.dup(2), "w")) if as_json else Console()
     try:
@@ -62,7 +63,13 @@ def run(root: Path, flights: int, *, keep: bool, as_json: bool) -> int:
     return 0
 
 
+def _listen_to_signals() -> None:
+    for number in INTERRUPTS:
+        signal.signal(number, _interrupt)
+
+
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    logging.disable()  # Spark's client reports each call that an interrupt cuts
     raise KeyboardInterrupt
 
 
@@ -150,6 +157,7 @@ def _id(name: str) -> str:
 def _ask_spark(run: Run, console: Console, status: Status, phases: Phases) -> Numbers:
     with phases.phase("Spark started"), _errors_to(run.home.root / "spark.log"):
         spark = demo_report.start()
+        _listen_to_signals()  # Spark's own handler would ask the JVM, in the middle of a call
 
     def tell(line: str) -> None:
         console.print(f"[dim]{line}[/]", highlight=False, soft_wrap=True)

@@ -2,7 +2,7 @@
 `python -m ingest.demo.worker PORT NAME SUBSCRIPTION DIES_AFTER`.
 
 SIGTERM ends it when nothing is left to do. With DIES_AFTER above 0 it kills itself without a word
-to the gateway after so many messages, holding as many unsettled ones as it may.
+to the gateway after it has accepted so many messages, holding as many more as it may.
 """
 
 import os
@@ -33,6 +33,7 @@ class Worker:
     reporter: Reporter
     dies_after: int
     done: int = 0
+    held: int = 0
     leaving: bool = False
 
     def work(self) -> None:
@@ -41,20 +42,27 @@ class Worker:
         self.reporter.tell(Member(ready=True), now=True)
         while not self.leaving:
             self.take(0.05)
-            if self.dies_after and self.done >= self.dies_after:
+            if self.held:
                 self.die()
             self.reporter.tell(Member(ready=True, done=self.done))
         self.finish()
 
-    def take(self, seconds: float) -> int:
-        """One step: accept each message that came, and ask for as many more."""
-        count = 0
+    def take(self, seconds: float) -> None:
+        """One step: accept each message that came, and ask for as many more.
+
+        The run with which it would be time to die is accepted in part: one message of it or more
+        is held.
+        """
         for received in self.client.step(seconds).messages:
-            self.client.accept(received)
-            self.client.grant(self.link, received.count)
-            count += received.count
-        self.done += count
-        return count
+            count = received.count
+            if self.held:
+                count = 0
+            elif self.dies_after and self.done + count >= self.dies_after:
+                count = min(self.dies_after - self.done, count - 1)
+            self.client.accept(received, count)
+            self.client.grant(self.link, count)
+            self.done += count
+            self.held += received.count - count
 
     def finish(self) -> None:
         """Take what is left until the gateway says that there is no more, then detach."""
@@ -70,22 +78,20 @@ class Worker:
         self.client.drain(self.link)
         while self.link.credit > 0:
             for received in self.client.step(0.05).messages:
-                self.client.accept(received)
+                self.client.accept(received, received.count)
                 count += received.count
         self.done += count
         return count
 
     def die(self) -> None:
         """Take as many messages as the credit allows, accept none of them, and be gone."""
-        held, last = 0, time.monotonic()
-        while held < PREFETCH and not self.leaving:
-            if held and time.monotonic() - last > QUIET_SECONDS:
-                break
+        last = time.monotonic()
+        while self.held < PREFETCH and time.monotonic() - last < QUIET_SECONDS:
             count = sum(received.count for received in self.client.step(0.05).messages)
             if count:
-                held, last = held + count, time.monotonic()
-            self.reporter.tell(Member(ready=True, done=self.done, held=held))
-        self.reporter.tell(Member(ready=True, done=self.done, held=held, dying=True), now=True)
+                self.held, last = self.held + count, time.monotonic()
+        said = Member(ready=True, done=self.done, held=self.held, dying=True)
+        self.reporter.tell(said, now=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _told_to_leave(self, _signal: int, _frame: FrameType | None) -> None:
