@@ -51,6 +51,9 @@ class Connection(asyncio.BufferedProtocol):
         self.container = ""
         self.peer = ""
         self.accepted = False
+        #: One of us has closed: when the engine has no more for the peer, the socket may end.
+        self.ending = False
+        self._ended = False
 
     # The socket's side.
 
@@ -150,14 +153,30 @@ class Connection(asyncio.BufferedProtocol):
     # AMQP in.
 
     def _feed(self, data: Any, size: int) -> None:
-        pumping.feed(self._amqp_address, data, size)
+        more = pumping.feed(self._amqp_address, data, size)
         try:
             self.inbound.process()
         except BrokenFrame as error:
             self.close("amqp:decode-error", str(error))
+        if not more:
+            self._unreadable()
         self.touch()
         self._handler.passed()
         self._engine.flush()
+
+    def _unreadable(self) -> None:
+        """The engine takes no more bytes. If the peer hasn't closed they are wrong; the engine says
+        so in a close for the faults that it has a word for, and we do for the others."""
+        self.ending = True
+        condition = self._amqp.condition
+        self.close(
+            condition.name if condition else "amqp:connection:framing-error",
+            (condition and condition.description) or "what came is no AMQP frame",
+        )
+        if not self.accepted:
+            # The engine keeps a close back until an open came: the socket's end must do.
+            self.flush()
+            cast("asyncio.Transport", self._transport).close()
 
     # AMQP out.
 
@@ -177,8 +196,8 @@ class Connection(asyncio.BufferedProtocol):
         self.proton.open()
         info: Any = {symbol("invalid-field"): symbol(field)}
         self.proton.condition = Condition(condition, description, info)
-        self.proton.close()
         self._handler.failed(self, description)
+        self._close()
 
     def close(self, condition: str, description: str) -> None:
         """End the connection with an error; its links are lost at once."""
@@ -191,8 +210,12 @@ class Connection(asyncio.BufferedProtocol):
         if self.proton.state & Endpoint.LOCAL_UNINIT:
             self.proton.open()
         self.proton.condition = Condition(condition, description)
+        self._close()
+
+    def _close(self) -> None:
+        """Our close is the last that counts; the peer has a moment for its own."""
         self.proton.close()
-        self.inbound.closing = True
+        self.inbound.closing = self.ending = True
         self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
         self.touch()
 
@@ -223,13 +246,23 @@ class Connection(asyncio.BufferedProtocol):
         while self.alive and self.writable and transport is not None:
             size = pumping.output(self._amqp_address, self._engine.write_pointer, WRITE_BYTES)
             if size < 0:
-                transport.close()
+                self._end(transport)
                 return
             if size == 0:
                 return
             transport.write(bytes(self._engine.write_buffer[:size]))
-            if size < WRITE_BYTES:
+            if size < WRITE_BYTES and not self.ending:
                 return
+
+    def _end(self, transport: asyncio.Transport) -> None:
+        """All is said. If the peer still talks, its socket is only half closed: bytes that nobody
+        reads would make the kernel throw our close away, unread."""
+        if self.proton.state & Endpoint.REMOTE_CLOSED or not transport.can_write_eof():
+            transport.close()
+        elif not self._ended:
+            self._ended = True
+            transport.write_eof()
+            self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
 
     def _tick(self) -> None:
         """Proton's own clock: heartbeats to the peer, and its silence noticed."""

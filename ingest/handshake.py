@@ -168,7 +168,7 @@ def _read_init(frame: bytes) -> tuple[str, bytes]:
     mechanism, *more = _list(body.value)
     response = more[0] if more else None
     if not isinstance(mechanism, symbol) or not isinstance(response, memoryview | None):
-        raise ValueError("its mechanism must be a symbol and its response binary")
+        raise ValueError("its mechanism must be a symbol, its response binary")  # noqa: TRY004
     # Proton's binaries are views into memory that dies with `data`: copy.
     return mechanism, b"" if response is None else bytes(response)
 

@@ -137,6 +137,8 @@ class Inbound:
                     closed=kind == proton.PN_LINK_REMOTE_CLOSE,
                 )
             case proton.PN_SESSION_REMOTE_OPEN:
+                if not self._connection.accepted:
+                    raise BrokenFrame("begin: it came before the open")
                 _wrap(Session, proton.pn_event_session(event)).open()
             case proton.PN_SESSION_REMOTE_CLOSE:
                 self._session_closed(_wrap(Session, proton.pn_event_session(event)))
@@ -145,9 +147,12 @@ class Inbound:
             case proton.PN_CONNECTION_REMOTE_CLOSE:
                 self.lose_all()
                 self._connection.proton.close()
+                self._connection.ending = True
 
     def _opened(self) -> None:
         connection = self._connection
+        if connection.accepted:
+            raise BrokenFrame("open: there was one before")
         try:
             connection.container = connection.proton.remote_container or ""
         except BROKEN_VALUES as error:

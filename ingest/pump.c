@@ -47,6 +47,7 @@ void *pn_delivery_get_context(pn_delivery_t *);
 void pn_delivery_set_context(pn_delivery_t *, void *);
 typedef struct pn_transport_t pn_transport_t;
 ssize_t pn_transport_push(pn_transport_t *, const char *, size_t);
+ssize_t pn_transport_capacity(pn_transport_t *);
 ssize_t pn_transport_pending(pn_transport_t *);
 const char *pn_transport_head(pn_transport_t *);
 void pn_transport_pop(pn_transport_t *, size_t);
@@ -104,8 +105,9 @@ uint64_t pump_send(uint64_t link, const char *blob, const int32_t *offsets, uint
                    uint64_t token, int presettled);
 /* offsets[0] = 0, offsets[i+1] = offsets[i] + lengths[i]. */
 void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
-/* Hand `size` bytes from the peer to the engine; how many it took (fewer: it wants no more). */
-size_t pump_input(uint64_t transport, const char *bytes, size_t size);
+/* Hand `size` bytes from the peer to the engine; 0 when it wants no more: the peer has closed, or
+ * what it sent can't be read. */
+int pump_input(uint64_t transport, const char *bytes, size_t size);
 /* Take up to `room` bytes for the peer out of the engine; -1 when it will never have any again. */
 int64_t pump_output(uint64_t transport, char *out, size_t room);
 /* Whether `size` bytes are a message; fills in what its header says. */
@@ -456,7 +458,7 @@ void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets) {
   for (uint32_t i = 0; i < count; i++) offsets[i + 1] = at += (int32_t)lengths[i];
 }
 
-size_t pump_input(uint64_t transport, const char *bytes, size_t size) {
+int pump_input(uint64_t transport, const char *bytes, size_t size) {
   pn_transport_t *t = (pn_transport_t *)(uintptr_t)transport;
   size_t taken = 0;
   while (taken < size) {
@@ -464,7 +466,7 @@ size_t pump_input(uint64_t transport, const char *bytes, size_t size) {
     if (n <= 0) break;
     taken += (size_t)n;
   }
-  return taken;
+  return taken == size && pn_transport_capacity(t) >= 0;
 }
 
 int64_t pump_output(uint64_t transport, char *out, size_t room) {

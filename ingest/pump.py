@@ -252,9 +252,10 @@ def pointer(data: Bytes) -> Any:
     return ffi.from_buffer(data)
 
 
-def feed(transport: int, data: Any, size: int) -> int:
-    """Hand bytes of the peer to the engine; returns how many it took."""
-    return int(lib.pump_input(transport, data, size))
+def feed(transport: int, data: Any, size: int) -> bool:
+    """Hand bytes of the peer to the engine. False when it wants no more: the peer has closed, or
+    what it sent can't be read."""
+    return bool(lib.pump_input(transport, data, size))
 
 
 def output(transport: int, room: Any, size: int) -> int:

@@ -1,0 +1,195 @@
+"""Frames by hand, over a plain socket: what no well-behaved engine would send or show.
+
+Performatives are Python values that Proton's codec turns into bytes; nothing of ours is used.
+"""
+
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from proton import UNDESCRIBED, Array, Data, Described, symbol, ubyte, uint, ulong, ushort
+
+#: Seconds that an answer may take.
+ANSWER_SECONDS = 5.0
+AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
+SASL_HEADER = b"AMQP\x03\x01\x00\x00"
+
+OPEN, BEGIN, ATTACH, FLOW, TRANSFER = 0x10, 0x11, 0x12, 0x13, 0x14
+DISPOSITION, DETACH, END, CLOSE = 0x15, 0x16, 0x17, 0x18
+SASL_INIT = 0x41
+ACCEPTED, SOURCE, TARGET, COORDINATOR = 0x24, 0x28, 0x29, 0x30
+
+
+def encode(value: object) -> bytes:
+    data = Data()
+    data.put_object(value)
+    return bytes(data.encode())
+
+
+def composite(code: int, *fields: object) -> Described:
+    return Described(ulong(code), list(fields))
+
+
+def frame(
+    code: int, *fields: object, payload: bytes = b"", channel: int = 0, kind: int = 0
+) -> bytes:
+    body = encode(composite(code, *fields)) + payload
+    return struct.pack(">IBBH", 8 + len(body), 2, kind, channel) + body
+
+
+def words(*names: str) -> Array:
+    """An array of symbols, as capabilities are."""
+    return Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, names))
+
+
+def number(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def open_frame(container: str, frame_bytes_max: int = 1 << 20) -> bytes:
+    return frame(OPEN, container, "localhost", uint(frame_bytes_max), ushort(10))
+
+
+def begin_frame() -> bytes:
+    return frame(BEGIN, None, uint(0), uint(1 << 20), uint(1 << 20))
+
+
+def sender_frame(name: str, target: Described | None, handle: int = 0) -> bytes:
+    source = composite(SOURCE, name)
+    modes = (ubyte(0), ubyte(0))
+    return frame(ATTACH, name, uint(handle), False, *modes, source, target, None, None, uint(0))
+
+
+def receiver_frame(name: str, source: Described | None, handle: int = 0) -> bytes:
+    return frame(ATTACH, name, uint(handle), True, ubyte(0), ubyte(0), source, composite(TARGET))
+
+
+def topic_target(topic: str) -> Described:
+    return composite(TARGET, topic)
+
+
+def durable_source(topic: str) -> Described:
+    return composite(SOURCE, topic, uint(2), symbol("never"))
+
+
+def transfer_frame(number: int, payload: bytes, *, handle: int = 0, more: bool = False) -> bytes:
+    fields = (uint(handle), uint(number), str(number).encode(), uint(0), False, more)
+    return frame(TRANSFER, *fields, payload=payload)
+
+
+def accept_frame(first: int, last: int, *, settled: bool = True) -> bytes:
+    """The receiver's disposition of a range of deliveries."""
+    return frame(DISPOSITION, True, uint(first), uint(last), settled, composite(ACCEPTED))
+
+
+def credit_frame(credit: int, handle: int = 0) -> bytes:
+    window = (uint(0), uint(1 << 20), uint(0), uint(1 << 20))
+    return frame(FLOW, *window, uint(handle), uint(0), uint(credit))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame that came. `code` is 0 for an empty one."""
+
+    code: int
+    fields: list[object]
+    payload: bytes
+
+    def field(self, number: int) -> object:
+        return self.fields[number] if number < len(self.fields) else None
+
+    @property
+    def error(self) -> str:
+        """The condition's name, if any field is an error."""
+        for value in self.fields:
+            if isinstance(value, Described) and value.descriptor == 0x1D:
+                return str(value.value[0])
+        return ""
+
+
+def own(value: object) -> object:
+    """A copy: Proton's binaries are views into memory that goes."""
+    if isinstance(value, memoryview):
+        return bytes(value)
+    if isinstance(value, list):
+        return [own(one) for one in value]
+    return Described(value.descriptor, own(value.value)) if isinstance(value, Described) else value
+
+
+class Raw:
+    """A socket to a gateway. `sent` bytes go as they are; frames that come are read one by one."""
+
+    def __init__(self, port: int, *, hello: bytes = b"") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = b""
+        if hello:
+            self.send(hello)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.socket.close()
+
+    def send(self, *parts: bytes) -> None:
+        self.socket.sendall(b"".join(parts))
+
+    def exactly(self, size: int) -> bytes:
+        """So many bytes, or fewer if the gateway ends the socket."""
+        while len(self._buffer) < size:
+            try:
+                data = self.socket.recv(1 << 16)
+            except ConnectionError:
+                data = b""
+            if not data:
+                break
+            self._buffer += data
+        taken, self._buffer = self._buffer[:size], self._buffer[size:]
+        return taken
+
+    def rest(self) -> bytes:
+        """All that comes until the gateway ends the socket. It must."""
+        taken = b""
+        while more := self.exactly(1):
+            taken += more + self._buffer
+            self._buffer = b""
+        return taken
+
+    def frames(self) -> Iterator[Frame]:
+        """The frames that come, without headers of protocols; ends with the socket."""
+        while head := self.exactly(8):
+            if head.startswith(b"AMQP"):
+                continue
+            size, offset, _kind, _channel = struct.unpack(">IBBH", head)
+            body = self.exactly(size - 8)[4 * offset - 8 :]
+            if not body:
+                yield Frame(0, [], b"")
+                continue
+            data = Data()
+            used = data.decode(body)
+            data.rewind()
+            data.next()
+            value = own(data.get_object())
+            assert isinstance(value, Described)
+            yield Frame(int(value.descriptor), list(value.value), body[used:])
+
+    def next(self, code: int) -> Frame:
+        """The next frame of this kind."""
+        for one in self.frames():
+            if one.code == code:
+                return one
+        raise AssertionError(f"the socket ended without a frame 0x{code:02x}")
+
+    def until_end(self) -> list[Frame]:
+        """All frames until the gateway ends the socket."""
+        return list(self.frames())

@@ -1,0 +1,445 @@
+"""A peer of the gateway: Proton's engine under a blocking socket, in the test's own thread.
+
+Everything a client can do on purpose can be done here, one frame at a time: links with any
+termini, credit by hand, outcomes with and without settling, drains, and the messages' bytes as
+they came. A peer does nothing by itself: it reads and writes while a test waits in `until`.
+"""
+
+import select
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import count
+from types import TracebackType
+from typing import Self, TypeVar
+
+from gateway_process import PATIENCE
+from proton import (
+    Collector,
+    Connection,
+    Data,
+    Delivery,
+    Described,
+    Endpoint,
+    Event,
+    Link,
+    Message,
+    Receiver,
+    Sender,
+    Session,
+    Terminus,
+    Transport,
+    symbol,
+    ulong,
+)
+
+T = TypeVar("T")
+_numbers = count(1)
+
+SHARED = ("topic", "shared")
+GLOBAL = ("topic", "shared", "global")
+SELECTOR, NO_LOCAL = 0x0000468C00000004, 0x0000468C00000003
+
+
+class PeerLost(Exception):
+    """The gateway ended this peer's socket."""
+
+
+def encoded(body: object, *, durable: bool = True, **fields: object) -> bytes:
+    """A message's bytes, persistent if nothing else is said."""
+    message = Message(body=body, **fields)
+    message.durable = durable
+    return bytes(message.encode())
+
+
+def decoded(data: bytes) -> Message:
+    message = Message()
+    message.decode(data)
+    return message
+
+
+@dataclass(frozen=True)
+class Got:
+    """One delivery that came: its bytes, and the handle to settle it."""
+
+    data: bytes
+    delivery: Delivery
+
+    @property
+    def message(self) -> Message:
+        return decoded(self.data)
+
+    @property
+    def body(self) -> object:
+        return self.message.body
+
+
+class Outgoing:
+    """A sending link of the peer."""
+
+    def __init__(self, peer: "Peer", link: Sender) -> None:
+        self.peer, self.link = peer, link
+
+    def send(self, data: bytes, *, settled: bool = False) -> Delivery:
+        """Hand one message to the engine, credit or not; the outcome is the delivery's to tell."""
+        delivery = self.link.delivery(f"{next(_numbers)}")
+        self.link.stream(data)
+        self.link.advance()
+        if settled:
+            delivery.settle()
+        return delivery
+
+    def publish(self, *bodies: object, durable: bool = True) -> None:
+        """Send messages with these bodies and wait until all of them are accepted."""
+        self.publish_data([encoded(body, durable=durable) for body in bodies])
+
+    def publish_data(self, messages: Iterable[bytes]) -> None:
+        waiting = []
+        for data in messages:
+            self.peer.until(lambda: self.link.credit > 0, "credit")
+            waiting.append(self.send(data))
+        for delivery in waiting:
+            self.outcome(delivery)
+            assert delivery.remote_state == Delivery.ACCEPTED, delivery.remote_state
+            delivery.settle()
+
+    def outcome(self, delivery: Delivery) -> object:
+        """The outcome of the delivery, when it is settled."""
+        self.peer.until(lambda: delivery.settled, "an outcome")
+        return delivery.remote_state
+
+
+class Incoming:
+    """A receiving link of the peer. Messages come when there is credit and a test waits."""
+
+    def __init__(self, peer: "Peer", link: Receiver) -> None:
+        self.peer, self.link = peer, link
+        self.inbox: list[Got] = []
+        self.received = 0
+
+    def came(self, delivery: Delivery) -> None:
+        if not delivery.readable or delivery.partial:
+            return
+        data = bytes(self.link.recv(delivery.pending) or b"")
+        self.link.advance()
+        self.inbox.append(Got(data, delivery))
+        self.received += 1
+
+    def take(self, number: int = 1, *, credit: bool = True) -> list[Got]:
+        """The next messages, with credit for just as many if it is not given before."""
+        if credit and self.link.credit < number - len(self.inbox):
+            self.link.flow(number - len(self.inbox) - self.link.credit)
+        self.peer.until(lambda: len(self.inbox) >= number, lambda: self._missing(number))
+        taken, self.inbox = self.inbox[:number], self.inbox[number:]
+        return taken
+
+    def _missing(self, number: int) -> str:
+        return f"{number} messages, {len(self.inbox)} came: {[got.body for got in self.inbox]}"
+
+    def bodies(self, number: int = 1, *, accept: bool = True) -> list[object]:
+        """The bodies of the next messages, accepted if nothing else is said."""
+        taken = self.take(number)
+        if accept:
+            self.settle(taken)
+        return [got.body for got in taken]
+
+    def settle(self, taken: Iterable[Got], state: int = Delivery.ACCEPTED) -> None:
+        """Give all of them an outcome and settle them; 0 settles without any."""
+        for got in taken:
+            if state:
+                got.delivery.update(state)
+            got.delivery.settle()
+        self.peer.write()
+
+    def confirm(self, taken: Iterable[Got], state: int = Delivery.ACCEPTED) -> None:
+        """Give all of them an outcome, unsettled, and wait until the gateway has settled them:
+        then it is durable."""
+        taken = list(taken)
+        for got in taken:
+            got.delivery.update(state)
+        self.peer.until(lambda: all(got.delivery.settled for got in taken), "settlements")
+        for got in taken:
+            got.delivery.settle()
+
+    def drain(self, credit: int = 0) -> int:
+        """Drain with so much credit more; how many messages came of it."""
+        before = self.received
+        self.link.drain(credit)
+        self.peer.until(lambda: self.link.credit == 0 and not self.link.queued, "a drain's answer")
+        self.link.drain_mode = False
+        return self.received - before
+
+    def nothing(self) -> bool:
+        """Whether the subscription has nothing for this link now. Asked by a drain."""
+        return self.drain(1) == 0
+
+
+class Peer:
+    """One connection. Use it as a context: at the end it closes as a good client does."""
+
+    def __init__(
+        self,
+        port: int,
+        container: str | None = None,
+        *,
+        user: str = "",
+        password: str = "",
+        frame_bytes_max: int = 0,
+        opened: bool = True,
+    ) -> None:
+        self.container = container or f"peer-{next(_numbers)}"
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        self.connection = Connection()
+        self.connection.container = self.container
+        self._collector = Collector()
+        self.connection.collect(self._collector)
+        if user:
+            self.connection.user, self.connection.password = user, password
+        self.transport = Transport()
+        if frame_bytes_max:
+            self.transport.max_frame_size = frame_bytes_max
+        sasl = self.transport.sasl()
+        sasl.allow_insecure_mechs = True
+        sasl.allowed_mechs("PLAIN" if user else "ANONYMOUS")
+        self.transport.bind(self.connection)
+        self._links: list[Link] = []
+        self._left: set[str] = set()
+        self.lost = False
+        self.connection.open()
+        if opened:
+            self.until(lambda: self.connection.state & Endpoint.REMOTE_ACTIVE, "an open")
+            self.session = self.new_session()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        if kind is None and not self.lost:
+            self.close()
+        self.drop()
+
+    def close(self) -> None:
+        """Close, and wait for the gateway's own close."""
+        self.connection.close()
+        self.until(lambda: self.connection.state & Endpoint.REMOTE_CLOSED, "a close")
+
+    def heard(self) -> None:
+        """Wait until the gateway has acted on all that was written so far."""
+        session = self.new_session()
+        self.until(lambda: session.state & Endpoint.REMOTE_ACTIVE, "a session")
+        session.close()
+        self.until(lambda: session.state & Endpoint.REMOTE_CLOSED, "a session's end")
+        session.free()
+
+    def drop(self) -> None:
+        """End the socket without a word."""
+        self.socket.close()
+        self.lost = True
+
+    # The socket.
+
+    def until(
+        self,
+        condition: Callable[[], T],
+        what: str | Callable[[], str],
+        seconds: float = PATIENCE,
+    ) -> T:
+        """Read and write until the condition holds."""
+        deadline = time.monotonic() + seconds
+        self.write()
+        while not (value := condition()):
+            left = deadline - time.monotonic()
+            text = what if isinstance(what, str) else what()
+            if self.lost:
+                raise PeerLost(f"{text}: {self.transport.condition}")
+            assert left > 0, f"waited {seconds} s in vain for {text}; {self.troubles()}"
+            self.turn(min(left, 0.05))
+        return value
+
+    def troubles(self) -> str:
+        """What the gateway complains of."""
+        ends = [self.connection, *self._links]
+        said = [end.remote_condition for end in ends]
+        return f"complaints: {[condition for condition in said if condition]}"
+
+    def turn(self, seconds: float = 0.0) -> None:
+        """One read, if there is something within that time, and all that is to be written."""
+        readable, _, _ = select.select([self.socket], [], [], seconds)
+        if readable:
+            try:
+                room = self.transport.capacity()
+                data = self.socket.recv(room) if room > 0 else b""
+            except ConnectionError:
+                data = b""
+            if data:
+                self.transport.push(data)
+            else:
+                self.lost = True
+                self.transport.close_tail()
+        self._events()
+        self.write()
+
+    def write(self) -> None:
+        """Write all that the engine has."""
+        while not self.lost and (size := self.transport.pending()) > 0:
+            _, writable, _ = select.select([], [self.socket], [], PATIENCE)
+            assert writable, "the gateway doesn't read"
+            try:
+                self.transport.pop(self.socket.send(self.transport.peek(size)))
+            except ConnectionError:
+                self.lost = True
+            self._events()
+
+    def _events(self) -> None:
+        while event := self._collector.peek():
+            incoming = event.link and event.link.owner
+            if event.type == Event.DELIVERY and incoming:
+                incoming.came(event.delivery)
+            elif event.type in (Event.LINK_REMOTE_DETACH, Event.LINK_REMOTE_CLOSE):
+                self._left.add(event.link.name)
+            self._collector.pop()
+
+    # Links.
+
+    def new_session(self) -> Session:
+        session = self.connection.session()
+        session.open()
+        return session
+
+    def sender(
+        self,
+        topic: str | None,
+        *,
+        presettled: bool = False,
+        session: Session | None = None,
+        opened: bool = True,
+        kind: int = Terminus.TARGET,
+    ) -> Outgoing:
+        """A producer's link; without a topic the anonymous relay."""
+        link = (session or self.session).sender(f"sender-{next(_numbers)}")
+        link.owner = None
+        self._links.append(link)
+        link.source.address = link.name
+        link.target.type = kind
+        link.target.address = topic
+        link.snd_settle_mode = Link.SND_SETTLED if presettled else Link.SND_UNSETTLED
+        link.open()
+        if opened:
+            self.attached(link)
+        return Outgoing(self, link)
+
+    def receiver(
+        self,
+        topic: str | None,
+        name: str | None = None,
+        *,
+        durable: bool = False,
+        capabilities: Iterable[str] = ("topic",),
+        presettled: bool = False,
+        session: Session | None = None,
+        filters: dict[str, Described] | None = None,
+        opened: bool = True,
+    ) -> Incoming:
+        """A consumer's link, as JMS clients make it; without a topic its source is null."""
+        link = (session or self.session).receiver(name or f"receiver-{next(_numbers)}")
+        source = link.source
+        source.type = Terminus.SOURCE if topic else Terminus.UNSPECIFIED
+        source.address = topic
+        if durable:
+            source.durability = Terminus.DELIVERIES
+            source.expiry_policy = Terminus.EXPIRE_NEVER
+            source.distribution_mode = Terminus.DIST_MODE_COPY
+        else:
+            source.expiry_policy = Terminus.EXPIRE_WITH_LINK
+        if topic:
+            put_symbols(source.capabilities, capabilities)
+        if filters:
+            source.filter.put_dict({symbol(key): value for key, value in filters.items()})
+        link.snd_settle_mode = Link.SND_SETTLED if presettled else Link.SND_UNSETTLED
+        link.owner = incoming = Incoming(self, link)
+        self._links.append(link)
+        link.open()
+        if opened:
+            self.attached(link)
+        return incoming
+
+    def durable(self, topic: str, name: str, **options: object) -> Incoming:
+        """A consumer of an exclusive durable subscription."""
+        return self.receiver(topic, name, durable=True, **options)
+
+    def shared_durable(self, topic: str, name: str, **options: object) -> Incoming:
+        """A consumer of a shared durable subscription, global if the link's name says so."""
+        words = GLOBAL if "|global" in name else SHARED
+        return self.receiver(topic, name, durable=True, capabilities=words, **options)
+
+    def shared(self, topic: str, name: str, **options: object) -> Incoming:
+        """A consumer of a shared subscription that isn't durable."""
+        words = GLOBAL if "|global" in name else SHARED
+        return self.receiver(topic, name, capabilities=words, **options)
+
+    def attached(self, link: Link) -> None:
+        """Wait for the answer to the attach; it must be a yes."""
+        self.until(lambda: link.state & (Endpoint.REMOTE_ACTIVE | Endpoint.REMOTE_CLOSED), "attach")
+        self.until(lambda: not link.is_sender or link.credit or self.refused(link), "credit")
+        assert link.state & Endpoint.REMOTE_ACTIVE, f"refused: {link.remote_condition}"
+
+    @staticmethod
+    def refused(link: Link) -> bool:
+        return bool(link.state & Endpoint.REMOTE_CLOSED)
+
+    def refusal(self, link: Outgoing | Incoming) -> str:
+        """The condition with which the gateway ended the link; the link is over then."""
+        self.until(lambda: self.refused(link.link), "a refusal")
+        condition = link.link.remote_condition
+        link.link.close()
+        self.write()
+        self._links.remove(link.link)
+        self._left.discard(link.link.name)
+        return str(condition.name) if condition else ""
+
+    def leave(self, link: Outgoing | Incoming, *, closed: bool) -> str:
+        """Detach or close the link; the condition of the gateway's answer, '' if it is content."""
+        name = link.link.name
+        (link.link.close if closed else link.link.detach)()
+        self.until(lambda: name in self._left, "the answer to a detach")
+        self._left.discard(name)
+        condition = link.link.remote_condition
+        self._links.remove(link.link)
+        link.link.free()
+        return str(condition.name) if condition else ""
+
+    def unsubscribe(self, link_name: str) -> str:
+        """Look a durable subscription up by a null source and end it, as JMS clients do; the
+        condition of the refusal, '' when it is done."""
+        lookup = self.receiver(None, link_name, opened=False)
+        self.until(
+            lambda: lookup.link.state & (Endpoint.REMOTE_ACTIVE | Endpoint.REMOTE_CLOSED), "attach"
+        )
+        self.turn(0.0)
+        if lookup.link.remote_source.type == Terminus.UNSPECIFIED:
+            return self.refusal(lookup)
+        return self.leave(lookup, closed=True)
+
+
+def put_symbols(data: Data, words: Iterable[str]) -> None:
+    data.put_array(False, Data.SYMBOL)
+    data.enter()
+    for word in words:
+        data.put_symbol(symbol(word))
+    data.exit()
+
+
+def selector(text: str) -> dict[str, Described]:
+    return {"jms-selector": Described(ulong(SELECTOR), text)}
+
+
+def no_local() -> dict[str, Described]:
+    return {"no-local": Described(ulong(NO_LOCAL), "NoLocalFilter{}")}

@@ -1,0 +1,141 @@
+"""The real command as a process: started on a free port, killed, stopped, started again."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+T = TypeVar("T")
+Settings = Mapping[str, Mapping[str, object]]
+
+#: Seconds that anything may take before a test gives up; a machine shared by many is slow at times.
+PATIENCE = 20.0
+
+
+def until(condition: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
+    """The first true value of the condition; what was waited for is the failure's text."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
+        time.sleep(0.005)
+    return value
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def toml(settings: Settings) -> str:
+    """The settings as a file; JSON's texts, numbers and truths are TOML's too."""
+    lines = []
+    for section, values in settings.items():
+        lines += [
+            f"[{section}]",
+            *(f"{key} = {json.dumps(value)}" for key, value in values.items()),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+class Gateway:
+    """One home and the gateway that serves it, if it runs.
+
+    `settings` are those of its `--config` file. `start`, `kill` and `stop` in any order; the log
+    of all its lives is one file.
+    """
+
+    COMMAND = (str(Path(sys.executable).with_name("distributary")),)
+
+    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.home = folder / "home"
+        self.log_path = folder / "gateway.log"
+        self.config = folder / "gateway.toml"
+        self.config.write_text(toml(settings or {}))
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        bugs = self.events("gateway.bug")
+        if self.process is not None:
+            self.kill()
+        assert kind or not bugs, f"the gateway says that it has a bug: {bugs}"
+
+    def spawn(self, **options: Callable[[], None]) -> "subprocess.Popen[bytes]":
+        """Start the process without waiting for anything."""
+        assert self.process is None, "it runs already"
+        options_given = ["--home", self.home, "--listen", f"127.0.0.1:{self.port}"]
+        files = ["--config", self.config, "--json", "--verbose"]
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*self.COMMAND, "serve", *options_given, *files],
+                stdout=log,
+                stderr=log,
+                env={name: v for name, v in os.environ.items() if "DISTRIBUTARY" not in name},
+                preexec_fn=options.get("before"),  # noqa: PLW1509 (resource limits; no threads here)
+            )
+        return self.process
+
+    def start(self, **options: Callable[[], None]) -> Self:
+        """Start the gateway and wait until it listens."""
+        lives = len(self.events("listening"))
+        process = self.spawn(**options)
+        until(
+            lambda: len(self.events("listening")) > lives or process.poll() is not None,
+            "the gateway listens",
+        )
+        assert process.poll() is None, f"the gateway ended at once:\n{self.log}"
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL: nothing in the process can do anything any more."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def stop(self, *, code: int = 0) -> None:
+        """SIGTERM, and the exit code that must follow."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        self.ended(code)
+
+    def ended(self, code: int) -> None:
+        """Wait for an end that has another reason."""
+        assert self.process is not None
+        assert self.process.wait(PATIENCE) == code, self.log
+        self.process = None
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text() if self.log_path.exists() else ""
+
+    def events(self, name: str) -> list[dict[str, object]]:
+        """The log's events of this name, in all lives so far."""
+        lines = [line for line in self.log.splitlines(keepends=True) if f'"{name}"' in line]
+        found = [json.loads(line) for line in lines if line.endswith("}\n")]
+        return [event for event in found if event.get("event") == name]
+
+    def await_event(self, name: str, count: int = 1) -> dict[str, object]:
+        """The count-th event of this name, when it has come."""
+        until(lambda: len(self.events(name)) >= count, f"event {name} in the log")
+        return self.events(name)[count - 1]
