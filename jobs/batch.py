@@ -72,9 +72,7 @@ def write_acks(spark: SparkSession, places: Places, batch: Batch) -> None:
 def write_cursors(spark: SparkSession, places: Places, batch: Batch) -> None:
     table = DeltaTable.forPath(spark, places.table("cursors"))
     rows = batch.rows(spark, places)
-    after = cursors(
-        table.toDF(), rows, group=batch.last_group, log_version=batch.log_version
-    )
+    after = cursors(table.toDF(), rows, group=batch.last_group, log_version=batch.log_version)
     # MERGE reads its source more than once; as plain rows it costs a second, as a plan ten.
     (
         table.alias("t")

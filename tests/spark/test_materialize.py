@@ -1,28 +1,248 @@
 """The job: exactly once, whatever happens in the middle."""
 
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from chispa import assert_df_equality
 from pyroaring import BitMap64
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 from spark_log import encoded
+from spark_place import Place
 
-from conftest import Place
+from jobs.batch import WRITES, Batch, Places, ensure_tables, write
+from jobs.materialize import last_version, main
+from pipeline.errors import StoreError
+from pipeline.tables import snapshot
+from pipeline.tables.topic_log import TopicLog
+
+KEYS = {
+    "messages": ["sequence"],
+    "acks": ["subscription", "sequence", "group", "consumer"],
+    "cursors": ["subscription"],
+}
+TABLES = tuple(KEYS)
 
 
-def test_one_batch_fills_three_tables(place: Place) -> None:
-    """Messages, acks and cursors of all versions are there after one run of the job."""
+def first_part(place: Place) -> None:
+    """Two subscriptions, ten messages, the first of them settled."""
     log = place.log
     log.next_group()
     log.subscribe("global/dispatchers", "flights")
+    log.subscribe("container/c1/gone", "flights")
+    log.commit()
     log.next_group()
     log.publish("flights", *[encoded(f"m{i}", properties={"i": i}) for i in range(10)])
-    log.commit()
     log.next_group()
     log.settle("global/dispatchers", "flights", [0, 1, 4, 6], 2)
+    log.settle("global/dispatchers", "flights", [2, 3], 2, outcome="released")
+    log.settle("container/c1/gone", "flights", [0], 1)
     log.commit()
+
+
+def second_part(place: Place) -> None:
+    """More of both, and one subscription less; over midnight."""
+    log = place.log
+    log.group = 10
+    log.publish("flights", *[encoded(f"m{i}") for i in range(10, 13)])
+    log.subscribe("container/c1/gone", "flights", event="deleted")
+    log.commit()
+    log.next_group()
+    log.settle("global/dispatchers", "flights", [2, 3, 5, 11], 7, consumer="worker-2/dispatchers")
+    log.commit()
+
+
+def batch_of(place: Place, query: str) -> Batch:
+    """The whole log as one batch."""
+    return Batch(query, 0, 1, place.log.group, 4)
+
+
+def same(left: DataFrame, right: DataFrame, name: str) -> None:
+    """Equal but for the time at which a row was written."""
+    assert_df_equality(
+        left.drop("updated_at").orderBy(*KEYS[name]),
+        right.drop("updated_at").orderBy(*KEYS[name]),
+        ignore_metadata=True,
+        transforms=[],
+    )
+
+
+def state(place: Place, places: Places) -> dict[str, list[object]]:
+    return {
+        name: place.spark.read.format("delta")
+        .load(places.table(name))
+        .drop("updated_at")
+        .orderBy(*KEYS[name])
+        .collect()
+        for name in TABLES
+    }
+
+
+def test_one_run_fills_three_tables(place: Place) -> None:
+    """Messages, acks and cursors of all versions are there after one run of the job."""
+    first_part(place)
     place.materialize()
     assert place.table("messages").count() == 10
-    assert place.table("acks").count() == 4
-    cursor = place.table("cursors").first()
+    assert place.table("acks").where("final").count() == 5
+    cursor = place.table("cursors").where("subscription = 'global/dispatchers'").first()
     assert (cursor.floor, list(BitMap64.deserialize(bytes(cursor.settled)))) == (2, [4, 6])
-    assert (cursor.group, cursor.log_version, cursor.accepted) == (3, 2, 4)
-    print(place.progress)
-    place.table("messages").show(truncate=False)
-    place.table("acks").show(truncate=False)
+    assert (cursor.settled_count, cursor.accepted, cursor.released) == (2, 4, 2)
+    assert (cursor.group, cursor.log_version) == (3, 2)
+    (progress,) = place.progress
+    assert (progress.messages, progress.acks, progress.subscription_events) == (10, 7, 2)
+    assert (progress.log_version, progress.lag_versions) == (2, 0)
+
+
+def test_acks_have_one_row_per_delivery(place: Place) -> None:
+    """Who had what, when, and the UTC day of it."""
+    first_part(place)
+    second_part(place)
+    place.materialize()
+    rows = place.table("acks").where("sequence = 2").orderBy("group").collect()
+    assert [(row.outcome, row.final, row.consumer, str(row.day)) for row in rows] == [
+        ("released", False, "worker-1/dispatchers", "2026-11-21"),
+        ("accepted", True, "worker-2/dispatchers", "2026-11-22"),
+    ]
+
+
+def test_a_batch_that_runs_twice_changes_nothing(place: Place, tmp_path: Path) -> None:
+    """The second time every table is as it was."""
+    first_part(place)
+    second_part(place)
+    ensure_tables(place.spark, place.places, may_create=True)
+    write(place.spark, place.places, batch_of(place, "q"))
+    before = state(place, place.places)
+    write(place.spark, place.places, batch_of(place, "q"))
+    assert state(place, place.places) == before
+    assert len(before["messages"]) == 13
+
+
+@pytest.mark.parametrize("done", range(len(WRITES)))
+def test_a_batch_cut_between_its_writes_converges(place: Place, done: int) -> None:
+    """Whichever of the writes were done when it failed, the next try ends the same."""
+    first_part(place)
+    second_part(place)
+    for name in ("cut", "whole"):
+        places = Places(place.places.log, f"{place.home.root}/{name}", "")
+        ensure_tables(place.spark, places, may_create=True)
+        if name == "cut":
+            for step in WRITES[:done]:
+                step(place.spark, places, batch_of(place, name))
+        write(place.spark, places, batch_of(place, name))
+    cut, whole = (Places("", f"{place.home.root}/{name}", "") for name in ("cut", "whole"))
+    for name in TABLES:
+        read = place.spark.read.format("delta").load
+        same(read(cut.table(name)), read(whole.table(name)), name)
+
+
+def test_a_restart_in_the_middle_ends_as_one_run(place: Place) -> None:
+    """Two runs over the log's halves make what one run over the whole makes."""
+    first_part(place)
+    place.materialize()
+    second_part(place)
+    place.materialize()
+    halves = state(place, place.places)
+    assert [row.subscription for row in halves["cursors"]] == ["global/dispatchers"]
+    for name in TABLES:
+        shutil.rmtree(place.places.table(name))
+    shutil.rmtree(place.places.checkpoint)
+    place.materialize()
+    assert state(place, place.places) == halves
+
+
+def test_a_lost_checkpoint_writes_nothing_twice(place: Place) -> None:
+    """A query that begins anew on filled tables adds what they lack, and no more."""
+    first_part(place)
+    place.materialize()
+    shutil.rmtree(place.places.checkpoint)
+    second_part(place)
+    place.materialize()
+    assert place.table("messages").count() == 13
+    assert place.table("acks").count() == 11
+    assert place.table("cursors").first().accepted == 8
+
+
+def test_lost_tables_are_said(place: Place) -> None:
+    """Tables that went missing behind a checkpoint would stay incomplete: the job refuses."""
+    first_part(place)
+    place.materialize()
+    shutil.rmtree(place.places.table("acks"))
+    second_part(place)
+    with pytest.raises(StreamingQueryException, match="remove the checkpoint"):
+        place.materialize()
+
+
+def test_compaction_adds_nothing(place: Place) -> None:
+    """The log's files may be swapped for bigger ones, before the job's start or while it rests."""
+    first_part(place)
+    second_part(place)
+    place.log.compact()
+    place.materialize()
+    before = state(place, place.places)
+    place.log.compact()
+    place.log.next_group()
+    place.log.publish("flights", encoded("last"))
+    place.log.commit()
+    place.log.next_group()
+    place.log.publish("flights", encoded("very last"))
+    place.log.commit()
+    place.log.compact()
+    place.materialize()
+    after = state(place, place.places)
+    assert len(after["messages"]) == len(before["messages"]) + 2
+    assert after["acks"] == before["acks"]
+
+
+def test_a_batch_within_a_version_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Groups would be split; it can only be the checkpoint of another program."""
+    (tmp_path / "offsets").mkdir()
+    offset = {"reservoirVersion": 7, "index": 3}
+    (tmp_path / "offsets" / "0").write_text("v1\n{}\n" + json.dumps(offset))
+    with pytest.raises(StoreError, match="within version 7"):
+        last_version(spark, str(tmp_path), 0)
+
+
+def test_the_gateway_starts_from_these_cursors(place: Place) -> None:
+    """What the gateway reads from the table is what it would read from the whole log."""
+    first_part(place)
+    log = TopicLog.open(place.home.topic_log)
+    whole = snapshot.load(place.home, log)
+    place.materialize()
+    from_cursors = snapshot.load(place.home, log)
+    assert from_cursors.source.startswith("cursors")
+    assert from_cursors.subscriptions == whole.subscriptions
+
+
+def test_no_log_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 2, before any JVM starts."""
+    assert main(["--home", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("Error: There is no topic_log at")
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each can be pasted."""
+    assert main(["--help"]) == 0
+    assert "spark-submit jobs/materialize.py --home" in capsys.readouterr().out
+
+
+def test_plain_spark_submit(place: Place) -> None:
+    """The job brings its jars by itself, and tells its progress as JSON."""
+    first_part(place)
+    root = Path(__file__).parents[2]
+    submit = Path(sys.executable).parent / "spark-submit"
+    ran = subprocess.run(
+        [submit, root / "jobs" / "materialize.py", "--home", place.home.root, "--json"],
+        env={**os.environ, "PYTHONPATH": str(root), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout.splitlines()[-1])["messages"] == 10
+    assert place.table("acks").count() == 7

@@ -214,7 +214,7 @@ def test_bad_bytes_are_refused_by_name(hexadecimal: str, says: str) -> None:
 @pytest.mark.parametrize("opening", [b"\xc0\xff\x01", b"\x00", b"\x00\x53\x01"])
 def test_nesting_is_limited(opening: bytes) -> None:
     """A value within a value within a value ends with an error, not with the stack."""
-    with pytest.raises(DecodeError, match="nested|goes on|ends within"):
+    with pytest.raises(DecodeError, match=r"nested|goes on|ends within"):
         read(opening * 5000, 0)
     deep = b"\x41"
     for _ in range(DEPTH_MAX + 1):

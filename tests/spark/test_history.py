@@ -1,0 +1,129 @@
+"""Random histories of many subscriptions, folded by Spark and by a dumb model."""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from pyroaring import BitMap64
+from pyspark.sql import SparkSession
+from spark_log import encoded
+from spark_place import Place
+
+from pipeline.errors import InvalidRequest
+from pipeline.transforms.pending import pending
+
+TOPICS = ("flights", "weather")
+COUNTED = ("accepted", "rejected", "released", "modified")
+
+
+@dataclass
+class Model:
+    """A subscription as sets: what it is owed is what was published and isn't settled."""
+
+    topic: str
+    owed: set[int] = field(default_factory=set)
+    settled: set[int] = field(default_factory=set)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
+
+    def floor(self, head: int) -> int:
+        return min(self.owed, default=head)
+
+
+class History:
+    """One random life of a log; groups are short, commits and runs of the job come in between."""
+
+    def __init__(self, place: Place, seed: int) -> None:
+        self.place, self.log = place, place.log
+        self.random = random.Random(seed)
+        self.living: dict[str, Model] = {}
+        self.acks = 0
+
+    def live(self, groups: int) -> None:
+        for _ in range(groups):
+            self.log.next_group()
+            # A subscription's events are never in one group with its settlements.
+            self.random.choice((self._publish, self._publish, self._settle, self._subscribe))()
+            if self.random.random() < 0.2:
+                self.log.commit()
+        if self.log.rows:
+            self.log.commit()
+
+    def _publish(self) -> None:
+        topic = self.random.choice(TOPICS)
+        added = self.log.publish(topic, *[encoded() for _ in range(self.random.randint(1, 9))])
+        for model in self.living.values():
+            if model.topic == topic:
+                model.owed.update(added)
+
+    def _subscribe(self) -> None:
+        name = f"global/s{self.random.randrange(6)}"
+        if name in self.living and self.random.random() < 0.5:
+            del self.living[name]
+            self.log.subscribe(name, "flights", event="deleted")
+            return
+        event = "redefined" if name in self.living else "created"
+        self.living[name] = Model(self.random.choice(TOPICS))
+        self.log.subscribe(name, self.living[name].topic, event=event)
+
+    def _settle(self) -> None:
+        for name, model in self.living.items():
+            some = [s for s in sorted(model.owed) if self.random.random() < 0.4]
+            if not some:
+                continue
+            outcome = self.random.choice(COUNTED)
+            final = outcome in ("accepted", "rejected")
+            if final:
+                model.owed.difference_update(some)
+                model.settled.update(some)
+            model.counts[outcome] += len(some)
+            floor = model.floor(self.log.sequence)
+            self.log.settle(name, model.topic, some, floor, outcome=outcome, final=final)
+            self.acks += len(some)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_cursors_and_pending_equal_the_model(place: Place, seed: int) -> None:
+    """After each run of the job every subscription stands where the model says, and is owed
+    exactly what the model says; deleted ones are gone."""
+    history = History(place, seed)
+    for _ in range(2):
+        history.live(groups=40)
+        place.materialize()
+        rows = {row.subscription: row for row in place.table("cursors").collect()}
+        assert set(rows) == set(history.living)
+        for name, model in history.living.items():
+            row = rows[name]
+            assert {outcome: row[outcome] for outcome in COUNTED} == model.counts
+            settled = set(BitMap64.deserialize(bytes(row.settled)))
+            assert settled == {s for s in model.settled if s >= row.floor}
+            assert row.settled_count == len(settled)
+            found = pending(place.spark, str(place.home.root), name).select("sequence").collect()
+            assert sorted(r.sequence for r in found) == sorted(model.owed)
+    assert place.table("acks").count() == history.acks
+    assert place.table("messages").count() == place.log.sequence
+
+
+def test_names_of_subscriptions(place: Place) -> None:
+    """An id always works, a bare name if it is the only one; else the error lists what there is."""
+    log = place.log
+    log.next_group()
+    log.subscribe("global/orders", "flights")
+    log.subscribe("container/c1/orders", "flights")
+    log.subscribe("container/c1/my%20own", "flights")
+    log.next_group()
+    log.publish("flights", encoded("x"))
+    log.commit()
+    place.materialize()
+    tables = place.places.tables
+    assert pending(place.spark, tables, "global/orders").count() == 1
+    assert pending(place.spark, tables, "my own").count() == 1
+    with pytest.raises(InvalidRequest, match="several subscriptions, give an id: container/c1/ord"):
+        pending(place.spark, tables, "orders")
+    with pytest.raises(InvalidRequest, match="no durable subscription 'x'; there are: container"):
+        pending(place.spark, tables, "x")
+
+
+def test_no_tables_is_one_sentence(spark: SparkSession, tmp_path: object) -> None:
+    """It says what to run."""
+    with pytest.raises(InvalidRequest, match="run `distributary jobs materialize` first"):
+        pending(spark, str(tmp_path), "x")
