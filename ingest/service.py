@@ -170,6 +170,9 @@ class Gateway:
             case AttachAction.JOIN:
                 assert existing is not None  # noqa: S101
                 self._join(link, existing, kind)
+            case AttachAction.CREATE | AttachAction.REDEFINE if key in self._unsure:
+                # A group holds one event of a subscription, no more: their order would be lost.
+                self._log.after(partial(self._subscribe_again, link, key, definition))
             case AttachAction.CREATE | AttachAction.REDEFINE:
                 event = (
                     SubscriptionEvent.CREATED
@@ -177,6 +180,10 @@ class Gateway:
                     else SubscriptionEvent.REDEFINED
                 )
                 self._join(link, self._define(event, key, definition), kind)
+
+    def _subscribe_again(self, link: Link, key: SubscriptionKey, definition: Definition) -> None:
+        if link.alive and not link.ended:
+            self._subscribe(link, key, definition)
 
     def _define(
         self, event: SubscriptionEvent, key: SubscriptionKey, definition: Definition
@@ -245,6 +252,8 @@ class Gateway:
     def _leave(self, link: Link, closed: bool) -> None:
         """Answer the detach, after what it means for the subscription is durable."""
         self._release(link)
+        if not link.alive:
+            return
         match link.owner:
             case Consumer(subscription=subscription, kind=kind):
                 key = subscription.key
@@ -253,6 +262,9 @@ class Gateway:
             case _:
                 link.detach(closed=closed)
                 return
+        if closed and key in self._unsure:
+            self._log.after(partial(self._leave, link, closed))  # as in _subscribe
+            return
         current = self._subscriptions.get(key) if key is not None else None
         others = len(current.consumers) if current is not None else 0
         decision = decide_leave(kind, closed, others)
