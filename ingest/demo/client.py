@@ -101,6 +101,7 @@ class Client:
         link.snd_settle_mode = ProtonLink.SND_UNSETTLED
         link.rcv_settle_mode = ProtonLink.RCV_FIRST
         link.open()
+        self._ended.discard(address(link._impl))  # of a link that was freed
         self._links.append(link)
         self.step_until(lambda: _answered(link), f"attach of link '{link.name}'")
         return link

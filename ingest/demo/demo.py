@@ -21,7 +21,7 @@ from rich.status import Status
 from ingest.demo.flights import TOPIC
 from ingest.demo.play import AUDITORS, COLOURS, DISPATCHERS, Played, play, wait_for_commits
 from ingest.demo.stage import INTERRUPTS, DemoFailed, Stage, stage
-from jobs import demo_report
+from jobs import demo_report, demo_show
 from jobs.demo_report import Numbers, Run
 from pipeline.errors import InvalidRequest
 from pipeline.subscription import SubscriptionKey
@@ -82,7 +82,7 @@ def _run(root: Path, flights: int, console: Console, *, keep: bool, as_json: boo
     if as_json:
         print(json.dumps(_as_json(played, numbers, phases)))  # noqa: T201 (it is what was asked)
     else:
-        demo_report.show(console, numbers, COLOURS)
+        demo_show.show(console, numbers, COLOURS)
         console.print(f"\nThe picture: {home.root / PICTURE}", highlight=False)
         spent = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in phases.seconds.items())
         console.print(
@@ -170,7 +170,7 @@ def _ask_spark(run: Run, console: Console, status: Status, phases: Phases) -> Nu
         numbers, pace = demo_report.ask(spark, run)
     status.update("matplotlib draws")
     with phases.phase("drawn"):
-        demo_report.draw(pace, numbers, COLOURS, run.home.root / PICTURE)
+        demo_show.draw(pace, numbers, COLOURS, run.home.root / PICTURE)
     return numbers
 
 
