@@ -170,6 +170,7 @@ class Inbound:
     def _left(self, link: Link | None, *, closed: bool) -> None:
         if link is None:
             return
+        link.left = True
         if not link.ended:
             self._handler.detached(link, closed)
         else:

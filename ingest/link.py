@@ -83,6 +83,7 @@ class Link:
         "alive",
         "connection",
         "ended",
+        "left",
         "name",
         "owner",
         "proton",
@@ -100,6 +101,8 @@ class Link:
         self.alive = True
         #: We have ended it, or never wanted it; what its peer still says counts no more.
         self.ended = False
+        #: The peer has detached or closed it.
+        self.left = False
         #: Deliveries whose outcome we still owe to the peer.
         self.waiting = 0
         #: What is to be done when none of them waits any more.
@@ -159,7 +162,7 @@ class Link:
                 link.condition = Condition(condition, description)
                 link._update_cond()  # Proton's detach() would forget it
             (link.close if closed else link.detach)()
-        if not link.state & Endpoint.REMOTE_ACTIVE:
+        if self.left:
             self.connection.inbound.forget(self)
         self.connection.touch()
 
