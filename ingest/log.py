@@ -243,10 +243,8 @@ class Log:
         self._commit_timer = self._loop.call_later(after_ms / 1_000, self._commit)
 
     def _commit(self) -> None:
-        if self._committing:
-            return
         self._arm_commit(self._settings.commit.interval_ms)
-        if not self._refs or self._dead:
+        if self._committing or not self._refs or self._dead:
             return
         refs: list[FrameRef] = []
         size = through = 0
