@@ -106,7 +106,8 @@ class Log:
         self._owed: dict[Link, int] = {}  # credit kept back while the journal is full
         self._full = False
         self._dead = False
-        self._idle: asyncio.Future[None] | None = None
+        self._stuck = False  # the last commit failed; the journal keeps what it was to have
+        self._ending = False
         self._arm_commit(settings.commit.interval_ms)
 
     # What comes in.
@@ -192,7 +193,7 @@ class Log:
                 return
             if not self._full:
                 self._full = True
-                _events.error("journal.full", reason=str(result), then="publishers wait")
+                _events.error("journal.full", reason=str(result.error), then="publishers wait")
             self._loop.call_later(
                 self._settings.journal.retry_ms / 1_000, lambda: self._write(parts)
             )
@@ -218,8 +219,6 @@ class Log:
         self.kick()
         if self._uncommitted_bytes >= self._settings.commit.bytes:
             self._commit()
-        if self._idle is not None and self._writing is None and not self._idle.done():
-            self._idle.set_result(None)
 
     def _accept(self, waiting: _Waiting) -> None:
         credit: dict[Link, int] = {}
@@ -271,6 +270,7 @@ class Log:
         if isinstance(result, Failure):
             self._commit_failed(result.error)
             return
+        self._stuck = False
         for _ in range(frames):
             self._refs.popleft()
         self._uncommitted_bytes -= size
@@ -285,7 +285,7 @@ class Log:
             sync_ms=round(result.sync_seconds * 1_000),
         )
         self._pay_credit()
-        if self._uncommitted_bytes >= self._settings.commit.bytes or self._idle is not None:
+        if self._uncommitted_bytes >= self._settings.commit.bytes or self._ending:
             self._commit()
 
     def _commit_failed(self, error: BaseException) -> None:
@@ -293,6 +293,7 @@ class Log:
         if hopeless or not isinstance(error, StoreError | OSError):
             self._stop(f"{type(error).__name__}: {error}")
             return
+        self._stuck = True
         _events.error(
             "commit.failed", reason=str(error), then="the journal keeps it; tried again soon"
         )
@@ -316,19 +317,26 @@ class Log:
             self.stopped(reason)
 
     async def close(self) -> None:
-        """Write and commit all that waits, then end the threads."""
+        """Write and commit all that waits, then end the threads.
+
+        A full disk is not waited for: what it can't take was not accepted, and what can't be
+        committed is in the journal.
+        """
         self.kick()
-        while self._writing is not None and not self._dead and not self._full:
-            self._idle = self._loop.create_future()
-            await self._idle
-        self._idle = self._loop.create_future()
-        while (self._refs or self._committing) and not self._dead:
+        self._ending, self._stuck = True, False
+        while self._busy():
             self._commit()
             await asyncio.sleep(0.005)
         if self._commit_timer is not None:
             self._commit_timer.cancel()
         await self._loop.run_in_executor(None, self._join)
         self._journal.close()
+
+    def _busy(self) -> bool:
+        """Whether there is something to write or to commit, and a disk that takes it."""
+        writing = self._writing is not None and not self._full
+        uncommitted = bool(self._refs) and not self._stuck
+        return self._committing or (not self._dead and (writing or uncommitted))
 
     def _join(self) -> None:
         self._write_worker.stop()
