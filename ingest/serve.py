@@ -156,7 +156,14 @@ async def _listen(
 ) -> asyncio.Server:
     host, port = settings.gateway.address
     try:
-        return await loop.create_server(engine.connection, host, port, ssl=tls, backlog=1_024)
+        return await loop.create_server(
+            engine.connection,
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=settings.amqp.handshake_ms_max / 1_000 if tls else None,
+            backlog=1_024,
+        )
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise InvalidRequest(f"can't listen on {host}:{port}: {reason}") from None

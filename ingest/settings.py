@@ -106,8 +106,8 @@ def load(
 def _read(file: Path) -> Tree:
     try:
         return tomllib.loads(file.read_text())
-    except FileNotFoundError:
-        raise InvalidRequest(f"settings file {file} does not exist") from None
+    except OSError as error:
+        raise InvalidRequest(f"settings file {file} can't be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"settings file {file} is not TOML: {error}") from None
 

@@ -31,8 +31,10 @@ class Users:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InvalidRequest(f"users file {file}: {error}") from None
         for name, text in table.items():
-            if not isinstance(text, str) or len(text.split("$")) != 3:
-                raise InvalidRequest(f"users file {file}: '{name}' must have a hash of 3 parts")
+            if not _is_hash(text):
+                raise InvalidRequest(
+                    f"users file {file}: what '{name}' has is no hash scrypt$SALT$DIGEST"
+                )
         return cls(table)
 
     def verify(self, user: str, password: str) -> bool:
@@ -40,6 +42,19 @@ class Users:
         _, salt, digest = self.hashes.get(user, _NOBODY).split("$")
         found = _scrypt(password, b64decode(salt))
         return hmac.compare_digest(found, b64decode(digest)) and user in self.hashes
+
+
+def _is_hash(text: object) -> bool:
+    """Whether `verify` can read it."""
+    if not isinstance(text, str):
+        return False
+    kind, *parts = text.split("$")
+    try:
+        return (
+            kind == "scrypt" and len(parts) == 2 and all(b64decode(p, validate=True) for p in parts)
+        )
+    except ValueError:
+        return False
 
 
 def hashed(password: str) -> str:
