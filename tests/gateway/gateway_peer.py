@@ -186,7 +186,6 @@ class Peer:
         user: str = "",
         password: str = "",
         frame_bytes_max: int = 0,
-        opened: bool = True,
     ) -> None:
         self.container = container or f"peer-{next(_numbers)}"
         self.socket = socket.create_connection(("127.0.0.1", port))
@@ -209,9 +208,12 @@ class Peer:
         self._left: set[str] = set()
         self.lost = False
         self.connection.open()
-        if opened:
+        try:
             self.until(lambda: self.connection.state & Endpoint.REMOTE_ACTIVE, "an open")
-            self.session = self.new_session()
+        except BaseException:
+            self.drop()
+            raise
+        self.session = self.new_session()
 
     def __enter__(self) -> Self:
         return self
@@ -258,7 +260,7 @@ class Peer:
         while not (value := condition()):
             left = deadline - time.monotonic()
             text = what if isinstance(what, str) else what()
-            if self.lost:
+            if self.lost or self.transport.condition:
                 raise PeerLost(f"{text}: {self.transport.condition}")
             assert left > 0, f"waited {seconds} s in vain for {text}; {self.troubles()}"
             self.turn(min(left, 0.05))
@@ -285,6 +287,7 @@ class Peer:
                 self.lost = True
                 self.transport.close_tail()
         self._events()
+        self.transport.tick(time.monotonic())  # heartbeats
         self.write()
 
     def write(self) -> None:
