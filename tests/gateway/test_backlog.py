@@ -3,7 +3,7 @@
 The cache and the pages are tiny here, so that hundreds of messages are what millions are else.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from conftest import Connect
@@ -19,9 +19,9 @@ TINY = {
 BODY = "x" * 200
 
 
-@pytest.fixture
-def tiny(own_gateway: Callable[..., Gateway]) -> Iterator[Gateway]:
-    with own_gateway(TINY) as gateway:
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Gateway(tmp_path_factory.mktemp("tiny"), TINY) as gateway:
         yield gateway
 
 
@@ -51,67 +51,71 @@ def all_of(incoming: Incoming, count: int, step: int = 50) -> list[int]:
     return got
 
 
-def test_a_backlog_comes_in_order(tiny: Gateway, connect: Connect) -> None:
+def test_a_backlog_comes_in_order(tiny: Gateway, connect: Connect, topic: str) -> None:
     """All of it, once, from the table and then from memory, to a consumer that comes late."""
-    peer = connect("c", port=tiny.port)
-    peer.leave(peer.durable("t", "mine"), closed=False)
-    fill(tiny, connect, "t", 0, 1_500)
-    receiver = peer.durable("t", "mine")
+    peer = connect(topic, port=tiny.port)
+    peer.leave(peer.durable(topic, "mine"), closed=False)
+    fill(tiny, connect, topic, 0, 1_500)
+    receiver = peer.durable(topic, "mine")
     assert all_of(receiver, 1_000) == list(range(1_000))
-    fill(tiny, connect, "t", 1_500, 300)
+    fill(tiny, connect, topic, 1_500, 300)
     assert all_of(receiver, 800) == list(range(1_000, 1_800))
     assert receiver.nothing()
 
 
-def test_one_drain_brings_the_whole_backlog(tiny: Gateway, connect: Connect) -> None:
+def test_one_drain_brings_the_whole_backlog(tiny: Gateway, connect: Connect, topic: str) -> None:
     """The answer comes after the last page, not after the first."""
-    peer = connect("c", port=tiny.port)
-    peer.leave(peer.durable("t", "mine"), closed=False)
-    fill(tiny, connect, "t", 0, 1_000)
-    receiver = peer.durable("t", "mine")
+    peer = connect(topic, port=tiny.port)
+    peer.leave(peer.durable(topic, "mine"), closed=False)
+    fill(tiny, connect, topic, 0, 1_000)
+    receiver = peer.durable(topic, "mine")
     assert receiver.drain(5_000) == 1_000
 
 
-def test_subscriptions_stand_at_different_places(tiny: Gateway, connect: Connect) -> None:
+def test_subscriptions_stand_at_different_places(
+    tiny: Gateway, connect: Connect, topic: str
+) -> None:
     """Each goes on from its own position; what one does moves no other."""
-    peer = connect("c", port=tiny.port)
+    peer = connect(topic, port=tiny.port)
     names = ["a", "b", "c"]
     for name in names:
-        peer.leave(peer.durable("t", name), closed=False)
-    fill(tiny, connect, "t", 0, 900)
-    receivers = {name: peer.durable("t", name) for name in names}
+        peer.leave(peer.durable(topic, name), closed=False)
+    fill(tiny, connect, topic, 0, 900)
+    receivers = {name: peer.durable(topic, name) for name in names}
     got: dict[str, list[int]] = {name: [] for name in names}
     for turn in range(6):
         for at, name in enumerate(names):
             got[name] += all_of(receivers[name], 50 * (at + 1), step=40)
         if turn == 3:
-            fill(tiny, connect, "t", 900, 100)
+            fill(tiny, connect, topic, 900, 100)
     for at, name in enumerate(names):
         assert got[name] == list(range(300 * (at + 1))), name
 
 
-def test_topics_lie_side_by_side_in_the_table(tiny: Gateway, connect: Connect) -> None:
+def test_topics_lie_side_by_side_in_the_table(tiny: Gateway, connect: Connect, topic: str) -> None:
     """A subscription to a rare topic finds its messages between thousands of others."""
-    peer = connect("c", port=tiny.port)
-    peer.leave(peer.durable("rare", "mine"), closed=False)
+    peer = connect(topic, port=tiny.port)
+    peer.leave(peer.durable(f"{topic}-rare", "mine"), closed=False)
     for n in range(4):
-        fill(tiny, connect, "common", 0, 300)
-        fill(tiny, connect, "rare", n, 1)
-    fill(tiny, connect, "common", 0, 300)
-    receiver = peer.durable("rare", "mine")
+        fill(tiny, connect, topic, 0, 300)
+        fill(tiny, connect, f"{topic}-rare", n, 1)
+    fill(tiny, connect, topic, 0, 300)
+    receiver = peer.durable(f"{topic}-rare", "mine")
     assert all_of(receiver, 4) == [0, 1, 2, 3]
     assert receiver.nothing()
 
 
-def test_old_messages_come_again_in_their_places(tiny: Gateway, connect: Connect) -> None:
+def test_old_messages_come_again_in_their_places(
+    tiny: Gateway, connect: Connect, topic: str
+) -> None:
     """What was released long after memory has let it go is read back, before what is newer; what
     was accepted in between does not come."""
-    peer = connect("c", port=tiny.port)
-    receiver = peer.durable("t", "mine")
-    fill(tiny, connect, "t", 0, 1_000)
+    peer = connect(topic, port=tiny.port)
+    receiver = peer.durable(topic, "mine")
+    fill(tiny, connect, topic, 0, 1_000)
     held = receiver.take(600)
     receiver.settle([got for n, got in enumerate(held) if n % 7])
-    fill(tiny, connect, "t", 1_000, 300)
+    fill(tiny, connect, topic, 1_000, 300)
     back = held[::7]
     for got in back[::2]:
         got.delivery.local.failed = True
@@ -124,47 +128,50 @@ def test_old_messages_come_again_in_their_places(tiny: Gateway, connect: Connect
     assert all_of(receiver, 700) == list(range(600, 1_300))
 
 
-def test_a_shared_backlog_is_divided(tiny: Gateway, connect: Connect) -> None:
+def test_a_shared_backlog_is_divided(tiny: Gateway, connect: Connect, topic: str) -> None:
     """Three consumers take pages of it in turns; together they have all of it, once, and one
     that is lost half way gives its part back."""
     peers = [connect(port=tiny.port) for _ in range(3)]
-    peers[0].leave(peers[0].shared_durable("t", "s|global"), closed=False)
-    fill(tiny, connect, "t", 0, 1_200)
-    receivers = [peer.shared_durable("t", "s|global") for peer in peers]
+    peers[0].leave(peers[0].shared_durable(topic, f"{topic}|global"), closed=False)
+    fill(tiny, connect, topic, 0, 1_200)
+    receivers = [peer.shared_durable(topic, f"{topic}|global") for peer in peers]
     receivers[2].take(100)
     got: list[int] = []
     for _ in range(4):
         for receiver in receivers[:2]:
             got += all_of(receiver, 100)
     peers[2].drop()
-    peers[0].until(lambda: len(tiny.events("connection.closed")) > 0, "the loss is seen")
+    gone = f'"container": "{peers[2].container}", "event": "connection.closed"'
+    until(lambda: gone in tiny.log, "the loss is seen")
     got += all_of(receivers[0], 400)
     assert sorted(got) == list(range(1_200))
     assert receivers[1].nothing()
 
 
-def test_a_consumer_may_go_while_its_page_is_read(tiny: Gateway, connect: Connect) -> None:
+def test_a_consumer_may_go_while_its_page_is_read(
+    tiny: Gateway, connect: Connect, topic: str
+) -> None:
     """Again and again, at whatever moment; the last one gets all of it."""
-    peer = connect("c", port=tiny.port)
-    peer.leave(peer.durable("t", "mine"), closed=False)
-    fill(tiny, connect, "t", 0, 500)
+    peer = connect(topic, port=tiny.port)
+    peer.leave(peer.durable(topic, "mine"), closed=False)
+    fill(tiny, connect, topic, 0, 500)
     for _ in range(10):
-        receiver = peer.durable("t", "mine")
+        receiver = peer.durable(topic, "mine")
         receiver.link.flow(50)
         peer.leave(receiver, closed=False)
-    assert all_of(peer.durable("t", "mine"), 500) == list(range(500))
+    assert all_of(peer.durable(topic, "mine"), 500) == list(range(500))
 
 
-def test_a_backlog_outlives_a_restart(tiny: Gateway, connect: Connect) -> None:
+def test_a_backlog_outlives_a_restart(tiny: Gateway, connect: Connect, topic: str) -> None:
     """Nothing is in memory then; everything is read from the table, exceptions left out."""
-    peer = connect("c", port=tiny.port)
-    receiver = peer.durable("t", "mine")
-    fill(tiny, connect, "t", 0, 600)
+    peer = connect(topic, port=tiny.port)
+    receiver = peer.durable(topic, "mine")
+    fill(tiny, connect, topic, 0, 600)
     held = receiver.take(300)
     receiver.confirm([got for n, got in enumerate(held) if n % 5])
     peer.drop()
     tiny.kill()
     tiny.start()
-    receiver = connect("c", port=tiny.port).durable("t", "mine")
+    receiver = connect(topic, port=tiny.port).durable(topic, "mine")
     assert all_of(receiver, 360) == [*range(0, 300, 5), *range(300, 600)]
     assert receiver.nothing()

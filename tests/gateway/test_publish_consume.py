@@ -126,14 +126,17 @@ def test_a_shared_subscription_that_is_not_durable_ends_with_its_last_consumer(
     assert other.shared(topic, name).nothing()
 
 
-@pytest.mark.parametrize("kind", MESSAGES)
-@pytest.mark.parametrize("header", ["with header", "without header"])
+@pytest.mark.parametrize(
+    ("header", "kind"),
+    [
+        *(("with header", kind) for kind in MESSAGES if "header" not in kind),
+        *(("without header", kind) for kind in MESSAGES),
+    ],
+)
 def test_the_bare_message_is_kept_byte_for_byte(
     connect: Connect, topic: str, kind: str, header: str
 ) -> None:
     """What comes is what was sent; in a second delivery only the header differs."""
-    if header == "with header" and "header" in kind:
-        pytest.skip("a message has one header")
     peer = connect()
     receiver = peer.receiver(topic)
     data = DURABLE_HEADER * (header == "with header") + MESSAGES[kind]

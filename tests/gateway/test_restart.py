@@ -110,7 +110,6 @@ def test_restarts_in_a_row_change_nothing(own_gateway: Make, connect: Connect) -
             kept.pop(0)
             peer.drop()
             ended(gateway, ENDS[turn % 2])
-            ended(gateway, ENDS[turn // 2])
         assert everything(connect("c", port=gateway.port).durable("t", "mine")) == kept
 
 
