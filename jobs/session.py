@@ -63,6 +63,9 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
     else:
         require_java()
         wanted["spark.jars"] = ",".join(map(str, delta_jars()))
+        quiet = Path(conf.__file__).parent / "log4j2.properties"
+        options = wanted.get("spark.driver.extraJavaOptions", "")
+        wanted["spark.driver.extraJavaOptions"] = f"{options} -Dlog4j2.configurationFile={quiet}"
     builder = SparkSession.builder
     for key, value in wanted.items():
         builder = builder.config(key, value)
