@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from gateway_frames import AMQP_HEADER, OPEN, SASL_HEADER, Raw, begin_frame, open_frame
 from gateway_peer import Peer, PeerLost, encoded
 from gateway_process import PATIENCE, Gateway, Settings, until
-from proton import Message, SSLDomain
+from proton import Delivery, Endpoint, Message, SSLDomain
 from proton.reactor import Container
 from proton.utils import BlockingConnection
 
@@ -255,8 +255,9 @@ def fill(disk: Path) -> Path:
 def test_a_full_disk_stops_accepting_and_loses_nothing(
     own_gateway: Make, connect: Connect, small_disk: Path
 ) -> None:
-    """Producers get no accepted and the log says why; with space again everything goes on, and all
-    that was accepted, before and after, is there; also after a restart."""
+    """Producers get no accepted, consumers no confirmation and no new subscription, and the log
+    says why; with space again everything goes on, and all that was accepted, before and after, is
+    there; also after a restart."""
     settings: Settings = {
         "journal": {"segment_bytes": 1 << 20, "retry_ms": 50},
         "commit": {"interval_ms": 50, "retry_ms": 50},
@@ -267,7 +268,9 @@ def test_a_full_disk_stops_accepting_and_loses_nothing(
         peer = connect("c", port=gateway.port)
         peer.leave(peer.durable("t", "mine"), closed=False)
         sender = peer.sender("t")
+        acker = peer.durable("t", "acker")
         sender.publish(*range(10))
+        [held] = acker.take()
         ballast = fill(small_disk)
         bodies = [f"{n} {os.urandom(20_000).hex()}" for n in range(10, 200)]
         deliveries = [sender.send(encoded(body)) for body in bodies]
@@ -277,12 +280,19 @@ def test_a_full_disk_stops_accepting_and_loses_nothing(
         assert not all(delivery.settled for delivery in deliveries)
         other = connect(port=gateway.port).sender("t")
         late = other.send(encoded("late"))
-        other.peer.heard()
+        held.delivery.update(Delivery.ACCEPTED)
+        newcomer = peer.durable("t", "newcomer", opened=False)
+        for one in (peer, other.peer):
+            one.heard()
         assert not late.settled
+        assert not held.delivery.settled, "confirmed, and nothing of it is on the disk"
+        assert not newcomer.link.state & Endpoint.REMOTE_ACTIVE, "it is durable nowhere"
 
         ballast.unlink()
         peer.until(lambda: all(d.settled for d in deliveries), "all are accepted")
         other.outcome(late)
+        peer.until(lambda: held.delivery.settled, "the confirmation")
+        peer.attached(newcomer.link)
         gateway.await_event("journal.has_space")
         peer.drop()
         gateway.kill()
