@@ -164,6 +164,8 @@ class Inbound:
             link = Link(self._connection, proton_link)
         except BROKEN_VALUES as error:
             raise BrokenFrame(f"attach: {error}") from error
+        if not link.name:
+            raise BrokenFrame("attach: the link has no name")
         self._links[link.address] = link
         self._handler.attached(link)
 

@@ -271,8 +271,14 @@ static void keep(pump_t *p, pn_delivery_t *d, uint32_t slot) {
   p->deliveries[slot] = kept;
 }
 
+/* An incoming delivery's context says that it was taken: what its sender says of it afterwards (that
+ * it has settled it, say) is no message, and its outcome may be under way. */
+static void taken(pn_delivery_t *d) { pn_delivery_set_context(d, (void *)(uintptr_t)1); }
+
 static int incoming(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
+  if (pn_delivery_get_context(d)) { pn_delivery_clear(d); return 0; }
   if (pn_delivery_aborted(d)) { /* no message; its sender may send another in its place */
+    taken(d);
     pn_delivery_settle(d);
     pn_link_flow(link, 1);
     return 0;
@@ -289,6 +295,7 @@ static int incoming(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   /* Only looked at so far: a malformed one stops the pump with its bytes still in the delivery. */
   pn_link_recv(link, to, size);
   pn_link_advance(link);
+  taken(d);
   if (pump_inspect(to, size, p, p->count)) {
     /* Its bytes are gone from the engine; the caller answers the delivery after the run before. */
     return PUMP_MALFORMED;
@@ -374,6 +381,7 @@ int pump_receive_alone(pump_t *p, char *bytes, size_t room) {
   if (size > room) return PUMP_TOO_LARGE;
   pn_link_recv(link, bytes, size);
   pn_link_advance(link);
+  taken(d);
   p->link = (uint64_t)(uintptr_t)link;
   if (pump_inspect(bytes, size, p, 0)) return PUMP_MALFORMED;
   keep(p, d, 0);
