@@ -1,7 +1,20 @@
-"""What all tests share: how Hypothesis runs here."""
+"""What all tests share: how Hypothesis runs here, and how long the crash rounds go on."""
 
+import pytest
 from hypothesis import settings
 
 # A failure prints what replays it. There is no deadline: builds share their machine with others.
 settings.register_profile("house", deadline=None, print_blob=True)
 settings.load_profile("house")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rounds", type=int, default=4, help="times that a working gateway is killed (default 4)"
+    )
+
+
+@pytest.fixture
+def crash_rounds(request: pytest.FixtureRequest) -> int:
+    """How often the crash test kills the gateway."""
+    return int(request.config.getoption("--rounds"))
