@@ -19,7 +19,7 @@ from proton import Connection as ProtonConnection
 from ingest import pump as pumping
 from ingest.handshake import Established, Failed, Handshake, Reply, Step, Verify
 from ingest.inbound import Inbound
-from ingest.link import BrokenFrame, Handler
+from ingest.link import BROKEN_VALUES, BrokenFrame, Handler
 from ingest.pump import Pump, address
 from ingest.settings import Amqp
 
@@ -168,7 +168,10 @@ class Connection(asyncio.BufferedProtocol):
         """The engine takes no more bytes. If the peer hasn't closed they are wrong; the engine says
         so in a close for the faults that it has a word for, and we do for the others."""
         self.ending = True
-        condition = self._amqp.condition
+        try:
+            condition = self._amqp.condition
+        except BROKEN_VALUES:  # it quotes what the peer sent
+            condition = None
         self.close(
             condition.name if condition else "amqp:connection:framing-error",
             (condition and condition.description) or "what came is no AMQP frame",

@@ -120,7 +120,9 @@ def _filters(data: object) -> tuple[object, ...]:
     value = _value(data)
     if not isinstance(value, dict):
         return ()
-    return tuple(v.descriptor if isinstance(v, Described) else None for v in value.values())
+    descriptors = (v.descriptor if isinstance(v, Described) else None for v in value.values())
+    # One of another kind can't be compared with those that we know; it is unknown like any other.
+    return tuple(d if isinstance(d, int | str) else None for d in descriptors)
 
 
 def _value(data: object) -> object:

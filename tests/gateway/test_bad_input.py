@@ -4,8 +4,10 @@ notices, and the gateway still serves.
 Frames are made by hand; what the gateway says is read frame by frame.
 """
 
+import random
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from conftest import Connect
@@ -18,6 +20,7 @@ from gateway_frames import (
     COORDINATOR,
     DETACH,
     DISPOSITION,
+    END,
     FLOW,
     OPEN,
     SASL_HEADER,
@@ -42,7 +45,7 @@ from gateway_frames import (
 )
 from gateway_peer import encoded
 from gateway_process import Gateway
-from proton import Delivery, Described, symbol, uint
+from proton import Delivery, Described, symbol, uint, ulong
 
 
 @pytest.fixture(autouse=True)
@@ -207,6 +210,13 @@ def test_frames_that_mean_nothing_end_the_connection(
         frames = raw.until_end()
     assert frames[-1].code == CLOSE
     assert frames[-1].error
+
+
+def test_an_error_that_quotes_nonsense_is_still_one(gateway: Gateway, topic: str) -> None:
+    """The engine's own complaint repeats the peer's name, which is no UTF-8."""
+    twice = 2 * sender_frame("abc", topic_target("t")).replace(b"abc", b"\x80\x81\x82")
+    with begun(gateway, topic, twice) as raw:
+        assert b"\x00\x53\x18" in raw.rest()  # a close
 
 
 def test_a_disposition_of_everything_hurts_nobody(gateway: Gateway, topic: str) -> None:
@@ -417,6 +427,25 @@ SOURCES = {
 }
 
 
+ODD_FILTERS = {
+    "a descriptor that is a list": {symbol("f"): Described([1, 2], "x")},
+    "a descriptor that is a map": {symbol("f"): Described({"a": 1}, "x")},
+    "values without a descriptor": {symbol("f"): [1, 2], symbol("g"): None},
+    "keys of any kind": {None: 1, True: Described(ulong(1), None), 1.5: {}},
+}
+
+
+@pytest.mark.parametrize("kind", ODD_FILTERS)
+def test_filters_that_nobody_knows_are_left_out(gateway: Gateway, topic: str, kind: str) -> None:
+    """The consumer gets its link; the answer doesn't promise the filter."""
+    source = composite(SOURCE, topic, *[None] * 6, ODD_FILTERS[kind])
+    with begun(gateway, topic, receiver_frame("r", source)) as raw:
+        answered = raw.next(ATTACH).field(5)
+        assert isinstance(answered, Described)
+        assert answered.value[0] == topic
+        assert len(answered.value) < 8 or not answered.value[7]
+
+
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_consumer_is_refused_in_the_form_that_clients_need(
     gateway: Gateway, topic: str, kind: str
@@ -454,3 +483,52 @@ def test_a_range_of_dispositions_settles_all_in_it(
     receiver = peer.durable(topic, "mine")
     assert receiver.bodies(4) == [0, 1, 6, 9]
     assert receiver.nothing()
+
+
+def conversation(container: str) -> list[bytes]:
+    """A bit of everything that a client says, a frame each."""
+    filters = {symbol("f"): Described(ulong(5), "x")}
+    return [
+        AMQP_HEADER,
+        open_frame(container),
+        begin_frame(),
+        sender_frame("s", topic_target("noise")),
+        receiver_frame("r", durable_source("noise"), handle=1),
+        receiver_frame("p", composite(SOURCE, "noise", *[None] * 6, filters), handle=2),
+        credit_frame(10, 1),
+        credit_frame(10, 2),
+        transfer_frame(0, encoded({"a": 1, "b": [1, 2]})),
+        transfer_frame(1, encoded("x", durable=False)),
+        frame(DISPOSITION, False, uint(0), uint(1), True),
+        accept_frame(0, 3),
+        accept_frame(0, 1, settled=False),
+        frame(DETACH, uint(1), True),
+        frame(DETACH, uint(0), False),
+        frame(END),
+        frame(CLOSE),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_a_peer_says_the_gateway_lives(gateway: Gateway, topic: str, seed: int) -> None:
+    """A conversation with some bytes changed, frames repeated and out of order; many times."""
+    dice = random.Random(seed)
+    telling = bytes.fromhex("00014041455380a1b1c0d0f0ff")
+    for _ in range(100):
+        frames = [bytearray(one) for one in conversation(topic)]
+        for _ in range(dice.randint(1, 4)):
+            one = dice.choice(frames[1:])
+            at = dice.randrange(8, len(one)) if dice.random() < 0.9 else dice.randrange(8)
+            one[at] = dice.choice([*telling, dice.randrange(256)])
+        if dice.random() < 0.3:
+            frames.insert(dice.randrange(1, len(frames)), dice.choice(frames))
+        if dice.random() < 0.2:
+            frames[2:] = dice.sample(frames[2:], len(frames) - 2)
+        with Raw(gateway.port) as raw, suppress(OSError):
+            raw.socket.settimeout(0.002)
+            for one in frames:
+                raw.send(bytes(one))
+                if dice.random() < 0.3:
+                    with suppress(TimeoutError):
+                        raw.exactly(1 << 20)
+    assert gateway.running, gateway.log[-2_000:]
