@@ -64,3 +64,15 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
 def topic(request: pytest.FixtureRequest) -> str:
     """A topic that no other test uses."""
     return request.node.name.replace("test_", "")
+
+
+@pytest.fixture
+def unharmed(gateway: Gateway, connect: Connect, topic: str) -> Iterator[None]:
+    """Whatever a test did: another client, there before, is served after it as ever."""
+    peer = connect()
+    receiver = peer.receiver(f"{topic}-witness")
+    yield
+    assert gateway.running, gateway.log
+    peer.sender(f"{topic}-witness").publish("unharmed")
+    assert receiver.bodies() == ["unharmed"]
+    assert not gateway.events("gateway.bug")

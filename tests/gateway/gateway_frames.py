@@ -193,3 +193,11 @@ class Raw:
     def until_end(self) -> list[Frame]:
         """All frames until the gateway ends the socket."""
         return list(self.frames())
+
+
+def begun(port: int, container: str, *more: bytes) -> Raw:
+    """A raw connection with one session, and what is sent with it."""
+    return Raw(
+        port,
+        hello=b"".join([AMQP_HEADER, open_frame(container), begin_frame(), *more]),
+    )

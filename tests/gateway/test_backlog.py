@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from conftest import Connect
 from deltalake import DeltaTable
-from gateway_peer import Incoming
+from gateway_links import Incoming
 from gateway_process import Gateway, until
 from proton import Delivery
 

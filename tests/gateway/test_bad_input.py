@@ -4,10 +4,7 @@ notices, and the gateway still serves.
 Frames are made by hand; what the gateway says is read frame by frame.
 """
 
-import random
 import struct
-from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 from conftest import Connect
@@ -17,20 +14,18 @@ from gateway_frames import (
     ATTACH,
     BEGIN,
     CLOSE,
-    COORDINATOR,
     DETACH,
     DISPOSITION,
-    END,
     FLOW,
     OPEN,
     SASL_HEADER,
     SASL_INIT,
-    SOURCE,
     TARGET,
     TRANSFER,
     Raw,
     accept_frame,
     begin_frame,
+    begun,
     composite,
     credit_frame,
     durable_source,
@@ -41,31 +36,12 @@ from gateway_frames import (
     sender_frame,
     topic_target,
     transfer_frame,
-    words,
 )
-from gateway_peer import encoded
+from gateway_links import encoded
 from gateway_process import Gateway
-from proton import Delivery, Described, symbol, uint, ulong
+from proton import Delivery, Described, symbol, uint
 
-
-@pytest.fixture(autouse=True)
-def unharmed(gateway: Gateway, connect: Connect, topic: str) -> Iterator[None]:
-    """Whatever a test did: another client, there before, is served after it as ever."""
-    peer = connect()
-    receiver = peer.receiver(f"{topic}-witness")
-    yield
-    assert gateway.running, gateway.log
-    peer.sender(f"{topic}-witness").publish("unharmed")
-    assert receiver.bodies() == ["unharmed"]
-    assert not gateway.events("gateway.bug")
-
-
-def begun(gateway: Gateway, container: str, *more: bytes) -> Raw:
-    """A raw connection with one session, and what is sent with it."""
-    return Raw(
-        gateway.port,
-        hello=b"".join([AMQP_HEADER, open_frame(container), begin_frame(), *more]),
-    )
+pytestmark = pytest.mark.usefixtures("unharmed")
 
 
 STRANGERS = {
@@ -205,7 +181,7 @@ def test_frames_that_mean_nothing_end_the_connection(
     gateway: Gateway, topic: str, kind: str
 ) -> None:
     """A close with an error and the socket's end, also for what was half way in."""
-    with begun(gateway, topic, BEGUN_NONSENSE[kind]) as raw:
+    with begun(gateway.port, topic, BEGUN_NONSENSE[kind]) as raw:
         raw.send(frame(CLOSE))
         frames = raw.until_end()
     assert frames[-1].code == CLOSE
@@ -215,13 +191,13 @@ def test_frames_that_mean_nothing_end_the_connection(
 def test_an_error_that_quotes_nonsense_is_still_one(gateway: Gateway, topic: str) -> None:
     """The engine's own complaint repeats the peer's name, which is no UTF-8."""
     twice = 2 * sender_frame("abc", topic_target("t")).replace(b"abc", b"\x80\x81\x82")
-    with begun(gateway, topic, twice) as raw:
+    with begun(gateway.port, topic, twice) as raw:
         assert b"\x00\x53\x18" in raw.rest()  # a close
 
 
 def test_a_disposition_of_everything_hurts_nobody(gateway: Gateway, topic: str) -> None:
     """A range over all delivery ids there can be, and one of none."""
-    with begun(gateway, topic) as raw:
+    with begun(gateway.port, topic) as raw:
         raw.send(accept_frame(0, 0xFFFFFFFF), accept_frame(0xFFFFFFFF, 0), frame(CLOSE))
         assert raw.until_end()[-1].code == CLOSE
 
@@ -267,7 +243,7 @@ def test_half_a_frame_and_the_end_is_just_an_end(gateway: Gateway, topic: str, c
 
 def test_more_transfers_than_credit_end_the_link(gateway: Gateway, topic: str) -> None:
     """The link is closed with the condition for it; what fitted the credit may have been taken."""
-    with begun(gateway, topic, sender_frame("s", topic_target(topic))) as raw:
+    with begun(gateway.port, topic, sender_frame("s", topic_target(topic))) as raw:
         credit = number(raw.next(FLOW).field(6))
         data = encoded("x")
         raw.send(b"".join(transfer_frame(n, data) for n in range(credit * 3)))
@@ -280,7 +256,7 @@ def test_an_oversized_message_ends_its_link(gateway: Gateway, connect: Connect, 
     receiver = connect().receiver(topic)
     piece = b"x" * 100_000
     with begun(
-        gateway,
+        gateway.port,
         topic,
         sender_frame("big", topic_target(topic)),
         sender_frame("fine", topic_target(topic), handle=1),
@@ -307,7 +283,7 @@ def test_a_sender_may_settle_before_it_has_an_answer(
 ) -> None:
     """Its messages are taken as any other, once, and the link goes on."""
     receiver = connect().receiver(topic)
-    with begun(gateway, topic, sender_frame("s", topic_target(topic))) as raw:
+    with begun(gateway.port, topic, sender_frame("s", topic_target(topic))) as raw:
         raw.next(FLOW)
         for n in range(0, 40, 2):
             settled = frame(DISPOSITION, False, uint(n), uint(n + 1), True)
@@ -351,118 +327,11 @@ def test_an_empty_message_is_rejected(connect: Connect, topic: str) -> None:
     assert sender.outcome(sender.send(b"")) == Delivery.REJECTED
 
 
-def test_a_container_id_in_use_is_refused(connect: Connect, gateway: Gateway, topic: str) -> None:
-    """The second open is answered in the form by which JMS clients know it; the first stays, and
-    the name is free when it has gone."""
-    first = connect(topic)
-    with Raw(gateway.port, hello=AMQP_HEADER + open_frame(topic)) as raw:
-        frames = raw.until_end()
-    assert [one.code for one in frames] == [OPEN, CLOSE]
-    assert frames[0].field(9) == {symbol("amqp:connection-establishment-failed"): True}
-    error = frames[1].field(0)
-    assert isinstance(error, Described)
-    assert error.value[0] == "amqp:invalid-field"
-    assert error.value[2] == {symbol("invalid-field"): symbol("container-id")}
-    first.sender(topic).publish("the first lives")
-    first.close()
-    connect(topic).sender(topic).publish("the name is free")
-
-
-def test_a_refused_connection_can_do_nothing(
-    connect: Connect, gateway: Gateway, topic: str
-) -> None:
-    """What it sent along with its open, as pipelining clients do, has no effect at all."""
-    connect(topic)
-    receiver = connect().receiver(topic)
-    with begun(
-        gateway,
-        topic,
-        sender_frame("s", topic_target(topic)),
-        receiver_frame("sneaked", durable_source(topic), handle=1),
-    ) as raw:
-        frames = raw.until_end()
-    assert frames[-1].error == "amqp:invalid-field"
-    assert receiver.nothing()
-    lines = gateway.log_path.read_text()
-    assert "sneaked" not in lines
-
-
-REFUSALS = {
-    "a queue": (composite(TARGET, "q", *[None] * 5, words("queue")), "amqp:not-implemented"),
-    "a queue by its address": (topic_target("queue://q"), "amqp:not-implemented"),
-    "a coordinator": (
-        composite(COORDINATOR, words("amqp:local-transactions")), "amqp:not-implemented",
-    ),
-    "a temporary topic": (
-        composite(TARGET, None, uint(0), None, uint(0), True), "amqp:not-implemented",
-    ),
-    "no target": (None, "amqp:invalid-field"),
-    "an empty name": (topic_target("topic://"), "amqp:not-found"),
-    "an internal name": (topic_target("$management"), "amqp:not-found"),
-    "a name with a line end": (topic_target("a\nb"), "amqp:invalid-field"),
-    "a name that is too long": (topic_target("x" * 256), "amqp:invalid-field"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", REFUSALS)
-def test_a_producer_is_refused_in_the_form_that_clients_need(
-    gateway: Gateway, topic: str, kind: str
-) -> None:
-    """Attach with a null target, then detach closed with the error, in this order."""
-    target, condition = REFUSALS[kind]
-    with begun(gateway, topic, sender_frame("s", target)) as raw:
-        attach = raw.next(ATTACH)
-        assert attach.field(6) is None
-        detach = next(raw.frames())
-        assert (detach.code, detach.field(1), detach.error) == (DETACH, True, condition)
-        raw.send(frame(DETACH, uint(0), True), frame(CLOSE))
-        assert raw.next(CLOSE).error == ""
-
-
-SOURCES = {
-    "a queue": composite(SOURCE, "q", *[None] * 9, words("queue")),
-    "a temporary topic": composite(SOURCE, None, uint(0), None, uint(0), True),
-    "an internal name": composite(SOURCE, "$catalog"),
-    "an unknown subscription": None,
-}
-
-
-ODD_FILTERS = {
-    "a descriptor that is a list": {symbol("f"): Described([1, 2], "x")},
-    "a descriptor that is a map": {symbol("f"): Described({"a": 1}, "x")},
-    "values without a descriptor": {symbol("f"): [1, 2], symbol("g"): None},
-    "keys of any kind": {None: 1, True: Described(ulong(1), None), 1.5: {}},
-}
-
-
-@pytest.mark.parametrize("kind", ODD_FILTERS)
-def test_filters_that_nobody_knows_are_left_out(gateway: Gateway, topic: str, kind: str) -> None:
-    """The consumer gets its link; the answer doesn't promise the filter."""
-    source = composite(SOURCE, topic, *[None] * 6, ODD_FILTERS[kind])
-    with begun(gateway, topic, receiver_frame("r", source)) as raw:
-        answered = raw.next(ATTACH).field(5)
-        assert isinstance(answered, Described)
-        assert answered.value[0] == topic
-        assert len(answered.value) < 8 or not answered.value[7]
-
-
-@pytest.mark.parametrize("kind", SOURCES)
-def test_a_consumer_is_refused_in_the_form_that_clients_need(
-    gateway: Gateway, topic: str, kind: str
-) -> None:
-    """Attach with a null source, then detach closed with an error, in this order."""
-    with begun(gateway, topic, receiver_frame("r", SOURCES[kind])) as raw:
-        assert raw.next(ATTACH).field(5) is None
-        detach = next(raw.frames())
-        assert (detach.code, detach.field(1)) == (DETACH, True)
-        assert detach.error
-
-
 def test_a_range_of_dispositions_settles_all_in_it(
     gateway: Gateway, connect: Connect, topic: str
 ) -> None:
     """One frame for many deliveries, settled or to be answered; the rest comes to the next one."""
-    with begun(gateway, topic, receiver_frame("mine", durable_source(topic))) as raw:
+    with begun(gateway.port, topic, receiver_frame("mine", durable_source(topic))) as raw:
         raw.next(ATTACH)
         raw.send(credit_frame(10))
         connect().sender(topic).publish(*range(10))
@@ -483,52 +352,3 @@ def test_a_range_of_dispositions_settles_all_in_it(
     receiver = peer.durable(topic, "mine")
     assert receiver.bodies(4) == [0, 1, 6, 9]
     assert receiver.nothing()
-
-
-def conversation(container: str) -> list[bytes]:
-    """A bit of everything that a client says, a frame each."""
-    filters = {symbol("f"): Described(ulong(5), "x")}
-    return [
-        AMQP_HEADER,
-        open_frame(container),
-        begin_frame(),
-        sender_frame("s", topic_target("noise")),
-        receiver_frame("r", durable_source("noise"), handle=1),
-        receiver_frame("p", composite(SOURCE, "noise", *[None] * 6, filters), handle=2),
-        credit_frame(10, 1),
-        credit_frame(10, 2),
-        transfer_frame(0, encoded({"a": 1, "b": [1, 2]})),
-        transfer_frame(1, encoded("x", durable=False)),
-        frame(DISPOSITION, False, uint(0), uint(1), True),
-        accept_frame(0, 3),
-        accept_frame(0, 1, settled=False),
-        frame(DETACH, uint(1), True),
-        frame(DETACH, uint(0), False),
-        frame(END),
-        frame(CLOSE),
-    ]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_whatever_a_peer_says_the_gateway_lives(gateway: Gateway, topic: str, seed: int) -> None:
-    """A conversation with some bytes changed, frames repeated and out of order; many times."""
-    dice = random.Random(seed)
-    telling = bytes.fromhex("00014041455380a1b1c0d0f0ff")
-    for _ in range(100):
-        frames = [bytearray(one) for one in conversation(topic)]
-        for _ in range(dice.randint(1, 4)):
-            one = dice.choice(frames[1:])
-            at = dice.randrange(8, len(one)) if dice.random() < 0.9 else dice.randrange(8)
-            one[at] = dice.choice([*telling, dice.randrange(256)])
-        if dice.random() < 0.3:
-            frames.insert(dice.randrange(1, len(frames)), dice.choice(frames))
-        if dice.random() < 0.2:
-            frames[2:] = dice.sample(frames[2:], len(frames) - 2)
-        with Raw(gateway.port) as raw, suppress(OSError):
-            raw.socket.settimeout(0.002)
-            for one in frames:
-                raw.send(bytes(one))
-                if dice.random() < 0.3:
-                    with suppress(TimeoutError):
-                        raw.exactly(1 << 20)
-    assert gateway.running, gateway.log[-2_000:]

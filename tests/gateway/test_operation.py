@@ -13,7 +13,8 @@ import pytest
 from conftest import Connect
 from deltalake import DeltaTable, write_deltalake
 from gateway_frames import AMQP_HEADER, OPEN, SASL_HEADER, Raw, begin_frame, open_frame
-from gateway_peer import Peer, PeerLost, encoded
+from gateway_links import encoded
+from gateway_peer import Peer, PeerLost
 from gateway_process import PATIENCE, Gateway, Settings, until
 from proton import Delivery, Endpoint, Message, SSLDomain
 from proton.reactor import Container

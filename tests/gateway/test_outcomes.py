@@ -2,7 +2,8 @@
 
 import pytest
 from conftest import Connect
-from gateway_peer import Got, Incoming, Peer
+from gateway_links import Got, Incoming
+from gateway_peer import Peer
 from proton import Delivery
 
 

@@ -5,7 +5,7 @@ Proton's own client (`proton.utils`) and its engine are the peers: nothing of ou
 
 import pytest
 from conftest import Connect
-from gateway_peer import encoded
+from gateway_links import encoded
 from gateway_process import Gateway
 from proton import Delivery, Link, Message, Terminus
 from proton.reactor import Container

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from conftest import Connect
 from deltalake import DeltaTable, write_deltalake
-from gateway_peer import Incoming, Peer, encoded
+from gateway_links import Incoming, encoded
+from gateway_peer import Peer
 from gateway_process import Gateway, until
 from proton import Delivery
 from pyroaring import BitMap64

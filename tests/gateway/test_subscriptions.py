@@ -2,7 +2,8 @@
 
 import pytest
 from conftest import Connect
-from gateway_peer import Incoming, Peer, no_local, selector
+from gateway_links import Incoming
+from gateway_peer import Peer, no_local, selector
 from proton import Terminus
 
 
