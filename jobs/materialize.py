@@ -125,7 +125,7 @@ def _materialize(rows: DataFrame, number: int, settings: Settings) -> None:
     if not kinds:
         return
     batch = Batch(
-        query=spark.sparkContext.getLocalProperty("sql.streaming.queryId") or "",
+        query=query_id(spark),
         number=number,
         first_group=min(row.first for row in kinds.values()),
         last_group=max(row.last for row in kinds.values()),
@@ -145,6 +145,14 @@ def _materialize(rows: DataFrame, number: int, settings: Settings) -> None:
             seconds=monotonic() - started,
         )
     )
+
+
+def query_id(spark: SparkSession) -> str:
+    """The id of the query that runs this batch: the same for as long as its checkpoint is."""
+    found = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if not found:
+        raise StoreError("A batch without a query id could not be told from those of others.")
+    return found
 
 
 def last_version(spark: SparkSession, checkpoint: str, number: int) -> int:
@@ -213,6 +221,8 @@ def command(
     report = _report_json if as_json else _report_line
     query = build(session(), Settings(places, trigger, report))
     _wait(query)
+    if not as_json and not any(progress["numInputRows"] for progress in query.recentProgress):
+        click.echo("Nothing new: the tables are up to date.")
 
 
 def _places(

@@ -213,6 +213,15 @@ def _binary(*, wide: bool) -> Reader:
     return reader
 
 
+def _short_string(data: bytes, at: int, _depth: int) -> tuple[Value, int]:
+    """As _string; of its own because most of a message's values are such."""
+    start = at + 1
+    stop = start + data[at]
+    if stop > len(data):
+        raise DecodeError(f"the value at byte {at} goes on after the end")
+    return data[start:stop].decode(), stop
+
+
 def _string(*, wide: bool) -> Reader:
     def reader(data: bytes, at: int, _depth: int) -> tuple[Value, int]:
         start, stop = sized(data, at, wide=wide)
@@ -339,7 +348,7 @@ READERS: dict[int, Reader] = {
     0x98: _uuid,
     0xA0: _binary(wide=False),
     0xB0: _binary(wide=True),
-    0xA1: _string(wide=False),
+    0xA1: _short_string,
     0xB1: _string(wide=True),
     0xA3: _symbol(wide=False),
     0xB3: _symbol(wide=True),

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 from pipeline.amqp_types import (
+    READERS,
     TYPE_NAMES,
     DecodeError,
     Map,
@@ -206,6 +207,9 @@ def decode(data: Bytes) -> Message:
         raise _told(error, data) from error
 
 
+#: Constructor -> the type's name and what reads it: the inmost loop looks up once.
+TYPED_READERS = {code: (TYPE_NAMES[code], reader) for code, reader in READERS.items()}
+
 #: What reading bytes that aren't AMQP may raise besides DecodeError.
 _NOT_AMQP = (IndexError, struct.error, UnicodeDecodeError)
 
@@ -313,14 +317,24 @@ def _typed_map(data: bytes, section: Section) -> dict[str, Typed]:
     at, stop, count = _map_elements(data, section)
     found: dict[str, Typed] = {}
     for _ in range(count):
-        if TYPE_NAMES.get(data[at]) != "string":
-            raise DecodeError(f"the name of an application property is no string at byte {at}")
-        name, at = read(data, at)
-        type_name = TYPE_NAMES.get(data[at], "unknown")
-        value, at = read(data, at)
-        found[str(name)] = Typed(type_name, value)
+        name, at = _name(data, at)
+        kind, reader = TYPED_READERS.get(data[at], (None, None))
+        if kind is None or reader is None:
+            raise DecodeError(f"unknown constructor 0x{data[at]:02x} at byte {at}")
+        value, at = reader(data, at + 1, 0)
+        found[name] = Typed(kind, value)
     closed(at, stop)
     return found
+
+
+def _name(data: bytes, at: int) -> tuple[str, int]:
+    """The key at `at` of a map whose keys are strings: a short one, nearly always."""
+    if data[at] == 0xA1 and (stop := at + 2 + data[at + 1]) <= len(data):
+        return data[at + 2 : stop].decode(), stop
+    if TYPE_NAMES.get(data[at]) != "string":
+        raise DecodeError(f"the name of an application property is no string at byte {at}")
+    name, at = read(data, at)
+    return str(name), at
 
 
 def _plain_map(data: bytes, section: Section) -> Map:
