@@ -27,8 +27,8 @@ from ingest.settings import Amqp
 READ_BYTES = 1 << 19
 #: Seconds that a peer has for its own close after we closed with an error.
 CLOSE_SECONDS = 2.0
-#: Bytes that one write of a socket gives.
-WRITE_BYTES = 1 << 18
+#: Bytes that one write of a socket gives: below what `ingest.memory` maps anew each time.
+WRITE_BYTES = 3 << 16
 
 #: What a peer may rely on. DELAYED_DELIVERY is not offered: a client that asks for a delay is told
 #: that it can't have one, instead of having its message delivered at once.
