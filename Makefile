@@ -19,7 +19,7 @@ demo: $(READY) ## 336,776 flights through the gateway, four workers, Spark, a pi
 	$(BIN)/distributary demo --home build/demo
 
 test: $(READY) ## All tests: core, tables, gateway, Spark
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(READY) ## ruff, mypy
 	$(BIN)/ruff check .
@@ -39,7 +39,7 @@ jms: ## The Qpid JMS client's tests
 	@echo "The tests with the Qpid JMS client do not exist yet; 'make test' tests with Proton's client." && exit 1
 
 clean: ## Remove what was built, the virtual environment too
-	rm -rf build $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis ingest/_pump.*
+	rm -rf build spark-warehouse $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis ingest/_pump.*
 
 # What must be there before anything else is tried.
 tools:
