@@ -4,6 +4,7 @@ Run by `spark-submit jobs/materialize.py --home DIR` or `distributary jobs mater
 """
 
 import json
+import logging
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from types import FrameType
 
 import click
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
@@ -247,17 +249,28 @@ def _report_json(progress: Progress) -> None:
 
 
 def _wait(query: StreamingQuery) -> None:
-    """Until the query ends, or somebody asks the job to: a batch that is cut runs again."""
+    """Until the query ends, or somebody asks the job to: a batch that is cut runs again.
+
+    The asking only sets a flag: an exception in the middle of a call to the JVM would leave the
+    call's answer for the next one. A signal to the whole process group ends the JVM as well, and
+    then there is nothing left to stop.
+    """
+    asked = False
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+        nonlocal asked
+        asked = True
+        logging.disable()  # Spark's client would report each call that finds no JVM any more
 
-    signal.signal(signal.SIGTERM, stop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
     try:
-        while not query.awaitTermination(STOP_SECONDS):
+        while not asked and not query.awaitTermination(STOP_SECONDS):
             pass
-    finally:
         query.stop()
+    except (Py4JError, PySparkException, OSError):
+        if not asked:
+            raise
 
 
 if __name__ == "__main__":

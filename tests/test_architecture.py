@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "conf": {"msgspec"},
     "jobs": {
         *("pipeline", "pipeline.tables", "pipeline.transforms", "conf"),
-        *("pyspark", "delta", "jgo", "click", "rich", "matplotlib"),
+        *("pyspark", "py4j", "delta", "jgo", "click", "rich", "matplotlib"),
     },
     "ingest": {
         *("pipeline", "pipeline.tables", "conf", "jobs"),
