@@ -222,8 +222,12 @@ def command(
         raise InvalidRequest(_no_log(places.log))  # before a JVM starts
     report = _report_json if as_json else _report_line
     query = build(session(), Settings(places, trigger, report))
-    _wait(query)
-    if not as_json and not any(progress["numInputRows"] for progress in query.recentProgress):
+    ended = _wait(query)
+    if (
+        ended
+        and not as_json
+        and not any(progress["numInputRows"] for progress in query.recentProgress)
+    ):
         click.echo("Nothing new: the tables are up to date.")
 
 
@@ -248,8 +252,8 @@ def _report_json(progress: Progress) -> None:
     click.echo(json.dumps(asdict(progress)))
 
 
-def _wait(query: StreamingQuery) -> None:
-    """Until the query ends, or somebody asks the job to: a batch that is cut runs again.
+def _wait(query: StreamingQuery) -> bool:
+    """Until the query ends (True), or somebody asks the job to: a batch that is cut runs again.
 
     The asking only sets a flag: an exception in the middle of a call to the JVM would leave the
     call's answer for the next one. A signal to the whole process group ends the JVM as well, and
@@ -271,6 +275,7 @@ def _wait(query: StreamingQuery) -> None:
     except (Py4JError, PySparkException, OSError):
         if not asked:
             raise
+    return not asked
 
 
 if __name__ == "__main__":
