@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-import structlog
-
 from ingest.link import Link
 from ingest.log import Log, Receipt, answer
 from ingest.pump import Outcomes
 from ingest.settings import Settings
 from ingest.workers import Failure, Worker
+from pipeline.delivery import WITHOUT_STATE, Verdict
 from pipeline.dispatch import Dispatcher, Settled
 from pipeline.message import Settlement, Slab
 from pipeline.outcome import Outcome
@@ -28,20 +27,16 @@ from pipeline.subscription import Definition, SubscriptionKey
 from pipeline.tables.paging import Page
 from pipeline.tables.topic_log import TopicLog
 
-_events = structlog.get_logger("delivery")
-
 #: Bytes that one subscription may hand to the engine in one pass; then the others have a turn and
 #: the sockets a chance to say that they are full.
 PASS_BYTES = 1 << 20
 
-#: Delivery states on the wire (AMQP 1.0 part 3, section 4) and what they mean here. A delivery
-#: settled without a state gets the default outcome that clients name: modified, failed.
+#: Delivery states on the wire (AMQP 1.0 part 3, section 4).
 _OUTCOMES = {
     0x24: Outcome.ACCEPTED,
     0x25: Outcome.REJECTED,
     0x26: Outcome.RELEASED,
     0x27: Outcome.MODIFIED,
-    0: Outcome.MODIFIED,
 }
 
 
@@ -97,7 +92,6 @@ class DeliveryService:
         self._reader: Worker[Page] = Worker("reader", loop)
         self._live: dict[str, dict[Subscription, None]] = {}  # topic -> those with consumers
         self._due: dict[Subscription, None] = {}
-        self._again = False
         self._numbers = count(1)
         log.arrived = self._arrived
 
@@ -145,12 +139,13 @@ class DeliveryService:
     def settled(self, consumer: Consumer, outcomes: Outcomes) -> None:
         """A consumer's peer gave an outcome to a run of deliveries."""
         subscription = consumer.subscription
+        said = _verdict(outcomes)
         settled = subscription.dispatcher.settle(
             consumer.number,
             outcomes.run,
-            _OUTCOMES[outcomes.state],
-            failed=outcomes.failed or outcomes.state == 0,
-            undeliverable=outcomes.undeliverable,
+            said.outcome,
+            failed=said.failed,
+            undeliverable=said.undeliverable,
         )
         now = time.time_ns() // 1_000
         for one in settled:
@@ -303,3 +298,10 @@ class DeliveryService:
 
     def close(self) -> None:
         self._reader.stop()
+
+
+def _verdict(outcomes: Outcomes) -> Verdict:
+    """What the peer said, in the words of the pure part."""
+    if outcomes.state == 0:
+        return WITHOUT_STATE
+    return Verdict(_OUTCOMES[outcomes.state], outcomes.failed, outcomes.undeliverable)

@@ -141,15 +141,11 @@ class Log:
         key: SubscriptionKey,
         definition: Definition,
         then: Callable[[], None],
-    ) -> int:
-        """An event in a subscription's life; `then` is called when it is durable.
-
-        Returns the first sequence that the subscription is owed from that event on.
-        """
+    ) -> None:
+        """An event in a subscription's life; `then` is called when it is durable."""
         floor = self._next_sequence
         self._waiting.records.append(SubscriptionRecord(event, key, definition, floor))
         self._waiting.then.append(then)
-        return floor
 
     def after(self, then: Callable[[], None]) -> None:
         """Call `then` when all that waits now is durable."""
@@ -217,7 +213,7 @@ class Log:
             then()
         self.arrived([topic for topic, _ in done.slabs])
         self.kick()
-        if self._uncommitted_bytes >= self._settings.commit.bytes:
+        if self._uncommitted_bytes >= self._settings.commit.bytes and not self._stuck:
             self._commit()
 
     def _accept(self, waiting: _Waiting) -> None:
