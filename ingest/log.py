@@ -1,32 +1,31 @@
-"""The way to durability: what waits, the group being written, the commit.
+"""The way to durability: what waits, the group being written, the accept.
 
 Order of durable steps (architecture, "the ways"): a run waits, its group is written and fsynced,
-only then it is accepted and offered to subscriptions; about once a second what the journal holds
-becomes one Delta commit, and only then its segments are used again.
+only then it is accepted and offered to subscriptions. The commit that follows is the committer's.
 
-All methods run on the loop's thread; the journal and the committer are threads of their own.
+All methods run on the loop's thread; the journal is a thread of its own.
 """
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
 
 from ingest import pump
+from ingest.committer import Committer
 from ingest.link import Link
 from ingest.settings import Settings
 from ingest.workers import Failure, Worker
-from pipeline.errors import JournalFull, StoreError, TableMoved
+from pipeline.errors import JournalFull
 from pipeline.message import Group, MessageRun, Settlement, Slab, SubscriptionRecord
 from pipeline.recent import RecentMessages
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
 from pipeline.tables import frame
 from pipeline.tables.journal import Journal
 from pipeline.tables.segment import FrameRef
-from pipeline.tables.topic_log import Commit, TopicLog
+from pipeline.tables.topic_log import TopicLog
 
 _events = structlog.get_logger("log")
 
@@ -89,26 +88,19 @@ class Log:
         next_group: int,
         next_sequence: int,
     ) -> None:
-        self._loop, self._settings = loop, settings
-        self._journal, self._table = journal, table
+        self._loop, self._settings, self._journal = loop, settings, journal
         self.recent = RecentMessages(head=next_sequence, bytes_max=settings.delivery.cache_bytes)
         self.arrived: Callable[[list[str]], None] = lambda _topics: None
         self.stopped: Callable[[str], None] = lambda _reason: None
         self._next_group, self._next_sequence = next_group, next_sequence
         self._waiting = _Waiting()
         self._writing: _Writing | None = None
-        self._write_worker: Worker[FrameRef] = Worker("journal", loop)
-        self._commit_worker: Worker[Commit] = Worker("committer", loop)
-        self._refs: deque[tuple[FrameRef, int]] = deque()  # frame, sequence after it
-        self._uncommitted_bytes = 0
-        self._committing = False
-        self._commit_timer: asyncio.TimerHandle | None = None
-        self._owed: dict[Link, int] = {}  # credit kept back while the journal is full
+        self._worker: Worker[FrameRef] = Worker("journal", loop)
+        self._committer = Committer(loop, settings, journal, table, self.recent)
+        self._committer.stopped = self._stop
+        self._committer.paid = lambda: self.arrived([])
         self._full = False
         self._dead = False
-        self._stuck = False  # the last commit failed; the journal keeps what it was to have
-        self._ending = False
-        self._arm_commit(settings.commit.interval_ms)
 
     # What comes in.
 
@@ -176,7 +168,7 @@ class Log:
     # The journal.
 
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        self._write_worker.submit(
+        self._worker.submit(
             lambda: self._journal.append(parts), lambda result: self._written(parts, result)
         )
 
@@ -204,8 +196,7 @@ class Log:
         assert done is not None  # noqa: S101
         self.kick()  # the next group goes to the disk while this one is handed out
         group = done.group
-        self._refs.append((ref, group.first_sequence + group.message_count))
-        self._uncommitted_bytes += ref.size
+        self._committer.add(ref, group.first_sequence + group.message_count)
         for topic, slab in done.slabs:
             self.recent.add(topic, slab)
         self._accept(done.waiting)
@@ -213,8 +204,7 @@ class Log:
             then()
         self.arrived([topic for topic, _ in done.slabs])
         self.kick()
-        if self._uncommitted_bytes >= self._settings.commit.bytes and not self._stuck:
-            self._commit()
+        self._committer.hurry()
 
     def _accept(self, waiting: _Waiting) -> None:
         credit: dict[Link, int] = {}
@@ -223,93 +213,14 @@ class Log:
             credit[receipt.link] = credit.get(receipt.link, 0) + receipt.credit
         for receipt in waiting.confirmations:
             answer(receipt, 0)
-        congested = self._journal.backlog_bytes > self._settings.journal.backlog_bytes_max
-        for link, count in credit.items():
-            if congested:
-                self._owed[link] = self._owed.get(link, 0) + count
-            elif link.alive and not link.ended:
-                link.grant(count)
-
-    # The commit.
-
-    def _arm_commit(self, after_ms: int) -> None:
-        if self._commit_timer is not None:
-            self._commit_timer.cancel()
-        self._commit_timer = self._loop.call_later(after_ms / 1_000, self._commit)
-
-    def _commit(self) -> None:
-        self._arm_commit(self._settings.commit.interval_ms)
-        if self._committing or not self._refs or self._dead:
-            return
-        refs: list[FrameRef] = []
-        size = through = 0
-        for ref, after in self._refs:
-            if refs and size + ref.size > self._settings.commit.bytes:
-                break
-            refs.append(ref)
-            size += ref.size
-            through = after
-        self._committing = True
-        self._commit_worker.submit(
-            lambda: self._commit_job(refs),
-            lambda result: self._committed(len(refs), size, through, result),
-        )
-
-    def _commit_job(self, refs: list[FrameRef]) -> Commit:
-        """On the committer's thread."""
-        commit = self._table.commit(self._journal.read(refs))
-        self._journal.recycle(commit.last_group)
-        return commit
-
-    def _committed(self, frames: int, size: int, through: int, result: Commit | Failure) -> None:
-        self._committing = False
-        if isinstance(result, Failure):
-            self._commit_failed(result.error)
-            return
-        self._stuck = False
-        for _ in range(frames):
-            self._refs.popleft()
-        self._uncommitted_bytes -= size
-        self.recent.committed(through)
-        _events.debug(
-            "batch.committed",
-            version=result.version,
-            rows=result.rows,
-            bytes=size,
-            build_ms=round(result.build_seconds * 1_000),
-            write_ms=round(result.write_seconds * 1_000),
-            sync_ms=round(result.sync_seconds * 1_000),
-        )
-        self._pay_credit()
-        if self._uncommitted_bytes >= self._settings.commit.bytes or self._ending:
-            self._commit()
-
-    def _commit_failed(self, error: BaseException) -> None:
-        hopeless = isinstance(error, TableMoved) or self._table.dead is not None
-        if hopeless or not isinstance(error, StoreError | OSError):
-            self._stop(f"{type(error).__name__}: {error}")
-            return
-        self._stuck = True
-        _events.error(
-            "commit.failed", reason=str(error), then="the journal keeps it; tried again soon"
-        )
-        self._arm_commit(self._settings.commit.retry_ms)
-
-    def _pay_credit(self) -> None:
-        """Give producers the credit that a full journal kept back."""
-        if not self._owed or self._journal.backlog_bytes > self._settings.journal.backlog_bytes_max:
-            return
-        owed, self._owed = self._owed, {}
-        for link, count in owed.items():
-            if link.alive and not link.ended:
-                link.grant(count)
-        self.arrived([])
+        self._committer.pay(credit)
 
     # The end.
 
     def _stop(self, reason: str) -> None:
         if not self._dead:
             self._dead = True
+            self._committer.halt()
             self.stopped(reason)
 
     async def close(self) -> None:
@@ -319,24 +230,22 @@ class Log:
         committed is in the journal.
         """
         self.kick()
-        self._ending, self._stuck = True, False
+        self._committer.hasten()
         while self._busy():
-            self._commit()
+            self._committer.commit()
             await asyncio.sleep(0.005)
-        if self._commit_timer is not None:
-            self._commit_timer.cancel()
+        self._committer.stop()
         await self._loop.run_in_executor(None, self._join)
         self._journal.close()
 
     def _busy(self) -> bool:
         """Whether there is something to write or to commit, and a disk that takes it."""
-        writing = self._writing is not None and not self._full
-        uncommitted = bool(self._refs) and not self._stuck
-        return self._committing or (not self._dead and (writing or uncommitted))
+        writing = self._writing is not None and not self._full and not self._dead
+        return writing or self._committer.busy
 
     def _join(self) -> None:
-        self._write_worker.stop()
-        self._commit_worker.stop()
+        self._worker.stop()
+        self._committer.join()
 
 
 def answer(receipt: Receipt, state: int) -> None:
