@@ -300,9 +300,7 @@ class Journal:
 
     def _cut_end(self) -> Cut:
         last = self._live[-1]
-        mark = segment.END_MARK[: last.size - last.end]
-        segment.write_all(last.fd, [mark], last.end)
-        os.fdatasync(last.fd)
+        segment.cut_torn(last)
         return Cut(last.path, last.end, last.next_group)
 
     def _adopt_spares(self) -> None:

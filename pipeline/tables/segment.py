@@ -169,14 +169,14 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
-def scan(path: Path) -> Found:
-    """Open a live segment and read it to its end.
+def scan(path: Path, *, access: int = os.O_RDWR) -> Found:
+    """Open a live segment and read it to its end; the caller closes it.
 
     The end is where no whole frame of the expected group begins. If a header of a later group
     of this life stands behind it, the damage is in the middle: a later frame is begun only when
     the one before is durable.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    fd = os.open(path, access | os.O_CLOEXEC)
     try:
         with mmap.mmap(fd, _size(path, fd), prot=mmap.PROT_READ) as data:
             segment = _read_header(path, fd, data)
@@ -187,6 +187,14 @@ def scan(path: Path) -> Found:
         os.close(fd)
         raise
     return Found(segment, tuple(refs), torn)
+
+
+def cut_torn(segment: Segment) -> None:
+    """Write the end's mark where a frame was begun that didn't come to be whole; durable on
+    return. Never called on anything but the last segment."""
+    mark = END_MARK[: segment.size - segment.end]
+    write_all(segment.fd, [mark], segment.end)
+    os.fdatasync(segment.fd)
 
 
 def _size(path: Path, fd: int) -> int:
