@@ -20,8 +20,9 @@ from ingest.settings import Settings
 from ingest.users import Users
 from pipeline.errors import InvalidRequest, StoreError
 from pipeline.tables import snapshot
-from pipeline.tables.home import Home, lock
+from pipeline.tables.home import Home
 from pipeline.tables.journal import Journal
+from pipeline.tables.owner import lock
 from pipeline.tables.segment import FrameRef
 from pipeline.tables.topic_log import TopicLog
 

@@ -12,6 +12,7 @@
     x JournalFull         no space for the next segment
     x TableMoved          somebody else committed to a table of which we are the only writer
     x HomeLocked          another gateway owns this home
+    x HomeLost            another gateway has taken this home over from us
 """
 
 
@@ -53,3 +54,7 @@ class TableMoved(StoreError):
 
 class HomeLocked(StoreError):
     """Another gateway owns this home."""
+
+
+class HomeLost(StoreError):
+    """Another gateway has taken this home over; nothing more may be accepted or written."""

@@ -25,7 +25,8 @@ from jobs import demo_report, demo_show
 from jobs.demo_report import Numbers, Run
 from pipeline.errors import InvalidRequest
 from pipeline.subscription import SubscriptionKey
-from pipeline.tables.home import Home, lock
+from pipeline.tables.home import Home
+from pipeline.tables.owner import lock
 
 #: Exit code after Ctrl-C or SIGTERM, as shells expect it.
 INTERRUPTED = 130

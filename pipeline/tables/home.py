@@ -1,19 +1,10 @@
-"""Where everything that a gateway keeps lies, and who owns it.
+"""Where everything that a gateway keeps lies. Who owns it is said in `pipeline.tables.owner`.
 
-One home belongs to one process at a time. Whoever writes anything under it holds its lock.
+Whoever writes anything under a home owns it.
 """
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from pipeline.errors import HomeLocked
-
-#: Long enough for any process id and a line end.
-PID_BYTES_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +16,11 @@ class Home:
     @property
     def lock_path(self) -> Path:
         return self.root / "lock"
+
+    @property
+    def takeover_path(self) -> Path:
+        """Whoever changes what stands under `lock_path` holds a flock on this one meanwhile."""
+        return self.root / "lock.takeover"
 
     @property
     def journal_dir(self) -> Path:
@@ -49,32 +45,3 @@ class Home:
     def checkpoint(self, name: str) -> Path:
         """Where the Spark query `name` keeps its checkpoint."""
         return self.root / "checkpoints" / name
-
-
-@contextmanager
-def lock(home: Home) -> Iterator[None]:
-    """Own the home while the block runs; the folder is made when it is absent.
-
-    Raises HomeLocked at once when another process owns it. The lock goes with the process, so a
-    kill leaves nothing to clean up; the file itself stays, with the last owner's pid in it.
-    """
-    home.root.mkdir(parents=True, exist_ok=True)
-    fd = os.open(home.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        _own(fd, home)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _own(fd: int, home: Home) -> None:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        owner = os.pread(fd, PID_BYTES_MAX, 0).decode("ascii", "replace").strip() or "unknown"
-        raise HomeLocked(
-            f"{home.root} is in use by the gateway with pid {owner}; "
-            "stop it first, or choose another home"
-        ) from error
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)

@@ -22,7 +22,8 @@ from ingest.demo.demo import MARK, off
 from ingest.demo.flights import Encoder, rows
 from ingest.demo.play import Played
 from jobs.demo_report import Cursor, Numbers, Worker
-from pipeline.tables.home import Home, lock
+from pipeline.tables.home import Home
+from pipeline.tables.owner import lock
 
 COMMAND = (str(Path(sys.executable).with_name("distributary")), "demo")
 FLIGHTS = 3_000
