@@ -1,130 +1,215 @@
-"""What a Delta commit leaves on the disk: its JSON, the files it names, and their durability.
+"""What a Delta commit says: files added, files removed, versions of applications, as JSON lines.
 
-deltalake never calls fsync; a commit counts here when everything that it names is on the disk.
+A commit is made by creating its file, which somebody else may have done before. All that it names
+is on the disk by then, so a commit that can be seen is whole.
 """
 
 import json
-import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
+from typing import Final
+from urllib.parse import quote, unquote
 
 from pipeline.errors import StoreError
-from pipeline.tables.segment import sync_directory
+from pipeline.tables.store import Store
+
+LOG: Final = "_delta_log"
+ENGINE: Final = "distributary"
+#: What the names of our data files begin with, before the tier.
+_TIER: Final = "t"
 
 
 @dataclass(frozen=True, slots=True)
 class AddedFile:
-    """One data file of a commit, with the statistics that its writer recorded."""
+    """One data file of the table, with the statistics that its writer recorded.
+
+    `low` and `high` are sequences: None for records that have none.
+    """
 
     path: str
     size: int
     record: str
+    day: str
     rows: int
     low: int | None
     high: int | None
     topic_low: str | None
     topic_high: str | None
+    group_low: int | None
     group_high: int | None
+
+    @property
+    def tier(self) -> int:
+        """How often its rows were merged; 0 for a commit's own file, whoever wrote it."""
+        head = self.path.rpartition("/")[2].partition("-")[0]
+        return int(head[1:]) if head[:1] == _TIER and head[1:].isdigit() else 0
 
 
 @dataclass(frozen=True, slots=True)
 class CommitFile:
-    """One commit as its JSON says: the files it adds, and the version of each application."""
+    """One commit as its JSON says it."""
 
     added: tuple[AddedFile, ...]
+    removed: tuple[str, ...]
     transactions: dict[str, int]
 
 
+def file_name(tier: int, unique: str) -> str:
+    return f"{_TIER}{tier}-{unique}.parquet"
+
+
+def partition(record: str, day: str) -> str:
+    """The folder of a partition's files."""
+    return f"record={record}/day={day}"
+
+
+def json_name(version: int) -> str:
+    return f"{LOG}/{version:020d}.json"
+
+
 def json_path(root: Path, version: int) -> Path:
-    return root / "_delta_log" / f"{version:020d}.json"
+    return root / json_name(version)
 
 
-def read_commit(root: Path, version: int) -> CommitFile:
+def read_commit(store: Store, version: int) -> CommitFile:
     """The commit with that version. Raises StoreError when it is absent or damaged."""
-    path = json_path(root, version)
+    path = json_name(version)
     try:
-        actions = [json.loads(line) for line in path.read_bytes().splitlines()]
-        return CommitFile(
-            tuple(_added(action["add"]) for action in actions if "add" in action),
-            {a["txn"]["appId"]: a["txn"]["version"] for a in actions if "txn" in a},
-        )
+        return parse(store.read(path))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"the commit {path} can't be read: {error}") from error
+        raise StoreError(f"the commit {path} of {store.uri} can't be read: {error}") from error
+
+
+def parse(text: bytes) -> CommitFile:
+    actions = [json.loads(line) for line in text.splitlines()]
+    return CommitFile(
+        tuple(_added(action["add"]) for action in actions if "add" in action),
+        tuple(unquote(action["remove"]["path"]) for action in actions if "remove" in action),
+        {a["txn"]["appId"]: a["txn"]["version"] for a in actions if "txn" in a},
+    )
 
 
 def _added(add: dict[str, object]) -> AddedFile:
     stats = json.loads(str(add.get("stats") or "{}"))
     lows, highs = stats.get("minValues", {}), stats.get("maxValues", {})
     values = add["partitionValues"]
-    record = values["record"] if isinstance(values, dict) else ""
+    assert isinstance(values, dict)  # noqa: S101 (the protocol says so)
     return AddedFile(
         unquote(str(add["path"])),
         int(str(add["size"])),
-        str(record),
+        str(values["record"]),
+        str(values["day"]),
         int(stats.get("numRecords", 0)),
         lows.get("sequence"),
         highs.get("sequence"),
         lows.get("topic"),
         highs.get("topic"),
+        lows.get("group"),
         highs.get("group"),
     )
 
 
-def sync_commit(root: Path, version: int, commit: CommitFile) -> None:
-    """Make a commit durable: its files, the folders that name them, then the commit itself."""
-    folders: set[Path] = set()
-    for added in commit.added:
-        path = root / added.path
-        _sync_file(path)
-        folders.update(path.parents[: len(Path(added.path).parts)])
-    for folder in sorted(folders, reverse=True):
-        sync_directory(folder)
-    _sync_file(json_path(root, version))
-    sync_directory(root / "_delta_log")
+# Writing
 
 
-def sync_checkpoint(root: Path, version: int) -> None:
-    """Make the checkpoint of that version durable, then the pointer to it."""
-    log = root / "_delta_log"
-    for path in log.glob(f"{version:020d}.checkpoint*.parquet"):
-        _sync_file(path)
-    _sync_file(log / "_last_checkpoint")
-    sync_directory(log)
+def encode(
+    operation: str,
+    *,
+    at: int,
+    added: Iterable[AddedFile] = (),
+    removed: Iterable[AddedFile] = (),
+    transactions: Mapping[str, int] | None = None,
+    data_change: bool = True,
+) -> bytes:
+    """A commit of these actions, made at `at` (microseconds).
 
-
-def _sync_file(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def remove_orphans(root: Path, folders: set[str], known: set[str], since: float) -> None:
-    """Remove the data files that a failed commit left in these folders, so that retries on a
-    full disk don't fill it: those that were written since then and that no commit names."""
-    for folder in folders:
-        for path in (root / folder).glob("*.parquet*"):
-            name = path.relative_to(root).as_posix()
-            if name not in known and path.stat().st_mtime >= since:
-                path.unlink(missing_ok=True)
-
-
-def check_whole(root: Path, version: int) -> None:
-    """Refuse a last commit whose files aren't there as it says: the power failed before the sync.
-
-    Earlier commits were synced before the next one began.
+    Without `data_change` the same rows lie in other files: readers of changes pass it over.
     """
-    if not json_path(root, version).exists():
+    milliseconds = at // 1_000
+    actions: list[object] = [_info(operation, milliseconds, data_change=data_change)]
+    actions += [
+        {"txn": {"appId": app, "version": version, "lastUpdated": milliseconds}}
+        for app, version in (transactions or {}).items()
+    ]
+    actions += [_remove_action(file, milliseconds, data_change) for file in removed]
+    actions += [_add_action(file, milliseconds, data_change) for file in added]
+    return lines(actions)
+
+
+def lines(actions: Sequence[object]) -> bytes:
+    return "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in actions).encode()
+
+
+def _info(operation: str, milliseconds: int, *, data_change: bool) -> object:
+    return {
+        "commitInfo": {
+            "timestamp": milliseconds,
+            "operation": operation,
+            "operationParameters": {},
+            "isBlindAppend": operation == "WRITE" and data_change,
+            "engineInfo": ENGINE,
+        }
+    }
+
+
+def _add_action(file: AddedFile, milliseconds: int, data_change: bool) -> object:
+    return {
+        "add": {
+            "path": quote(file.path, safe="/="),
+            "partitionValues": {"record": file.record, "day": file.day},
+            "size": file.size,
+            "modificationTime": milliseconds,
+            "dataChange": data_change,
+            "stats": json.dumps(_statistics(file), separators=(",", ":")),
+        }
+    }
+
+
+def _statistics(file: AddedFile) -> object:
+    bounds = {
+        "topic": (file.topic_low, file.topic_high),
+        "sequence": (file.low, file.high),
+        "group": (file.group_low, file.group_high),
+    }
+    return {
+        "numRecords": file.rows,
+        "minValues": {name: low for name, (low, _) in bounds.items() if low is not None},
+        "maxValues": {name: high for name, (_, high) in bounds.items() if high is not None},
+        "nullCount": {name: file.rows if low is None else 0 for name, (low, _) in bounds.items()},
+    }
+
+
+def _remove_action(file: AddedFile, milliseconds: int, data_change: bool) -> object:
+    return {
+        "remove": {
+            "path": quote(file.path, safe="/="),
+            "deletionTimestamp": milliseconds,
+            "dataChange": data_change,
+            "extendedFileMetadata": True,
+            "partitionValues": {"record": file.record, "day": file.day},
+            "size": file.size,
+        }
+    }
+
+
+def check_whole(store: Store, version: int) -> None:
+    """Refuse a last commit whose files aren't there as it says.
+
+    Our commits are whole when they appear; one by an earlier version of the program may not be.
+    Its earlier commits were synced before the next one began.
+    """
+    if not store.exists(json_name(version)):
         return  # cleaned up, so a checkpoint stands for it
-    for added in read_commit(root, version).added:
-        path = root / added.path
-        size = path.stat().st_size if path.exists() else 0
+    sizes: dict[str, int] = {}
+    for added in read_commit(store, version).added:
+        folder = added.path.rpartition("/")[0]
+        sizes |= {f"{folder}/{one.name}": one.size for one in store.files(folder)}
+        size = sizes.get(added.path, 0)
         if size != added.size:
             raise StoreError(
-                f"{path} has {size} bytes, the commit {json_path(root, version).name} says "
+                f"{store.uri}/{added.path} has {size} bytes, the commit {version:020d}.json says "
                 f"{added.size}: the machine stopped before that commit was on the disk. If the "
-                f"journal still holds the commit's groups, move {json_path(root, version)} away "
-                "and start again: they are committed anew"
+                f"journal still holds the commit's groups, move {store.uri}/{json_name(version)} "
+                "away and start again: they are committed anew"
             )

@@ -1,8 +1,6 @@
-"""Groups as rows of `topic_log`: from frames to one Arrow table.
+"""Groups as rows of `topic_log`: from frames to one Arrow table for each record.
 
 Numpy does the loops over messages; Python loops here go over frames, runs and settlements only.
-The table is one record batch: deltalake hands several to several threads and writes them in
-whatever order they come back, and rows out of order are read slower.
 """
 
 from collections.abc import Sequence
@@ -15,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.errors import StoreError
-from pipeline.tables.arrow import Arrow, Field, Int64s
+from pipeline.tables.arrow import Arrow, Int64s
 from pipeline.tables.frame import DecodedFrame, SettlementRow, SubscriptionRow
-from pipeline.tables.schema import MESSAGE, SCHEMA, SETTLEMENT, SUBSCRIPTION
+from pipeline.tables.schema import MESSAGE, ROWS, SCHEMA, SETTLEMENT, SUBSCRIPTION
 
 #: Arrow's offsets of bytes and of list elements have 32 bits.
 OFFSET_MAX: Final = 2**31 - 1
@@ -25,42 +23,27 @@ OFFSET_MAX: Final = 2**31 - 1
 _DAY_US = 86_400_000_000
 
 
-def build(frames: Sequence[DecodedFrame]) -> pa.Table:
-    """All rows of the frames in the table's schema: messages by topic and sequence, then
-    settlements, then events. The caller bounds the frames to 2 GiB of messages."""
+def build(frames: Sequence[DecodedFrame]) -> dict[str, pa.Table]:
+    """The frames' rows by record, with the columns that rows of the record have and `day`:
+    messages by topic and sequence, the others by group. No record without rows is in it. The
+    caller bounds the frames to 2 GiB of messages."""
     messages = _Messages.of([f for f in frames if f.count])
     settlements = [row for f in frames for row in f.records.settlements]
     events = [row for f in frames for row in f.records.subscriptions]
-    total = messages.count + len(settlements) + len(events)
-    parts = [_message_columns(messages)] if messages.count else []
+    parts: dict[str, dict[str, Arrow]] = {}
+    if messages.count:
+        parts[MESSAGE] = _message_columns(messages)
     if settlements:
         counts = [len(f.records.settlements) for f in frames]
-        parts.append(_of_frames(frames, counts) | _settlement_columns(settlements))
+        parts[SETTLEMENT] = _of_frames(frames, counts) | _settlement_columns(settlements)
     if events:
         counts = [len(f.records.subscriptions) for f in frames]
-        parts.append(_of_frames(frames, counts) | _event_columns(frames, counts, events))
-    rows = [len(part["record"]) for part in parts]
-    columns = [
-        _message_bytes(messages, total)
-        if field.name == "message"
-        else _column(field, [part.get(field.name) for part in parts], rows)
-        for field in SCHEMA
-    ]
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
-
-
-def _column(field: Field, parts: list[Arrow | None], rows: list[int]) -> Arrow:
-    """One column over all parts; null where a part doesn't have it."""
-    if all(part is None for part in parts):
-        nothing: Arrow = pa.nulls(sum(rows), field.type)
-        return nothing
-    joined: Arrow = pa.concat_arrays(
-        [
-            pa.nulls(count, field.type) if part is None else part
-            for part, count in zip(parts, rows, strict=True)
-        ]
-    )
-    return joined
+        parts[SUBSCRIPTION] = _of_frames(frames, counts) | _event_columns(frames, counts, events)
+    return {
+        record: pa.Table.from_arrays([columns[name] for name in kind.names], schema=kind)
+        for record, columns in parts.items()
+        for kind in [ROWS[record]]
+    }
 
 
 def _of_frames(frames: Sequence[DecodedFrame], counts: list[int]) -> dict[str, Arrow]:
@@ -180,32 +163,27 @@ def _in_order(
 def _message_columns(messages: _Messages) -> dict[str, Arrow]:
     names: Arrow = pa.array(messages.topics, pa.string())
     return _group_columns(messages.group, messages.written_at) | {
-        "record": pa.repeat(MESSAGE, messages.count),
         "topic": names.take(_longs(messages.topic)),
         "sequence": _longs(messages.sequence),
         "published_at": _times(messages.written_at),
         "durable": pa.array(messages.durable != 0, pa.bool_()),
         "priority": pa.array(messages.priority, pa.int8()),
         "expires_at": _times(messages.written_at + messages.ttl * 1_000, messages.ttl == 0),
+        "message": _message_bytes(messages),
     }
 
 
-def _message_bytes(messages: _Messages, total: int) -> Arrow:
-    """The column `message` of all rows: the bytes are copied once, outside of the interpreter."""
-    offsets = np.zeros(total + 1, np.int32)
-    np.cumsum(messages.lengths, out=offsets[1 : messages.count + 1])
-    offsets[messages.count + 1 :] = offsets[messages.count]
+def _message_bytes(messages: _Messages) -> Arrow:
+    """The column `message`: the bytes are copied once, outside of the interpreter."""
+    offsets = np.zeros(messages.count + 1, np.int32)
+    np.cumsum(messages.lengths, out=offsets[1:])
     blob = np.empty(int(offsets[-1]), np.uint8)
     at = 0
     for piece in messages.pieces:
         blob[at : at + len(piece)] = piece
         at += len(piece)
-    valid: Arrow = pa.array(np.arange(total) < messages.count, pa.bool_())
-    return pa.Array.from_buffers(
-        pa.binary(),
-        total,
-        [valid.buffers()[1], pa.py_buffer(offsets.data), pa.py_buffer(blob.data)],
-    )
+    buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(blob.data)]
+    return pa.Array.from_buffers(pa.binary(), messages.count, buffers)
 
 
 # Settlements and the life of subscriptions
@@ -213,7 +191,6 @@ def _message_bytes(messages: _Messages, total: int) -> Arrow:
 
 def _settlement_columns(rows: Sequence[SettlementRow]) -> dict[str, Arrow]:
     return {
-        "record": pa.repeat(SETTLEMENT, len(rows)),
         "topic": pa.array([r.topic for r in rows], pa.string()),
         "subscription": pa.array([r.subscription for r in rows], pa.string()),
         "consumer": pa.array([r.consumer for r in rows], pa.string()),
@@ -251,7 +228,6 @@ def _event_columns(
 ) -> dict[str, Arrow]:
     written = np.repeat(np.array([f.written_at for f in frames], np.int64), counts)
     return {
-        "record": pa.repeat(SUBSCRIPTION, len(rows)),
         "topic": pa.array([r.topic for r in rows], pa.string()),
         "subscription": pa.array([r.subscription for r in rows], pa.string()),
         "floor": pa.array([r.floor for r in rows], pa.int64()),

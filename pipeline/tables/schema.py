@@ -201,6 +201,26 @@ COLUMNS: Final = (
 SCHEMA: Final[pa.Schema] = pa.schema([pa.field(c.name, c.type) for c in COLUMNS])
 PARTITIONS: Final = ["record", "day"]
 
+#: The columns of each record; all others are null in its rows, and absent from its files.
+_OWN: Final = {
+    MESSAGE: "topic sequence published_at durable priority expires_at message",
+    SETTLEMENT: (
+        "topic subscription consumer outcome final delivery_count delivered_at settled_at "
+        "sequences floor"
+    ),
+    SUBSCRIPTION: "topic subscription floor event shared selector no_local recorded_at",
+}
+#: What the rows of each record are in memory: the day tells which partition they belong to.
+ROWS: Final[dict[str, pa.Schema]] = {
+    record: pa.schema([SCHEMA.field(name) for name in ["day", "group", *names.split()]])
+    for record, names in _OWN.items()
+}
+#: What a data file of each record holds.
+FILES: Final[dict[str, pa.Schema]] = {
+    record: pa.schema([f for f in kind if f.name not in PARTITIONS])
+    for record, kind in ROWS.items()
+}
+
 #: No feature that Spark or deltalake would read differently.
 READER_VERSION: Final = 1
 WRITER_VERSION: Final = 2
@@ -210,5 +230,7 @@ CONFIGURATION: Final = {
     "delta.dataSkippingStatsColumns": "topic,sequence,group",
     # Longer than the longest stop of a Spark job: a stream can't pass a version that is cleaned.
     "delta.logRetentionDuration": "interval 7 days",
-    "delta.deletedFileRetentionDuration": "interval 7 days",
+    # For so long a checkpoint carries each file that was removed: two files a second are 7,200
+    # in it. The files themselves stay longer, see upkeep; Delta's time travel ends here.
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
 }

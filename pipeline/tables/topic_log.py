@@ -1,54 +1,35 @@
 """The table `topic_log`, of which the gateway's committer is the only writer.
 
 A commit takes in whole groups, exactly once: the last group and the next free sequence are
-recorded in the commit itself. Threads: `commit` on the committer thread alone, `page` on the
-reader thread alone, the properties on any. The caller holds the home's lock.
+recorded in the commit itself. Its files are on the disk before it appears, and it appears only if
+nobody else made that version. Threads: `commit`, `fence` and `upkeep` on the committer thread
+alone, `page` on the reader thread alone, the properties on any. The caller holds the home's lock.
 """
 
+import datetime as dt
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 import pyarrow as pa
-from deltalake import (
-    ColumnProperties,
-    CommitProperties,
-    DeltaTable,
-    PostCommitHookProperties,
-    Schema,
-    Transaction,
-    WriterProperties,
-    write_deltalake,
-)
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from pipeline.errors import StoreError, TableMoved
-from pipeline.tables import commits, frame, rows, schema
-from pipeline.tables.commits import AddedFile, CommitFile
+from pipeline.tables import commits, data_file, frame, rows, table_state
+from pipeline.tables.commits import AddedFile
 from pipeline.tables.frame import DecodedFrame
-from pipeline.tables.paging import MessageFile, Page, Pager
-from pipeline.tables.segment import sync_directory
+from pipeline.tables.paging import Page, Pager
+from pipeline.tables.store import LocalStore, Store, SyncFailed
+from pipeline.tables.table_state import JOURNAL_APP, SEQUENCE_APP, TableState
 
-JOURNAL_APP = "journal"
-SEQUENCE_APP = "sequence"
-
-#: Commits between two checkpoints; the handle is opened anew then, as it grows with each commit.
-CHECKPOINT_COMMITS = 100
-#: Rows of a row group, which is what paging reads at once; fewer when messages are big.
-ROW_GROUP_ROWS_MAX = 4096
-ROW_GROUP_ROWS_MIN = 16
-ROW_GROUP_BYTES = 8 << 20
-#: A file's time on the disk may be this much behind our clock (the kernel's ticks).
-CLOCK_SLACK_SECONDS = 1.0
-
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-#: Bytes of messages repeat too seldom for a dictionary, and statistics of them prune nothing.
-_COLUMN_PROPERTIES = {
-    "message": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE"),
-    "sequence": ColumnProperties(dictionary_enabled=False),
-}
+#: The application whose version is the epoch of the table's owner.
+OWNER_APP = "owner"
+#: Versions that others may make while a fence is being made, before it gives up.
+FENCE_TRIES_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,48 +46,35 @@ class Commit:
     sync_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Committed:
-    """The table as of one version; replaced as a whole, so that every thread sees one state."""
-
-    version: int
-    group: int
-    sequence: int
-    files: tuple[MessageFile, ...]
-
-
 class TopicLog:
     """The open table. See the module for who may call what."""
 
-    def __init__(self, path: Path, table: DeltaTable) -> None:
+    def __init__(self, path: Path, store: Store, state: TableState) -> None:
         self.path = path
-        self._table = table
-        self._committed = _read_state(table)
-        self._checkpointed = self._committed.version
+        self._store = store
+        self._state = state
         self._pager = Pager(path)
         self._dead: str | None = None
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """Open the table, or make it when nothing is there.
+    def open(cls, path: Path, *, create: bool = True) -> Self:
+        """Open the table, or make it when nothing is there, unless `create` is false.
 
         Raises StoreError for a table whose schema, partitions or protocol isn't ours, and for one
         whose last commit isn't whole; such a table is never written.
         """
-        if not DeltaTable.is_deltatable(str(path)):
-            _create(path)
+        store = LocalStore(path)
         try:
-            table = DeltaTable(path)
-            _check_ours(path, table)
-            commits.check_whole(path, table.version())
-            return cls(path, table)
+            if create and not DeltaTable.is_deltatable(store.uri):
+                table_state.make(store, _now())
+            return cls(path, store, _open(store))
         except (DeltaError, OSError) as error:
             raise StoreError(f"{path} can't be opened as a Delta table: {error}") from error
 
     @property
     def version(self) -> int:
         """The table's version after the last commit."""
-        return self._committed.version
+        return self._state.version
 
     @property
     def dead(self) -> str | None:
@@ -116,18 +84,23 @@ class TopicLog:
     @property
     def journal_version(self) -> int:
         """The last group that is committed; 0 before the first one."""
-        return self._committed.group
+        return self._state.group
 
     @property
     def sequence_version(self) -> int:
         """The first sequence that isn't committed."""
-        return self._committed.sequence
+        return self._state.sequence
+
+    @property
+    def first_sequence(self) -> int:
+        """The first sequence that retention has left; nothing below it is owed to anybody."""
+        return self._state.first_sequence
 
     def files(self, record: str, after_group: int) -> list[Path]:
-        """The data files that may hold rows of that record in later groups; committer thread."""
+        """The data files that may hold rows of that record in later groups."""
         return [
             self.path / file.path
-            for file in _live_files(self._table)
+            for file in self._state.files
             if file.record == record and (file.group_high is None or file.group_high > after_group)
         ]
 
@@ -136,13 +109,17 @@ class TopicLog:
     def page(self, topic: str, start: int, bytes_max: int) -> Page:
         """Committed messages of `topic` from `start` on: about `bytes_max`, at least one if there
         is one. Every committed one with `start <= sequence < covered` is in the page."""
-        at = self._committed
-        try:
-            return self._pager.page(
-                at.files, at.sequence, topic=topic, start=start, bytes_max=bytes_max
-            )
-        except (OSError, pa.ArrowException) as error:
-            raise StoreError(f"messages of {topic} can't be read: {error}") from error
+        while True:
+            at = self._state
+            try:
+                return self._pager.page(
+                    at.messages, at.sequence, topic=topic, start=start, bytes_max=bytes_max
+                )
+            except FileNotFoundError as error:
+                if at is self._state:
+                    raise StoreError(f"messages of {topic} can't be read: {error}") from error
+            except (OSError, pa.ArrowException) as error:
+                raise StoreError(f"messages of {topic} can't be read: {error}") from error
 
     # The committer thread
 
@@ -150,207 +127,116 @@ class TopicLog:
         """Take in these frames of the journal, in order, as one commit, durable on return.
 
         Frames that the table has already are passed over, so a replay repeats nothing. After a
-        StoreError the same call may be tried again: the table has none of the frames, or, when
-        only the checkpoint after them failed, all of them. After TableMoved, or when `dead` says
-        why, the gateway must stop.
+        StoreError the same call may be tried again: the table has none of the frames. After
+        TableMoved, or when `dead` says why, the gateway must stop.
         """
-        if self._dead is not None:
-            raise StoreError(self._dead)
-        before = self._committed
+        self._refuse_dead()
+        before = self._state
         began = time.perf_counter()
         frames = _new_frames(views, before.group)
-        self._refuse_moved()
         if not frames:
+            self._refuse_moved()
             return Commit(before.version, before.group, 0, 0, 0, 0.0, 0.0, 0.0)
         _check_dense(frames, before)
-        table = rows.build(frames)
+        tables = rows.build(frames)
+        group, sequence = frames[-1].group, before.sequence + sum(f.count for f in frames)
         built = time.perf_counter()
-        after = (frames[-1].group, before.sequence + sum(f.count for f in frames))
-        found = self._write(table, after)
-        written = time.perf_counter()
-        self._sync(lambda: commits.sync_commit(self.path, before.version + 1, found))
-        self._committed = _Committed(
-            before.version + 1, *after, _with_files(before.files, found.added)
-        )
-        synced = time.perf_counter()
-        self._checkpoint_sometimes()
+        added: list[AddedFile] = []
+        synced = 0.0
+
+        def write() -> None:
+            nonlocal synced
+            for record, table in tables.items():
+                for day, part in _days(table):
+                    added.append(data_file.write(self._store, part, record=record, day=day, tier=0))
+            synced = time.perf_counter()
+            positions = {JOURNAL_APP: group, SEQUENCE_APP: sequence}
+            self._create(commits.encode("WRITE", at=_now(), added=added, transactions=positions))
+
+        self._attempt(write, added)
+        self._state = before.appended(group, sequence, added)
         return Commit(
-            version=before.version + 1,
-            last_group=after[0],
-            files=len(found.added),
-            rows=table.num_rows,
-            bytes=sum(added.size for added in found.added),
+            version=self._state.version,
+            last_group=group,
+            files=len(added),
+            rows=sum(file.rows for file in added),
+            bytes=sum(file.size for file in added),
             build_seconds=built - began,
-            write_seconds=written - built,
-            sync_seconds=synced - written,
+            write_seconds=synced - built,
+            sync_seconds=time.perf_counter() - synced,
         )
 
+    def fence(self, epoch: int) -> None:
+        """Make a version in which nothing changes but the owner: whoever opened the table before
+        can't commit any more.
+
+        Versions that the former owner made meanwhile are taken in. Raises TableMoved when it
+        keeps making them.
+        """
+        for _ in range(FENCE_TRIES_MAX):
+            try:
+                text = commits.encode("FENCE", at=_now(), transactions={OWNER_APP: epoch})
+                self._attempt(lambda: self._create(text), [])  # noqa: B023 (called at once)
+            except TableMoved:
+                self._state = _open(self._store)
+            else:
+                self._state = self._state.swapped((), ())
+                return
+        raise TableMoved(f"somebody else goes on committing to {self.path}; stop the other writer")
+
+    def _attempt(self, job: Callable[[], None], added: list[AddedFile]) -> None:
+        """Do what makes one version. If it isn't made, the files in `added` go again."""
+        self._refuse_dead()
+        version = self._state.version + 1
+        try:
+            job()
+        except SyncFailed as error:
+            self._dead = str(error)
+            raise
+        except TableMoved:
+            raise  # the table, and so the home, may be somebody else's: nothing is touched
+        except (OSError, pa.ArrowException) as error:
+            self._store.delete(file.path for file in added)
+            raise StoreError(
+                f"version {version} of {self.path} can't be written: {error}"
+            ) from error
+
+    def _create(self, text: bytes) -> None:
+        """Make the next version, durable on return."""
+        self._refuse_moved()
+        if not self._store.create(commits.json_name(self._state.version + 1), text):
+            self._refuse_moved()
+
+    def _refuse_dead(self) -> None:
+        if self._dead is not None:
+            raise StoreError(self._dead)
+
     def _refuse_moved(self) -> None:
-        version = self._committed.version
-        if commits.json_path(self.path, version + 1).exists():
+        version = self._state.version
+        if self._store.exists(commits.json_name(version + 1)):
             raise TableMoved(
                 f"{self.path} is at version {version + 1} or later, we left it at {version}: "
                 "somebody else wrote to it. Stop the other writer; then start again"
             )
 
-    def _write(self, table: pa.Table, after: tuple[int, int]) -> CommitFile:
-        """Write the commit and read back what it says; an error after it was made is none."""
-        version = self._committed.version + 1
-        since = time.time() - CLOCK_SLACK_SECONDS
-        error: Exception | None = None
-        try:
-            self._write_delta(table, after)
-        except (DeltaError, OSError) as caught:
-            error = caught
-        if commits.json_path(self.path, version).exists():
-            found = commits.read_commit(self.path, version)
-            if found.transactions == {JOURNAL_APP: after[0], SEQUENCE_APP: after[1]}:
-                if error is not None or self._table.version() != version:
-                    self._table = DeltaTable(self.path)
-                return found
-            raise TableMoved(
-                f"somebody else made version {version} of {self.path}; stop the other writer"
-            ) from error
-        folders = {f"record={record}/day={day}" for record, day in _partitions(table)}
-        self._table = DeltaTable(self.path)
-        known = {file.path for file in _live_files(self._table)}
-        commits.remove_orphans(self.path, folders, known, since)
-        raise StoreError(f"version {version} of {self.path} can't be written: {error}") from error
 
-    def _write_delta(self, table: pa.Table, after: tuple[int, int]) -> None:
-        properties = CommitProperties(
-            app_transactions=[
-                Transaction(JOURNAL_APP, after[0]),
-                Transaction(SEQUENCE_APP, after[1]),
-            ],
-            max_commit_retries=0,
-        )
-        if not table.num_rows:
-            self._table.create_write_transaction(
-                [], mode="append", schema=self._table.schema(), commit_properties=properties
-            )
-            return
-        write_deltalake(
-            self._table,
-            table,
-            mode="append",
-            writer_properties=_writer_properties(table),
-            commit_properties=properties,
-            post_commithook_properties=_NO_HOOKS,
-        )
-
-    def _sync(self, job: Callable[[], None]) -> None:
-        try:
-            job()
-        except OSError as error:
-            self._dead = (
-                f"{self.path}: fsync after a commit failed ({error}). What is on the disk is "
-                "unknown; see to the disk and start again"
-            )
-            raise StoreError(self._dead) from error
-
-    def _checkpoint_sometimes(self) -> None:
-        version = self._committed.version
-        if version - self._checkpointed < CHECKPOINT_COMMITS:
-            return
-        self._checkpointed = version
-        try:
-            self._table.create_checkpoint()
-            self._sync(lambda: commits.sync_checkpoint(self.path, version))
-            self._table.cleanup_metadata()
-            self._table = DeltaTable(self.path)
-        except (DeltaError, OSError) as error:
-            raise StoreError(
-                f"the checkpoint of version {version} of {self.path} can't be written: {error}"
-            ) from error
+def _now() -> int:
+    return time.time_ns() // 1_000
 
 
-def _create(path: Path) -> None:
-    path.mkdir(parents=True, exist_ok=True)
-    if any(path.iterdir()):
-        raise StoreError(f"{path} isn't empty and no Delta table; move it away")
-    try:
-        DeltaTable.create(
-            path,
-            schema=Schema.from_arrow(schema.SCHEMA),
-            partition_by=schema.PARTITIONS,
-            configuration=schema.CONFIGURATION,
-        )
-        commits.sync_commit(path, 0, commits.read_commit(path, 0))
-    except (DeltaError, OSError) as error:
-        raise StoreError(f"the table {path} can't be made: {error}") from error
-    for folder in (path, path.parent, path.parent.parent):
-        sync_directory(folder)
+def _open(store: Store) -> TableState:
+    table = DeltaTable(store.uri, storage_options=store.options)
+    table_state.check_ours(store.uri, table)
+    commits.check_whole(store, table.version())
+    return TableState.of(table)
 
 
-def _check_ours(path: Path, table: DeltaTable) -> None:
-    protocol = table.protocol()
-    versions = (protocol.min_reader_version, protocol.min_writer_version)
-    if versions != (schema.READER_VERSION, schema.WRITER_VERSION):
-        raise StoreError(
-            f"{path} needs reader {versions[0]} and writer {versions[1]} of the Delta protocol; "
-            f"ours is {schema.READER_VERSION} and {schema.WRITER_VERSION}. It was not written here"
-        )
-    due = Schema.from_arrow(schema.SCHEMA)
-    if table.schema() != due or table.metadata().partition_columns != schema.PARTITIONS:
-        raise StoreError(
-            f"{path} has another schema than topic_log: {_difference(table.schema(), due)}. "
-            "It was written by another version of the program, or by another one"
-        )
-
-
-def _difference(found: Schema, due: Schema) -> str:
-    names = {f.name: str(f.type) for f in found.fields}
-    wanted = {f.name: str(f.type) for f in due.fields}
-    wrong = [n for n in sorted(names | wanted) if names.get(n) != wanted.get(n)]
-    return f"look at {', '.join(wrong)}" if wrong else "partitions or order of columns"
-
-
-def _read_state(table: DeltaTable) -> _Committed:
-    return _Committed(
-        table.version(),
-        table.transaction_version(JOURNAL_APP) or 0,
-        table.transaction_version(SEQUENCE_APP) or 0,
-        _with_files((), _live_files(table)),
-    )
-
-
-def _live_files(table: DeltaTable) -> list[AddedFile]:
-    """The data files that the table has now, as its log describes them."""
-    actions = pa.table(table.get_add_actions(flatten=True))
-    if not actions.num_rows:
-        return []
-    return [
-        AddedFile(
-            row["path"],
-            row["size_bytes"],
-            row["partition.record"],
-            row["num_records"],
-            row.get("min.sequence"),
-            row.get("max.sequence"),
-            row.get("min.topic"),
-            row.get("max.topic"),
-            row.get("max.group"),
-        )
-        for row in actions.to_pylist()
-    ]
-
-
-def _with_files(
-    files: tuple[MessageFile, ...], added: Iterable[AddedFile]
-) -> tuple[MessageFile, ...]:
-    """The index with the message files among the added ones, by their lowest sequence."""
-    more: list[MessageFile] = []
-    reach = files[-1].reach if files else -1
-    new = [f for f in added if f.record == schema.MESSAGE]
-    for file in sorted(new, key=lambda f: f.low if f.low is not None else -1):
-        if file.low is None or file.high is None:
-            raise StoreError(f"{file.path} has no statistics of its sequences")
-        reach = max(reach, file.high)
-        more.append(
-            MessageFile(file.path, file.low, file.high, file.topic_low, file.topic_high, reach)
-        )
-    return files + tuple(more)
+def _days(table: pa.Table) -> list[tuple[str, pa.Table]]:
+    """The rows by their day, in the same order."""
+    days = cast("list[dt.date]", pc.unique(table["day"]).to_pylist())
+    if len(days) == 1:
+        return [(days[0].isoformat(), table)]
+    return [(day.isoformat(), table.filter(pc.field("day") == day)) for day in sorted(days)]
 
 
 def _new_frames(views: Sequence[memoryview], committed: int) -> list[DecodedFrame]:
@@ -358,7 +244,7 @@ def _new_frames(views: Sequence[memoryview], committed: int) -> list[DecodedFram
     return [f for f in frames if f.group > committed]
 
 
-def _check_dense(frames: Sequence[DecodedFrame], before: _Committed) -> None:
+def _check_dense(frames: Sequence[DecodedFrame], before: TableState) -> None:
     group, sequence = before.group, before.sequence
     for f in frames:
         if f.group != group + 1 or (f.count and f.first_sequence != sequence):
@@ -367,21 +253,3 @@ def _check_dense(frames: Sequence[DecodedFrame], before: _Committed) -> None:
                 f"group {f.group} with {f.first_sequence}"
             )
         group, sequence = f.group, sequence + f.count
-
-
-def _writer_properties(table: pa.Table) -> WriterProperties:
-    size = table["message"].nbytes // table.num_rows + 1
-    return WriterProperties(
-        compression="ZSTD",
-        compression_level=1,
-        max_row_group_size=max(
-            ROW_GROUP_ROWS_MIN, min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES // size)
-        ),
-        column_properties=_COLUMN_PROPERTIES,
-    )
-
-
-def _partitions(table: pa.Table) -> set[tuple[str, str]]:
-    """The partitions that the rows go to, as the names of their folders have them."""
-    pairs = table.select(["record", "day"]).group_by(["record", "day"]).aggregate([])
-    return {(str(row["record"]), str(row["day"])) for row in pairs.to_pylist()}

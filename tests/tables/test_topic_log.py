@@ -1,8 +1,6 @@
 """Commits into topic_log: what a reader of Delta sees, exactly once, from one writer."""
 
 import datetime as dt
-import json
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +14,9 @@ from table_groups import DAY_US, KEY, NOON, bodies, event, framed, group, run, s
 from pipeline.errors import StoreError, TableMoved
 from pipeline.outcome import Outcome
 from pipeline.subscription import SubscriptionEvent
-from pipeline.tables import frame, schema
-from pipeline.tables.commits import remove_orphans
+from pipeline.tables import frame, schema, table_state
 from pipeline.tables.journal import Journal
-from pipeline.tables.topic_log import CHECKPOINT_COMMITS, TopicLog
+from pipeline.tables.topic_log import TopicLog
 
 TIME = dt.datetime.fromtimestamp(NOON / 1e6, dt.UTC)
 
@@ -222,19 +219,6 @@ def test_groups_of_two_days_lie_in_two_partitions(tmp_path: Path) -> None:
     assert days == [dt.date(2026, 11, 20), dt.date(2026, 11, 21)]
 
 
-def test_after_many_commits_there_is_a_checkpoint(tmp_path: Path) -> None:
-    """Every hundredth commit writes a checkpoint; all goes on and all is read."""
-    log = TopicLog.open(tmp_path / "log")
-    for n in range(CHECKPOINT_COMMITS + 3):
-        log.commit([framed(group(n + 1, n, run("t", [b"x"])))])
-    last = json.loads((log.path / "_delta_log" / "_last_checkpoint").read_text())
-    assert last["version"] == CHECKPOINT_COMMITS
-    again = TopicLog.open(log.path)
-    assert again.version == again.journal_version == CHECKPOINT_COMMITS + 3
-    page = again.page("t", 0, 1 << 20)
-    assert sum(slab.count for slab in page.slabs) == CHECKPOINT_COMMITS + 3
-
-
 def test_a_commit_that_was_not_on_the_disk_is_refused_at_start(tmp_path: Path) -> None:
     """After a power cut a commit may name files that aren't whole; moving it away and replaying
     the journal heals it."""
@@ -249,19 +233,6 @@ def test_a_commit_that_was_not_on_the_disk_is_refused_at_start(tmp_path: Path) -
     again = TopicLog.open(log.path)
     again.commit([framed(group(2, 1, run("t", [b"y"])))])
     assert [row["message"] for row in rows(log.path)] == [b"x", b"y"]
-
-
-def test_only_what_a_failed_commit_left_is_removed(tmp_path: Path) -> None:
-    """Files that a commit names stay, and so do those that were there before."""
-    day = tmp_path / "record=message" / "day=2026-11-21"
-    day.mkdir(parents=True)
-    named, old, left = (day / f"{name}.zstd.parquet" for name in ("named", "old", "left"))
-    for path in (named, old, left):
-        path.touch()
-    os.utime(old, (100, 100))
-    known = {named.relative_to(tmp_path).as_posix()}
-    remove_orphans(tmp_path, {"record=message/day=2026-11-21", "record=settlement"}, known, 200)
-    assert sorted(day.iterdir()) == [named, old]
 
 
 @pytest.fixture
@@ -291,3 +262,83 @@ def test_a_full_disk_keeps_the_groups_for_a_retry(tiny_disk: Path) -> None:
     (tiny_disk / "else").unlink()
     assert log.commit(more).version == 2
     assert len(rows(log.path)) == 101
+
+
+def test_after_a_fence_only_the_new_owner_commits(tmp_path: Path) -> None:
+    """Who opened the table before the fence can't commit; who made it goes on, with all that the
+    former owner had committed."""
+    old, new = TopicLog.open(tmp_path / "log"), TopicLog.open(tmp_path / "log")
+    old.commit([framed(group(1, 0, run("t", [b"x"])))])
+    new.fence(7)
+    with pytest.raises(TableMoved):
+        old.commit([framed(group(2, 1, run("t", [b"y"])))])
+    assert (new.version, new.journal_version, new.sequence_version) == (2, 1, 1)
+    new.commit([framed(group(2, 1, run("t", [b"z"])))])
+    assert [row["message"] for row in rows(new.path)] == [b"x", b"z"]
+    assert DeltaTable(new.path).transaction_version("owner") == 7
+
+
+def test_what_a_cut_commit_left_does_no_harm(tmp_path: Path) -> None:
+    """A temporary commit and a data file that no commit names are seen by nobody."""
+    log = TopicLog.open(tmp_path / "log")
+    log.commit([framed(group(1, 0, run("t", [b"x"])))])
+    (log.path / "_delta_log" / f".{2:020d}.0.json.tmp").write_bytes(b'{"add":')
+    (path,) = log.files("message", 0)
+    path.with_name("t0-half.parquet").write_bytes(b"PAR1")
+    again = TopicLog.open(log.path)
+    again.commit([framed(group(2, 1, run("t", [b"y"])))])
+    assert [row["message"] for row in rows(log.path)] == [b"x", b"y"]
+
+
+def test_a_making_that_was_cut_is_begun_anew(tmp_path: Path) -> None:
+    """The table is there when its first version is, and what came before is no stranger's."""
+    (tmp_path / "log" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "log" / "_delta_log" / f".{0:020d}.0.json.tmp").write_bytes(b"{")
+    assert TopicLog.open(tmp_path / "log").version == 0
+
+
+def test_only_who_may_make_a_table_makes_it(tmp_path: Path) -> None:
+    """Somebody who only looks leaves no table behind."""
+    with pytest.raises(StoreError, match="can't be opened"):
+        TopicLog.open(tmp_path / "log", create=False)
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_file_holds_the_columns_of_its_record_only(tmp_path: Path) -> None:
+    """What is null in all rows of a record takes no room; readers of Delta see the nulls."""
+    log = TopicLog.open(tmp_path / "log")
+    log.commit([framed(group(1, 0, run("t", [b"x"]), settlements=[settled(range(1))]))])
+    (path,) = log.files("message", 0)
+    assert pq.read_schema(path).names == schema.FILES["message"].names
+    assert [row["floor"] for row in rows(log.path, "message")] == [None]
+
+
+def test_big_topics_have_row_groups_to_themselves(tmp_path: Path) -> None:
+    """A topic with rows enough is read without its neighbours; small ones lie together."""
+    log = TopicLog.open(tmp_path / "log")
+    counts = {"a": 10, "b": 300, "c": 20, "d": 30, "e": 5000}
+    log.commit([framed(group(1, 0, *(run(t, [b"x"] * n) for t, n in counts.items())))])
+    (path,) = log.files("message", 0)
+    meta = pq.read_metadata(path)
+    bounds = [meta.row_group(i).column(1).statistics for i in range(meta.num_row_groups)]
+    assert [(b.min, b.max) for b in bounds] == [
+        ("a", "a"),
+        ("b", "b"),
+        ("c", "d"),
+        ("e", "e"),
+        ("e", "e"),
+    ]
+
+
+def test_the_log_says_what_the_files_hold(tmp_path: Path) -> None:
+    """A commit's own words about its files are what another engine reads in them."""
+    log = TopicLog.open(tmp_path / "log")
+    name = "a topic with a rather long name / 100% é"
+    log.commit([framed(group(1, 0, run(name, [b"x"] * 3), settlements=[settled(range(2))]))])
+    found = {f.record: f for f in table_state.live_files(DeltaTable(log.path))}
+    message, settlement = found["message"], found["settlement"]
+    assert (message.rows, message.low, message.high) == (3, 0, 2)
+    assert (message.topic_low, message.topic_high) == (name, name)
+    assert (settlement.rows, settlement.low, settlement.group_low) == (1, None, 1)
+    assert message.size == (log.path / message.path).stat().st_size
+    assert TopicLog.open(log.path)._state == log._state

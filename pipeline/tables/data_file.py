@@ -1,0 +1,114 @@
+"""One Parquet file of `topic_log`: how its rows are laid out, and what the log says about it.
+
+Rows of messages lie by topic and sequence, others by group. A row group is what paging reads at
+once, so its rows and bytes are bounded, and it holds one topic alone where that has rows enough.
+Everything that is long here runs inside of Arrow, without the interpreter.
+"""
+
+import uuid
+from itertools import pairwise
+from typing import Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.tables import commits, schema
+from pipeline.tables.arrow import Chunked, Int64s
+from pipeline.tables.commits import AddedFile
+from pipeline.tables.store import Store
+
+#: Rows of a row group; fewer when messages are big.
+ROW_GROUP_ROWS_MAX: Final = 4096
+ROW_GROUP_ROWS_MIN: Final = 16
+#: Bytes of messages in a row group, about.
+ROW_GROUP_BYTES: Final = 8 << 20
+#: Rows from which on a topic has row groups to itself: a smaller one would cost a reader of all
+#: topics more in footers than it saves a reader of this one.
+TOPIC_ROWS_MIN: Final = 256
+COMPRESSION: Final = "zstd"
+COMPRESSION_LEVEL: Final = 1
+#: Values that repeat too seldom for a dictionary.
+_NO_DICTIONARY: Final = ("message", "sequence")
+#: Columns whose bounds prune row groups.
+_BOUNDED: Final = ("topic", "sequence", "group")
+
+
+def write(store: Store, table: pa.Table, *, record: str, day: str, tier: int) -> AddedFile:
+    """Put these rows, which are sorted, into a new file of a partition; durable on return.
+
+    Raises OSError when there is no room, and then there is no file.
+    """
+    path = f"{commits.partition(record, day)}/{commits.file_name(tier, str(uuid.uuid4()))}"
+    data = encode(table, record)
+    store.put(path, memoryview(data))
+    topic, group = _bounds(table["topic"]), _bounds(table["group"])
+    sequence = _bounds(table["sequence"]) if record == schema.MESSAGE else (None, None)
+    return AddedFile(
+        path,
+        data.size,
+        record,
+        day,
+        table.num_rows,
+        sequence[0],
+        sequence[1],
+        topic[0],
+        topic[1],
+        group[0],
+        group[1],
+    )
+
+
+def _bounds(column: Chunked) -> tuple[Any, Any]:
+    return pc.min(column).as_py(), pc.max(column).as_py()
+
+
+def encode(table: pa.Table, record: str) -> pa.Buffer:
+    """The rows as a Parquet file."""
+    kind = schema.FILES[record]
+    table = table.select(kind.names)
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        kind,
+        compression=COMPRESSION,
+        compression_level=COMPRESSION_LEVEL,
+        use_dictionary=_dictionary_columns(kind),  # type: ignore[arg-type] # stubs: bool only
+        write_statistics=[name for name in kind.names if name in _BOUNDED],
+        store_schema=False,
+    ) as writer:
+        for begin, end in pairwise(_cuts(table, record)):
+            writer.write_table(table.slice(begin, end - begin), row_group_size=end - begin)
+    return sink.getvalue()
+
+
+def _dictionary_columns(kind: pa.Schema) -> list[str]:
+    return [name for name in kind.names if name not in _NO_DICTIONARY]
+
+
+def _cuts(table: pa.Table, record: str) -> list[int]:
+    """Where row groups begin, and the end."""
+    count = table.num_rows
+    if record != schema.MESSAGE:
+        return [*range(0, count, ROW_GROUP_ROWS_MAX), count]
+    size = table["message"].nbytes // max(count, 1) + 1
+    rows = max(ROW_GROUP_ROWS_MIN, min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES // size))
+    cuts: list[int] = []
+    for begin, end in pairwise(_stretches(_topic_ends(table["topic"]))):
+        cuts += range(begin, end, rows)
+    return [*cuts, count]
+
+
+def _topic_ends(topic: Chunked) -> Int64s:
+    """Behind which rows another topic begins; rows lie by topic."""
+    codes = topic.combine_chunks().dictionary_encode().indices.to_numpy()
+    return np.concatenate([np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
+
+
+def _stretches(ends: Int64s) -> list[int]:
+    """The borders of big topics; small ones between two borders lie together."""
+    counts = np.diff(ends, prepend=0)
+    big = counts >= TOPIC_ROWS_MIN
+    borders = np.concatenate([[0], (ends - counts)[big], ends[big], ends[-1:]])
+    return cast("list[int]", np.unique(borders).tolist())

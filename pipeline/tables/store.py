@@ -1,0 +1,198 @@
+"""Where a table lies, as this room needs it: few verbs, each durable when it returns.
+
+Paths are relative to the table, with `/`. `Store` is what is asked of a place; `LocalStore` is a
+folder on a disk. Data is on the disk before anything that names it is made.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow.parquet as pq
+
+from pipeline.errors import StoreError
+from pipeline.message import Bytes
+from pipeline.tables.segment import sync_directory, write_all
+
+
+class SyncFailed(StoreError):
+    """An fsync failed: what is on the disk is unknown, and asking again would not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a folder: its name, its size in bytes, when it was last written (ns)."""
+
+    name: str
+    size: int
+    modified: int
+
+
+class Store(Protocol):
+    """Where a table lies. OSError says that nothing was done and that it may be tried again."""
+
+    @property
+    def uri(self) -> str:
+        """The table's address as deltalake wants it."""
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What deltalake needs beyond the address."""
+
+    def put(self, path: str, data: Bytes) -> None:
+        """Write a file that is new; durable on return, its name too. After an error it's gone."""
+
+    def create(self, path: str, data: Bytes) -> bool:
+        """Make a file that appears whole and only if there is none: False when there is one."""
+
+    def replace(self, path: str, data: Bytes) -> None:
+        """Put a whole file in the place of another, or where none was; durable on return."""
+
+    def read(self, path: str) -> bytes:
+        """The file. Raises FileNotFoundError."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def parquet(self, path: str) -> pq.ParquetFile:
+        """Open a Parquet file. Raises FileNotFoundError."""
+
+    def files(self, folder: str) -> list[Entry]:
+        """The files right in a folder, in no order; none when there is no folder."""
+
+    def folders(self, folder: str) -> list[Entry]:
+        """The folders right in a folder."""
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove files, in order; those that are gone already are no error."""
+
+    def sync(self, folders: Iterable[str]) -> None:
+        """Make it durable that names have gone from these folders."""
+
+
+class LocalStore:
+    """A folder. `token` sets apart what two owners write at the same time."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._token = os.urandom(4).hex()
+
+    @property
+    def uri(self) -> str:
+        return str(self.root)
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {}
+
+    def put(self, path: str, data: Bytes) -> None:
+        target = self.root / path
+        fd = self._open_new(target)
+        _write_new(target, fd, data)
+        _sync(target.parent)
+
+    def create(self, path: str, data: Bytes) -> bool:
+        target = self.root / path
+        temporary = self._temporary(target, data)
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync(target.parent)
+        return True
+
+    def replace(self, path: str, data: Bytes) -> None:
+        target = self.root / path
+        self._temporary(target, data).rename(target)
+        _sync(target.parent)
+
+    def _temporary(self, target: Path, data: Bytes) -> Path:
+        """The data on the disk, under a name that nobody else uses and no reader looks at."""
+        temporary = target.with_name(f".{target.stem}.{self._token}{target.suffix}.tmp")
+        temporary.unlink(missing_ok=True)
+        _write_new(temporary, self._open_new(temporary), data)
+        return temporary
+
+    def _open_new(self, target: Path) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            return os.open(target, flags, 0o644)
+        except FileNotFoundError:
+            self._make_folder(target.parent)
+            return os.open(target, flags, 0o644)
+
+    def _make_folder(self, folder: Path) -> None:
+        """The folder and those above it up to the root, each one's name durable."""
+        if folder.is_dir():
+            return
+        self._make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
+
+    def read(self, path: str) -> bytes:
+        return (self.root / path).read_bytes()
+
+    def exists(self, path: str) -> bool:
+        return (self.root / path).exists()
+
+    def parquet(self, path: str) -> pq.ParquetFile:
+        return pq.ParquetFile(self.root / path, pre_buffer=False)
+
+    def files(self, folder: str) -> list[Entry]:
+        return self._entries(folder, folders=False)
+
+    def folders(self, folder: str) -> list[Entry]:
+        return self._entries(folder, folders=True)
+
+    def _entries(self, folder: str, *, folders: bool) -> list[Entry]:
+        try:
+            with os.scandir(self.root / folder) as found:
+                return [
+                    Entry(one.name, one.stat().st_size, one.stat().st_mtime_ns)
+                    for one in found
+                    if one.is_dir() == folders
+                ]
+        except FileNotFoundError:
+            return []
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            (self.root / path).unlink(missing_ok=True)
+
+    def sync(self, folders: Iterable[str]) -> None:
+        for folder in folders:
+            if (self.root / folder).is_dir():
+                _sync(self.root / folder)
+
+
+def _write_new(path: Path, fd: int, data: Bytes) -> None:
+    """Write and fsync what was just made; an error before the fsync leaves nothing."""
+    try:
+        try:
+            write_all(fd, [memoryview(data)], 0)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            raise SyncFailed(_sync_failed(path, error)) from error
+    finally:
+        os.close(fd)
+
+
+def _sync(folder: Path) -> None:
+    try:
+        sync_directory(folder)
+    except OSError as error:
+        raise SyncFailed(_sync_failed(folder, error)) from error
+
+
+def _sync_failed(path: Path, error: OSError) -> str:
+    return (
+        f"fsync of {path} failed ({error}). What is on the disk is unknown; see to the disk and "
+        "start again"
+    )
