@@ -1,7 +1,13 @@
 """What all tests share: how Hypothesis runs here, and how long the crash rounds go on."""
 
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
+
+# The crash tests' clients are made of the gateway tests' peers.
+sys.path.append(str(Path(__file__).parent / "gateway"))
 
 # A failure prints what replays it. There is no deadline: builds share their machine with others.
 settings.register_profile("house", deadline=None, print_blob=True)

@@ -1,0 +1,235 @@
+"""What goes in must come out: judges a history, in the manner of Jepsen's total-queue.
+
+Pure: the same history gives the same report. A message that was sent again because nobody knew
+what had become of it may be there as often as it was sent; any other is there once.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+
+from history import (
+    Delivered,
+    Drained,
+    Ended,
+    Event,
+    How,
+    Left,
+    Publish,
+    Published,
+    Settle,
+    Settled,
+    Subscribed,
+)
+
+#: Names shown of what is wrong; the rest is in the history.
+SHOWN_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Counts, and what is wrong as (subscription, message)."""
+
+    attempted: int = 0  #: messages that publishers tried to send
+    acknowledged: int = 0  #: of them persistent and accepted
+    delivered: int = 0  #: deliveries that consumers saw
+    redelivered: int = 0  #: of them not the first of their message to their subscription
+    duplicated: int = 0  #: messages settled more often than once, as they were sent again
+    lost: tuple[tuple[str, str], ...] = ()  #: accepted, owed, and never came to an end
+    wrong: tuple[tuple[str, str], ...] = ()  #: came to a subscription of another topic
+    settled_then_redelivered: tuple[tuple[str, str], ...] = ()  #: confirmed, and it came again
+    never_sent: tuple[tuple[str, str], ...] = ()  #: nobody published it
+    doubled: tuple[tuple[str, str], ...] = ()  #: two consumers, or one twice, at the same time
+    reordered: tuple[tuple[str, str], ...] = ()  #: first came behind a later one of its publisher
+    unmarked: tuple[tuple[str, str], ...] = ()  #: seen before a crash, came again as if new
+    marked: tuple[tuple[str, str], ...] = ()  #: marked although it can't have been delivered
+
+    @property
+    def violations(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in found.items() if isinstance(value, tuple) and value}
+
+    @property
+    def sound(self) -> bool:
+        return not self.violations
+
+    def __str__(self) -> str:
+        counts = (
+            f"attempted {self.attempted}, acknowledged {self.acknowledged}, "
+            f"delivered {self.delivered}, redelivered {self.redelivered}, "
+            f"duplicated {self.duplicated}"
+        )
+        wrong = [
+            f"{name} {len(found)}: {', '.join(' '.join(one) for one in found[:SHOWN_MAX])}"
+            for name, found in self.violations.items()
+        ]
+        return "; ".join([counts, *wrong])
+
+
+@dataclass(slots=True)
+class _Delivery:
+    """What one subscription has seen of one message."""
+
+    count: int = 0
+    holders: Counter[str] = field(default_factory=Counter)
+    said: int = 0  #: final outcomes given
+    confirmed: int = 0  #: final outcomes that the gateway has confirmed
+    must_be_marked: bool = False  #: held by a consumer when the gateway crashed
+
+
+@dataclass(slots=True)
+class _Message:
+    """One message as its publisher knows it."""
+
+    publish: Publish
+    owed_to: frozenset[str]
+    sent: int = 1
+    accepted: int = 0
+
+
+class Checker:
+    """Reads a history from its first event to its last; `report` then says what it was like.
+
+    `flags`: whether delivery counts are judged too.
+    """
+
+    def __init__(self, *, flags: bool = True) -> None:
+        self._flags = flags
+        self._subscriptions: dict[str, Subscribed] = {}
+        self._drained: set[str] = set()
+        self._messages: dict[str, _Message] = {}
+        self._deliveries: dict[tuple[str, str], _Delivery] = {}
+        self._latest: dict[tuple[str, str], int] = {}
+        self._may_be_marked: dict[str, float] = {}
+        self._marked: dict[str, list[tuple[str, str]]] = {}
+        self._found: dict[str, list[tuple[str, str]]] = {}
+        self._delivered = 0
+
+    def read(self, events: Iterable[Event]) -> "Checker":
+        for event in events:
+            self._take(event)
+        return self
+
+    def _take(self, event: Event) -> None:  # noqa: C901 (one case for each kind of event)
+        match event:
+            case Subscribed():
+                self._subscriptions[event.subscription] = event
+            case Publish():
+                self._publish(event)
+            case Published():
+                self._messages[event.message].accepted += 1
+            case Delivered():
+                self._deliver(event)
+            case Settle():
+                delivery = self._delivery(event.subscription, event.message)
+                delivery.said += event.said.final
+                delivery.holders[event.consumer] -= 1
+            case Settled():
+                self._delivery(event.subscription, event.message).confirmed += event.said.final
+            case Left():
+                for delivery in self._deliveries.values():
+                    delivery.holders.pop(event.consumer, None)
+            case Ended():
+                self._end(event)
+            case Drained():
+                self._drained.add(event.subscription)
+
+    def _publish(self, event: Publish) -> None:
+        known = self._messages.get(event.message)
+        if known is not None:
+            known.sent += 1
+            return
+        owed_to = {name for name, s in self._subscriptions.items() if s.topic == event.topic}
+        self._messages[event.message] = _Message(event, frozenset(owed_to))
+
+    def _delivery(self, subscription: str, message: str) -> _Delivery:
+        return self._deliveries.setdefault((subscription, message), _Delivery())
+
+    def _wrong(self, kind: str, where: tuple[str, str]) -> None:
+        self._found.setdefault(kind, []).append(where)
+
+    def _deliver(self, event: Delivered) -> None:
+        self._delivered += 1
+        where = event.subscription, event.message
+        message = self._messages.get(event.message)
+        if message is None:
+            self._wrong("never_sent", where)
+            return
+        if message.publish.topic != self._subscriptions[event.subscription].topic:
+            self._wrong("wrong", where)
+            return
+        delivery = self._delivery(*where)
+        if delivery.confirmed >= message.sent:
+            self._wrong("settled_then_redelivered", where)
+        elif delivery.holders.total() >= message.sent:
+            self._wrong("doubled", where)
+        if message.sent == 1:
+            self._order(event, message, delivery)
+            self._mark(event, delivery)
+        delivery.count += 1
+        delivery.holders[event.consumer] += 1
+
+    def _order(self, event: Delivered, message: _Message, delivery: _Delivery) -> None:
+        """Messages of one publisher come for the first time in the order in which they went."""
+        if delivery.count or not self._subscriptions[event.subscription].exclusive:
+            return
+        line = event.subscription, message.publish.publisher
+        if message.publish.number < self._latest.get(line, -1):
+            self._wrong("reordered", (event.subscription, event.message))
+        self._latest[line] = max(message.publish.number, self._latest.get(line, -1))
+
+    def _mark(self, event: Delivered, delivery: _Delivery) -> None:
+        where = event.subscription, event.message
+        if delivery.must_be_marked and not event.delivery_count:
+            self._wrong("unmarked", where)
+        if not delivery.count and event.delivery_count:
+            self._marked.setdefault(event.subscription, []).append(where)
+        delivery.must_be_marked = False
+
+    def _end(self, event: Ended) -> None:
+        """What consumers held may have been delivered: after a crash it must be marked. What was
+        on its way to them, nobody has seen: as many as they had credit for may be marked."""
+        crashed = event.how is not How.STOPPED
+        for delivery in self._deliveries.values():
+            if crashed and delivery.holders.total() > 0:
+                delivery.must_be_marked = True
+            delivery.holders.clear()
+        if crashed:
+            for name, credit in event.credit.items():
+                more = float("inf") if event.how is How.POWER_CUT else credit
+                self._may_be_marked[name] = self._may_be_marked.get(name, 0) + more
+
+    def report(self) -> Report:
+        found = {kind: tuple(where) for kind, where in self._found.items()}
+        found["marked"] = tuple(
+            where
+            for name, marked in self._marked.items()
+            for where in marked
+            if len(marked) > self._may_be_marked.get(name, 0)
+        )
+        if not self._flags:
+            found["marked"] = found["unmarked"] = ()
+        found["lost"] = tuple(self._lost())
+        promised = [m for m in self._messages.values() if m.publish.kept and m.accepted]
+        return Report(
+            attempted=len(self._messages),
+            acknowledged=len(promised),
+            delivered=self._delivered,
+            redelivered=sum(max(d.count - 1, 0) for d in self._deliveries.values()),
+            duplicated=sum(d.confirmed > 1 for d in self._deliveries.values()),
+            **found,
+        )
+
+    def _lost(self) -> Iterable[tuple[str, str]]:
+        for name, message in self._messages.items():
+            if not message.publish.kept or not message.accepted:
+                continue
+            for subscription in sorted(message.owed_to & self._drained):
+                delivery = self._deliveries.get((subscription, name))
+                if delivery is None or not delivery.said:
+                    yield subscription, name
+
+
+def check(events: Iterable[Event], *, flags: bool = True) -> Report:
+    """The report on a whole history."""
+    return Checker(flags=flags).read(events).report()

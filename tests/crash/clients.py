@@ -1,0 +1,311 @@
+"""Publishers and consumers that work until their gateway is gone, and write down what they did.
+
+All of them take turns in the test's own thread. None waits: a turn does what can be done at once.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gateway_links import Got, Incoming, Outgoing, encoded
+from gateway_peer import Peer, PeerLost
+from history import (
+    Delivered,
+    History,
+    Left,
+    Publish,
+    Published,
+    Said,
+    Settle,
+    Settled,
+    Subscribed,
+)
+from proton import Delivery
+
+#: Messages that a publisher has on its way at once, and sends at most in one turn.
+WINDOW = 60
+BURST = 25
+#: Share of the messages that aren't persistent, and of the unknown ones that are sent again.
+VOLATILE = 0.05
+AGAIN = 0.5
+#: Bytes that pad a message, and how often which: the big ones fill segments.
+PADDING = ((0, 6), (900, 3), (24_000, 1))
+#: Messages that a consumer has credit for.
+CREDIT = 40
+#: Turns that a consumer sits on a message which it settles late.
+LATE_TURNS = 30
+_STATES = {
+    Said.ACCEPTED: Delivery.ACCEPTED,
+    Said.REJECTED: Delivery.REJECTED,
+    Said.RELEASED: Delivery.RELEASED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One durable subscription and how its consumers are called. A shared one has several."""
+
+    name: str
+    topic: str
+    consumers: int
+
+    @property
+    def exclusive(self) -> bool:
+        return self.consumers == 1
+
+    def attach(self, peer: Peer, number: int) -> Incoming:
+        if self.exclusive:
+            return peer.durable(self.topic, self.name)
+        suffix = f"{number + 1}" if number else ""
+        return peer.shared_durable(self.topic, f"{self.name}|global{suffix}")
+
+    def container(self, number: int) -> str:
+        """An exclusive subscription belongs to its container, whoever consumes from it."""
+        return f"{self.name}-{number}"
+
+
+class Publisher:
+    """Publishes to all topics as fast as credit and its window go."""
+
+    def __init__(
+        self, history: History, draw: random.Random, name: str, topics: Sequence[str]
+    ) -> None:
+        self._history, self._draw, self.name, self._topics = history, draw, name, topics
+        self._numbers = 0
+        self._peer: Peer | None = None
+        self._links: dict[str, Outgoing] = {}
+        self._waiting: deque[tuple[Publish, Delivery]] = deque()
+        self._again: deque[Publish] = deque()
+        self.accepted = 0
+        self.paused = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way or to be sent again."""
+        return not self._waiting and not self._again
+
+    def connect(self, port: int) -> None:
+        self._peer = Peer(port, self.name)
+        self._links = {topic: self._peer.sender(topic) for topic in self._topics}
+
+    def turn(self) -> None:
+        assert self._peer is not None
+        for _ in range(BURST):
+            if len(self._waiting) >= WINDOW or not self._send():
+                break
+        self._peer.turn(0.0)
+        self._hear()
+
+    def _send(self) -> bool:
+        if self.paused and not self._again:
+            return False
+        publish = self._again[0] if self._again else self._new()
+        link = self._links[publish.topic]
+        if link.link.credit <= 0:
+            return False
+        if self._again:
+            self._again.popleft()
+        else:
+            self._numbers += 1
+        self._history.add(publish)
+        sizes, weights = zip(*PADDING, strict=True)
+        padding = "x" * self._draw.choices(sizes, weights)[0]
+        body = encoded(f"{publish.message} {padding}", durable=publish.kept)
+        self._waiting.append((publish, link.send(body)))
+        return True
+
+    def _new(self) -> Publish:
+        topic = self._draw.choice(self._topics)
+        message = f"{topic}/{self.name}/{self._numbers}"
+        kept = self._draw.random() >= VOLATILE
+        return Publish(message, topic, self.name, self._numbers, kept)
+
+    def _hear(self) -> None:
+        still: deque[tuple[Publish, Delivery]] = deque()
+        for publish, delivery in self._waiting:
+            if not delivery.settled:
+                still.append((publish, delivery))
+                continue
+            assert delivery.remote_state == Delivery.ACCEPTED, delivery.remote_state
+            delivery.settle()
+            self._history.add(Published(publish.message))
+            self.accepted += 1
+        self._waiting = still
+
+    def lost(self) -> None:
+        """The gateway is gone: hear what it had said, and send again some of what is unknown."""
+        if self._peer is None:
+            return
+        _hear_out(self._peer)
+        self._hear()
+        for publish, _ in self._waiting:
+            if self._draw.random() < AGAIN:
+                self._again.append(publish)
+        self._waiting.clear()
+        self._peer.drop()
+        self._peer = None
+
+    def close(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer.drop()
+            self._peer = None
+
+
+@dataclass(slots=True)
+class _Late:
+    got: Got
+    message: str
+    turns: int = LATE_TURNS
+
+
+@dataclass(slots=True)
+class _Held:
+    """Deliveries that this consumer has and has not settled, or whose settlement is on its way."""
+
+    late: deque[_Late] = field(default_factory=deque)
+    waiting: list[tuple[str, Said, Delivery]] = field(default_factory=list)
+
+
+class Consumer:
+    """Consumes from one subscription: accepts most, at once or late, and tries all else."""
+
+    def __init__(
+        self, history: History, draw: random.Random, subscription: Subscription, number: int
+    ) -> None:
+        self._history, self._draw, self.subscription = history, draw, subscription
+        self._number = number
+        self.name = subscription.container(number)
+        self._peer: Peer | None = None
+        self._link: Incoming | None = None
+        self._held = _Held()
+        self.confirmed = 0
+        self.left_credit = 0  #: as it was when the gateway went
+
+    def connect(self, port: int) -> None:
+        self._peer = Peer(port, self.name)
+        self._link = self.subscription.attach(self._peer, self._number)
+        self._link.link.flow(CREDIT)
+
+    def subscribed(self) -> Subscribed:
+        one = self.subscription
+        return Subscribed(one.name, one.topic, one.exclusive)
+
+    def turn(self) -> None:
+        assert self._peer is not None
+        assert self._link is not None
+        self._peer.turn(0.0)
+        self._take()
+        if self._link.link.credit < CREDIT // 2:
+            self._link.link.flow(CREDIT // 2)
+        self._peer.write()
+
+    def _take(self) -> None:
+        assert self._link is not None
+        inbox, self._link.inbox = self._link.inbox, []
+        for got in inbox:
+            message = self._see(got)
+            if self._draw.random() < 0.15:
+                self._held.late.append(_Late(got, message))
+            else:
+                self._settle(got, message)
+        for late in self._held.late:
+            late.turns -= 1
+        while self._held.late and self._held.late[0].turns <= 0:
+            late = self._held.late.popleft()
+            self._settle(late.got, late.message)
+        self._hear()
+
+    def _see(self, got: Got) -> str:
+        message = got.message
+        body = str(message.body).split(" ", 1)[0]
+        self._history.add(
+            Delivered(self.subscription.name, body, self.name, message.delivery_count)
+        )
+        return body
+
+    def _settle(self, got: Got, message: str) -> None:
+        said = self._draw.choices(
+            (Said.ACCEPTED, Said.REJECTED, Said.RELEASED, Said.FAILED), (85, 3, 7, 5)
+        )[0]
+        self._history.add(Settle(self.subscription.name, message, self.name, said))
+        if said is Said.FAILED:
+            got.delivery.local.failed = True
+            got.delivery.update(Delivery.MODIFIED)
+        else:
+            got.delivery.update(_STATES[said])
+        if self._draw.random() < 0.1:
+            got.delivery.settle()  # without waiting: whether it is durable stays unknown
+        else:
+            self._held.waiting.append((message, said, got.delivery))
+
+    def _hear(self) -> None:
+        still = []
+        for message, said, delivery in self._held.waiting:
+            if not delivery.settled:
+                still.append((message, said, delivery))
+                continue
+            delivery.settle()
+            self._history.add(Settled(self.subscription.name, message, self.name, said))
+            self.confirmed += 1
+        self._held.waiting = still
+
+    def lost(self) -> None:
+        """The gateway is gone: hear what it had said; what is held stays unsettled."""
+        self.left_credit = 0
+        if self._peer is None or self._link is None:
+            return
+        _hear_out(self._peer)
+        self.left_credit = max(self._link.link.credit, 0)
+        for got in self._link.inbox:
+            self._see(got)
+        self._hear()
+        self._gone()
+
+    def leave(self) -> None:
+        """Close the connection; the gateway goes on."""
+        if self._peer is not None:
+            self._peer.close()
+            if self._link is not None:
+                for got in self._link.inbox:
+                    self._see(got)
+            self._hear()
+            self._history.add(Left(self.name))
+            self._gone()
+
+    def _gone(self) -> None:
+        assert self._peer is not None
+        self._peer.drop()
+        self._peer, self._link, self._held = None, None, _Held()
+
+    def drain(self, port: int) -> None:
+        """Take and accept all that the subscription has, and see each outcome confirmed."""
+        self._peer = Peer(port, self.name)
+        self._link = self.subscription.attach(self._peer, self._number)
+        while self._link.drain(2_000):
+            inbox, self._link.inbox = self._link.inbox, []
+            seen = [(got, self._see(got)) for got in inbox]
+            for _, message in seen:
+                self._history.add(Settle(self.subscription.name, message, self.name, Said.ACCEPTED))
+            self._link.confirm(inbox)
+            for _, message in seen:
+                self._history.add(
+                    Settled(self.subscription.name, message, self.name, Said.ACCEPTED)
+                )
+        self.leave()
+
+
+def _hear_out(peer: Peer) -> None:
+    """Read all that had come before the other end was gone."""
+    while not peer.lost:
+        peer.turn(1.0)
+
+
+def connected(connect: Callable[[int], None], port: int) -> bool:
+    """Whether the connection came to be; the gateway may go in the middle of it."""
+    try:
+        connect(port)
+    except (PeerLost, OSError):
+        return False
+    return True

@@ -1,0 +1,142 @@
+"""What the clients of a crash test did and saw, in the order in which they did and saw it.
+
+A client writes down what it is about to do (`Publish`, `Settle`) before it does it, and that it
+was done (`Published`, `Settled`) when the gateway said so. What was begun and never answered is
+unknown: it may have happened or not.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeAlias
+
+
+class How(StrEnum):
+    """How a gateway's life ended."""
+
+    KILLED = "killed"  #: the process alone: what it wrote is there, synced or not
+    POWER_CUT = "power cut"  #: what wasn't synced may be gone
+    STOPPED = "stopped"  #: it was asked to
+    GAVE_UP = "gave up"  #: it stopped by itself, with a reason
+
+
+class Said(StrEnum):
+    """The outcome that a consumer gave."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    RELEASED = "released"
+    FAILED = "failed"  #: modified, delivery failed
+
+    @property
+    def final(self) -> bool:
+        return self in {Said.ACCEPTED, Said.REJECTED}
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """The gateway has confirmed the durable subscription: what is published from now is owed.
+
+    `exclusive`: one consumer at a time, so that the order of its deliveries can be seen.
+    """
+
+    subscription: str
+    topic: str
+    exclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """A publisher sends a message, for the first time or again. `number` grows with each new
+    message of a publisher; `kept`: persistent, so that its acceptance is a promise."""
+
+    message: str
+    topic: str
+    publisher: str
+    number: int
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The gateway has accepted one sending of the message."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A consumer has got a message."""
+
+    subscription: str
+    message: str
+    consumer: str
+    delivery_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """A consumer gives a delivery its outcome."""
+
+    subscription: str
+    message: str
+    consumer: str
+    said: Said
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The gateway has confirmed that outcome: it is durable."""
+
+    subscription: str
+    message: str
+    consumer: str
+    said: Said
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A consumer is gone, the gateway is not: what it held is available again."""
+
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The gateway's process is gone. `credit`: how many messages each subscription could have sent
+    beyond those that its consumers have seen."""
+
+    how: How
+    credit: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """The gateway has said that the subscription has nothing more, and all of it was accepted."""
+
+    subscription: str
+
+
+Event: TypeAlias = (
+    Subscribed | Publish | Published | Delivered | Settle | Settled | Left | Ended | Drained
+)
+
+
+class History:
+    """The events so far. One list for all clients: they take turns in one thread."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def add(self, event: Event) -> None:
+        self.events.append(event)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def save(self, path: Path) -> None:
+        """One JSON object a line, for whoever looks for the cause of a failure."""
+        lines = [json.dumps({"event": type(e).__name__, **asdict(e)}) for e in self.events]
+        path.write_text("\n".join(lines) + "\n")

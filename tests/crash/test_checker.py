@@ -1,0 +1,185 @@
+"""The judge of the crash tests sees each kind of wrong, and nothing wrong in what is right."""
+
+import pytest
+from checker import check
+from history import (
+    Delivered,
+    Drained,
+    Ended,
+    Event,
+    How,
+    Left,
+    Publish,
+    Published,
+    Said,
+    Settle,
+    Settled,
+    Subscribed,
+)
+
+SUBSCRIBED = Subscribed("s", "t", exclusive=True)
+SHARED = Subscribed("s", "t", exclusive=False)
+DRAINED = Drained("s")
+
+
+def sent(number: int = 0, *, kept: bool = True, topic: str = "t") -> Publish:
+    return Publish(f"m{number}", topic, "p", number, kept)
+
+
+def accepted(number: int = 0) -> Published:
+    return Published(f"m{number}")
+
+
+def came(number: int = 0, count: int = 0, consumer: str = "c") -> Delivered:
+    return Delivered("s", f"m{number}", consumer, count)
+
+
+def settle(number: int = 0, said: Said = Said.ACCEPTED, consumer: str = "c") -> Settle:
+    return Settle("s", f"m{number}", consumer, said)
+
+
+def settled(number: int = 0, said: Said = Said.ACCEPTED, consumer: str = "c") -> Settled:
+    return Settled("s", f"m{number}", consumer, said)
+
+
+def crashed(how: How = How.KILLED, credit: int = 0) -> Ended:
+    return Ended(how, {"s": credit})
+
+
+WHOLE = (sent(), accepted(), came(), settle(), settled())
+
+SOUND: dict[str, tuple[Event, ...]] = {
+    "nothing": (),
+    "sent, accepted, delivered, settled": (SUBSCRIBED, *WHOLE, DRAINED),
+    "published before the subscription": (sent(), accepted(), SUBSCRIBED, DRAINED),
+    "unknown, and it isn't there": (SUBSCRIBED, sent(), crashed(), DRAINED),
+    "unknown, and it is there": (SUBSCRIBED, sent(), crashed(), came(), settle(), DRAINED),
+    "not persistent, and it is gone": (
+        *(SUBSCRIBED, sent(kept=False), accepted(), crashed(), DRAINED),
+    ),
+    "not drained, so still owed": (SUBSCRIBED, sent(), accepted()),
+    "another topic's": (SUBSCRIBED, sent(topic="u"), accepted(), DRAINED),
+    "settled, not confirmed, and it comes again": (
+        *(SUBSCRIBED, sent(), accepted(), came(), settle(), crashed(), came(count=1)),
+        *(settle(), settled(), DRAINED),
+    ),
+    "held at a crash, comes again marked": (
+        *(SUBSCRIBED, sent(), accepted(), came(), crashed(), came(count=1), settle(), DRAINED),
+    ),
+    "released, comes again unmarked": (
+        *(SUBSCRIBED, sent(), accepted(), came(), settle(said=Said.RELEASED)),
+        *(settled(said=Said.RELEASED), came(), settle(), settled(), DRAINED),
+    ),
+    "its consumer left, another gets it": (
+        *(SHARED, sent(), accepted(), came(), Left("c"), came(consumer="d")),
+        *(settle(consumer="d"), DRAINED),
+    ),
+    "sent twice, there twice": (
+        *(SUBSCRIBED, sent(), crashed(), sent(), accepted(), came(), came(), settle(), settled()),
+        *(settle(), settled(), DRAINED),
+    ),
+    "on its way at a crash, marked": (
+        *(SUBSCRIBED, sent(), accepted(), crashed(credit=1), came(count=1), settle(), DRAINED),
+    ),
+    "never delivered, marked after a power cut": (
+        *(SUBSCRIBED, sent(), accepted(), crashed(How.POWER_CUT), came(count=1), settle()),
+    ),
+    "held at a clean stop, comes again as it was": (
+        *(SUBSCRIBED, sent(), accepted(), came(), crashed(How.STOPPED), came(), settle(), DRAINED),
+    ),
+    "given back and taken in its old place": (
+        *(SUBSCRIBED, sent(0), sent(1), came(0), came(1), settle(0, Said.RELEASED), came(0)),
+    ),
+    "shared, the second consumer is read first": (
+        *(SHARED, sent(0), sent(1), came(1, consumer="d"), came(0)),
+    ),
+}
+
+BAD: dict[str, tuple[str, tuple[Event, ...]]] = {
+    "accepted, never delivered": ("lost", (SUBSCRIBED, sent(), accepted(), crashed(), DRAINED)),
+    "released, never again delivered": (
+        "lost",
+        (SUBSCRIBED, sent(), accepted(), came(), settle(said=Said.RELEASED), DRAINED),
+    ),
+    "held at a crash, never again delivered": (
+        "lost",
+        (SUBSCRIBED, sent(), accepted(), came(), crashed(), DRAINED),
+    ),
+    "unknown once, then accepted, never delivered": (
+        "lost",
+        (SUBSCRIBED, sent(), crashed(), sent(), accepted(), DRAINED),
+    ),
+    "a message of another topic": ("wrong", (SUBSCRIBED, sent(topic="u"), came())),
+    "confirmed, and it comes again": (
+        "settled_then_redelivered",
+        (SUBSCRIBED, *WHOLE, crashed(), came(count=1)),
+    ),
+    "rejected and confirmed, and it comes again": (
+        "settled_then_redelivered",
+        (
+            *(SUBSCRIBED, sent(), came(), settle(said=Said.REJECTED)),
+            *(settled(said=Said.REJECTED), came()),
+        ),
+    ),
+    "sent twice, there three times": (
+        "settled_then_redelivered",
+        (
+            *(SUBSCRIBED, sent(), crashed(), sent(), came(), settle(), settled()),
+            *(came(), settle(), settled(), came()),
+        ),
+    ),
+    "nobody sent it": ("never_sent", (SUBSCRIBED, came(7))),
+    "twice at the same time": ("doubled", (SHARED, sent(), came(), came(consumer="d"))),
+    "a later one first": ("reordered", (SUBSCRIBED, sent(0), sent(1), came(1), came(0))),
+    "held at a crash, comes again as if new": (
+        "unmarked",
+        (SUBSCRIBED, sent(), accepted(), came(), crashed(), came(), settle()),
+    ),
+    "held at a power cut, comes again as if new": (
+        "unmarked",
+        (SUBSCRIBED, sent(), accepted(), came(), crashed(How.POWER_CUT), came(), settle()),
+    ),
+    "more marked than can have been on their way": (
+        "marked",
+        (SUBSCRIBED, sent(0), sent(1), crashed(credit=1), came(0, 1), came(1, 1)),
+    ),
+    "marked after a clean stop": (
+        "marked",
+        (SUBSCRIBED, sent(), crashed(How.STOPPED, credit=9), came(count=1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SOUND)
+def test_a_right_history_is_let_be(kind: str) -> None:
+    """Nothing in it is against what is promised."""
+    report = check(SOUND[kind])
+    assert report.sound, report
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_wrong_history_is_seen(kind: str) -> None:
+    """And said by its name, and that alone."""
+    name, events = BAD[kind]
+    report = check(events)
+    assert set(report.violations) == {name}, report
+    assert f"{name} 1" in str(report) or name == "marked"
+
+
+def test_marks_are_judged_only_when_asked() -> None:
+    """Everything else is judged all the same."""
+    kinds = [kind for kind, (name, _) in BAD.items() if name in {"marked", "unmarked"}]
+    assert all(check(BAD[kind][1], flags=False).sound for kind in kinds)
+    assert not check(BAD["nobody sent it"][1], flags=False).sound
+
+
+def test_the_counts_are_those_of_the_history() -> None:
+    """Attempted, acknowledged, delivered, redelivered, duplicated."""
+    events = (
+        *(SUBSCRIBED, *WHOLE, sent(1), crashed(), sent(1), accepted(1), sent(2, kept=False)),
+        *(accepted(2), came(1), came(1), settle(1), settled(1), settle(1), settled(1), DRAINED),
+    )
+    report = check(events)
+    assert (report.attempted, report.acknowledged, report.delivered) == (3, 2, 3)
+    assert (report.redelivered, report.duplicated) == (1, 1)
+    assert report.sound, report

@@ -1,0 +1,236 @@
+"""One home, its gateway, its clients, and the file layer between the gateway and the disk.
+
+with World(folder, draw) as world:
+    world.start()
+    world.arm(fault)
+    world.work(until=lambda: world.gone)
+    world.ended(How.KILLED)
+    world.start()
+    report = world.finish()
+"""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from checker import Report, check
+from clients import Consumer, Publisher, Subscription, connected
+from faults import Fault, Layer
+from gateway_process import Gateway
+from history import Drained, Ended, History, How
+from points import POINTS
+
+#: Seconds that a point may take to be reached, or anything else that is waited for here.
+PATIENCE = 30.0
+#: Small segments are given back soon, short intervals make many commits.
+SETTINGS: dict[str, dict[str, object]] = {
+    "journal": {"segment_bytes": 1 << 20},
+    "commit": {"interval_ms": 50},
+}
+TOPICS = ("rain", "snow")
+
+
+def settings_of(*more: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, object]]:
+    """The settings of these tests with others on top."""
+    merged = {section: dict(values) for section, values in SETTINGS.items()}
+    for settings in more:
+        for section, values in settings.items():
+            merged.setdefault(section, {}).update(values)
+    return merged
+
+
+class World:
+    """See the module. `shadow`: the home can suffer a power cut."""
+
+    def __init__(
+        self,
+        folder: Path,
+        draw: random.Random,
+        *,
+        settings: Mapping[str, Mapping[str, object]] | None = None,
+        shadow: bool = False,
+    ) -> None:
+        self.folder, self.draw = folder, draw
+        self.history = History()
+        self.gateway = Gateway(folder, settings_of(settings or {}))
+        self.layer = Layer(folder / "layer", self.home, shadow=shadow)
+        self.gateway.COMMAND = (*self.layer.command, *Gateway.COMMAND)
+        self.publishers = [
+            Publisher(self.history, draw, f"p{n}", TOPICS) for n in range(draw.choice((1, 2)))
+        ]
+        self.subscriptions = [
+            *(Subscription(f"{topic}-own", topic, 1) for topic in TOPICS),
+            Subscription(f"{TOPICS[0]}-shared", TOPICS[0], 2),
+        ]
+        self.consumers = [
+            Consumer(self.history, draw, one, n)
+            for one in self.subscriptions
+            for n in range(one.consumers)
+        ]
+        self._connected = False
+        self._known = False
+
+    @property
+    def home(self) -> Path:
+        return self.gateway.home
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        if self.gateway.process is not None:
+            self.gateway.kill()
+        for client in (*self.publishers, *self.consumers):
+            client.lost()
+
+    # The gateway.
+
+    @property
+    def gone(self) -> bool:
+        """Whether the gateway's process has ended."""
+        return not self.gateway.running
+
+    def start(self) -> bool:
+        """Start the gateway and its clients; False when an armed fault ended it on the way."""
+        self.layer.between_lives()
+        lives = len(self.gateway.events("listening"))
+        self.gateway.spawn()
+        deadline = time.monotonic() + PATIENCE
+        while len(self.gateway.events("listening")) == lives:
+            if self.gone:
+                assert self._ended_by_fault(), f"it didn't start:\n{self.gateway.log[-4000:]}"
+                return False
+            assert time.monotonic() < deadline, f"it doesn't listen:\n{self.gateway.log[-4000:]}"
+            time.sleep(0.005)
+        return self.connect()
+
+    def _ended_by_fault(self) -> bool:
+        return self.layer.fired > 0
+
+    def connect(self) -> bool:
+        """Connect all clients; False when the gateway went on the way."""
+        for client in (*self.consumers, *self.publishers):
+            if not connected(client.connect, self.gateway.port):
+                assert self._gone_soon(), f"a client was refused:\n{self.gateway.log[-4000:]}"
+                return False
+        if not self._known:
+            self._known = True
+            told = {
+                consumer.subscription.name: consumer.subscribed() for consumer in self.consumers
+            }
+            for event in told.values():
+                self.history.add(event)
+        self._connected = True
+        return True
+
+    def _gone_soon(self) -> bool:
+        deadline = time.monotonic() + 5.0
+        while not self.gone and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return self.gone
+
+    def arm(self, fault: Fault | None) -> None:
+        self.layer.arm(fault)
+
+    def work(self, until: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
+        """Let all clients work until the condition holds. The gateway may go only by then."""
+        deadline = time.monotonic() + seconds
+        while not until():
+            assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
+            if self.gone:
+                break
+            for client in (*self.publishers, *self.consumers):
+                client.turn()
+            time.sleep(0.001)
+        assert until(), f"the gateway is gone, not so: {what}\n{self.gateway.log[-4000:]}"
+
+    def work_for(self, messages: int) -> None:
+        """Let them work until so many more were accepted, and half as many confirmed."""
+        goal = self.accepted + messages, self.confirmed + messages // 2
+        self.work(
+            lambda: (self.accepted, self.confirmed) >= goal and self.confirmed >= goal[1],
+            f"{messages} more accepted",
+        )
+
+    @property
+    def accepted(self) -> int:
+        return sum(publisher.accepted for publisher in self.publishers)
+
+    @property
+    def confirmed(self) -> int:
+        return sum(consumer.confirmed for consumer in self.consumers)
+
+    def kill(self) -> None:
+        assert self.gateway.process is not None
+        os.kill(self.gateway.process.pid, signal.SIGKILL)
+        self.ended(How.KILLED)
+
+    def ended(self, how: How) -> int:
+        """The gateway's process is gone or goes: wait, and write down how. The exit code."""
+        process = self.gateway.process
+        assert process is not None
+        code = process.wait(PATIENCE)
+        self.gateway.process = None
+        self.arm(None)
+        for client in (*self.publishers, *self.consumers):
+            client.lost()
+        credit: dict[str, int] = {}
+        for consumer in self.consumers:
+            name = consumer.subscription.name
+            credit[name] = credit.get(name, 0) + consumer.left_credit
+        self.history.add(Ended(how, credit))
+        self._connected = False
+        return code
+
+    def run_into(self, fault: Fault, how: How = How.KILLED) -> int:
+        """Work until the fault has ended the gateway; its exit code."""
+        self.arm(fault)
+        self.work(lambda: self.gone, f"{fault.plan.strip()} ends the gateway")
+        return self.ended(how)
+
+    def power_cut(self, draw: random.Random | None) -> None:
+        """The gateway is gone; so is what wasn't synced."""
+        self.layer.power_cut(draw)
+
+    # The end.
+
+    def finish(self) -> Report:
+        """Take out all that is owed, stop, and judge. The gateway runs."""
+        for publisher in self.publishers:
+            publisher.paused = True
+        self.work(lambda: all(p.idle for p in self.publishers), "all publishers have answers")
+        for publisher in self.publishers:
+            publisher.close()
+        for consumer in self.consumers:
+            consumer.leave()
+        for subscription in self.subscriptions:
+            Consumer(self.history, self.draw, subscription, 0).drain(self.gateway.port)
+            self.history.add(Drained(subscription.name))
+        self.gateway.stop()
+        self.verify()
+        self.history.save(self.folder / "history.jsonl")
+        return check(self.history)
+
+    def verify(self) -> None:
+        """What `distributary verify` says of the home; it must be sound."""
+        command = [*Gateway.COMMAND, "verify", "--home", str(self.home)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 2 and "No such command" in done.stderr:
+            return
+        assert done.returncode == 0, f"verify says:\n{done.stdout}{done.stderr}"
+
+
+def at(point: str) -> Fault:
+    """A kill at a named point."""
+    return Fault(POINTS[point], "kill")
