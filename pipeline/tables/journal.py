@@ -4,20 +4,21 @@ Groups lie as frames in numbered segments, dense and in order. An append is one 
 fdatasync. What the table has committed is recycled: whole segments become spare files for the
 next ones. Threads: `append` on the journal thread alone; `frames`, `read`, `recycle` on the
 committer thread alone; `backlog_bytes` and `last_group` on any; `open` and `close` while neither
-thread runs. The caller holds the home's lock.
+thread runs. The caller owns the home; an append looks whether it still does after its fdatasync,
+so what is reported durable was durable before anybody took over and read the files.
 """
 
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
-from pipeline.errors import JournalFull, StoreError
+from pipeline.errors import HomeLost, JournalFull, StoreError
 from pipeline.message import Bytes
 from pipeline.tables import frame, segment
 from pipeline.tables.segment import FrameRef, Segment
@@ -39,12 +40,17 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What opening a journal found."""
+    """What opening a journal found. `strays` were written by an owner that had lost the home."""
 
     segments: int
     frames: int
     bytes: int
     cut: Cut | None
+    strays: tuple[Path, ...] = ()
+
+
+def _always() -> None:
+    """The ownership of a home that nobody else can take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +65,12 @@ class Spare:
 class Journal:
     """The open journal of one home. See the module for who may call what."""
 
-    def __init__(self, directory: Path, segment_bytes: int) -> None:
+    def __init__(
+        self, directory: Path, segment_bytes: int, *, adopt: bool, owned: Callable[[], None]
+    ) -> None:
         self._directory = directory
         self._segment_bytes = segment_bytes
+        self._adopt, self._owned = adopt, owned
         self._lock = threading.Lock()  # guards the fields below; never held during I/O
         self._live: list[Segment] = []  # ascending; the last one is written
         self._spares: list[Spare] = []
@@ -72,22 +81,34 @@ class Journal:
         self.opened = Opened(0, 0, 0, None)
 
     @classmethod
-    def open(cls, directory: Path, *, segment_bytes: int = SEGMENT_BYTES) -> Self:
+    def open(
+        cls,
+        directory: Path,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        epoch: int = 0,
+        adopt: bool = True,
+        owned: Callable[[], None] = _always,
+    ) -> Self:
         """Read what stands in the journal, cut a torn end, and prepare a first spare file.
 
         What was found is in `opened`. Raises JournalBroken for damage that isn't the end and
         JournalVersion for another format. The caller commits what the table lacks, then calls
         `recycle` with the table's last group: frames that it has are still here until then.
+        Without `adopt` the files may be open elsewhere: they are only read, and the caller calls
+        `clear` when the table has all; new ones are of a new generation, no lower than the
+        owner's `epoch`. `owned` raises HomeLost when the home is ours no more.
         """
         if segment_bytes < segment.FRAMES_START + frame.HEADER_BYTES:
             raise StoreError(f"segment_bytes = {segment_bytes} is too small for any frame")
         directory.mkdir(parents=True, exist_ok=True)
         segment.sync_directory(directory.parent)
-        journal = cls(directory, segment_bytes)
+        journal = cls(directory, segment_bytes, adopt=adopt, owned=owned)
         try:
-            journal._read_all()
-            journal._adopt_spares()
-            journal._prepare()
+            journal._read_all(epoch)
+            if adopt:
+                journal._adopt_spares()
+                journal._prepare()
         except BaseException:
             journal.close()
             raise
@@ -140,6 +161,11 @@ class Journal:
             os.fdatasync(target.fd)
         except OSError as error:
             raise self._die(f"fdatasync of group {header.group} failed", error) from error
+        try:
+            self._owned()
+        except HomeLost as error:
+            self._dead = str(error)
+            raise
         return self._added(target, header)
 
     def _write(self, target: Segment, parts: Sequence[Bytes], header: frame.FrameHeader) -> None:
@@ -173,6 +199,7 @@ class Journal:
             )
         if active is not None and active.end + header.size <= active.size:
             return active
+        self._owned()  # from here on names change, by which another owner knows its files
         if active is not None and active.empty:
             self._retire([active])
         return self._begin(self._take_spare(segment.FRAMES_START + header.size), header.group)
@@ -249,6 +276,7 @@ class Journal:
             while self._frames and self._frames[0].group <= through_group:
                 self._backlog_bytes -= self._frames.popleft().size
             done = [s for s in self._live[:-1] if s.next_group - 1 <= through_group]
+        self._owned()
         if done:
             self._retire(done)
             segment.sync_directory(self._directory)
@@ -279,13 +307,29 @@ class Journal:
             with self._lock:
                 self._spares.append(spare)
 
+    def clear(self) -> None:
+        """Unlink every file: the table has all groups. The next append begins with a new file."""
+        self.close()
+        with self._lock:
+            self._frames.clear()
+            self._backlog_bytes = 0
+        for path in segment.paths(self._directory):
+            path.unlink(missing_ok=True)
+        segment.sync_directory(self._directory)
+
     # Opening
 
-    def _read_all(self) -> None:
+    def _read_all(self, epoch: int) -> None:
         """Scan the segments in order and check that each goes on where the one before ends."""
+        paths, strays = segment.live_paths(self._directory)
         found: list[segment.Found] = []
-        for path in self._directory.glob(f"*{segment.LIVE_SUFFIX}"):
-            found.append(segment.scan(path))
+        for path in paths:
+            try:
+                found.append(segment.scan(path))
+            except FileNotFoundError:
+                if self._adopt:
+                    raise
+                continue  # the former owner, not dead yet, gave it back: the table has it
             self._live.append(found[-1].segment)
         found.sort(key=lambda one: (one.segment.first_group, one.segment.number))
         self._live = [one.segment for one in found]
@@ -295,20 +339,32 @@ class Journal:
         self._frames = deque(ref for one in found for ref in one.frames)
         self._backlog_bytes = sum(ref.size for ref in self._frames)
         self._number = max((live.number for live in self._live), default=0)
+        if not self._adopt:
+            newest = max(map(segment.generation, segment.paths(self._directory)), default=0)
+            self._number = max(newest + 1, epoch) * segment.GENERATION_SEGMENTS
         cut = self._cut_end() if found and found[-1].torn else None
-        self.opened = Opened(len(found), len(self._frames), self._backlog_bytes, cut)
+        size = self._backlog_bytes
+        self.opened = Opened(len(found), len(self._frames), size, cut, tuple(strays))
 
     def _cut_end(self) -> Cut:
         last = self._live[-1]
-        segment.cut_torn(last)
+        if self._adopt:
+            segment.cut_torn(last)
         return Cut(last.path, last.end, last.next_group)
 
     def _adopt_spares(self) -> None:
-        """Keep the spare files that are of today's size; the rest is left over and goes."""
-        for path in sorted(self._directory.glob(f"*{segment.SPARE_SUFFIX}")):
+        """Keep the spare files that are of today's size; the rest is left over and goes.
+
+        One of an older generation may be open in the hands of an owner that has lost the home.
+        """
+        for stray in self.opened.strays:
+            stray.unlink()
+        paths = segment.paths(self._directory)
+        now = max(map(segment.generation, paths), default=0)
+        for path in [path for path in paths if path.suffix == segment.SPARE_SUFFIX]:
             self._number = max(self._number, int(path.stem))
-            size = path.stat().st_size
-            if size != self._segment_bytes or len(self._spares) >= SPARES_MAX:
+            size, old = path.stat().st_size, segment.generation(path) != now
+            if old or size != self._segment_bytes or len(self._spares) >= SPARES_MAX:
                 path.unlink()
                 continue
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)

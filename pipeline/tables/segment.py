@@ -31,6 +31,10 @@ FRAMES_START = 4096
 SALT_BYTES = 8
 LIVE_SUFFIX = ".journal"
 SPARE_SUFFIX = ".spare"
+#: A file is named by its number, which says first in which generation it was made. Whoever takes a
+#: home over from an owner that may still live begins a new generation, so that the two can't meet
+#: in one file or under one name.
+GENERATION_SEGMENTS = 100_000_000
 
 _CRC_AT = 12
 _BODY_AT = 16
@@ -167,6 +171,30 @@ def sync_directory(directory: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def generation(path: Path) -> int:
+    """In which generation a journal's file was made, by its name."""
+    return int(path.stem) // GENERATION_SEGMENTS if path.stem.isdigit() else 0
+
+
+def paths(directory: Path) -> list[Path]:
+    """Every file of a journal: segments and spares."""
+    return sorted(p for p in directory.iterdir() if p.suffix in (LIVE_SUFFIX, SPARE_SUFFIX))
+
+
+def live_paths(directory: Path) -> tuple[list[Path], list[Path]]:
+    """The segments of the newest generation, and those of older ones, which count no more.
+
+    A generation begins when the table has all that the older ones were accepted with, and their
+    files are gone. What stands there again was written by an owner that had lost the home: nothing
+    of it was accepted.
+    """
+    all_of_it = paths(directory)
+    newest = max(map(generation, all_of_it), default=0)
+    live = [path for path in all_of_it if path.suffix == LIVE_SUFFIX]
+    counting = [path for path in live if generation(path) == newest]
+    return counting, [path for path in live if generation(path) != newest]
 
 
 def scan(path: Path, *, access: int = os.O_RDWR) -> Found:
