@@ -1,4 +1,4 @@
-"""The command line: `distributary serve`, `distributary jobs`, `distributary demo`."""
+"""The command line: `distributary serve`, `verify`, `info`, `jobs`, `demo`."""
 
 import sys
 from pathlib import Path
@@ -7,6 +7,7 @@ import click
 
 from ingest import memory
 from ingest import settings as configuration
+from ingest.inspect_commands import info, verify
 from ingest.logs import set_up
 from pipeline.errors import DistributaryError, InvalidRequest
 from pipeline.tables.home import Home
@@ -46,6 +47,10 @@ def serve(
     set_up(as_json=as_json, verbose=verbose)
     settings = configuration.load(config, flags={"gateway.listen": listen})
     sys.exit(run(Home(home), settings))
+
+
+cli.add_command(verify)
+cli.add_command(info)
 
 
 @cli.group()

@@ -1,0 +1,111 @@
+"""What `distributary verify` and `distributary info` show on a screen."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from pipeline.tables.inventory import Inventory
+from pipeline.tables.journal import Cut
+from pipeline.tables.verify.home import Report
+
+_COLOURS = {"sound": "green", "not sound": "red", "not checked": "yellow"}
+
+
+@contextmanager
+def progress_bar(*, hidden: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on stderr, if somebody looks at it: told what is read, how far, and how much it is."""
+    errors = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
+    disable = hidden or not errors.is_terminal
+    with Progress(
+        *columns, TimeElapsedColumn(), console=errors, transient=True, disable=disable
+    ) as bar:
+        task = bar.add_task("", total=None)
+
+        def progress(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total or None)
+
+        yield progress
+
+
+def show_report(report: Report, cut: Cut | None, *, repair: bool) -> None:
+    """One line for each check, then every sentence about it, then the verdict."""
+    console = Console()
+    if cut is not None:
+        console.print(
+            f"The journal had a torn frame of group {cut.group} in {cut.path} at offset "
+            f"{cut.offset}. It is cut; it was never accepted, so nothing is lost.",
+            soft_wrap=True,
+        )
+    elif repair:
+        console.print("The journal has no torn tail; nothing was cut.")
+    table = Table("check", "", "looked at", box=SIMPLE)
+    for check in report.checks:
+        verdict = check.verdict.value
+        table.add_row(check.name, f"[{_COLOURS[verdict]}]{verdict}[/]", check.counted)
+    console.print(table)
+    for check in report.checks:
+        for sentence in check.problems:
+            console.print(f"{check.name}: {sentence}", style="red", markup=False, soft_wrap=True)
+        for sentence in check.notes:
+            console.print(f"{check.name}: {sentence}", markup=False, soft_wrap=True)
+    at = "" if report.version is None else f" as of version {report.version:,} of its log"
+    verdict = "sound" if report.sound else "not sound"
+    console.print(f"{report.home} is {verdict}{at}.", markup=False, soft_wrap=True)
+
+
+def show_inventory(found: Inventory) -> None:
+    """What there is as tables, and a line each for the journal and the log."""
+    console = Console()
+    topics = _numbers("topic", "messages", "first", "last", "bytes")
+    for topic in found.topics:
+        _row(topics, topic.topic, topic.messages, topic.first, topic.last, topic.bytes)
+    subscriptions = _numbers("subscription", "topic", "floor", "settled above", "backlog")
+    for one in found.subscriptions:
+        _row(subscriptions, one.subscription, one.topic, one.floor, one.settled, one.backlog)
+    files = _numbers("record", "tier", "files", "rows", "bytes")
+    spark = _numbers("Spark's table", "version", "as of log version")
+    for line in found.spark:
+        _row(spark, line.table, line.version, line.log_version)
+    if found.table is not None:
+        for part in found.table.files:
+            _row(files, part.record, part.tier, part.files, part.rows, part.bytes)
+    for table in (topics, subscriptions, files, spark):
+        if table.row_count:
+            console.print(table)
+    journal = found.journal
+    console.print(
+        f"journal: {journal.segments} segments, {journal.frames:,} frames of "
+        f"{journal.bytes:,} bytes; {journal.uncommitted:,} groups of "
+        f"{journal.uncommitted_bytes:,} bytes are not in the table yet",
+        soft_wrap=True,
+    )
+    if found.table is None:
+        console.print("topic_log: there is none yet")
+        return
+    log = found.table
+    checkpoint = "none yet" if log.checkpoint is None else f"of version {log.checkpoint:,}"
+    console.print(
+        f"topic_log: version {log.version:,}, group {log.group:,}, next sequence "
+        f"{log.next_sequence:,}, {log.entries:,} log entries, checkpoint {checkpoint}, oldest day "
+        f"{log.oldest_day or 'none'}",
+        soft_wrap=True,
+    )
+
+
+def _numbers(*columns: str) -> Table:
+    """A table whose first column, and every one of names, is text and whose others are numbers."""
+    table = Table(box=SIMPLE)
+    for name in columns:
+        words = name in ("topic", "subscription", "record", "Spark's table")
+        table.add_column(name, justify="left" if words else "right", overflow="fold")
+    return table
+
+
+def _row(table: Table, *cells: str | int | None) -> None:
+    table.add_row(*(f"{c:,}" if isinstance(c, int) else escape(c or "") for c in cells))

@@ -1,0 +1,241 @@
+"""What a home holds, for `distributary info`: counted by reading, without owning it.
+
+Nothing is made and nothing is written. Messages are counted by their topics and sequences alone;
+where subscriptions stand is folded from the log. What the journal has and the table hasn't yet is
+counted in groups and bytes, and is in no other number.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from pipeline.errors import StoreError
+from pipeline.tables import schema
+from pipeline.tables.home import Home
+from pipeline.tables.table_view import DataFile, Moved, TableView, open_view, unmoved
+from pipeline.tables.verify.check import Findings
+from pipeline.tables.verify.entries import LogFolder
+from pipeline.tables.verify.files import FileReader
+from pipeline.tables.verify.home import check_is_home
+from pipeline.tables.verify.journal import JournalView, read_journal
+from pipeline.tables.verify.lives import read_lives
+from pipeline.tables.verify.messages import GroupRows, Messages, check_messages
+from pipeline.tables.verify.settlements import Settlements, Standing
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLine:
+    """One topic's messages in the table. `bytes` are those on the disk, compressed; a row group of
+    several topics counts for each by its messages."""
+
+    topic: str
+    messages: int
+    first: int
+    last: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionLine:
+    """A durable subscription. `backlog` is owed and not settled; `settled` are above the floor."""
+
+    subscription: str
+    topic: str
+    floor: int
+    settled: int
+    backlog: int
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLine:
+    """`uncommitted` are the groups, and their bytes, that the table hasn't."""
+
+    segments: int
+    frames: int
+    bytes: int
+    uncommitted: int
+    uncommitted_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilesLine:
+    """The active data files of one record and tier."""
+
+    record: str
+    tier: int
+    files: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableLine:
+    """The log's own table; `checkpoint` is None before the first, `oldest_day` without rows."""
+
+    version: int
+    group: int
+    next_sequence: int
+    files: tuple[FilesLine, ...]
+    entries: int
+    checkpoint: int | None
+    oldest_day: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLine:
+    """One of Spark's tables; `log_version` is the version of `topic_log` that it is as of."""
+
+    table: str
+    version: int
+    log_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All of it, as of `table.version`; `table` is None in a home that has none yet."""
+
+    home: Path
+    journal: JournalLine
+    table: TableLine | None = None
+    topics: tuple[TopicLine, ...] = ()
+    subscriptions: tuple[SubscriptionLine, ...] = ()
+    spark: tuple[SparkLine, ...] = ()
+
+
+def take(home: Home) -> Inventory:
+    """Count what is there. Raises InvalidRequest for what is no home, StoreError for what can't
+    be read."""
+    check_is_home(home)
+    return unmoved(lambda: _take(home))
+
+
+def _take(home: Home) -> Inventory:
+    journal = read_journal(home.journal_dir)
+    if journal.problems:
+        raise StoreError(f"{journal.problems[0]}. `distributary verify` says more")
+    if not (home.topic_log / "_delta_log").is_dir():
+        return Inventory(home.root, _journal(journal, 0))
+    view = open_view(home.topic_log)
+    counted = _Counted(view)
+    messages, standing = counted.read()
+    return Inventory(
+        home.root,
+        _journal(journal, view.group),
+        _table(view),
+        tuple(_topic(name, messages, counted.bytes[name]) for name in sorted(messages.topics)),
+        tuple(_subscription(name, one, messages) for name, one in sorted(standing.items())),
+        tuple(_spark(home)),
+    )
+
+
+def _journal(journal: JournalView, group: int) -> JournalLine:
+    waiting = journal.after(group)
+    return JournalLine(
+        journal.segments,
+        len(journal.frames),
+        sum(one.size for one in journal.frames),
+        len(waiting),
+        sum(one.size for one in waiting),
+    )
+
+
+@dataclass(slots=True)
+class _Counted:
+    """The rows of a view, read once."""
+
+    view: TableView
+    bytes: Counter[str] = field(default_factory=Counter)
+
+    def read(self) -> tuple[Messages, dict[str, Standing]]:
+        view = self.view
+        reader = FileReader(view, deep=False)
+        _, messages = check_messages(view, reader, GroupRows(0, -1), lambda _size: None)
+        lives = read_lives(view, reader, Findings())
+        fold = Settlements(view, messages, lives, {view.group}, Findings())
+        fold.read(reader, lambda _size: None)
+        if reader.findings.problems:
+            raise StoreError(f"{reader.findings.problems[0]}. `distributary verify` says more")
+        for file in view.of(schema.MESSAGE):
+            self._add_bytes(file)
+        return messages, fold.standing[view.group]
+
+    def _add_bytes(self, file: DataFile) -> None:
+        try:
+            with pq.ParquetFile(self.view.root / file.path, pre_buffer=False) as parquet:
+                for at in range(parquet.num_row_groups):
+                    size = _compressed(parquet.metadata.row_group(at))
+                    table = parquet.read_row_group(at, columns=["topic"], use_threads=False)
+                    names = table["topic"].combine_chunks().dictionary_encode()
+                    rows = np.bincount(names.indices.to_numpy())
+                    for name, count in zip(names.dictionary.to_pylist(), rows, strict=True):
+                        self.bytes[str(name)] += round(size * count / table.num_rows)
+        except FileNotFoundError as error:
+            raise Moved(f"{file.path} was replaced while it was read") from error
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{file.path} can't be read: {error}") from error
+
+
+def _compressed(group: pq.RowGroupMetaData) -> int:
+    return sum(group.column(i).total_compressed_size for i in range(group.num_columns))
+
+
+def _topic(name: str, messages: Messages, size: int) -> TopicLine:
+    found = messages.of(name)
+    return TopicLine(name, len(found), int(found.min()), int(found.max()), size)
+
+
+def _subscription(name: str, one: Standing, messages: Messages) -> SubscriptionLine:
+    owed = messages.of(one.topic).copy()
+    owed.remove_range(0, one.floor)
+    backlog = len(owed - one.settled)
+    return SubscriptionLine(name, one.topic, one.floor, len(one.settled), backlog)
+
+
+def _table(view: TableView) -> TableLine:
+    folder = LogFolder.read(view.root)
+    tiers: dict[tuple[str, int], list[DataFile]] = {}
+    for file in view.files:
+        tiers.setdefault((file.record, file.tier), []).append(file)
+    lines = tuple(
+        FilesLine(
+            record,
+            tier,
+            len(files),
+            sum(file.rows for file in files),
+            sum(file.size for file in files),
+        )
+        for (record, tier), files in sorted(tiers.items())
+    )
+    days = [file.day for file in view.files]
+    return TableLine(
+        view.version,
+        view.group,
+        view.sequence,
+        lines,
+        len(folder.entries),
+        max(folder.checkpoints, default=None),
+        min(days).isoformat() if days else None,
+    )
+
+
+def _spark(home: Home) -> list[SparkLine]:
+    lines = []
+    for path in (home.messages, home.acks, home.cursors):
+        if not DeltaTable.is_deltatable(str(path)):
+            continue
+        try:
+            table = DeltaTable(path)
+            seen = None
+            if path == home.cursors:
+                rows = table.to_pyarrow_table(columns=["log_version"])
+                seen = max((int(v) for v in rows["log_version"].to_numpy()), default=None)
+        except (DeltaError, OSError, ValueError) as error:
+            raise StoreError(f"{path} can't be read: {error}") from error
+        lines.append(SparkLine(path.name, table.version(), seen))
+    return lines

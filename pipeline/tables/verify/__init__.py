@@ -1,0 +1,1 @@
+"""Whether a home is sound: what `distributary verify` reads, counts and says."""

@@ -1,0 +1,186 @@
+"""The table's own log: its JSON entries and checkpoints, read one by one.
+
+A Delta reader needs the newest checkpoint and every entry after it. Older entries are what streams
+and audits go back to; clean-up takes them away from the oldest on.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import StoreError
+from pipeline.tables.table_view import Moved
+from pipeline.tables.verify.check import Check, Findings, counted
+
+NAME = "log entries"
+_ENTRY = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class LogFolder:
+    """The names in `_delta_log`: versions of entries and of checkpoints, ascending."""
+
+    path: Path
+    entries: tuple[int, ...]
+    checkpoints: tuple[int, ...]
+
+    @classmethod
+    def read(cls, root: Path) -> "LogFolder":
+        path = root / "_delta_log"
+        names = [child.name for child in path.iterdir()]
+        return cls(path, _versions(names, _ENTRY), _versions(names, _CHECKPOINT))
+
+    def entry(self, version: int) -> Path:
+        return self.path / f"{version:020d}.json"
+
+
+def _versions(names: list[str], pattern: re.Pattern[str]) -> tuple[int, ...]:
+    found = {int(match[1]) for name in names if (match := pattern.fullmatch(name))}
+    return tuple(sorted(found))
+
+
+@dataclass(slots=True)
+class _Position:
+    """How far the entries read so far have come; None before the first that says it."""
+
+    group: int | None = None
+    sequence: int | None = None
+
+
+def check_entries(root: Path, version: int | None) -> Check:
+    """Entries and checkpoints up to `version`; up to the last one there is when it is None.
+
+    Raises Moved when clean-up takes entries away while they are read.
+    """
+    findings = Findings()
+    try:
+        folder = LogFolder.read(root)
+    except OSError as error:
+        raise StoreError(f"{root / '_delta_log'} can't be listed: {error.strerror}") from error
+    last = version if version is not None else max(folder.entries, default=0)
+    base = max((c for c in folder.checkpoints if c <= last), default=None)
+    _check_pointer(folder, findings)
+    _check_checkpoint(folder, base, findings)
+    _check_dense(root, folder, base, last, findings)
+    position = _Position()
+    read = [v for v in folder.entries if v <= last]
+    for at in read:
+        _check_entry(folder, at, position, findings)
+    since = "no checkpoint" if base is None else f"the last checkpoint at version {base:,}"
+    return findings.check(NAME, f"{counted(entries=len(read))}, {since}")
+
+
+def _check_pointer(folder: LogFolder, findings: Findings) -> None:
+    path = folder.path / "_last_checkpoint"
+    try:
+        said = json.loads(path.read_bytes())["version"]
+    except FileNotFoundError:
+        if folder.checkpoints:
+            findings.note(f"{path} is missing; readers list the folder instead")
+        return
+    except (OSError, ValueError, KeyError, TypeError):
+        findings.note(f"{path} is torn; readers list the folder instead")
+        return
+    if said not in folder.checkpoints:
+        findings.problem(
+            f"{path} names a checkpoint of version {said}, which isn't there, so Delta readers "
+            f"can't open the table. If the entries go back to version 0 or to an older "
+            "checkpoint, delete that file: readers then list the folder"
+        )
+
+
+def _check_checkpoint(folder: LogFolder, base: int | None, findings: Findings) -> None:
+    if base is None:
+        return
+    for path in folder.path.glob(f"{base:020d}.checkpoint*.parquet"):
+        try:
+            with pq.ParquetFile(path, pre_buffer=False) as file:
+                file.read()
+        except FileNotFoundError as error:
+            raise Moved(f"{path} went while it was read") from error
+        except (OSError, pa.ArrowException) as error:
+            findings.problem(
+                f"the checkpoint {path} can't be read: {error}. If the entries from version 0 or "
+                "from an older checkpoint on are there, move it and _last_checkpoint away"
+            )
+
+
+def _check_dense(
+    root: Path, folder: LogFolder, base: int | None, last: int, findings: Findings
+) -> None:
+    """Every entry that readers need is there, and what is older ends without a gap."""
+    first = 0 if base is None else base + 1
+    missing = sorted(set(range(first, last + 1)) - set(folder.entries))
+    if missing:
+        if LogFolder.read(root).checkpoints != folder.checkpoints:
+            raise Moved(f"{folder.path} was cleaned while it was listed")
+        findings.problem(
+            f"{folder.entry(missing[0])} is missing ({len(missing)} of the entries {first} to "
+            f"{last} are), and no checkpoint stands for it: the table can't be read as it was. "
+            "Restore it from a copy"
+        )
+    older = [v for v in folder.entries if v < first]
+    if older and older[-1] - older[0] + 1 != len(older):
+        findings.note(
+            f"of the entries {older[0]} to {older[-1]} in {folder.path} some are missing; a "
+            "stream that has not come past them will stop there"
+        )
+
+
+def _check_entry(folder: LogFolder, at: int, position: _Position, findings: Findings) -> None:
+    path = folder.entry(at)
+    try:
+        actions = [json.loads(line) for line in path.read_bytes().splitlines()]
+        versions = {a["txn"]["appId"]: a["txn"]["version"] for a in actions if "txn" in a}
+        adds = [a["add"] for a in actions if a.get("add", {}).get("dataChange")]
+        stats = [json.loads(add.get("stats") or "{}") for add in adds]
+        if not actions:
+            raise ValueError("it is empty")  # noqa: TRY301 (said as any other damage)
+    except FileNotFoundError as error:
+        raise Moved(f"{path} went while it was read") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        findings.problem(f"the entry {path} can't be read: {error}. Restore it from a copy")
+        position.group = position.sequence = None
+        return
+    if at == 0:
+        position.group = position.sequence = 0
+    group = versions.get("journal", position.group)
+    sequence = versions.get("sequence", position.sequence)
+    _check_rows(path, stats, _Position(group, sequence), position, findings)
+    position.group, position.sequence = group, sequence
+
+
+def _check_rows(
+    path: Path,
+    stats: list[dict[str, dict[str, int]]],
+    after: _Position,
+    before: _Position,
+    findings: Findings,
+) -> None:
+    """What an entry adds lies between the positions before and after it: whole groups, once."""
+    for name, low_of, past in (("group", before.group, 1), ("sequence", before.sequence, 0)):
+        high_of = after.group if name == "group" else after.sequence
+        if low_of is None or high_of is None:
+            continue
+        if high_of < low_of:
+            findings.problem(
+                f"the entry {path} takes the {name} back from {low_of} to {high_of}: two programs "
+                "wrote to this table. Stop the other one, and restore the table from a copy"
+            )
+            return
+        for one in stats:
+            low = one.get("minValues", {}).get(name)
+            high = one.get("maxValues", {}).get(name)
+            if low is None or high is None:
+                continue
+            if low < low_of + past or high >= high_of + past:
+                findings.problem(
+                    f"the entry {path} adds rows of {name}s {low} to {high}, but it goes from "
+                    f"{low_of} to {high_of}: a group is in two commits, or in none. "
+                    "Restore the table from a copy"
+                )

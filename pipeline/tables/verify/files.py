@@ -1,0 +1,184 @@
+"""The data files that a version names: present, whole, readable, and as the log describes them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.tables import schema
+from pipeline.tables.paging import MessageFile
+from pipeline.tables.table_view import DataFile, Moved, TableView
+from pipeline.tables.verify.check import Check, Findings, counted
+
+NAME = "data files"
+#: What is read of each record; the messages' bytes are most of the disk and tell no position.
+MESSAGE_COLUMNS = [
+    *("group", "topic", "sequence", "published_at", "durable", "priority", "expires_at")
+]
+SETTLEMENT_COLUMNS = [
+    *("group", "topic", "subscription", "consumer", "outcome", "final", "delivery_count"),
+    *("delivered_at", "settled_at", "sequences", "floor"),
+]
+EVENT_COLUMNS = [
+    *("group", "topic", "subscription", "event", "shared", "selector", "no_local", "floor"),
+    "recorded_at",
+]
+#: Columns that every row of a record has.
+_REQUIRED = {
+    schema.MESSAGE: ("group", "topic", "sequence", "published_at"),
+    schema.SETTLEMENT: ("group", "topic", "subscription", "final", "floor", "sequences"),
+    schema.SUBSCRIPTION: ("group", "topic", "subscription", "event", "floor"),
+}
+_RESTORE = "Restore the file from a copy; what it held is in no other file"
+
+
+@dataclass(slots=True)
+class FileReader:
+    """Reads data files a row group at a time, and collects what is wrong with them.
+
+    All columns are read, the messages' bytes only if `deep`; Parquet's page checksums are verified
+    where a writer left some. Rows without what every row has are not handed out.
+    """
+
+    view: TableView
+    deep: bool
+    findings: Findings = field(default_factory=Findings)
+    row_groups: int = 0
+    rows: int = 0
+
+    def check(self) -> Check:
+        files = len(self.view.files)
+        size = sum(file.size for file in self.view.files)
+        return self.findings.check(
+            NAME, counted(files=files, bytes=size, row_groups=self.row_groups, rows=self.rows)
+        )
+
+    def present(self, file: DataFile) -> bool:
+        """Whether the file is there with its size. Raises Moved when the table has left it."""
+        path = self.view.root / file.path
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError as error:
+            self._moved(file, error)
+            self.findings.problem(f"{path} is missing: {_held(file)}. {_RESTORE}")
+            return False
+        if size != file.size:
+            self.findings.problem(
+                f"{path} has {size:,} bytes, the log says {file.size:,}: {_held(file)}. {_RESTORE}"
+            )
+            return False
+        return True
+
+    def row_groups_of(self, file: DataFile) -> Iterator[pa.Table]:
+        """The narrow columns of the file, a row group at a time; ends at what can't be read."""
+        path = self.view.root / file.path
+        summary = _Summary(file)
+        at = 0
+        try:
+            with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as parquet:
+                names = set(parquet.schema_arrow.names)
+                due = self._columns(file.record)
+                columns = [name for name in due if name in names]
+                for at in range(parquet.num_row_groups):
+                    table = _completed(
+                        parquet.read_row_group(at, columns=columns, use_threads=False),
+                        due,
+                    )
+                    self.row_groups += 1
+                    self.rows += table.num_rows
+                    summary.add(table)
+                    if table.num_rows and not summary.nulls:
+                        yield table
+        except FileNotFoundError as error:
+            self._moved(file, error)
+            self.findings.problem(f"{path} is missing: {_held(file)}. {_RESTORE}")
+            return
+        except (OSError, pa.ArrowException) as error:
+            self.findings.problem(
+                f"{path} can't be read at row group {at}: {error}. {_held(file)}. {_RESTORE}"
+            )
+            return
+        for sentence in summary.differences():
+            self.findings.problem(f"{path}: {sentence}. {_RESTORE}")
+
+    def _columns(self, record: str) -> list[str]:
+        if record == schema.MESSAGE:
+            return [*MESSAGE_COLUMNS, "message"] if self.deep else MESSAGE_COLUMNS
+        return SETTLEMENT_COLUMNS if record == schema.SETTLEMENT else EVENT_COLUMNS
+
+    def _moved(self, file: DataFile, error: OSError) -> None:
+        if self.view.moved(file):
+            raise Moved(f"{file.path} was replaced while it was read") from error
+
+
+def _completed(table: pa.Table, columns: list[str]) -> pa.Table:
+    """The table with nulls for the columns that the file leaves out, which readers see as null."""
+    for name in columns:
+        if name not in table.column_names:
+            table = table.append_column(
+                schema.SCHEMA.field(name),
+                pa.nulls(table.num_rows, schema.SCHEMA.field(name).type),
+            )
+    return table.select(columns)
+
+
+def _held(file: DataFile) -> str:
+    if file.sequences is None:
+        return f"it holds {file.rows:,} rows of record {file.record}"
+    return f"it holds {file.rows:,} messages, sequences {file.sequences[0]} to {file.sequences[1]}"
+
+
+@dataclass(slots=True)
+class _Summary:
+    """What the rows of one file say, to be compared with what the log says of it."""
+
+    file: DataFile
+    rows: int = 0
+    groups: list[int] = field(default_factory=list)
+    sequences: list[int] = field(default_factory=list)
+    topics: set[str] = field(default_factory=set)
+    nulls: set[str] = field(default_factory=set)
+
+    def add(self, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        self.rows += table.num_rows
+        due = _REQUIRED[self.file.record]
+        self.nulls.update(name for name in due if table[name].null_count)
+        if self.nulls:
+            return
+        self.groups += _ends(table["group"].to_numpy())
+        if self.file.record == schema.MESSAGE:
+            self.sequences += _ends(table["sequence"].to_numpy())
+            self.topics.update(str(name) for name in table["topic"].unique().to_pylist())
+
+    def differences(self) -> Iterator[str]:
+        """Where the log and the rows don't agree."""
+        file = self.file
+        if self.nulls:
+            yield f"rows without {', '.join(sorted(self.nulls))}"
+            return
+        if self.rows != file.rows:
+            yield f"it has {self.rows:,} rows, the log says {file.rows:,}"
+        pairs = [("groups", self.groups, file.groups)]
+        if file.record == schema.MESSAGE:
+            pairs.append(("sequences", self.sequences, file.sequences))
+        for name, ends, said in pairs:
+            found = (min(ends), max(ends)) if ends else None
+            if found != said:
+                yield f"its {name} are {_words(found)}, the log says {_words(said)}"
+        if self.topics and file.topics and file.sequences:
+            index = MessageFile(file.path, *file.sequences, *file.topics, file.sequences[1])
+            hidden = sorted(topic for topic in self.topics if not index.may_hold(topic))
+            if hidden:
+                yield f"it has messages of {hidden[0]}, which the log says it can't have"
+
+
+def _ends(values: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> list[int]:
+    return [int(values.min()), int(values.max())]
+
+
+def _words(bounds: tuple[int, int] | None) -> str:
+    return "unknown" if bounds is None else f"{bounds[0]} to {bounds[1]}"

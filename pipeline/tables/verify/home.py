@@ -1,0 +1,153 @@
+"""Whether a home is sound, asked from outside: no lock is taken and nothing is written.
+
+The order of reading makes the answer true while a gateway runs. First the journal, whose groups the
+table takes in later; then Spark's cursors, which the log is never behind; then the table at one
+version, whose files stay long after a later version has left them. What is replaced under the
+reader all the same is read again from the beginning.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from pipeline.errors import InvalidRequest, StoreError
+from pipeline.tables.home import Home
+from pipeline.tables.journal import Cut
+from pipeline.tables.owner import lock
+from pipeline.tables.table_view import TableView, open_view, unmoved
+from pipeline.tables.verify import cursors as cursor_audit
+from pipeline.tables.verify import entries, files, messages, settlements
+from pipeline.tables.verify import journal as journals
+from pipeline.tables.verify.check import Check, Findings, Verdict, unknown
+from pipeline.tables.verify.lives import read_lives
+
+#: Told what is being read, how many bytes of it are done, and how many there are.
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found: one check after the other, as of one version of the table."""
+
+    home: Path
+    version: int | None
+    checks: tuple[Check, ...]
+
+    @property
+    def sound(self) -> bool:
+        return all(check.verdict is not Verdict.UNSOUND for check in self.checks)
+
+
+def quiet(_what: str, _done: int, _total: int) -> None:
+    """Progress that nobody looks at."""
+
+
+def verify(home: Home, *, deep: bool = False, progress: Progress = quiet) -> Report:
+    """Read the home and say what holds and what doesn't; `deep` reads the messages' bytes, too.
+
+    Raises InvalidRequest for a folder that is no home, StoreError when it changes faster than it
+    can be read.
+    """
+    check_is_home(home)
+    return unmoved(lambda: _verify(home, deep, progress))
+
+
+def repair(home: Home) -> Cut | None:
+    """Cut a torn frame at the journal's end, and nothing else; None if there is none.
+
+    Raises HomeLocked while a gateway runs, JournalBroken when the damage isn't a torn end.
+    """
+    check_is_home(home)
+    with lock(home):
+        view = journals.read_journal(home.journal_dir)
+        if view.problems:
+            raise StoreError(f"nothing was repaired: {view.problems[0]}")
+        return journals.cut_torn(view)
+
+
+def check_is_home(home: Home) -> None:
+    """Refuse what no gateway has ever kept anything in."""
+    if not home.root.is_dir():
+        raise InvalidRequest(f"{home.root} is no folder; --home takes the folder of a gateway")
+    if not home.topic_log.is_dir() and not home.journal_dir.is_dir():
+        raise InvalidRequest(
+            f"{home.root} is no gateway's home: there is neither tables/topic_log nor journal in it"
+        )
+
+
+def _verify(home: Home, deep: bool, progress: Progress) -> Report:
+    progress("journal", 0, 0)
+    journal = journals.read_journal(home.journal_dir)
+    cursors = cursor_audit.read_cursors(home.cursors)
+    opened = _open(home.topic_log)
+    if not isinstance(opened, TableView):
+        return Report(home.root, None, (*opened, journals.check_journal(journal, None, None)))
+    log = entries.check_entries(home.topic_log, opened.version)
+    shared = _shared(journal, opened)
+    rows = _check_rows(opened, shared, cursors, deep, progress)
+    table = Check("table", Verdict.SOUND, f"version {opened.version:,}, group {opened.group:,}")
+    behind = bool(journal.frames) and journal.frames[-1].group < opened.group
+    later = journals.read_journal(home.journal_dir) if behind else journal
+    last = journals.check_journal(journal, opened, shared if rows.whole else None, later=later)
+    return Report(home.root, opened.version, (table, log, *rows.checks, last, *rows.audit))
+
+
+def _open(root: Path) -> TableView | tuple[Check, ...]:
+    """The table, or the checks that say why it isn't one."""
+    try:
+        return open_view(root)
+    except StoreError as error:
+        findings = Findings()
+        findings.problem(f"{error}. Restore it from a copy")
+        checks = [findings.check("table", "")]
+        if (root / "_delta_log").is_dir():
+            checks.append(entries.check_entries(root, None))
+        return tuple(checks)
+
+
+def _shared(journal: journals.JournalView, view: TableView) -> messages.GroupRows:
+    """Room for what the table has of the groups that the journal still has, too."""
+    if not journal.frames:
+        return messages.GroupRows(0, -1)
+    return messages.GroupRows(journal.frames[0].group, min(journal.frames[-1].group, view.group))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What the data files say; not `whole` when some can't be read, so that nothing follows."""
+
+    whole: bool
+    checks: tuple[Check, ...]
+    audit: tuple[Check, ...]
+
+
+def _check_rows(
+    view: TableView,
+    shared: messages.GroupRows,
+    cursors: cursor_audit.CursorTable,
+    deep: bool,
+    progress: Progress,
+) -> _Rows:
+    reader = files.FileReader(view, deep)
+    total, done = sum(file.size for file in view.files), 0
+
+    def step(size: int) -> None:
+        nonlocal done
+        done += size
+        progress("data files", done, total)
+
+    step(0)
+    sequences, found = messages.check_messages(view, reader, shared, step)
+    events = Findings()
+    lives = read_lives(view, reader, events)
+    fold = settlements.Settlements(view, found, lives, cursors.groups, events)
+    fold.read(reader, step)
+    whole = reader.check()
+    if whole.verdict is Verdict.UNSOUND:
+        why = "some data files can't be read"
+        names = (messages.NAME, settlements.NAME, settlements.FLOORS)
+        skipped = tuple(unknown(name, why) for name in names)
+        return _Rows(False, (whole, *skipped), (unknown(cursor_audit.NAME, why),))
+    audit = cursor_audit.check_cursors(cursors, view, found, fold.standing)
+    return _Rows(True, (whole, sequences, *fold.checks()), (audit,))

@@ -1,0 +1,122 @@
+"""The lives of durable subscriptions, as their events in the log tell them.
+
+An event `created` or `redefined` in group G begins an incarnation, the next event ends it; inside
+of one group a beginning wins. A settlement belongs to the incarnation that began in a group before
+its own and ended in its own group or later.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.subscription import SubscriptionEvent
+from pipeline.tables import schema
+from pipeline.tables.arrow import Chunked, Int64s
+from pipeline.tables.table_view import TableView
+from pipeline.tables.verify.check import Findings
+from pipeline.tables.verify.files import FileReader
+
+#: Groups in one subscription's part of a key; no log has as many.
+_GROUPS_MAX = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """One life of a subscription with one definition; `ended` is None while it lasts."""
+
+    subscription: str
+    topic: str
+    owes_all: bool  #: no selector and no no-local: every message of the topic is owed
+    floor: int
+    began: int
+    ended: int | None
+
+    def lives_at(self, group: int) -> bool:
+        return self.began <= group and (self.ended is None or self.ended > group)
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    group: int
+    begins: bool
+    subscription: str
+    topic: str
+    owes_all: bool
+    floor: int
+
+
+class Lives:
+    """All incarnations, to be found by subscription and group, many at once."""
+
+    def __init__(self, incarnations: list[Incarnation]) -> None:
+        self.incarnations = sorted(incarnations, key=lambda one: (one.subscription, one.began))
+        self._names = sorted({one.subscription for one in incarnations})
+        index = {name: nth for nth, name in enumerate(self._names)}
+        of = np.array([index[one.subscription] for one in self.incarnations], np.int64)
+        began = np.array([one.began for one in self.incarnations], np.int64)
+        self._keys = of * _GROUPS_MAX + began
+        self._of = of
+        self._ended = np.array(
+            [_GROUPS_MAX if one.ended is None else one.ended for one in self.incarnations], np.int64
+        )
+
+    def find(self, subscriptions: Chunked, groups: Int64s) -> Int64s:
+        """For each settlement the index of its incarnation, -1 if it belongs to none."""
+        if not self.incarnations:
+            return np.full(len(groups), -1)
+        found = cast("Chunked", pc.index_in(subscriptions, pa.array(self._names, pa.string())))
+        of = found.fill_null(pa.scalar(-1, pa.int32())).to_numpy().astype(np.int64)
+        at = np.searchsorted(self._keys, of * _GROUPS_MAX + groups, side="left") - 1
+        belongs: npt.NDArray[np.bool_] = (
+            (of >= 0) & (at >= 0) & (self._of[at] == of) & (groups <= self._ended[at])
+        )
+        return np.where(belongs, at, -1)
+
+
+def read_lives(view: TableView, reader: FileReader, findings: Findings) -> Lives:
+    """Every event, in memory: they are few."""
+    last: dict[tuple[str, int], _Event] = {}
+    for file in view.of(schema.SUBSCRIPTION):
+        if not reader.present(file):
+            continue
+        for table in reader.row_groups_of(file):
+            for row in table.to_pylist():
+                one = _Event(
+                    row["group"],
+                    row["event"] != SubscriptionEvent.DELETED,
+                    row["subscription"],
+                    row["topic"],
+                    row["selector"] is None and not row["no_local"],
+                    row["floor"],
+                )
+                _check_event(one, row["event"], view, findings)
+                known = last.get((one.subscription, one.group))
+                if known is None or one.begins >= known.begins:
+                    last[one.subscription, one.group] = one
+    return Lives(_incarnations(sorted(last.values(), key=lambda e: (e.subscription, e.group))))
+
+
+def _check_event(one: _Event, word: str, view: TableView, findings: Findings) -> None:
+    if word not in set(SubscriptionEvent) or one.floor > view.sequence or one.group > view.group:
+        findings.problem(
+            f"the event {word} of {one.subscription} in group {one.group} with floor {one.floor} "
+            f"can't be: the table ends with group {view.group} and sequence {view.sequence}. "
+            "Restore the table from a copy"
+        )
+
+
+def _incarnations(events: list[_Event]) -> list[Incarnation]:
+    made: list[Incarnation] = []
+    for nth, one in enumerate(events):
+        if not one.begins:
+            continue
+        after = events[nth + 1] if nth + 1 < len(events) else None
+        ended = after.group if after and after.subscription == one.subscription else None
+        made.append(
+            Incarnation(one.subscription, one.topic, one.owes_all, one.floor, one.group, ended)
+        )
+    return made
