@@ -9,7 +9,8 @@
  *     boot_id     stands in for the kernel's
  *     shadow/     with it, what would be on the disk if the power went now (made by the test):
  *                 inodes/N the contents as of the last sync of file N, dirs/N the names as of the
- *                 last sync of folder N, map which inode has which N, `root` the home's N
+ *                 last sync of folder N, map which inode has which N; the home is number 1. It
+ *                 outlives the process: what was written and not synced may be lost much later
  *
  * Strict as POSIX: a name is on the disk when its folder was synced, contents when their file was.
  * With a shadow the real disk isn't synced, only the shadow is. Stores into mapped memory aren't
@@ -326,6 +327,28 @@ static void take_stock(const char *path) {
     if (dir) closedir(dir);
 }
 
+/* Go on with the shadow of a process that was killed: what it didn't sync may still be lost. */
+static int read_map(void) {
+    unsigned long ino, number;
+    int fd = (int)syscall(SYS_openat, shadow_fd, "map", O_RDONLY | O_CLOEXEC, 0);
+    FILE *map = fd < 0 ? NULL : fdopen(fd, "r");
+    while (map && fscanf(map, "%lu %lu", &ino, &number) == 2) {
+        struct inode **at = slot(ino);
+        if (!*at) *at = calloc(1, sizeof **at), (*at)->ino = ino;
+        (*at)->number = number;
+        (*at)->whole = 1;
+        if (number > numbers) numbers = number;
+    }
+    if (map) fclose(map);
+    for (int i = 0; i < BUCKETS; i++) /* what was retired has no number */
+        for (struct inode **at = &inodes[i]; *at;) {
+            struct inode *one = *at;
+            if (one->number) at = &one->next;
+            else *at = one->next, free(one);
+        }
+    return numbers > 0;
+}
+
 __attribute__((constructor)) static void begin(void) {
     const char *where = getenv("FAULTS_HOME"), *beside = getenv("FAULTS_DIR");
     char owner[32], path[PATH_BYTES + 32];
@@ -349,10 +372,12 @@ __attribute__((constructor)) static void begin(void) {
     shadow_fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (shadow_fd >= 0) {
         map_fd = (int)syscall(SYS_openat, shadow_fd, "map", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-        struct stat now;
-        if (stat(home, &now)) abort();
-        inode_of(now.st_ino); /* number 1: the root */
-        take_stock(home);
+        if (!read_map()) {
+            struct stat now;
+            if (stat(home, &now)) abort();
+            inode_of(now.st_ino); /* number 1: the root */
+            take_stock(home);
+        }
     }
     control = mapped;
     atomic_store(&control->seen, 0);

@@ -157,7 +157,3 @@ class Layer:
             shutil.rmtree(self.folder / "shadow", ignore_errors=True)
             for name in ("inodes", "dirs"):
                 (self.folder / "shadow" / name).mkdir(parents=True)
-
-    def between_lives(self) -> None:
-        """The process has ended and the machine goes on: what it wrote will be on the disk."""
-        self._new_shadow()

@@ -21,10 +21,10 @@ from typing import Self
 
 from checker import Report, check
 from clients import Consumer, Publisher, Subscription, connected
-from faults import Fault, Layer
+from disk import SmallDisk
+from faults import Fault, Layer, Where
 from gateway_process import Gateway
 from history import Drained, Ended, History, How
-from points import POINTS
 
 #: Seconds that a point may take to be reached, or anything else that is waited for here.
 PATIENCE = 30.0
@@ -55,12 +55,17 @@ class World:
         *,
         settings: Mapping[str, Mapping[str, object]] | None = None,
         shadow: bool = False,
+        disk: tuple[str, int] | None = None,
     ) -> None:
         self.folder, self.draw = folder, draw
         self.history = History()
         self.gateway = Gateway(folder, settings_of(settings or {}))
         self.layer = Layer(folder / "layer", self.home, shadow=shadow)
-        self.gateway.COMMAND = (*self.layer.command, *Gateway.COMMAND)
+        self._disk = SmallDisk(self.home / disk[0], disk[1]) if disk is not None else None
+        self._full = f"{disk[0]}/*" if disk is not None else ""
+        self._inside = self._disk.command if self._disk is not None and self._disk.mounted else ()
+        self.gateway.COMMAND = (*self._inside, *self.layer.command, *Gateway.COMMAND)
+        self._fired = 0
         self.publishers = [
             Publisher(self.history, draw, f"p{n}", TOPICS) for n in range(draw.choice((1, 2)))
         ]
@@ -93,6 +98,8 @@ class World:
             self.gateway.kill()
         for client in (*self.publishers, *self.consumers):
             client.lost()
+        if self._disk is not None:
+            self._disk.__exit__()
 
     # The gateway.
 
@@ -103,26 +110,26 @@ class World:
 
     def start(self) -> bool:
         """Start the gateway and its clients; False when an armed fault ended it on the way."""
-        self.layer.between_lives()
         lives = len(self.gateway.events("listening"))
+        self._fired = self.layer.fired
         self.gateway.spawn()
         deadline = time.monotonic() + PATIENCE
         while len(self.gateway.events("listening")) == lives:
             if self.gone:
-                assert self._ended_by_fault(), f"it didn't start:\n{self.gateway.log[-4000:]}"
+                assert self._ended_by_fault(), f"it didn't start:\n{self.gateway.log[-1500:]}"
                 return False
-            assert time.monotonic() < deadline, f"it doesn't listen:\n{self.gateway.log[-4000:]}"
+            assert time.monotonic() < deadline, f"it doesn't listen:\n{self.gateway.log[-1500:]}"
             time.sleep(0.005)
         return self.connect()
 
     def _ended_by_fault(self) -> bool:
-        return self.layer.fired > 0
+        return self.layer.fired > self._fired
 
     def connect(self) -> bool:
         """Connect all clients; False when the gateway went on the way."""
         for client in (*self.consumers, *self.publishers):
             if not connected(client.connect, self.gateway.port):
-                assert self._gone_soon(), f"a client was refused:\n{self.gateway.log[-4000:]}"
+                assert self._gone_soon(), f"a client was refused:\n{self.gateway.log[-1500:]}"
                 return False
         if not self._known:
             self._known = True
@@ -153,7 +160,7 @@ class World:
             for client in (*self.publishers, *self.consumers):
                 client.turn()
             time.sleep(0.001)
-        assert until(), f"the gateway is gone, not so: {what}\n{self.gateway.log[-4000:]}"
+        assert until(), f"the gateway is gone, not so: {what}\n{self.gateway.log[-1500:]}"
 
     def work_for(self, messages: int) -> None:
         """Let them work until so many more were accepted, and half as many confirmed."""
@@ -199,6 +206,27 @@ class World:
         self.work(lambda: self.gone, f"{fault.plan.strip()} ends the gateway")
         return self.ended(how)
 
+    def lose_power(self) -> None:
+        """SIGKILL, at the moment at which the power goes."""
+        assert self.gateway.process is not None
+        os.kill(self.gateway.process.pid, signal.SIGKILL)
+        self.ended(How.POWER_CUT)
+
+    def fill(self) -> None:
+        """The small disk has no room any more."""
+        assert self._disk is not None
+        if self._disk.mounted:
+            self._disk.fill()
+        else:
+            calls = "write|create|allocate|mkdir|link"
+            self.arm(Fault(Where(calls, self._full, "before"), "errno", times=0, error="ENOSPC"))
+
+    def empty(self) -> None:
+        """It has room again."""
+        assert self._disk is not None
+        self._disk.empty()
+        self.arm(None)
+
     def power_cut(self, draw: random.Random | None) -> None:
         """The gateway is gone; so is what wasn't synced."""
         self.layer.power_cut(draw)
@@ -220,17 +248,12 @@ class World:
         self.gateway.stop()
         self.verify()
         self.history.save(self.folder / "history.jsonl")
-        return check(self.history)
+        return check(self.history, flags=(self.home / "dispatch").exists())
 
     def verify(self) -> None:
         """What `distributary verify` says of the home; it must be sound."""
-        command = [*Gateway.COMMAND, "verify", "--home", str(self.home)]
+        command = [*self._inside, *Gateway.COMMAND, "verify", "--home", str(self.home)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 2 and "No such command" in done.stderr:
             return
         assert done.returncode == 0, f"verify says:\n{done.stdout}{done.stderr}"
-
-
-def at(point: str) -> Fault:
-    """A kill at a named point."""
-    return Fault(POINTS[point], "kill")

@@ -1,0 +1,305 @@
+"""What is done to a home, by name. Each scenario starts with a gateway that works and leaves one
+that works; in between it harms it. The same draw gives the same harm, though not the same moment.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import damage
+from checker import Report
+from faults import ANY_CALL, Fault, Where
+from history import How
+from points import POINTS, SYNCS, UPKEEP_POINTS
+from world import World
+
+Settings = Mapping[str, Mapping[str, object]]
+#: Commits as fast as they go: soon there are enough of them for checkpoints and merges.
+OFTEN: Settings = {"commit": {"interval_ms": 10}}
+#: The gateway's own word for each of its ends by a failed sync.
+GAVE_UP_CODE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One kind of harm: what is done, and what the world must be like for it."""
+
+    harm: Callable[[World], None]
+    settings: Settings = field(default_factory=dict)
+    shadow: bool = False
+    #: A folder of the home that lies on a disk of its own, and that disk's MiB.
+    disk: tuple[str, int] | None = None
+
+
+def run(scenario: Scenario, folder: Path, draw: random.Random) -> Report:
+    """Start a gateway, harm it, take out all that it owes, and judge."""
+    with World(
+        folder,
+        draw,
+        settings=scenario.settings,
+        shadow=scenario.shadow,
+        disk=scenario.disk,
+    ) as world:
+        assert world.start()
+        scenario.harm(world)
+        report = world.finish()
+    assert report.sound, str(report)
+    return report
+
+
+# Kills.
+
+
+def killed_at(points: Mapping[str, Where], *names: str, nth_max: int = 4) -> Scenario:
+    """Killed at each of these points, one after the other, on one home."""
+
+    def harm(world: World) -> None:
+        for name in names:
+            world.work_for(world.draw.randrange(20, 120))
+            world.run_into(Fault(points[name], "kill", world.draw.randint(1, nth_max)))
+            assert world.start()
+
+    return Scenario(harm)
+
+
+def killed_in_upkeep(*names: str) -> Scenario:
+    """Killed in the middle of what is done seldom."""
+    return Scenario(killed_at(UPKEEP_POINTS, *names, nth_max=1).harm, OFTEN)
+
+
+def killed_at_random(times: int) -> Scenario:
+    """SIGKILL from outside, whatever it does just then."""
+
+    def harm(world: World) -> None:
+        for _ in range(times):
+            world.work_for(world.draw.randrange(1, 400))
+            world.kill()
+            assert world.start()
+
+    return Scenario(harm)
+
+
+def killed_anywhere(times: int, nth_max: int = 60) -> Scenario:
+    """Killed at some call that changes a file, while it starts too; starts die several times."""
+
+    def harm(world: World) -> None:
+        for _ in range(times):
+            world.work_for(world.draw.randrange(1, 100))
+            world.run_into(_anywhere(world.draw, nth_max))
+            world.arm(_anywhere(world.draw, nth_max))
+            while not world.start():
+                world.ended(How.KILLED)
+                world.arm(_anywhere(world.draw, nth_max) if world.draw.random() < 0.6 else None)
+            world.arm(None)
+            if world.gone:
+                world.ended(How.KILLED)
+                assert world.start()
+
+    return Scenario(harm)
+
+
+def _anywhere(draw: random.Random, nth_max: int) -> Fault:
+    when = draw.choice(("before", "after"))
+    return Fault(Where(ANY_CALL, "*", when), "kill", draw.randint(1, nth_max))
+
+
+def torn_writes(times: int) -> Scenario:
+    """Half of a write reaches the file, and the process is gone."""
+    files = ("journal/*.journal", "*/record=*/*.parquet", "*/_delta_log/.*.tmp", "journal/*.spare")
+
+    def harm(world: World) -> None:
+        for n in range(times):
+            world.work_for(world.draw.randrange(1, 100))
+            where = Where("write", files[n % len(files)], "before")
+            world.run_into(Fault(where, "short", world.draw.randint(1, 4)))
+            assert world.start()
+
+    return Scenario(harm)
+
+
+# Damage.
+
+
+def torn_frames(times: int) -> Scenario:
+    """The last frame was written and not synced; one of its bytes is another, or it is cut off.
+
+    The gateway cuts it: nobody was told that it was accepted.
+    """
+
+    def harm(world: World) -> None:
+        for n in range(times):
+            world.work_for(world.draw.randrange(50, 150))
+            world.run_into(Fault(POINTS["before the journal is synced"], "kill"))
+            last = damage.frames(world.home)[-1]
+            part, at = world.draw.choice(sorted(last.parts.items()))
+            if n % 2:
+                with last.path.open("r+b") as file:
+                    file.truncate(at)
+            else:
+                damage.flip(last.path, at, world.draw.randrange(8))
+            cuts = len(world.gateway.events("journal.cut"))
+            assert world.start(), part
+            whole = n % 2 and at == last.ref.offset
+            assert len(world.gateway.events("journal.cut")) == cuts + (not whole), part
+
+    return Scenario(harm, {"commit": {"interval_ms": 2_000}})
+
+
+def flipped_bits(times: int) -> Scenario:
+    """A bit of a frame that isn't the last is another: refused by file and offset, nothing is
+    touched. With the bit as it was, all goes on."""
+
+    def harm(world: World) -> None:
+        for _ in range(times):
+            world.work_for(60)
+            world.kill()
+            broken = world.draw.choice(damage.frames(world.home)[:-1])
+            _, at = world.draw.choice(sorted(broken.parts.items()))
+            bit = world.draw.randrange(8)
+            damage.flip(broken.path, at, bit)
+            before = damage.digest(world.home)
+            refused(world, str(broken.path), f"offset {broken.ref.offset}")
+            assert damage.digest(world.home) == before, "a refused home was changed"
+            damage.flip(broken.path, at, bit)
+            assert world.start()
+
+    return Scenario(harm, {"commit": {"interval_ms": 2_000}})
+
+
+def refused(world: World, *says: str) -> None:
+    """The gateway doesn't start: exit code 1 and one sentence with these words."""
+    said = len(world.gateway.log)
+    world.gateway.spawn()
+    world.gateway.ended(1)
+    lines = world.gateway.log[said:].splitlines()
+    sentence = [line for line in lines if line.startswith("distributary: ")]
+    assert len(sentence) == 1, lines
+    assert all(word in sentence[0] for word in says), sentence
+
+
+def lost_checkpoints(times: int) -> Scenario:
+    """`_last_checkpoint` is missing, empty or torn: it is only a hint."""
+
+    def harm(world: World) -> None:
+        hint = world.home / "tables/topic_log/_delta_log/_last_checkpoint"
+        for n in range(times):
+            world.work(hint.exists, "a checkpoint")
+            world.kill()
+            if n % 3 == 0:
+                hint.unlink()
+            else:
+                hint.write_bytes(hint.read_bytes()[: n % 3 * 20 - 20])
+            assert world.start()
+            world.work_for(50)
+
+    return Scenario(harm, OFTEN)
+
+
+def leftovers(times: int) -> Scenario:
+    """Temporary files, garbage among them, at every place where something is made."""
+
+    def harm(world: World) -> None:
+        for _ in range(times):
+            world.work_for(60)
+            world.kill()
+            damage.leave_temporary_files(world.home)
+            assert world.start()
+            world.work_for(60)
+
+    return Scenario(harm)
+
+
+# Syncs.
+
+
+def failed_syncs(*names: str, power: bool = False) -> Scenario:
+    """An fsync fails: the gateway stops with exit code 1 and never asks for that file again.
+
+    With `power` the power goes at once, and a disk that failed has forgotten what it was asked.
+    """
+
+    def harm(world: World) -> None:
+        for name in names:
+            world.work_for(world.draw.randrange(20, 100))
+            world.layer.forget_calls()
+            code = world.run_into(Fault(SYNCS[name], "errno"), How.GAVE_UP)
+            assert code == GAVE_UP_CODE, world.gateway.log[-2000:]
+            assert not syncs_after_failure(world), name
+            if power:
+                world.power_cut(None)
+            assert world.start()
+
+    return Scenario(harm, shadow=power)
+
+
+def syncs_after_failure(world: World) -> list[str]:
+    """The syncs of a file or folder of which one had failed before, in this life."""
+    calls = [c for c in world.layer.calls() if c.name in {"fsync", "fdatasync"}]
+    first = next(n for n, call in enumerate(calls) if call.result < 0)
+    return [call.path for call in calls[first + 1 :] if call.path == calls[first].path]
+
+
+def power_cuts(times: int, *, strict: bool) -> Scenario:
+    """SIGKILL and the power with it: what wasn't synced is gone, or by luck a part of it is not."""
+
+    def harm(world: World) -> None:
+        for n in range(times):
+            world.work_for(world.draw.randrange(1, 200))
+            if n % 3 == 1:
+                world.run_into(_anywhere(world.draw, 60), How.POWER_CUT)
+            elif n % 3 == 2:
+                point = POINTS[world.draw.choice(sorted(POINTS))]
+                world.run_into(Fault(point, "kill", world.draw.randint(1, 3)), How.POWER_CUT)
+            else:
+                world.lose_power()
+            world.power_cut(None if strict else world.draw)
+            assert world.start()
+
+    return Scenario(harm, shadow=True)
+
+
+def kills_then_power_cut(times: int) -> Scenario:
+    """Killed and started again several times, and only then the power goes: what a former life
+    left unsynced, and the next one relied on, is lost now."""
+
+    def harm(world: World) -> None:
+        for _ in range(times):
+            for _ in range(2):
+                world.work_for(world.draw.randrange(1, 60))
+                point = POINTS[world.draw.choice(sorted(POINTS))]
+                world.run_into(Fault(point, "kill", world.draw.randint(1, 3)))
+                assert world.start()
+            world.lose_power()
+            world.power_cut(None)
+            assert world.start()
+
+    return Scenario(harm, shadow=True)
+
+
+# Full disks.
+
+
+def full_disk(folder: str, *, megabytes: int) -> Scenario:
+    """The disk under the journal, or under the tables, has no room for a while. While the journal
+    finds none nothing is accepted; while the tables find none the journal keeps it all."""
+
+    def harm(world: World) -> None:
+        event = "journal.full" if folder == "journal" else "commit.failed"
+        for _ in range(2):
+            world.work_for(50)
+            said = len(world.gateway.events(event))
+            world.fill()
+            world.work(
+                lambda said=said: len(world.gateway.events(event)) > said, f"{folder} is full"
+            )
+            if world.draw.random() < 0.5:
+                world.kill()
+                world.empty()
+                assert world.start()
+            else:
+                world.empty()
+            world.work_for(50)
+
+    retry = {"journal": {"retry_ms": 50}, "commit": {"retry_ms": 50}}
+    return Scenario(harm, retry, disk=(folder, megabytes))
