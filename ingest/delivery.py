@@ -209,7 +209,7 @@ class DeliveryService:
             if slab is None:
                 break
             now = time.time_ns() // 1_000
-            for deliver in dispatcher.offer(slab.first, slab.stop):
+            for deliver in dispatcher.offer(slab.first, slab.stop, slab.sequences):
                 consumer = subscription.consumers[deliver.consumer]
                 sent += consumer.link.send(
                     slab, deliver.run, deliver.delivery_count, now, consumer.presettled

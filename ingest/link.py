@@ -15,6 +15,7 @@ from ingest import pump as pumping
 from ingest.pump import Outcomes, Received, address
 from pipeline.errors import DistributaryError
 from pipeline.message import Slab
+from pipeline.sequences import Run
 
 if TYPE_CHECKING:
     from ingest.engine import Connection
@@ -176,9 +177,7 @@ class Link:
         proton.pn_link_drained(self._impl)
         self.connection.touch()
 
-    def send(
-        self, slab: Slab, run: range, delivery_count: int, token: int, presettled: bool
-    ) -> int:
+    def send(self, slab: Slab, run: Run, delivery_count: int, token: int, presettled: bool) -> int:
         """Send a run of a slab's messages; the caller has made sure of the credit. The token comes
         back with their outcomes. Returns how many bytes of messages went."""
         self.connection.touch()

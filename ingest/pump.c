@@ -53,7 +53,8 @@ const char *pn_transport_head(pn_transport_t *);
 void pn_transport_pop(pn_transport_t *, size_t);
 
 /* cdef:begin */
-/* Outcomes of a run of deliveries on one outgoing link: tags first, first+step, ... count of them. */
+/* Outcomes of a run of deliveries on one outgoing link: sequences first, first+step, ... count of
+ * them; with step 0 they are irregular, and ascend. */
 typedef struct {
   uint64_t link;   /* pn_link_t */
   uint64_t token;  /* as given to pump_send */
@@ -75,6 +76,8 @@ typedef struct {
   /* Outgoing links. */
   pump_outcome *outcomes;
   uint32_t outcomes_room, outcomes_count;
+  uint64_t *settled; /* the sequences of all outcomes, in their order */
+  uint32_t settled_room, settled_count;
   uint64_t *unsettled; /* deliveries with an outcome that their peer wants confirmed */
   uint32_t unsettled_room, unsettled_count;
   /* Limits and what stopped the pump. */
@@ -98,11 +101,14 @@ int pump_events(uint64_t collector, pump_t *p);
 int pump_receive_alone(pump_t *p, char *bytes, size_t room);
 /* Settle; with the state given, or (state 0) with the peer's own. Zeros are passed over. */
 void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state);
-/* Send messages index, index+step, ... (count of them) of a slab whose message 0 has sequence
- * `first`; returns how many bytes of messages went. */
-uint64_t pump_send(uint64_t link, const char *blob, const int32_t *offsets, uint32_t index,
-                   uint32_t step, uint32_t count, uint64_t first, uint32_t delivery_count,
-                   uint64_t token, int presettled);
+/* A slab of messages and the run of them that is sent, both ascending: the sequences of a run are
+ * first, first+step, ... (count of them) or, if it isn't NULL, `sequences`. */
+typedef struct { uint64_t first, step, count; const uint64_t *sequences; } pump_run;
+typedef struct { const char *blob; const int32_t *offsets; pump_run run; } pump_slab;
+/* Send the messages of the run; returns how many bytes of messages went, or -1 when it came to a
+ * sequence that the slab doesn't have. */
+int64_t pump_send(uint64_t link, const pump_slab *slab, const pump_run *run,
+                  uint32_t delivery_count, uint64_t token, int presettled);
 /* offsets[0] = 0, offsets[i+1] = offsets[i] + lengths[i]. */
 void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
 /* Hand `size` bytes from the peer to the engine; 0 when it wants no more: the peer has closed, or
@@ -306,7 +312,11 @@ static int incoming(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   return 0;
 }
 
+/* A run of this many at even distances isn't given up for what comes behind it. */
+enum { REGULAR = 8 };
+
 static void add_outcome(pump_t *p, const pump_outcome *o) {
+  p->settled[p->settled_count++] = o->first;
   if (p->outcomes_count) {
     pump_outcome *last = p->outcomes + p->outcomes_count - 1;
     uint64_t expected = last->first + last->step * last->count;
@@ -318,7 +328,13 @@ static void add_outcome(pump_t *p, const pump_outcome *o) {
         last->count = 2;
         return;
       }
-      if (o->first == expected) { last->count++; return; }
+      if (last->step && o->first == expected) { last->count++; return; }
+      int irregular = !last->step || last->count < REGULAR;
+      if (irregular && o->first > p->settled[p->settled_count - 2]) {
+        last->step = 0;
+        last->count++;
+        return;
+      }
     }
   }
   p->outcomes[p->outcomes_count++] = *o;
@@ -330,7 +346,8 @@ static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   uint64_t token = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
   if (!settled && (state < 0x24 || state > 0x27)) { pn_delivery_clear(d); return 0; }
   if (!token) { pn_delivery_clear(d); return 0; } /* its outcome is on its way to the disk */
-  if (p->outcomes_count == p->outcomes_room || p->unsettled_count == p->unsettled_room)
+  if (p->outcomes_count == p->outcomes_room || p->unsettled_count == p->unsettled_room ||
+      p->settled_count == p->settled_room)
     return PUMP_FULL;
   pump_outcome o = {.link = (uint64_t)(uintptr_t)link, .token = token, .step = 1, .count = 1,
                     .state = state >= 0x24 && state <= 0x27 ? state : 0, .confirm = !settled};
@@ -431,15 +448,31 @@ static size_t bare_message(const uint8_t *m, size_t size, header_t *h, int *anno
   return at;
 }
 
-uint64_t pump_send(uint64_t link, const char *blob, const int32_t *offsets, uint32_t index,
-                   uint32_t step, uint32_t count, uint64_t first, uint32_t delivery_count,
-                   uint64_t token, int presettled) {
+static uint64_t nth_sequence(const pump_run *run, uint64_t n) {
+  return run->sequences ? run->sequences[n] : run->first + run->step * n;
+}
+
+/* Where the slab has the sequence, at `from` or behind it; `count` if it doesn't have it. */
+static uint64_t index_of(const pump_run *slab, uint64_t sequence, uint64_t from) {
+  if (!slab->sequences) {
+    uint64_t index = sequence - slab->first; /* wraps if it lies before the slab */
+    return index < slab->count ? index : slab->count;
+  }
+  while (from < slab->count && slab->sequences[from] < sequence) from++;
+  return from < slab->count && slab->sequences[from] == sequence ? from : slab->count;
+}
+
+int64_t pump_send(uint64_t link, const pump_slab *slab, const pump_run *run,
+                  uint32_t delivery_count, uint64_t token, int presettled) {
   pn_link_t *l = (pn_link_t *)(uintptr_t)link;
-  uint64_t bytes = 0;
-  for (uint32_t k = 0, i = index; k < count; k++, i += step) {
-    const char *m = blob + offsets[i];
-    size_t size = (size_t)(offsets[i + 1] - offsets[i]);
-    uint64_t sequence = __builtin_bswap64(first + i);
+  int64_t bytes = 0;
+  for (uint64_t k = 0, i = 0; k < run->count; k++) {
+    uint64_t number = nth_sequence(run, k);
+    i = index_of(&slab->run, number, i);
+    if (i == slab->run.count) return -1;
+    const char *m = slab->blob + slab->offsets[i];
+    size_t size = (size_t)(slab->offsets[i + 1] - slab->offsets[i]);
+    uint64_t sequence = __builtin_bswap64(number);
     pn_bytes_t tag = {sizeof sequence, (const char *)&sequence};
     pn_delivery_t *d = pn_delivery(l, tag);
     pn_delivery_set_context(d, (void *)(uintptr_t)token);
@@ -455,7 +488,7 @@ uint64_t pump_send(uint64_t link, const char *blob, const int32_t *offsets, uint
     pn_link_send(l, m, size);
     pn_link_advance(l);
     if (presettled) pn_delivery_settle(d);
-    bytes += size;
+    bytes += (int64_t)size;
   }
   return bytes;
 }

@@ -5,6 +5,7 @@ first, with its symbols global. Everything here runs on the event loop's thread 
 """
 
 import ctypes
+from array import array
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -14,6 +15,7 @@ from cproton import ffi as proton_ffi
 from cproton import lib as proton
 
 from pipeline.message import Bytes, MessageRun, Slab
+from pipeline.sequences import Run
 
 ctypes.CDLL(cproton_ffi.__file__, mode=ctypes.RTLD_GLOBAL)
 
@@ -92,7 +94,7 @@ class Outcomes:
 
     link: int
     token: int
-    run: range
+    run: Run
     state: int
     failed: bool
     undeliverable: bool
@@ -113,13 +115,16 @@ class Pump:
             **{n: ffi.new("uint32_t[]", ROOM_MESSAGES) for n in ("lengths", "ttl")},
             **{n: ffi.new("uint32_t[]", ROOM_MESSAGES) for n in ("to_at", "to_size")},
             **{n: ffi.new("uint8_t[]", ROOM_MESSAGES) for n in ("durable", "priority")},
-            **{n: ffi.new("uint64_t[]", ROOM_MESSAGES) for n in ("deliveries", "unsettled")},
+            **{
+                n: ffi.new("uint64_t[]", ROOM_MESSAGES)
+                for n in ("deliveries", "unsettled", "settled")
+            },
             "outcomes": ffi.new("pump_outcome[]", ROOM_MESSAGES),
         }
-        for name, array in self._arrays.items():
-            setattr(p, name, array)
+        for name, room in self._arrays.items():
+            setattr(p, name, room)
         p.bytes_room = ROOM_BYTES
-        p.room = p.outcomes_room = p.unsettled_room = ROOM_MESSAGES
+        p.room = p.outcomes_room = p.unsettled_room = p.settled_room = ROOM_MESSAGES
         p.message_bytes_max = self.message_bytes_max = message_bytes_max
         p.event_mask = sum(1 << event for event in _EVENTS)
         p.type_delivery = proton.PN_DELIVERY
@@ -127,7 +132,7 @@ class Pump:
     def events(self, collector: int) -> int:
         """Eat events up to one that needs a decision; says why it stopped (a `Stop`)."""
         p = self._p
-        p.count = p.kept = p.bytes_used = p.outcomes_count = p.unsettled_count = 0
+        p.count = p.kept = p.bytes_used = p.outcomes_count = p.unsettled_count = p.settled_count = 0
         return int(lib.pump_events(collector, p))
 
     @property
@@ -180,15 +185,21 @@ class Pump:
     def outcomes(self) -> list[Outcomes]:
         p = self._p
         addresses = bytes(ffi.buffer(p.unsettled, 8 * p.unsettled_count))
-        found, at = [], 0
+        found, at, nth = [], 0, 0
         for i in range(p.outcomes_count):
             o = p.outcomes[i]
             size = 8 * o.count if o.confirm else 0
+            run: Run
+            if o.step:
+                run = range(o.first, o.first + o.step * o.count, o.step)
+            else:
+                run = array("q", ffi.buffer(p.settled + nth, 8 * o.count)[:])
+            nth += o.count
             found.append(
                 Outcomes(
                     o.link,
                     o.token,
-                    range(o.first, o.first + o.step * o.count, o.step),
+                    run,
                     o.state,
                     bool(o.failed),
                     bool(o.undeliverable),
@@ -216,28 +227,34 @@ def offsets(lengths: Bytes, count: int) -> bytearray:
     return out
 
 
-def send(
-    link: int, slab: Slab, run: range, delivery_count: int, token: int, presettled: bool
-) -> int:
+def send(link: int, slab: Slab, run: Run, delivery_count: int, token: int, presettled: bool) -> int:
     """Send the messages of `slab` whose sequences are `run`; their tags are their sequences.
 
     A header section with `delivery_count` is spliced in front where it says more than the
     publisher's own. Returns the bytes handed to the engine; the caller must flush.
     """
-    return int(
-        lib.pump_send(
-            link,
-            ffi.from_buffer(slab.blob),
-            ffi.from_buffer("int32_t[]", slab.offsets),
-            run.start - slab.first,
-            run.step,
-            len(run),
-            slab.first,
-            delivery_count,
-            token,
-            presettled,
-        )
-    )
+    c_slab, c_run = ffi.new("pump_slab *"), ffi.new("pump_run *")
+    c_slab.blob = blob = ffi.from_buffer(slab.blob)
+    c_slab.offsets = offsets = ffi.from_buffer("int32_t[]", slab.offsets)
+    held = blob, offsets, _set_run(c_slab.run, _sequences(slab)), _set_run(c_run, run)
+    sent = int(lib.pump_send(link, c_slab, c_run, delivery_count, token, presettled))
+    del held
+    assert sent >= 0, f"{run} isn't all in the slab {slab.first} to {slab.stop - 1}"  # noqa: S101
+    return sent
+
+
+def _sequences(slab: Slab) -> Run:
+    return range(slab.first, slab.stop) if slab.sequences is None else slab.sequences
+
+
+def _set_run(out: Any, run: Run) -> Any:
+    """Fill in a C run, and give what must be held as long as that is used."""
+    out.count = len(run)
+    if isinstance(run, range):
+        out.first, out.step = run.start, run.step
+        return None
+    out.sequences = sequences = ffi.from_buffer("uint64_t[]", run)
+    return sequences
 
 
 def discard(link: int, delivery: int) -> None:

@@ -10,6 +10,8 @@ Rule 2: a message is assigned when it is delivered and never ahead, to the consu
 Rule 3: nothing here is done per message; effects carry runs.
 """
 
+from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from typing import TypeAlias
 
 from pipeline.delivery import FINAL, Event, State, event_of, next_state
 from pipeline.outcome import Outcome
-from pipeline.sequences import SequenceSet, strided
+from pipeline.sequences import Run, SequenceSet, gathered
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Deliver:
     """
 
     consumer: int
-    run: range
+    run: Run
     delivery_count: int
 
 
@@ -38,7 +40,7 @@ class Settled:
     """Record that these deliveries to this consumer ended so; `final`: they are owed no more."""
 
     consumer: int
-    run: range
+    run: Run
     outcome: Outcome
     final: bool
     delivery_count: int
@@ -130,7 +132,7 @@ class Dispatcher:
         held = self._held.pop(consumer)
         return [
             effect
-            for run in strided(held.runs())
+            for run in gathered(held.runs(), len(held))
             for effect in self._end(consumer, run, Outcome.RELEASED, Event.LOSE, failed=False)
         ]
 
@@ -154,17 +156,17 @@ class Dispatcher:
         first = self._returned.first()
         return self._position if first is None else first
 
-    def offer(self, first: int, stop: int) -> list[Deliver]:
+    def offer(self, first: int, stop: int, sequences: "array[int] | None" = None) -> list[Deliver]:
         """Deliver what is owed of the messages `first .. stop - 1`, as far as credit goes.
 
-        The caller has all of them at hand, all are of this topic, and the topic has none from
-        `wanted` up to `first`.
+        All of them are of this topic, or those that `sequences` lists are all that the topic has
+        there. The caller has them at hand, and the topic has none from `wanted` up to `first`.
         """
         effects: list[Deliver] = []
         if self._returned:
             self._offer_returned(first, stop, effects)
         if stop > self._position:
-            self._offer_new(max(first, self._position), stop, effects)
+            self._offer_new(max(first, self._position), stop, sequences, effects)
         return effects
 
     def skip_to(self, position: int) -> None:
@@ -175,7 +177,7 @@ class Dispatcher:
     def settle(
         self,
         consumer: int,
-        run: range,
+        run: Run,
         outcome: Outcome,
         *,
         failed: bool = False,
@@ -202,31 +204,51 @@ class Dispatcher:
         lowest = self._returned.first()
         assert lowest is not None  # noqa: S101
         assert lowest >= first, f"{lowest} is owed, offered from {first} on"  # noqa: S101
-        for run in strided(self._returned.runs_within(first, stop)):
+        for run in gathered(self._returned.runs_within(first, stop), self._room()):
             for part, failures in self._by_failures(run):
                 taken = self._serve(part, failures, effects)
                 self._returned.discard(part[:taken])
                 if taken < len(part):
                     return
 
-    def _offer_new(self, start: int, stop: int, effects: list[Deliver]) -> None:
-        for run in self._unsettled(start, stop):
+    def _offer_new(
+        self, start: int, stop: int, sequences: "array[int] | None", effects: list[Deliver]
+    ) -> None:
+        for run in self._unsettled(start, stop, sequences):
             taken = self._serve(run, 0, effects)
             if taken < len(run):
                 self._outstanding.add(run[:taken])
-                self._move(run.start + taken if taken else self._position)
+                self._move(run[taken - 1] + 1 if taken else self._position)
                 return
             self._outstanding.add(run)
-            self._position = run.stop
+            self._position = run[-1] + 1
         self._move(stop)
 
-    def _unsettled(self, start: int, stop: int) -> Iterable[range]:
+    def _unsettled(self, start: int, stop: int, sequences: "array[int] | None") -> Iterable[Run]:
         """What remains of the new messages without those settled before the restart."""
+        if sequences is not None:
+            return self._unsettled_of(sequences, start)
         if not self._settled:
             return (range(start, stop),)
-        return _between(self._settled.runs_within(start, stop), start, stop)
+        settled = self._settled.runs_within(start, stop)
+        return gathered(_between(settled, start, stop), self._room())
 
-    def _serve(self, run: range, delivery_count: int, effects: list[Deliver]) -> int:
+    def _unsettled_of(self, sequences: "array[int]", start: int) -> Iterator["array[int]"]:
+        """As much at once as there is credit for, so that little credit is little work."""
+        at = bisect_left(sequences, start)
+        while at < len(sequences):
+            part = sequences[at : at + max(self._room(), 1)]
+            at += len(part)
+            if self._settled:
+                part = array("q", [one for one in part if one not in self._settled])
+            if part:
+                yield part
+
+    def _room(self) -> int:
+        """How many messages all consumers together take now."""
+        return sum([self._credit[consumer] for consumer in self._line])
+
+    def _serve(self, run: Run, delivery_count: int, effects: list[Deliver]) -> int:
         """Deal the run out to the line, one each in turn, and return how many were taken."""
         line, credit = self._line, self._credit
         taken = 0
@@ -243,7 +265,7 @@ class Dispatcher:
             taken += len(part)
         return taken
 
-    def _round(self, run: range, delivery_count: int, effects: list[Deliver]) -> int:
+    def _round(self, run: Run, delivery_count: int, effects: list[Deliver]) -> int:
         """Deal until the run ends or a consumer's credit does.
 
         A turn goes over as many consumers as there are messages, or over all of them; then it is
@@ -260,13 +282,13 @@ class Dispatcher:
         line.extend([c for c in turn[next_up:] + turn[:next_up] if credit[c]])
         return taken
 
-    def _give(self, consumer: int, run: range, delivery_count: int, effects: list[Deliver]) -> None:
+    def _give(self, consumer: int, run: Run, delivery_count: int, effects: list[Deliver]) -> None:
         self._credit[consumer] -= len(run)
         self._held[consumer].add(run)
         effects.append(Deliver(consumer, run, delivery_count))
 
     def _end(
-        self, consumer: int, run: range, outcome: Outcome, event: Event, *, failed: bool
+        self, consumer: int, run: Run, outcome: Outcome, event: Event, *, failed: bool
     ) -> list[Settled]:
         """These deliveries ended; the consumer does not hold them any more."""
         final = next_state(State.ACQUIRED, event) in FINAL
@@ -284,23 +306,25 @@ class Dispatcher:
                     self._failures[sequence] = self._failures.get(sequence, 0) + 1
         return effects
 
-    def _by_failures(self, run: range) -> list[tuple[range, int]]:
+    def _by_failures(self, run: Run) -> list[tuple[Run, int]]:
         """The run in parts of one number of failed attempts each; nearly always whole, with 0."""
         if not self._failures or not self._failed(run):
             return [(run, 0)]
-        parts: list[tuple[range, int]] = []
+        parts: list[tuple[Run, int]] = []
+        at = 0
         for failures, group in groupby(run, lambda sequence: self._failures.get(sequence, 0)):
-            members = list(group)
-            parts.append((range(members[0], members[-1] + 1, run.step), failures))
+            stop = at + sum(1 for _ in group)
+            parts.append((run[at:stop], failures))
+            at = stop
         return parts
 
-    def _failed(self, run: range) -> bool:
+    def _failed(self, run: Run) -> bool:
         """Whether any message of the run has failed before."""
-        if len(self._failures) < len(run):
+        if isinstance(run, range) and len(self._failures) < len(run):
             return any(sequence in run for sequence in self._failures)
         return not self._failures.keys().isdisjoint(run)
 
-    def _forget_failures(self, run: range) -> None:
+    def _forget_failures(self, run: Run) -> None:
         if self._failures and self._failed(run):
             for sequence in run:
                 self._failures.pop(sequence, None)
@@ -316,11 +340,11 @@ class Dispatcher:
         self._settled.discard(range(first, self._position))
 
 
-def _common(held: SequenceSet, run: range) -> Iterator[range]:
+def _common(held: SequenceSet, run: Run) -> Iterator[Run]:
     """What of the run is held. It may be taken out of `held` while this goes on."""
-    if run.step == 1:
-        return strided(held.runs_within(run.start, run.stop))
-    return strided(range(one, one + 1) for one in run if one in held)
+    if isinstance(run, range) and run.step == 1:
+        return gathered(held.runs_within(run.start, run.stop), len(run))
+    return gathered((range(one, one + 1) for one in run if one in held), len(run))
 
 
 def _between(runs: Iterable[range], start: int, stop: int) -> Iterator[range]:

@@ -5,10 +5,12 @@ message anywhere: what one read brings is one blob with an array of lengths, and
 (slab, index). Times are microseconds since the epoch, UTC.
 """
 
+from array import array
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from pipeline.outcome import Outcome
+from pipeline.sequences import Run
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
 
 #: Anything that gives its bytes away without a copy.
@@ -39,7 +41,7 @@ class Settlement:
 
     All of them were handed to one consumer at one time with one delivery count. `final` says
     whether the subscription is owed them no more. `floor` is the subscription's floor after this
-    settlement and all before it. `sequences` are ranges of sequences, ascending in each.
+    settlement and all before it. `sequences` are runs of sequences, ascending in each.
     """
 
     subscription: str
@@ -51,7 +53,7 @@ class Settlement:
     delivered_at: int
     settled_at: int
     floor: int
-    sequences: tuple[range, ...]
+    sequences: tuple[Run, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +93,20 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slab:
-    """Messages of one topic with consecutive sequences `first .. first + count - 1`, to deliver.
+    """Messages of one topic, to deliver: all that the topic has from `first` to `stop - 1`.
 
-    Message i lies at `blob[offsets[i]:offsets[i + 1]]`; `offsets` is int32, native-endian,
-    `count + 1` elements.
+    Their sequences are `first .. first + count - 1`, unless `sequences` lists them: int64,
+    ascending, the first one `first`. Message i lies at `blob[offsets[i]:offsets[i + 1]]`;
+    `offsets` is int32, native-endian, `count + 1` elements.
     """
 
     first: int
     count: int
     blob: Bytes
     offsets: Bytes
+    sequences: "array[int] | None" = None
 
     @property
     def stop(self) -> int:
-        return self.first + self.count
+        """The sequence after the last message."""
+        return self.first + self.count if self.sequences is None else self.sequences[-1] + 1

@@ -1,11 +1,18 @@
 """Sets of sequences, a byte for each, so that a run costs about as much as a single one.
 
-Rule 1: a run is a Python `range` with a positive step. It may be long, and it may cross chunks.
+Rule 1: a run is a Python `range` with a positive step, or, where sequences are too irregular for
+        that, an ascending array of them. It may be long, and it may cross chunks.
 Rule 2: a chunk without members isn't kept, so every chunk that is kept has a first member.
-Rule 3: no loop over the members of a run: what is done to a run is done to a slice of bytes.
+Rule 3: no loop over the members of a range: what is done to it is done to a slice of bytes.
 """
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+#: Ascending sequences, without duplicates. An array is of int64 (`q`).
+Run: TypeAlias = "range | array[int]"
 
 #: Sequences per chunk: a power of two. A lone member costs this many bytes.
 _CHUNK = 4096
@@ -13,6 +20,11 @@ _SHIFT = 12
 _MASK = _CHUNK - 1
 _ONES = b"\1" * _CHUNK
 _ZEROS = bytes(_CHUNK)
+
+#: A range of this many sequences costs less as it is than in an array.
+_LONG = 16
+#: Fewer ranges than this behind each other aren't worth an array.
+_MANY = 4
 
 
 class SequenceSet:
@@ -38,8 +50,11 @@ class SequenceSet:
         lane = self._lanes.get(sequence >> _SHIFT)
         return lane is not None and lane[sequence & _MASK] == 1
 
-    def add(self, run: range) -> None:
+    def add(self, run: Run) -> None:
         """Put the run in; what is in already stays."""
+        if not isinstance(run, range):
+            self._add_each(run)
+            return
         for chunk, start, stop, count in _pieces(run):
             lane = self._lanes.get(chunk)
             if lane is None:
@@ -53,10 +68,12 @@ class SequenceSet:
             self._counts[chunk] += added
             self._size += added
 
-    def discard(self, run: range) -> int:
+    def discard(self, run: Run) -> int:
         """Take the run out and return how many of it were in."""
         if not self._size:
             return 0
+        if not isinstance(run, range):
+            return self._discard_each(run)
         removed = 0
         for chunk, start, stop, count in self._known_pieces(run):
             lane = self._lanes.get(chunk)
@@ -75,8 +92,10 @@ class SequenceSet:
         self._size -= removed
         return removed
 
-    def contains_all(self, run: range) -> bool:
+    def contains_all(self, run: Run) -> bool:
         """Whether every sequence of the run is in; true of an empty run."""
+        if not isinstance(run, range):
+            return all(map(self.__contains__, run))
         for chunk, start, stop, count in _pieces(run):
             lane = self._lanes.get(chunk)
             if lane is None:
@@ -123,6 +142,37 @@ class SequenceSet:
         self._counts.clear()
         self._lowest = None
         self._size = 0
+
+    def _add_each(self, run: "array[int]") -> None:
+        for chunk, part in _by_chunk(run):
+            lane = self._lanes.get(chunk)
+            if lane is None:
+                lane = self._new_lane(chunk)
+            added = 0
+            for one in part:
+                if not lane[one & _MASK]:
+                    lane[one & _MASK] = 1
+                    added += 1
+            self._counts[chunk] += added
+            self._size += added
+
+    def _discard_each(self, run: "array[int]") -> int:
+        removed = 0
+        for chunk, part in _by_chunk(run):
+            lane = self._lanes.get(chunk)
+            if lane is None:
+                continue
+            found = 0
+            for one in part:
+                if lane[one & _MASK]:
+                    lane[one & _MASK] = 0
+                    found += 1
+            removed += found
+            left = self._counts[chunk] = self._counts[chunk] - found
+            if not left:
+                self._drop_lane(chunk)
+        self._size -= removed
+        return removed
 
     def _new_lane(self, chunk: int) -> bytearray:
         if not self._lanes or (self._lowest is not None and chunk < self._lowest):
@@ -183,6 +233,46 @@ def strided(runs: Iterable[range]) -> Iterator[range]:
             waiting = run
     if waiting is not None:
         yield waiting
+
+
+def gathered(runs: Iterable[range], most: int) -> Iterator[Run]:
+    """The same sequences in few runs: as `strided`, and short ranges behind each other in arrays.
+
+    Of the runs, no more are taken at once than hold `most` sequences.
+    """
+    short: list[range] = []
+    size = 0
+    for run in strided(runs):
+        if len(run) >= _LONG:
+            yield from _joined(short)
+            short, size = [], 0
+            yield run
+            continue
+        short.append(run)
+        size += len(run)
+        if size >= most:
+            yield from _joined(short)
+            short, size = [], 0
+    yield from _joined(short)
+
+
+def _joined(short: list[range]) -> Iterable[Run]:
+    if len(short) < _MANY:
+        return short
+    joined = array("q")
+    for run in short:
+        joined.extend(run)
+    return (joined,)
+
+
+def _by_chunk(run: "array[int]") -> Iterator[tuple[int, "array[int]"]]:
+    """The array in parts, each with the chunk that all of it lies in."""
+    at = 0
+    while at < len(run):
+        chunk = run[at] >> _SHIFT
+        stop = bisect_left(run, (chunk + 1) << _SHIFT, at)
+        yield chunk, run[at:stop]
+        at = stop
 
 
 def _longer(run: range, sequence: int) -> range | None:

@@ -36,7 +36,7 @@ def _accepted(outcomes: tuple[Outcomes, ...]) -> int:
     for one in outcomes:
         if one.state != ACCEPTED:
             raise ClientError(
-                f"publisher: the gateway did not accept flight-{one.run.start} (state {one.state})"
+                f"publisher: the gateway did not accept flight-{one.run[0]} (state {one.state})"
             )
     return sum(len(one.run) for one in outcomes)
 

@@ -15,11 +15,14 @@ Numbers are little-endian. Nothing here loops over messages.
 
 import struct
 from dataclasses import dataclass
+from itertools import repeat
 
 import msgspec
+import numpy as np
 
 from pipeline.errors import StoreError
 from pipeline.message import Bytes, Group, Settlement, SubscriptionRecord
+from pipeline.sequences import Run
 
 #: The format's version; it changes when a reader of the former one would misread a frame.
 VERSION = 1
@@ -179,8 +182,18 @@ def _settlement_row(settlement: Settlement) -> SettlementRow:
         settlement.delivered_at,
         settlement.settled_at,
         settlement.floor,
-        [(run.start, run.step, len(run)) for run in settlement.sequences],
+        [triple for run in settlement.sequences for triple in _triples(run)],
     )
+
+
+def _triples(run: Run) -> list[tuple[int, int, int]]:
+    """The run as ranges: (first, step, count) of each."""
+    if isinstance(run, range):
+        return [(run.start, run.step, len(run))]
+    sequences = np.frombuffer(run, np.int64)
+    begins = np.flatnonzero(np.diff(sequences, prepend=-2) != 1)
+    counts = np.diff(begins, append=len(sequences))
+    return list(zip(sequences[begins].tolist(), repeat(1), counts.tolist(), strict=False))
 
 
 def _subscription_row(record: SubscriptionRecord) -> SubscriptionRow:

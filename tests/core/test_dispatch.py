@@ -5,6 +5,7 @@ one must give the same deliveries, floor and position at every step; and the log
 must be enough to restart from at any moment.
 """
 
+from array import array
 from bisect import bisect_left
 from collections import Counter, deque
 
@@ -156,14 +157,18 @@ class DispatcherMachine(RuleBasedStateMachine):
         self.note_credit()
 
     @precondition(lambda self: self.model.line)
-    @rule(before=few, length=st.integers(1, 14))
-    def offer(self, before, length):
+    @rule(before=few, length=st.integers(1, 14), sparse=st.booleans())
+    def offer(self, before, length, sparse):
         """The caller reads a slab where the dispatcher wants it, or learns that there is none."""
         wanted, topic = self.model.wanted(), self.topic()
         at = bisect_left(topic, wanted)
         if at == len(topic):
             self.real.skip_to(self.head)
             self.model.move(max(self.head, self.model.position))
+            return
+        if sparse:
+            part = array("q", topic[max(at - before, 0) : at + length])
+            self.offer_slab(part[0], part[-1] + 1, part)
             return
         first = stop = topic[at]
         while first - 1 in self.model.places and topic[at] - first < before:
@@ -174,8 +179,8 @@ class DispatcherMachine(RuleBasedStateMachine):
             first = max(first, wanted - before)
         self.offer_slab(first, stop)
 
-    def offer_slab(self, first, stop):
-        effects = self.real.offer(first, stop)
+    def offer_slab(self, first, stop, sequences=None):
+        effects = self.real.offer(first, stop, sequences)
         dealt = self.model.offer(first, stop)
         assert dealt_by(effects) == dealt
         self.totals.update(consumer for consumer, _, _ in dealt)
@@ -213,6 +218,8 @@ class DispatcherMachine(RuleBasedStateMachine):
         outcome, failed, undeliverable, final, counts = verdict
         step, length = (data.draw(st.integers(1, 4)), data.draw(few)) if data else (1, 0)
         run = range(first, first + 1 + length * step, step)
+        if data and data.draw(st.booleans()):
+            run = array("q", sorted({first, *data.draw(st.sets(st.integers(first, first + 40)))}))
         held = self.model.in_place(consumer)
         effects = self.real.settle(
             consumer, run, outcome, failed=failed, undeliverable=undeliverable
@@ -395,3 +402,36 @@ def test_a_slab_may_reach_behind_what_is_wanted():
     dispatcher.credit(1, 3)
     assert [effect.run for effect in dispatcher.offer(0, 16)] == [range(10, 12), range(14, 15)]
     assert dispatcher.position == 15
+
+
+def test_irregular_runs_stay_few():
+    """Sequences without any order in them are one effect for each consumer all the same."""
+    dispatcher = Dispatcher(0)
+    for consumer in range(2):
+        dispatcher.attach(consumer)
+        dispatcher.credit(consumer, 1000)
+    squares = array("q", [n * n for n in range(40)])
+    dealt = dispatcher.offer(0, squares[-1] + 1, squares)
+    assert [effect.run for effect in dealt] == [squares[::2], squares[1::2]]
+    (settled,) = dispatcher.settle(1, squares[1::2], Outcome.RELEASED)
+    assert settled.run == squares[1::2]
+    dealt = dispatcher.offer(0, squares[-1] + 1, squares)
+    assert [effect.run for effect in dealt] == [squares[1::4], squares[3::4]]
+
+
+def test_little_credit_is_little_work():
+    """One message at a time is not the whole slab looked at for each."""
+    dispatcher = Dispatcher(0)
+    dispatcher.attach(1)
+    looked_at = []
+
+    class Watched(array):
+        def __getitem__(self, at):
+            found = super().__getitem__(at)
+            looked_at.append(len(found) if isinstance(at, slice) else 1)
+            return found
+
+    slab = Watched("q", range(0, 30_000, 3))
+    dispatcher.credit(1, 1)
+    assert [effect.run for effect in dispatcher.offer(0, 30_000, slab)] == [array("q", [0])]
+    assert sum(looked_at) < 50

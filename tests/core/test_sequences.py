@@ -3,6 +3,7 @@
 Runs are drawn around the edges of chunks, with small and with huge steps.
 """
 
+from array import array
 from itertools import groupby
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from pipeline.sequences import SequenceSet, strided
+from pipeline.sequences import SequenceSet, gathered, strided
 
 starts = st.one_of(st.integers(0, 60), st.integers(4060, 4140), st.integers(8150, 20_500))
 steps = st.one_of(st.just(1), st.integers(1, 7), st.sampled_from([4095, 4096, 4097, 9001]))
@@ -21,7 +22,8 @@ counts = st.one_of(st.just(1), st.integers(0, 40), st.integers(4000, 9000))
 def runs(draw):
     start, step = draw(starts), draw(steps)
     count = draw(counts if step < 10 else st.integers(0, 5))
-    return range(start, start + step * count, step)
+    run = range(start, start + step * count, step)
+    return array("q", run) if draw(st.booleans()) else run
 
 
 def stretches(members):
@@ -132,3 +134,25 @@ def test_a_share_of_a_round_robin_is_one_run():
     """Every fourth sequence, which is what one of four consumers holds, is a single run."""
     sequences = SequenceSet([range(3, 9000, 4)])
     assert list(strided(sequences.runs())) == [range(3, 9000, 4)]
+
+
+@given(st.sets(st.integers(0, 3_000)), st.integers(1, 500))
+def test_gathered_runs_are_the_same_sequences(members, most):
+    """Nothing is lost or put elsewhere, however much is taken at once."""
+    found = list(gathered((range(run[0], run[-1] + 1) for run in stretches(members)), most))
+    assert [one for run in found for one in run] == sorted(members)
+
+
+def test_irregular_ranges_become_one_array():
+    """Ranges of few sequences each are one run, however many they are; a long one stays a range."""
+    ranges = [range(n * n, n * n + 2) for n in range(2, 60)]
+    assert list(gathered(ranges, 1_000)) == [array("q", [one for run in ranges for one in run])]
+    assert list(gathered([*ranges, range(9_000, 9_900)], 1_000))[1:] == [range(9_000, 9_900)]
+
+
+def test_no_more_is_gathered_than_is_wanted():
+    """Who takes little looks at little: the source is read only as far as needed."""
+    source = iter([range(n * n, n * n + 1) for n in range(1_000)])
+    first = next(gathered(source, 10))
+    assert len(first) >= 10
+    assert next(source)[0] <= 20 * 20
