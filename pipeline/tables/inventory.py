@@ -17,8 +17,9 @@ from deltalake.exceptions import DeltaError
 
 from pipeline.errors import StoreError
 from pipeline.tables import schema
+from pipeline.tables.commits import AddedFile
 from pipeline.tables.home import Home
-from pipeline.tables.table_view import DataFile, Moved, TableView, open_view, unmoved
+from pipeline.tables.table_view import Moved, TableView, open_view, unmoved
 from pipeline.tables.verify.check import Findings
 from pipeline.tables.verify.entries import LogFolder
 from pipeline.tables.verify.files import FileReader
@@ -126,7 +127,7 @@ def _take(home: Home) -> Inventory:
     messages, standing = counted.read()
     return Inventory(
         home.root,
-        _journal(journal, view.group),
+        _journal(journal, view.state.group),
         _table(view),
         tuple(_topic(name, messages, counted.bytes[name]) for name in sorted(messages.topics)),
         tuple(_subscription(name, one, messages) for name, one in sorted(standing.items())),
@@ -157,15 +158,15 @@ class _Counted:
         reader = FileReader(view, deep=False)
         _, messages = check_messages(view, reader, GroupRows(0, -1), lambda _size: None)
         lives = read_lives(view, reader, Findings())
-        fold = Settlements(view, messages, lives, {view.group}, Findings())
+        fold = Settlements(view, messages, lives, {view.state.group}, Findings())
         fold.read(reader, lambda _size: None)
         if reader.findings.problems:
             raise StoreError(f"{reader.findings.problems[0]}. `distributary verify` says more")
         for file in view.of(schema.MESSAGE):
             self._add_bytes(file)
-        return messages, fold.standing[view.group]
+        return messages, fold.standing[view.state.group]
 
-    def _add_bytes(self, file: DataFile) -> None:
+    def _add_bytes(self, file: AddedFile) -> None:
         try:
             with pq.ParquetFile(self.view.root / file.path, pre_buffer=False) as parquet:
                 for at in range(parquet.num_row_groups):
@@ -199,8 +200,8 @@ def _subscription(name: str, one: Standing, messages: Messages) -> SubscriptionL
 
 def _table(view: TableView) -> TableLine:
     folder = LogFolder.read(view.root)
-    tiers: dict[tuple[str, int], list[DataFile]] = {}
-    for file in view.files:
+    tiers: dict[tuple[str, int], list[AddedFile]] = {}
+    for file in view.state.files:
         tiers.setdefault((file.record, file.tier), []).append(file)
     lines = tuple(
         FilesLine(
@@ -212,15 +213,15 @@ def _table(view: TableView) -> TableLine:
         )
         for (record, tier), files in sorted(tiers.items())
     )
-    days = [file.day for file in view.files]
+    days = [file.day for file in view.state.files]
     return TableLine(
-        view.version,
-        view.group,
-        view.sequence,
+        view.state.version,
+        view.state.group,
+        view.state.sequence,
         lines,
         len(folder.entries),
         max(folder.checkpoints, default=None),
-        min(days).isoformat() if days else None,
+        min(days, default=None),
     )
 
 

@@ -86,10 +86,10 @@ def check_cursors(
     if cursors.absent:
         return unknown(NAME, cursors.absent)
     group, version = max(cursors.groups), max(row.log_version for row in cursors.rows)
-    if version > view.version or group > view.group:
+    if version > view.state.version or group > view.state.group:
         findings.problem(
             f"{cursors.path} is as of version {version} and group {group} of the log, which is "
-            f"only at {view.version} and {view.group}: it is of another log. {_MEND}"
+            f"only at {view.state.version} and {view.state.group}: it is of another log. {_MEND}"
         )
         return findings.check(NAME, counted(cursors=len(cursors.rows)))
     for row in cursors.rows:

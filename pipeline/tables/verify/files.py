@@ -8,23 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.tables import schema
+from pipeline.tables.commits import AddedFile
 from pipeline.tables.paging import MessageFile
-from pipeline.tables.table_view import DataFile, Moved, TableView
+from pipeline.tables.table_view import Moved, TableView
 from pipeline.tables.verify.check import Check, Findings, counted
 
 NAME = "data files"
-#: What is read of each record; the messages' bytes are most of the disk and tell no position.
-MESSAGE_COLUMNS = [
-    *("group", "topic", "sequence", "published_at", "durable", "priority", "expires_at")
-]
-SETTLEMENT_COLUMNS = [
-    *("group", "topic", "subscription", "consumer", "outcome", "final", "delivery_count"),
-    *("delivered_at", "settled_at", "sequences", "floor"),
-]
-EVENT_COLUMNS = [
-    *("group", "topic", "subscription", "event", "shared", "selector", "no_local", "floor"),
-    "recorded_at",
-]
 #: Columns that every row of a record has.
 _REQUIRED = {
     schema.MESSAGE: ("group", "topic", "sequence", "published_at"),
@@ -49,13 +38,13 @@ class FileReader:
     rows: int = 0
 
     def check(self) -> Check:
-        files = len(self.view.files)
-        size = sum(file.size for file in self.view.files)
+        files = len(self.view.state.files)
+        size = sum(file.size for file in self.view.state.files)
         return self.findings.check(
             NAME, counted(files=files, bytes=size, row_groups=self.row_groups, rows=self.rows)
         )
 
-    def present(self, file: DataFile) -> bool:
+    def present(self, file: AddedFile) -> bool:
         """Whether the file is there with its size. Raises Moved when the table has left it."""
         path = self.view.root / file.path
         try:
@@ -71,7 +60,7 @@ class FileReader:
             return False
         return True
 
-    def row_groups_of(self, file: DataFile) -> Iterator[pa.Table]:
+    def row_groups_of(self, file: AddedFile) -> Iterator[pa.Table]:
         """The narrow columns of the file, a row group at a time; ends at what can't be read."""
         path = self.view.root / file.path
         summary = _Summary(file)
@@ -104,11 +93,9 @@ class FileReader:
             self.findings.problem(f"{path}: {sentence}. {_RESTORE}")
 
     def _columns(self, record: str) -> list[str]:
-        if record == schema.MESSAGE:
-            return [*MESSAGE_COLUMNS, "message"] if self.deep else MESSAGE_COLUMNS
-        return SETTLEMENT_COLUMNS if record == schema.SETTLEMENT else EVENT_COLUMNS
+        return [name for name in schema.FILES[record].names if self.deep or name != "message"]
 
-    def _moved(self, file: DataFile, error: OSError) -> None:
+    def _moved(self, file: AddedFile, error: OSError) -> None:
         if self.view.moved(file):
             raise Moved(f"{file.path} was replaced while it was read") from error
 
@@ -124,17 +111,17 @@ def _completed(table: pa.Table, columns: list[str]) -> pa.Table:
     return table.select(columns)
 
 
-def _held(file: DataFile) -> str:
-    if file.sequences is None:
+def _held(file: AddedFile) -> str:
+    if file.low is None:
         return f"it holds {file.rows:,} rows of record {file.record}"
-    return f"it holds {file.rows:,} messages, sequences {file.sequences[0]} to {file.sequences[1]}"
+    return f"it holds {file.rows:,} messages, sequences {file.low} to {file.high}"
 
 
 @dataclass(slots=True)
 class _Summary:
     """What the rows of one file say, to be compared with what the log says of it."""
 
-    file: DataFile
+    file: AddedFile
     rows: int = 0
     groups: list[int] = field(default_factory=list)
     sequences: list[int] = field(default_factory=list)
@@ -162,15 +149,15 @@ class _Summary:
             return
         if self.rows != file.rows:
             yield f"it has {self.rows:,} rows, the log says {file.rows:,}"
-        pairs = [("groups", self.groups, file.groups)]
+        pairs = [("groups", self.groups, (file.group_low, file.group_high))]
         if file.record == schema.MESSAGE:
-            pairs.append(("sequences", self.sequences, file.sequences))
+            pairs.append(("sequences", self.sequences, (file.low, file.high)))
         for name, ends, said in pairs:
-            found = (min(ends), max(ends)) if ends else None
+            found = (min(ends), max(ends)) if ends else (None, None)
             if found != said:
-                yield f"its {name} are {_words(found)}, the log says {_words(said)}"
-        if self.topics and file.topics and file.sequences:
-            index = MessageFile(file.path, *file.sequences, *file.topics, file.sequences[1])
+                yield f"its {name} are {_words(*found)}, the log says {_words(*said)}"
+        if self.topics:
+            index = MessageFile(file.path, 0, 0, file.topic_low, file.topic_high, 0)
             hidden = sorted(topic for topic in self.topics if not index.may_hold(topic))
             if hidden:
                 yield f"it has messages of {hidden[0]}, which the log says it can't have"
@@ -180,5 +167,5 @@ def _ends(values: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> list[int]:
     return [int(values.min()), int(values.max())]
 
 
-def _words(bounds: tuple[int, int] | None) -> str:
-    return "unknown" if bounds is None else f"{bounds[0]} to {bounds[1]}"
+def _words(low: int | None, high: int | None) -> str:
+    return "unknown" if low is None else f"{low} to {high}"

@@ -83,14 +83,16 @@ def _verify(home: Home, deep: bool, progress: Progress) -> Report:
     opened = _open(home.topic_log)
     if not isinstance(opened, TableView):
         return Report(home.root, None, (*opened, journals.check_journal(journal, None, None)))
-    log = entries.check_entries(home.topic_log, opened.version)
+    log = entries.check_entries(home.topic_log, opened.state.version)
     shared = _shared(journal, opened)
     rows = _check_rows(opened, shared, cursors, deep, progress)
-    table = Check("table", Verdict.SOUND, f"version {opened.version:,}, group {opened.group:,}")
-    behind = bool(journal.frames) and journal.frames[-1].group < opened.group
+    table = Check(
+        "table", Verdict.SOUND, f"version {opened.state.version:,}, group {opened.state.group:,}"
+    )
+    behind = bool(journal.frames) and journal.frames[-1].group < opened.state.group
     later = journals.read_journal(home.journal_dir) if behind else journal
     last = journals.check_journal(journal, opened, shared if rows.whole else None, later=later)
-    return Report(home.root, opened.version, (table, log, *rows.checks, last, *rows.audit))
+    return Report(home.root, opened.state.version, (table, log, *rows.checks, last, *rows.audit))
 
 
 def _open(root: Path) -> TableView | tuple[Check, ...]:
@@ -110,7 +112,9 @@ def _shared(journal: journals.JournalView, view: TableView) -> messages.GroupRow
     """Room for what the table has of the groups that the journal still has, too."""
     if not journal.frames:
         return messages.GroupRows(0, -1)
-    return messages.GroupRows(journal.frames[0].group, min(journal.frames[-1].group, view.group))
+    return messages.GroupRows(
+        journal.frames[0].group, min(journal.frames[-1].group, view.state.group)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,7 @@ def _check_rows(
     progress: Progress,
 ) -> _Rows:
     reader = files.FileReader(view, deep)
-    total, done = sum(file.size for file in view.files), 0
+    total, done = sum(file.size for file in view.state.files), 0
 
     def step(size: int) -> None:
         nonlocal done

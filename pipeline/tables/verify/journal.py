@@ -148,7 +148,7 @@ def check_journal(
     if table is not None and view.frames:
         _check_table(view, table, findings)
         _check_end(later or view, table, findings)
-        waiting = len(view.after(table.group))
+        waiting = len(view.after(table.state.group))
     if table is not None and rows is not None:
         _check_shared(view, table, rows, findings)
     words = counted(segments=view.segments, frames=len(view.frames))
@@ -169,19 +169,19 @@ def _check_dense(view: JournalView, findings: Findings) -> None:
 
 
 def _check_table(view: JournalView, table: TableView, findings: Findings) -> None:
-    first = view.frames[0].group
-    if first > table.group + 1:
+    first, state = view.frames[0].group, table.state
+    if first > state.group + 1:
         findings.problem(
-            f"the table ends with group {table.group} but the journal begins with {first}: groups "
+            f"the table ends with group {state.group} but the journal begins with {first}: groups "
             "are missing. Was another home's journal or table put here?"
         )
         return
-    for one in view.after(table.group):
+    for one in view.after(state.group):
         if one.count:
-            if one.first != table.sequence:
+            if one.first != state.sequence:
                 findings.problem(
                     f"group {one.group} of the journal begins with sequence {one.first}, but the "
-                    f"table's next one is {table.sequence}. Was another home's journal or table "
+                    f"table's next one is {state.sequence}. Was another home's journal or table "
                     "put here?"
                 )
             return
@@ -189,10 +189,11 @@ def _check_table(view: JournalView, table: TableView, findings: Findings) -> Non
 
 def _check_end(view: JournalView, table: TableView, findings: Findings) -> None:
     """Its last group stays in the journal until a later one comes, whatever the table has."""
-    if view.frames and not view.problems and view.frames[-1].group < table.group:
+    group = table.state.group
+    if view.frames and not view.problems and view.frames[-1].group < group:
         findings.problem(
             f"the journal ends with group {view.frames[-1].group} but the table with "
-            f"{table.group}: an older journal was put here, and the gateway can't go on with it. "
+            f"{group}: an older journal was put here, and the gateway can't go on with it. "
             "Move the journal folder away; the table has all of it"
         )
 
@@ -200,7 +201,7 @@ def _check_end(view: JournalView, table: TableView, findings: Findings) -> None:
 def _check_shared(view: JournalView, table: TableView, rows: GroupRows, findings: Findings) -> None:
     """Groups that both have are the same groups."""
     for one in view.frames:
-        if one.group > table.group or not rows.first <= one.group <= rows.last:
+        if one.group > table.state.group or not rows.first <= one.group <= rows.last:
             continue
         at = one.group - rows.first
         count = int(rows.counts[at])

@@ -101,10 +101,11 @@ def read_lives(view: TableView, reader: FileReader, findings: Findings) -> Lives
 
 
 def _check_event(one: _Event, word: str, view: TableView, findings: Findings) -> None:
-    if word not in set(SubscriptionEvent) or one.floor > view.sequence or one.group > view.group:
+    group, sequence = view.state.group, view.state.sequence
+    if word not in set(SubscriptionEvent) or one.floor > sequence or one.group > group:
         findings.problem(
             f"the event {word} of {one.subscription} in group {one.group} with floor {one.floor} "
-            f"can't be: the table ends with group {view.group} and sequence {view.sequence}. "
+            f"can't be: the table ends with group {group} and sequence {sequence}. "
             "Restore the table from a copy"
         )
 

@@ -79,16 +79,16 @@ def check_messages(
     """Read every message's row. `shared` is filled with what the journal has, too; `step` is told
     the bytes of each file that is done."""
     findings = Findings()
-    messages = Messages(next=view.sequence)
+    messages = Messages(next=view.state.sequence)
     for file in view.of(schema.MESSAGE):
         if reader.present(file):
             for table in reader.row_groups_of(file):
                 _add(table, file.path, view, messages, findings)
                 shared.add(table["group"].to_numpy(), table["sequence"].to_numpy())
         step(file.size)
-    messages.first = int(messages.all.min()) if messages.all else view.sequence
+    messages.first = int(messages.all.min()) if messages.all else view.state.sequence
     _check_dense(view, messages, findings)
-    span = f"from {messages.first:,} to {view.sequence - 1:,}" if messages.all else "none yet"
+    span = f"from {messages.first:,} to {view.state.sequence - 1:,}" if messages.all else "none yet"
     words = counted(messages=len(messages.all), topics=len(messages.topics))
     return findings.check(NAME, f"{words}, {span}"), messages
 
@@ -103,10 +103,10 @@ def _add(
             f"{view.root / path} has sequences that don't rise with their groups: it was not "
             "written by a gateway. Restore it from a copy"
         )
-    if groups.max() > view.group:
+    if groups.max() > view.state.group:
         findings.problem(
             f"{view.root / path} has messages of group {groups.max()}, but the table ends with "
-            f"group {view.group}. Restore the table from a copy"
+            f"group {view.state.group}. Restore the table from a copy"
         )
     new = bitmap(values)
     twice = new & messages.all
@@ -130,16 +130,16 @@ def _repeated(ascending: Int64s) -> Int64s:
 
 
 def _check_dense(view: TableView, messages: Messages, findings: Findings) -> None:
-    missing = stretch(messages.first, view.sequence) - messages.all
+    missing = stretch(messages.first, view.state.sequence) - messages.all
     if missing:
         findings.problem(
             f"{len(missing):,} messages are in no file of {view.root}: sequences "
             f"{sequences(members(missing))}. Restore the table from a copy"
         )
-    beyond = messages.all - stretch(0, view.sequence)
+    beyond = messages.all - stretch(0, view.state.sequence)
     if beyond:
         findings.problem(
             f"{view.root} has messages with sequences {sequences(members(beyond))}, but says that "
-            f"the next one is {view.sequence}: it would be used twice. Restore the table from a "
-            "copy"
+            f"the next one is {view.state.sequence}: it would be used twice. Restore the table "
+            "from a copy"
         )

@@ -15,7 +15,8 @@ from pyroaring import BitMap64
 
 from pipeline.tables import schema
 from pipeline.tables.arrow import Int64s
-from pipeline.tables.table_view import DataFile, TableView
+from pipeline.tables.commits import AddedFile
+from pipeline.tables.table_view import TableView
 from pipeline.tables.verify.check import Check, Findings, counted, sequences
 from pipeline.tables.verify.files import FileReader
 from pipeline.tables.verify.lives import Incarnation, Lives
@@ -113,10 +114,10 @@ class Settlements:
         groups = table["group"].to_numpy()
         self.rows += table.num_rows
         self.deliveries += int(pc.sum(pc.list_value_length(table["sequences"])).as_py() or 0)
-        if groups[-1] > self._view.group:
+        if groups[-1] > self._view.state.group:
             self.findings.problem(
                 f"{self._view.root} has settlements of group {groups[-1]}, but ends with group "
-                f"{self._view.group}. {_MEND}"
+                f"{self._view.state.group}. {_MEND}"
             )
         of_row = self._lives.find(table["subscription"], groups)
         self._check_owned(table, of_row)
@@ -215,16 +216,16 @@ class Settlements:
 
 
 def _in_order(
-    files: tuple[DataFile, ...], reader: FileReader, step: Callable[[int], None]
+    files: tuple[AddedFile, ...], reader: FileReader, step: Callable[[int], None]
 ) -> Iterator[pa.Table]:
     """All rows by group, in tables of whole groups. What overlaps with later files waits.
 
     Inside of a file rows lie by group; a row group is read when the one before was handed out.
     """
     waiting: list[pa.Table] = []
-    ordered = sorted(files, key=lambda file: file.groups or (0, 0))
+    ordered = sorted(files, key=lambda file: (file.group_low or 0, file.group_high or 0))
     for nth, file in enumerate(ordered):
-        following = ordered[nth + 1].groups if nth + 1 < len(ordered) else None
+        following = ordered[nth + 1].group_low if nth + 1 < len(ordered) else None
         if reader.present(file):
             for table, bound in _with_bound(reader.row_groups_of(file), following):
                 waiting.append(table.select(COLUMNS))
@@ -238,10 +239,9 @@ def _in_order(
 
 
 def _with_bound(
-    tables: Iterator[pa.Table], following: tuple[int, int] | None
+    tables: Iterator[pa.Table], later: int | None
 ) -> Iterator[tuple[pa.Table, int | None]]:
     """Each row group, and the lowest group that a later one, here or in a later file, may hold."""
-    later = None if following is None else following[0]
     former: pa.Table | None = None
     for table in tables:
         if former is not None:
