@@ -27,6 +27,8 @@ FLOORS = "floors"
 COLUMNS = ["group", "subscription", "topic", "final", "floor", "sequences"]
 #: Rows of a batch that are made Python objects, to be said what is wrong with them.
 SHOWN_MAX = 100
+#: Bytes of rows that are looked at together: small files cost as much as big ones otherwise.
+BATCH_BYTES = 4 << 20
 _MEND = "Restore the table from a copy"
 
 
@@ -229,6 +231,8 @@ def _in_order(
         if reader.present(file):
             for table, bound in _with_bound(reader.row_groups_of(file), following):
                 waiting.append(table.select(COLUMNS))
+                if sum(one.nbytes for one in waiting) < BATCH_BYTES:
+                    continue
                 done, waiting = _before(waiting, bound)
                 if done is not None:
                     yield done
