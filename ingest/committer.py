@@ -1,20 +1,22 @@
-"""The way from the journal to the table: what is due, when it is committed, what happens if not.
+"""The way into the table: what is due, when it is committed, what happens if it can't be.
 
 About once a second, or when enough has gathered, what the journal holds becomes one Delta commit,
 and only then its segments are used again. While the journal holds too much, producers' credit is
-kept back here. All methods run on the loop's thread; the committer is a thread of its own.
+kept back here. Without a journal (`durability = "delta"`) each group is a commit of its own, and
+durable with it. All methods run on the loop's thread; the committer is a thread of its own.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
 from ingest.link import Link
 from ingest.settings import Settings
 from ingest.workers import Failure, Worker
-from pipeline.errors import StoreError, TableMoved
+from pipeline.errors import HomeLost, StoreError, TableMoved
+from pipeline.message import Bytes
 from pipeline.recent import RecentMessages
 from pipeline.tables.journal import Journal
 from pipeline.tables.segment import FrameRef
@@ -37,9 +39,11 @@ class Committer:
         journal: Journal,
         table: TopicLog,
         recent: RecentMessages,
+        owned: Callable[[], None],
     ) -> None:
         self._loop, self._settings = loop, settings
         self._journal, self._table, self._recent = journal, table, recent
+        self._owned = owned
         self.stopped: Callable[[str], None] = lambda _reason: None
         self.paid: Callable[[], None] = lambda: None
         self._worker: Worker[Commit] = Worker("committer", loop)
@@ -48,7 +52,9 @@ class Committer:
         self._committing = False
         self._timer: asyncio.TimerHandle | None = None
         self._owed: dict[Link, int] = {}  # credit kept back while the journal is full
+        self._held: list[Link] = []  # producers that aren't read while it is fuller yet
         self._stuck = False  # the last commit failed; the journal keeps what it was to have
+        self._parked = False
         self._ending = False
         self._dead = False
         self._arm(settings.commit.interval_ms)
@@ -62,6 +68,39 @@ class Committer:
         """Commit now if enough has gathered, unless the last commit found no space."""
         if self._uncommitted_bytes >= self._settings.commit.bytes and not self._stuck:
             self.commit()
+
+    def write(self, parts: Sequence[Bytes], through: int, done: Callable[[], None]) -> None:
+        """Commit one group by itself; `done` is called when it is durable, however long that takes.
+
+        A commit that finds no space is tried again until there is some.
+        """
+        self._committing, self._parked = True, False
+        self._worker.submit(
+            lambda: self._table.commit([memoryview(b"".join(parts))]),
+            lambda result: self._wrote(parts, through, done, result),
+        )
+
+    def _wrote(
+        self,
+        parts: Sequence[Bytes],
+        through: int,
+        done: Callable[[], None],
+        result: Commit | Failure,
+    ) -> None:
+        self._committing = False
+        if isinstance(result, Failure):
+            if self._failed(result.error, then="publishers wait"):
+                self._parked = True
+                wait = self._settings.commit.retry_ms / 1_000
+                self._loop.call_later(wait, lambda: self._write_again(parts, through, done))
+            return
+        self._succeeded(result, sum(map(len, parts)))
+        done()
+        self._recent.committed(through)
+
+    def _write_again(self, parts: Sequence[Bytes], through: int, done: Callable[[], None]) -> None:
+        if not self._dead and not self._ending:
+            self.write(parts, through, done)
 
     # Credit.
 
@@ -77,10 +116,23 @@ class Committer:
     def _congested(self) -> bool:
         return self._journal.backlog_bytes > self._settings.journal.backlog_bytes_max
 
+    def hold(self, link: Link) -> bool:
+        """Stop reading from a producer that goes on sending, with credit that it had, although the
+        journal is full; whether that was so. It is read again when its credit is paid."""
+        limits = self._settings.journal
+        if self._journal.backlog_bytes <= limits.backlog_bytes_max + limits.waiting_bytes_max:
+            return False
+        link.connection.hold(True)
+        self._held.append(link)
+        return True
+
     def _pay_owed(self) -> None:
-        if not self._owed or self._congested:
+        if self._congested or not (self._owed or self._held):
             return
         owed, self._owed = self._owed, {}
+        held, self._held = self._held, []
+        for link in held:
+            link.connection.hold(False)
         _grant(owed)
         self.paid()
 
@@ -112,6 +164,7 @@ class Committer:
 
     def _job(self, refs: list[FrameRef]) -> Commit:
         """On the committer's thread."""
+        self._owned()
         commit = self._table.commit(self._journal.read(refs))
         self._journal.recycle(commit.last_group)
         return commit
@@ -119,36 +172,39 @@ class Committer:
     def _committed(self, frames: int, size: int, through: int, result: Commit | Failure) -> None:
         self._committing = False
         if isinstance(result, Failure):
-            self._failed(result.error)
+            if self._failed(result.error, then="the journal keeps it; tried again soon"):
+                self._arm(self._settings.commit.retry_ms)
             return
-        self._stuck = False
         for _ in range(frames):
             self._refs.popleft()
         self._uncommitted_bytes -= size
         self._recent.committed(through)
-        _events.debug(
-            "batch.committed",
-            version=result.version,
-            rows=result.rows,
-            bytes=size,
-            build_ms=round(result.build_seconds * 1_000),
-            write_ms=round(result.write_seconds * 1_000),
-            sync_ms=round(result.sync_seconds * 1_000),
-        )
+        self._succeeded(result, size)
         self._pay_owed()
         if self._uncommitted_bytes >= self._settings.commit.bytes or self._ending:
             self.commit()
 
-    def _failed(self, error: BaseException) -> None:
-        hopeless = isinstance(error, TableMoved) or self._table.dead is not None
-        if hopeless or not isinstance(error, StoreError | OSError):
-            self.stopped(f"{type(error).__name__}: {error}")
-            return
-        self._stuck = True
-        _events.error(
-            "commit.failed", reason=str(error), then="the journal keeps it; tried again soon"
+    def _succeeded(self, commit: Commit, size: int) -> None:
+        self._stuck = False
+        _events.debug(
+            "batch.committed",
+            version=commit.version,
+            rows=commit.rows,
+            bytes=size,
+            build_ms=round(commit.build_seconds * 1_000),
+            write_ms=round(commit.write_seconds * 1_000),
+            sync_ms=round(commit.sync_seconds * 1_000),
         )
-        self._arm(self._settings.commit.retry_ms)
+
+    def _failed(self, error: BaseException, *, then: str) -> bool:
+        """Whether the same may be tried again; if not, all is stopped."""
+        again = isinstance(error, StoreError | OSError) and self._table.dead is None
+        if not again or isinstance(error, TableMoved | HomeLost):
+            self.stopped(f"{type(error).__name__}: {error}")
+            return False
+        self._stuck = True
+        _events.error("commit.failed", reason=str(error), then=then)
+        return True
 
     # The end.
 
@@ -164,6 +220,11 @@ class Committer:
     def busy(self) -> bool:
         """Whether a commit runs, or frames wait for one that may succeed."""
         return self._committing or (bool(self._refs) and not self._stuck and not self._dead)
+
+    @property
+    def parked(self) -> bool:
+        """Whether a group that goes into the table by itself waits for space."""
+        return self._parked
 
     def stop(self) -> None:
         """End the timer. The thread ends with `join`, which blocks."""

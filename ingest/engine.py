@@ -7,9 +7,12 @@ acts through `Connection` and `Link`. Rules:
 2. Nothing is written while the service works; `flush` writes all that a pass gave, at once.
 3. What a peer does wrong ends that peer's link or connection, with a condition, and nothing else.
 4. Addresses of deliveries are only good while `link.alive`.
+5. What a peer is told counts only while the home is ours: nothing is read or written without
+   `sure`.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 from cproton import lib as proton
@@ -81,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._engine.read_buffer
 
     def buffer_updated(self, size: int) -> None:
-        if not self.alive:
+        if not self.alive or not self._engine.sure():
             return
         if self._handshake is not None:
             self._steps(self._handshake.feed(bytes(self._engine.read_buffer[:size])))
@@ -246,6 +249,8 @@ class Connection(asyncio.BufferedProtocol):
         """Write what the engine has for the peer."""
         self._touched = False
         transport = self._transport
+        if not self._engine.sure():
+            return
         while self.alive and self.writable and transport is not None:
             size = pumping.output(self._amqp_address, self._engine.write_pointer, WRITE_BYTES)
             if size < 0:
@@ -297,8 +302,9 @@ class Engine:
         mechanisms: tuple[str, ...],
         *,
         check_passwords: bool,
+        sure: Callable[[], bool],
     ) -> None:
-        self.loop, self.handler, self.limits = loop, handler, limits
+        self.loop, self.handler, self.limits, self.sure = loop, handler, limits, sure
         self._mechanisms, self._check = mechanisms, check_passwords
         self.pump = Pump(limits.message_bytes_max)
         self.read_buffer = memoryview(bytearray(READ_BYTES))
@@ -323,6 +329,11 @@ class Engine:
 
     def remove(self, connection: Connection) -> None:
         self.connections.discard(connection)
+
+    def abort(self) -> None:
+        """Drop every socket now, without a word."""
+        for connection in tuple(self.connections):
+            connection.abort()
 
     def flush(self) -> None:
         """Write to every connection that was touched; the last act of every pass."""

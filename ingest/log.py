@@ -87,6 +87,7 @@ class Log:
         *,
         next_group: int,
         next_sequence: int,
+        owned: Callable[[], None],
     ) -> None:
         self._loop, self._settings, self._journal = loop, settings, journal
         self.recent = RecentMessages(head=next_sequence, bytes_max=settings.delivery.cache_bytes)
@@ -96,10 +97,12 @@ class Log:
         self._waiting = _Waiting()
         self._writing: _Writing | None = None
         self._worker: Worker[FrameRef] = Worker("journal", loop)
-        self._committer = Committer(loop, settings, journal, table, self.recent)
+        self._committer = Committer(loop, settings, journal, table, self.recent, owned)
         self._committer.stopped = self._stop
         self._committer.paid = lambda: self.arrived([])
+        self._lingering: asyncio.TimerHandle | None = None
         self._full = False
+        self._ending = False
         self._dead = False
 
     # What comes in.
@@ -118,6 +121,8 @@ class Log:
         if waiting.size > self._settings.journal.waiting_bytes_max:
             receipt.link.connection.hold(True)
             waiting.held.append(receipt.link)
+        else:
+            self._committer.hold(receipt.link)
 
     def settle(self, settlement: Settlement) -> None:
         """An outcome rides in the next group."""
@@ -144,7 +149,21 @@ class Log:
         self._waiting.then.append(then)
 
     def kick(self) -> None:
-        """Write what waits, unless a group is being written: then it goes next."""
+        """Write what waits, after it has waited for more (`journal.linger_ms`), unless a group is
+        being written: then it goes next."""
+        if self._writing is not None or not self._waiting or self._dead:
+            return
+        limits = self._settings.journal
+        if not limits.linger_ms or self._waiting.size > limits.waiting_bytes_max or self._ending:
+            self._begin()
+        elif self._lingering is None:
+            self._lingering = self._loop.call_later(limits.linger_ms / 1_000, self._begin)
+
+    def _begin(self) -> None:
+        """What waits becomes a group, and the group is written."""
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
         if self._writing is not None or not self._waiting or self._dead:
             return
         waiting, self._waiting = self._waiting, _Waiting()
@@ -162,8 +181,13 @@ class Log:
         self._next_sequence += group.message_count
         self._writing = _Writing(group, waiting, slabs)
         for link in waiting.held:
-            link.connection.hold(False)
-        self._write(frame.encode(group))
+            if not self._committer.hold(link):
+                link.connection.hold(False)
+        parts = frame.encode(group)
+        if self._settings.journal.durability == "delta":
+            self._committer.write(parts, self._next_sequence, self._durable)
+        else:
+            self._write(parts)
 
     # The journal.
 
@@ -189,14 +213,16 @@ class Log:
         if self._full:
             self._full = False
             _events.info("journal.has_space")
-        self._durable(result)
+        assert self._writing is not None  # noqa: S101
+        group = self._writing.group
+        self._committer.add(result, group.first_sequence + group.message_count)
+        self._durable()
+        self._committer.hurry()
 
-    def _durable(self, ref: FrameRef) -> None:
+    def _durable(self) -> None:
         done, self._writing = self._writing, None
         assert done is not None  # noqa: S101
         self.kick()  # the next group goes to the disk while this one is handed out
-        group = done.group
-        self._committer.add(ref, group.first_sequence + group.message_count)
         for topic, slab in done.slabs:
             self.recent.add(topic, slab)
         self._accept(done.waiting)
@@ -204,7 +230,6 @@ class Log:
             then()
         self.arrived([topic for topic, _ in done.slabs])
         self.kick()
-        self._committer.hurry()
 
     def _accept(self, waiting: _Waiting) -> None:
         credit: dict[Link, int] = {}
@@ -217,10 +242,14 @@ class Log:
 
     # The end.
 
+    def halt(self) -> None:
+        """Begin nothing more, and accept nothing more."""
+        self._dead = True
+        self._committer.halt()
+
     def _stop(self, reason: str) -> None:
         if not self._dead:
-            self._dead = True
-            self._committer.halt()
+            self.halt()
             self.stopped(reason)
 
     async def close(self) -> None:
@@ -229,6 +258,7 @@ class Log:
         A full disk is not waited for: what it can't take was not accepted, and what can't be
         committed is in the journal.
         """
+        self._ending = True
         self.kick()
         self._committer.hasten()
         while self._busy():
@@ -240,8 +270,8 @@ class Log:
 
     def _busy(self) -> bool:
         """Whether there is something to write or to commit, and a disk that takes it."""
-        writing = self._writing is not None and not self._full and not self._dead
-        return writing or self._committer.busy
+        halted = self._full or self._dead or self._committer.parked
+        return (self._writing is not None and not halted) or self._committer.busy
 
     def _join(self) -> None:
         self._worker.stop()

@@ -26,10 +26,16 @@ def cli() -> None:
 @click.option("--home", type=click.Path(path_type=Path), required=True, help="All that is kept.")
 @click.option("--listen", help="HOST:PORT to listen on.  [default: 127.0.0.1:5672]")
 @click.option("--config", type=click.Path(path_type=Path), help="A TOML file of settings.")
+@click.option("--standby", is_flag=True, help="Wait until the home's owner has gone.")
 @click.option("--json", "as_json", is_flag=True, help="Log one JSON object a line.")
 @click.option("--verbose", is_flag=True, help="Log every commit and connection too.")
 def serve(
-    home: Path, listen: str | None, config: Path | None, as_json: bool, verbose: bool
+    home: Path,
+    listen: str | None,
+    config: Path | None,
+    standby: bool,
+    as_json: bool,
+    verbose: bool,
 ) -> None:
     """Run the gateway.
 
@@ -37,6 +43,7 @@ def serve(
     Examples:
       distributary serve --home ~/orders
       distributary serve --home /srv/log --listen 0.0.0.0:5672 --config gateway.toml
+      distributary serve --home /mnt/shared/log --listen 0.0.0.0:5672 --standby
 
     It stops on SIGTERM or Ctrl-C with exit code 0, after all that was accepted is committed.
     Exit code 1: it could not go on (the log says why). 2: a setting or an argument is wrong.
@@ -46,7 +53,7 @@ def serve(
 
     set_up(as_json=as_json, verbose=verbose)
     settings = configuration.load(config, flags={"gateway.listen": listen})
-    sys.exit(run(Home(home), settings))
+    sys.exit(run(Home(home), settings, standby=standby))
 
 
 cli.add_command(verify)

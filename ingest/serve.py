@@ -1,6 +1,7 @@
-"""The life of a gateway: lock, replay, listen, serve, stop."""
+"""The life of a gateway: own the home or wait for it, replay, listen, serve, stop."""
 
 import asyncio
+import errno
 import gc
 import os
 import signal
@@ -14,15 +15,16 @@ import structlog
 
 from ingest.delivery import DeliveryService
 from ingest.engine import Engine
+from ingest.heartbeat import Heartbeat
 from ingest.log import Log
 from ingest.service import Gateway
 from ingest.settings import Settings
 from ingest.users import Users
-from pipeline.errors import InvalidRequest, StoreError
+from pipeline.errors import HomeLost, InvalidRequest, StoreError
 from pipeline.tables import snapshot
 from pipeline.tables.home import Home
-from pipeline.tables.journal import Journal
-from pipeline.tables.owner import lock
+from pipeline.tables.journal import Journal, Opened
+from pipeline.tables.owner import Owner, Standby, acquire
 from pipeline.tables.segment import FrameRef
 from pipeline.tables.topic_log import TopicLog
 
@@ -33,6 +35,8 @@ _events = structlog.get_logger("gateway")
 SWITCH_SECONDS = 0.000_5
 #: Seconds that peers have to answer our close when the gateway stops.
 FAREWELL_SECONDS = 1.0
+#: Seconds between two looks of a standby at the home's lock, and at a port that isn't free yet.
+STANDBY_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +48,71 @@ class Store:
     snapshot: snapshot.Snapshot
 
 
-def run(home: Home, settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code. Raises StoreError, HomeLocked, InvalidRequest
-    when it can't start."""
+def run(home: Home, settings: Settings, *, standby: bool = False) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code. As a standby wait first until the home's owner
+    has gone. Raises StoreError, HomeLocked, InvalidRequest when it can't start."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    with lock(home):
-        return asyncio.run(_serve(home, settings))
+    return asyncio.run(_run(home, settings, standby=standby))
 
 
-def open_store(home: Home, settings: Settings) -> Store:
-    """Open the home's journal and table, and commit what the table lacks, exactly once."""
+async def _run(home: Home, settings: Settings, *, standby: bool) -> int:
+    loop = asyncio.get_running_loop()
+    end: asyncio.Future[str | None] = loop.create_future()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, _end, end, None)
+    owner = await _stand_by(home, settings, end) if standby else acquire(home)
+    if owner is None:
+        return 0
+    heartbeat = Heartbeat(loop, owner, settings.owner.lease_ms / 1_000)
+    try:
+        return await _serve(home, settings, owner, heartbeat, end)
+    finally:
+        heartbeat.stop()
+        owner.release()
+
+
+async def _stand_by(
+    home: Home, settings: Settings, end: "asyncio.Future[str | None]"
+) -> Owner | None:
+    """Wait for the home; None when it is to end before."""
+    standby = Standby(home, settings.owner.lease_ms / 1_000)
+    waiting = False
+    while not end.done():
+        owner = standby.attempt(time.monotonic())
+        if owner is not None:
+            _events.info("standby.took_over", epoch=owner.epoch, from_pid=standby.owner_pid)
+            return owner
+        if not waiting:
+            waiting = True
+            _events.info("standby.waiting", home=str(home.root), owner_pid=standby.owner_pid)
+        await asyncio.wait([end], timeout=STANDBY_SECONDS)
+    return None
+
+
+def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
+    """Open the home's journal and table, and commit what the table lacks, exactly once.
+
+    After a take-over from an owner that may still live its commits are fenced off first, and its
+    files are read and left.
+    """
     began = time.perf_counter()
-    journal = Journal.open(home.journal_dir, segment_bytes=settings.journal.segment_bytes)
-    if journal.opened.cut is not None:
-        cut = journal.opened.cut
-        _events.warning(
-            "journal.cut",
-            file=str(cut.path),
-            offset=cut.offset,
-            then="that group was never accepted; nothing is lost",
-        )
     table = TopicLog.open(home.topic_log)
+    if owner.taken:
+        table.fence(owner.epoch)
+    used = settings.journal.durability == "journal"
+    journal = Journal.open(
+        home.journal_dir,
+        segment_bytes=settings.journal.segment_bytes,
+        epoch=owner.epoch,
+        adopt=used and not owner.taken,
+        owned=owner.check,
+    )
+    _say_what_was_found(journal.opened)
     _replay(journal, table, settings.commit.bytes)
+    if owner.taken or not used:
+        journal.clear()
+    if used:
+        journal.recycle(table.journal_version)
     state = snapshot.load(home, table)
     _events.info(
         "store.opened",
@@ -75,6 +122,22 @@ def open_store(home: Home, settings: Settings) -> Store:
         milliseconds=round((time.perf_counter() - began) * 1_000),
     )
     return Store(journal, table, state)
+
+
+def _say_what_was_found(opened: Opened) -> None:
+    if opened.cut is not None:
+        _events.warning(
+            "journal.cut",
+            file=str(opened.cut.path),
+            offset=opened.cut.offset,
+            then="that group was never accepted; nothing is lost",
+        )
+    if opened.strays:
+        _events.warning(
+            "journal.strays",
+            files=[str(path) for path in opened.strays],
+            then="an owner that had lost the home wrote them and accepted nothing; they are gone",
+        )
 
 
 def _replay(journal: Journal, table: TopicLog, bytes_max: int) -> None:
@@ -93,7 +156,6 @@ def _replay(journal: Journal, table: TopicLog, bytes_max: int) -> None:
             part.append(refs.pop(0))
         commit = table.commit(journal.read(part))
         _events.info("journal.replayed", groups=len(part), bytes=size, version=commit.version)
-    journal.recycle(table.journal_version)
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:
@@ -110,12 +172,18 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     return context
 
 
-async def _serve(home: Home, settings: Settings) -> int:
+async def _serve(
+    home: Home,
+    settings: Settings,
+    owner: Owner,
+    heartbeat: Heartbeat,
+    end: "asyncio.Future[str | None]",
+) -> int:
     loop = asyncio.get_running_loop()
     security = settings.security
     users = Users.read(Path(security.users)) if security.users else None
     tls = _tls(settings)
-    store = open_store(home, settings)
+    store = open_store(home, settings, owner)
     state = store.snapshot
     log = Log(
         loop,
@@ -124,25 +192,35 @@ async def _serve(home: Home, settings: Settings) -> int:
         store.table,
         next_group=state.next_group,
         next_sequence=state.next_sequence,
+        owned=owner.check,
     )
     gateway = Gateway(loop, settings, log, state, users)
     mechanisms = ("PLAIN", "ANONYMOUS") if security.anonymous else ("PLAIN",)
-    engine = Engine(loop, gateway, settings.amqp, mechanisms, check_passwords=users is not None)
+    engine = Engine(
+        loop,
+        gateway,
+        settings.amqp,
+        mechanisms,
+        check_passwords=users is not None,
+        sure=heartbeat.sure,
+    )
     delivery = DeliveryService(loop, settings, log, store.table, engine.flush)
     gateway.bind(engine, delivery)
-    end: asyncio.Future[str | None] = loop.create_future()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, _end, end, None)
-    log.stopped = delivery.stopped = lambda reason: _end(end, reason)
+    log.stopped = delivery.stopped = heartbeat.lost = lambda reason: _end(end, reason)
     loop.set_exception_handler(lambda _loop, context: _crashed(end, context))
-    server = await _listen(loop, engine, settings, tls)
+    heartbeat.started()
+    server = await _listen(loop, engine, settings, tls, patient=owner.taken)
     # What lives until now lives as long as the process: the collector need not walk over it.
     gc.collect()
     gc.freeze()
     _events.info("listening", address=settings.gateway.listen, home=str(home.root))
     failure = await end
     server.close()
-    await _farewell(engine, failure)
+    if failure is not None and not _owned(owner):
+        log.halt()
+        engine.abort()
+    else:
+        await _farewell(engine, failure)
     delivery.close()
     await log.close()
     if failure is not None:
@@ -153,21 +231,42 @@ async def _serve(home: Home, settings: Settings) -> int:
 
 
 async def _listen(
-    loop: asyncio.AbstractEventLoop, engine: Engine, settings: Settings, tls: ssl.SSLContext | None
+    loop: asyncio.AbstractEventLoop,
+    engine: Engine,
+    settings: Settings,
+    tls: ssl.SSLContext | None,
+    *,
+    patient: bool,
 ) -> asyncio.Server:
+    """Listen. A `patient` one waits for the port: its former owner, when it wakes, gives it up."""
     host, port = settings.gateway.address
+    said = False
+    while True:
+        try:
+            return await loop.create_server(
+                engine.connection,
+                host,
+                port,
+                ssl=tls,
+                ssl_handshake_timeout=settings.amqp.handshake_ms_max / 1_000 if tls else None,
+                backlog=1_024,
+            )
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            if not patient or error.errno != errno.EADDRINUSE:
+                raise InvalidRequest(f"can't listen on {host}:{port}: {reason}") from None
+            if not said:
+                said = True
+                _events.warning("standby.port_in_use", address=f"{host}:{port}", then="it waits")
+        await asyncio.sleep(STANDBY_SECONDS)
+
+
+def _owned(owner: Owner) -> bool:
     try:
-        return await loop.create_server(
-            engine.connection,
-            host,
-            port,
-            ssl=tls,
-            ssl_handshake_timeout=settings.amqp.handshake_ms_max / 1_000 if tls else None,
-            backlog=1_024,
-        )
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise InvalidRequest(f"can't listen on {host}:{port}: {reason}") from None
+        owner.check()
+    except HomeLost:
+        return False
+    return True
 
 
 def _end(end: "asyncio.Future[str | None]", reason: str | None) -> None:

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -33,10 +34,15 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_timeout_ms: int
     handshake_ms_max: int
     channels_max: int
+    links_max: int
     connections_max: int
     producer_credit: int
     unsettled_max: int
     write_buffer_bytes: int
+
+
+class Ownership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    lease_ms: int
 
 
 class JournalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,6 +50,8 @@ class JournalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backlog_bytes_max: int
     waiting_bytes_max: int
     retry_ms: int
+    durability: Literal["journal", "delta"]
+    linger_ms: int
 
 
 class CommitLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +76,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings; `load` is the only way to make one, so it is always checked."""
 
     gateway: Listen
+    owner: Ownership
     amqp: Amqp
     journal: JournalLimits
     commit: CommitLimits
@@ -152,11 +161,24 @@ def _check(settings: Settings) -> None:
         (amqp.producer_credit >= 1, "amqp.producer_credit must be positive"),
         (amqp.unsettled_max >= 1, "amqp.unsettled_max must be positive"),
         (1 <= amqp.channels_max <= 32_767, "amqp.channels_max must be from 1 to 32767"),
+        (amqp.links_max >= 1, "amqp.links_max must be positive"),
+        (amqp.connections_max >= 1, "amqp.connections_max must be positive"),
+        (amqp.write_buffer_bytes >= 1, "amqp.write_buffer_bytes must be positive"),
+        (amqp.handshake_ms_max >= 1, "amqp.handshake_ms_max must be positive"),
+        (
+            settings.owner.lease_ms >= 600,
+            "owner.lease_ms must be 600 at least: a sign of life is due six times in it",
+        ),
         (amqp.idle_timeout_ms >= 1_000, "amqp.idle_timeout_ms must be 1000 at least"),
         (journal.segment_bytes >= 1 << 20, "journal.segment_bytes must be 1 MiB at least"),
         (
             journal.backlog_bytes_max >= 2 * commit.bytes,
             "journal.backlog_bytes_max must be twice commit.bytes at least, or each commit halts",
+        ),
+        (journal.waiting_bytes_max >= 1, "journal.waiting_bytes_max must be positive"),
+        (
+            0 <= journal.linger_ms <= 1_000,
+            "journal.linger_ms must be from 0 to 1000: every accept waits for it",
         ),
         (
             journal.backlog_bytes_max >= 2 * amqp.message_bytes_max,
