@@ -24,9 +24,15 @@ def messages(slabs: tuple[Slab, ...]) -> list[Message]:
     for slab in slabs:
         offsets = np.frombuffer(slab.offsets, np.int32)
         assert len(offsets) == slab.count + 1
+        sequences = slab.sequences or range(slab.first, slab.stop)
+        assert (sequences[0], len(sequences), sequences[-1] + 1) == (
+            slab.first,
+            slab.count,
+            slab.stop,
+        )
         found += [
-            (slab.first + i, bytes(slab.blob[offsets[i] : offsets[i + 1]]))
-            for i in range(slab.count)
+            (sequence, bytes(slab.blob[offsets[i] : offsets[i + 1]]))
+            for i, sequence in enumerate(sequences)
         ]
     return found
 
@@ -134,6 +140,36 @@ def test_a_compacted_table_pages_the_same(tmp_path: Path) -> None:
     log = TopicLog.open(log.path)
     for topic, due in model([one for part in parts for one in part]).items():
         assert walk(log, topic, 0, 2000) == due
+
+
+def test_interleaved_topics_come_in_few_slabs(tmp_path: Path) -> None:
+    """One message each of three topics, again and again: a page is one slab, not one a message."""
+    log = TopicLog.open(tmp_path / "log")
+    groups = [
+        group(n + 1, 3 * n, *[run(f"topic-{i}", bodies(1, 20)) for i in range(3)])
+        for n in range(400)
+    ]
+    log.commit([framed(one) for one in groups])
+    (slab,) = log.page("topic-1", 0, 1 << 20).slabs
+    assert slab.sequences is not None
+    assert list(slab.sequences) == list(range(1, 1_200, 3))
+    assert messages((slab,)) == model(groups)["topic-1"]
+
+
+def test_long_stretches_are_slabs_of_their_own(tmp_path: Path) -> None:
+    """What lies behind each other for long is dealt in ranges, which cost nothing a message."""
+    log = TopicLog.open(tmp_path / "log")
+    groups = [
+        group(n + 1, 210 * n, run("mine", bodies(200, 20)), run("other", bodies(10, 20)))
+        for n in range(3)
+    ]
+    log.commit([framed(one) for one in groups])
+    slabs = log.page("mine", 0, 1 << 20).slabs
+    assert [(slab.first, slab.count, slab.sequences) for slab in slabs] == [
+        (0, 200, None),
+        (210, 200, None),
+        (420, 200, None),
+    ]
 
 
 def test_a_page_holds_one_message_at_least(tmp_path: Path) -> None:
