@@ -81,6 +81,12 @@ def read_commit(store: Store, version: int) -> CommitFile:
         raise StoreError(f"the commit {path} of {store.uri} can't be read: {error}") from error
 
 
+def removed(text: bytes) -> list[str]:
+    """The files that a commit removes; quicker than all that it says."""
+    actions = [json.loads(line) for line in text.splitlines() if line.startswith(b'{"remove"')]
+    return [unquote(action["remove"]["path"]) for action in actions]
+
+
 def parse(text: bytes) -> CommitFile:
     actions = [json.loads(line) for line in text.splitlines()]
     return CommitFile(
@@ -201,11 +207,8 @@ def check_whole(store: Store, version: int) -> None:
     """
     if not store.exists(json_name(version)):
         return  # cleaned up, so a checkpoint stands for it
-    sizes: dict[str, int] = {}
     for added in read_commit(store, version).added:
-        folder = added.path.rpartition("/")[0]
-        sizes |= {f"{folder}/{one.name}": one.size for one in store.files(folder)}
-        size = sizes.get(added.path, 0)
+        size = store.size(added.path)
         if size != added.size:
             raise StoreError(
                 f"{store.uri}/{added.path} has {size} bytes, the commit {version:020d}.json says "

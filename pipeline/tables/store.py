@@ -6,7 +6,7 @@ folder on a disk. Data is on the disk before anything that names it is made.
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -19,15 +19,6 @@ from pipeline.tables.segment import sync_directory, write_all
 
 class SyncFailed(StoreError):
     """An fsync failed: what is on the disk is unknown, and asking again would not tell."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One file of a folder: its name, its size in bytes, when it was last written (ns)."""
-
-    name: str
-    size: int
-    modified: int
 
 
 class Store(Protocol):
@@ -58,17 +49,23 @@ class Store(Protocol):
     def parquet(self, path: str) -> pq.ParquetFile:
         """Open a Parquet file. Raises FileNotFoundError."""
 
-    def files(self, folder: str) -> list[Entry]:
-        """The files right in a folder, in no order; none when there is no folder."""
+    def size(self, path: str) -> int:
+        """Bytes of the file; 0 if there is none."""
 
-    def folders(self, folder: str) -> list[Entry]:
-        """The folders right in a folder."""
+    def modified(self, path: str) -> int:
+        """When the file was written, or a name of the folder changed (ns); 0 if it's unknown."""
+
+    def files(self, folder: str) -> list[str]:
+        """The names of the files right in a folder, in no order; none when there is no folder."""
+
+    def folders(self, folder: str) -> list[str]:
+        """The names of the folders right in a folder."""
 
     def delete(self, paths: Iterable[str]) -> None:
         """Remove files, in order; those that are gone already are no error."""
 
     def sync(self, folders: Iterable[str]) -> None:
-        """Make it durable that names have gone from these folders."""
+        """Make it durable that names have gone from these folders; the empty ones go as well."""
 
 
 class LocalStore:
@@ -141,20 +138,30 @@ class LocalStore:
     def parquet(self, path: str) -> pq.ParquetFile:
         return pq.ParquetFile(self.root / path, pre_buffer=False)
 
-    def files(self, folder: str) -> list[Entry]:
-        return self._entries(folder, folders=False)
+    def size(self, path: str) -> int:
+        found = self._stat(path)
+        return found.st_size if found else 0
 
-    def folders(self, folder: str) -> list[Entry]:
-        return self._entries(folder, folders=True)
+    def modified(self, path: str) -> int:
+        found = self._stat(path)
+        return found.st_mtime_ns if found else 0
 
-    def _entries(self, folder: str, *, folders: bool) -> list[Entry]:
+    def _stat(self, path: str) -> os.stat_result | None:
+        try:
+            return (self.root / path).stat()
+        except FileNotFoundError:
+            return None
+
+    def files(self, folder: str) -> list[str]:
+        return self._names(folder, folders=False)
+
+    def folders(self, folder: str) -> list[str]:
+        return self._names(folder, folders=True)
+
+    def _names(self, folder: str, *, folders: bool) -> list[str]:
         try:
             with os.scandir(self.root / folder) as found:
-                return [
-                    Entry(one.name, one.stat().st_size, one.stat().st_mtime_ns)
-                    for one in found
-                    if one.is_dir() == folders
-                ]
+                return [one.name for one in found if one.is_dir() == folders]
         except FileNotFoundError:
             return []
 
@@ -164,8 +171,11 @@ class LocalStore:
 
     def sync(self, folders: Iterable[str]) -> None:
         for folder in folders:
-            if (self.root / folder).is_dir():
-                _sync(self.root / folder)
+            path = self.root / folder
+            if path.is_dir():
+                _sync(path)
+                with suppress(OSError):  # not empty
+                    path.rmdir()
 
 
 def _write_new(path: Path, fd: int, data: Bytes) -> None:

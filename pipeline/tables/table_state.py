@@ -101,7 +101,7 @@ def live_files(table: DeltaTable) -> list[AddedFile]:
             row["path"],
             row["size_bytes"],
             row["partition.record"],
-            row["partition.day"].isoformat(),
+            str(row["partition.day"]),  # a foreign row may have none; it is refused below
             row["num_records"] or 0,
             row.get("min.sequence"),
             row.get("max.sequence"),
@@ -138,9 +138,9 @@ def make(store: Store, now: int) -> None:
 
 def _occupied(store: Store) -> bool:
     """Whether more lies there than what a making that was cut may have left."""
-    names = [one.name for one in store.files("")]
-    names += [one.name for one in store.folders("") if one.name != commits.LOG]
-    names += [one.name for one in store.files(commits.LOG) if not one.name.endswith(".tmp")]
+    names = store.files("")
+    names += [name for name in store.folders("") if name != commits.LOG]
+    names += [name for name in store.files(commits.LOG) if not name.endswith(".tmp")]
     return bool(names)
 
 

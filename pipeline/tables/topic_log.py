@@ -8,7 +8,7 @@ alone, `page` on the reader thread alone, the properties on any. The caller hold
 
 import datetime as dt
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, cast
@@ -23,8 +23,10 @@ from pipeline.tables import commits, data_file, frame, rows, table_state
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.frame import DecodedFrame
 from pipeline.tables.paging import Page, Pager
-from pipeline.tables.store import LocalStore, Store, SyncFailed
+from pipeline.tables.store import LocalStore, Store
 from pipeline.tables.table_state import JOURNAL_APP, SEQUENCE_APP, TableState
+from pipeline.tables.table_writer import TableWriter
+from pipeline.tables.upkeep import DEFAULT_LIMITS, Steps, Upkeep, UpkeepLimits
 
 #: The application whose version is the epoch of the table's owner.
 OWNER_APP = "owner"
@@ -49,15 +51,17 @@ class Commit:
 class TopicLog:
     """The open table. See the module for who may call what."""
 
-    def __init__(self, path: Path, store: Store, state: TableState) -> None:
+    def __init__(self, path: Path, store: Store, state: TableState, limits: UpkeepLimits) -> None:
         self.path = path
         self._store = store
-        self._state = state
+        self._writer = TableWriter(store, state)
+        self._steps = Steps(self._writer, limits, cursors=path.parent / "cursors")
         self._pager = Pager(path)
-        self._dead: str | None = None
 
     @classmethod
-    def open(cls, path: Path, *, create: bool = True) -> Self:
+    def open(
+        cls, path: Path, *, create: bool = True, limits: UpkeepLimits = DEFAULT_LIMITS
+    ) -> Self:
         """Open the table, or make it when nothing is there, unless `create` is false.
 
         Raises StoreError for a table whose schema, partitions or protocol isn't ours, and for one
@@ -67,7 +71,7 @@ class TopicLog:
         try:
             if create and not DeltaTable.is_deltatable(store.uri):
                 table_state.make(store, _now())
-            return cls(path, store, _open(store))
+            return cls(path, store, _open(store), limits)
         except (DeltaError, OSError) as error:
             raise StoreError(f"{path} can't be opened as a Delta table: {error}") from error
 
@@ -79,7 +83,11 @@ class TopicLog:
     @property
     def dead(self) -> str | None:
         """Why no commit will ever work again on this handle: an fsync failed. None while alive."""
-        return self._dead
+        return self._writer.dead
+
+    @property
+    def _state(self) -> TableState:
+        return self._writer.state
 
     @property
     def journal_version(self) -> int:
@@ -130,40 +138,39 @@ class TopicLog:
         StoreError the same call may be tried again: the table has none of the frames. After
         TableMoved, or when `dead` says why, the gateway must stop.
         """
-        self._refuse_dead()
+        self._writer.refuse_dead()
         before = self._state
         began = time.perf_counter()
         frames = _new_frames(views, before.group)
         if not frames:
-            self._refuse_moved()
+            self._writer.refuse_moved()
             return Commit(before.version, before.group, 0, 0, 0, 0.0, 0.0, 0.0)
         _check_dense(frames, before)
         tables = rows.build(frames)
         group, sequence = frames[-1].group, before.sequence + sum(f.count for f in frames)
         built = time.perf_counter()
-        added: list[AddedFile] = []
-        synced = 0.0
+        written = built
 
-        def write() -> None:
-            nonlocal synced
+        def write(added: list[AddedFile]) -> bytes:
+            nonlocal written
             for record, table in tables.items():
                 for day, part in _days(table):
                     added.append(data_file.write(self._store, part, record=record, day=day, tier=0))
-            synced = time.perf_counter()
+            written = time.perf_counter()
             positions = {JOURNAL_APP: group, SEQUENCE_APP: sequence}
-            self._create(commits.encode("WRITE", at=_now(), added=added, transactions=positions))
+            return commits.encode("WRITE", at=_now(), added=added, transactions=positions)
 
-        self._attempt(write, added)
-        self._state = before.appended(group, sequence, added)
+        added = self._writer.make(write)
+        self._writer.state = before.appended(group, sequence, added)
         return Commit(
-            version=self._state.version,
+            version=before.version + 1,
             last_group=group,
             files=len(added),
             rows=sum(file.rows for file in added),
             bytes=sum(file.size for file in added),
             build_seconds=built - began,
-            write_seconds=synced - built,
-            sync_seconds=time.perf_counter() - synced,
+            write_seconds=written - built,
+            sync_seconds=time.perf_counter() - written,
         )
 
     def fence(self, epoch: int) -> None:
@@ -173,51 +180,24 @@ class TopicLog:
         Versions that the former owner made meanwhile are taken in. Raises TableMoved when it
         keeps making them.
         """
+        text = commits.encode("FENCE", at=_now(), transactions={OWNER_APP: epoch})
         for _ in range(FENCE_TRIES_MAX):
             try:
-                text = commits.encode("FENCE", at=_now(), transactions={OWNER_APP: epoch})
-                self._attempt(lambda: self._create(text), [])  # noqa: B023 (called at once)
+                self._writer.make(lambda _: text)
             except TableMoved:
-                self._state = _open(self._store)
+                self._writer.state = _open(self._store)
             else:
-                self._state = self._state.swapped((), ())
+                self._writer.state = self._writer.state.swapped((), ())
                 return
         raise TableMoved(f"somebody else goes on committing to {self.path}; stop the other writer")
 
-    def _attempt(self, job: Callable[[], None], added: list[AddedFile]) -> None:
-        """Do what makes one version. If it isn't made, the files in `added` go again."""
-        self._refuse_dead()
-        version = self._state.version + 1
-        try:
-            job()
-        except SyncFailed as error:
-            self._dead = str(error)
-            raise
-        except TableMoved:
-            raise  # the table, and so the home, may be somebody else's: nothing is touched
-        except (OSError, pa.ArrowException) as error:
-            self._store.delete(file.path for file in added)
-            raise StoreError(
-                f"version {version} of {self.path} can't be written: {error}"
-            ) from error
+    def upkeep(self, *, now: int, floor: int) -> Upkeep | None:
+        """Do one bounded step of what keeps the table small and quick, if one is due.
 
-    def _create(self, text: bytes) -> None:
-        """Make the next version, durable on return."""
-        self._refuse_moved()
-        if not self._store.create(commits.json_name(self._state.version + 1), text):
-            self._refuse_moved()
-
-    def _refuse_dead(self) -> None:
-        if self._dead is not None:
-            raise StoreError(self._dead)
-
-    def _refuse_moved(self) -> None:
-        version = self._state.version
-        if self._store.exists(commits.json_name(version + 1)):
-            raise TableMoved(
-                f"{self.path} is at version {version + 1} or later, we left it at {version}: "
-                "somebody else wrote to it. Stop the other writer; then start again"
-            )
+        `now` is in microseconds; nothing below `floor` is owed to any durable subscription, as of
+        the last commit. After a StoreError the table is as it was, and a later call tries again.
+        """
+        return self._steps.take(now=now, floor=floor)
 
 
 def _now() -> int:

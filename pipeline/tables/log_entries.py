@@ -1,0 +1,123 @@
+"""The table's own log: checkpoints of it, and the clean-up of what nobody reads any more.
+
+Entries go oldest first and only below a checkpoint. The data files that an entry removed go
+before the entry does: so a file is on the disk as long as an entry that is left can reach it, and
+a clean-up that is cut anywhere is gone on with.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from deltalake import DeltaTable
+
+from pipeline.tables import commits
+from pipeline.tables.commits import LOG
+from pipeline.tables.store import Store
+
+#: Commits between two checkpoints: what a reader must read beside one.
+CHECKPOINT_COMMITS: Final = 100
+#: Entries that one step of the clean-up takes at most.
+ENTRIES_MAX: Final = 200
+POINTER: Final = f"{LOG}/_last_checkpoint"
+_CHECKPOINT: Final = ".checkpoint.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What one step of the clean-up removed."""
+
+    entries: int
+    files: int
+
+
+class LogEntries:
+    """What lies in the log's folder, listed once and kept in step; for the committer's thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        names = store.files(LOG)
+        entries = [_version(name) for name in names if name.endswith(".json")]
+        #: The oldest entry that is left.
+        self.oldest = min((v for v in entries if v is not None), default=0)
+        checkpoints = [_version(name) for name in names if name.endswith(_CHECKPOINT)]
+        self.checkpoints = sorted(v for v in checkpoints if v is not None)
+
+    @property
+    def checkpointed(self) -> int:
+        """The version of the last checkpoint; -1 without one."""
+        return self.checkpoints[-1] if self.checkpoints else -1
+
+    def checkpoint(self, version: int) -> None:
+        """Write down the table as of that version, durable before anything points to it.
+
+        deltalake makes it in a folder of its own, as it would leave half of one here if the
+        power failed.
+        """
+        last = self.checkpointed
+        with tempfile.TemporaryDirectory() as scratch:
+            names = [commits.json_name(v) for v in range(max(last + 1, self.oldest), version + 1)]
+            if last >= 0:
+                names.append(_checkpoint_name(last))
+            self._copy(names, Path(scratch))
+            DeltaTable(scratch).create_checkpoint()
+            made = Path(scratch, _checkpoint_name(version)).read_bytes()
+            pointer = Path(scratch, POINTER).read_bytes()
+        self._store.replace(_checkpoint_name(version), made)
+        self._store.replace(POINTER, pointer)
+        self.checkpoints.append(version)
+
+    def _copy(self, names: Iterable[str], scratch: Path) -> None:
+        (scratch / LOG).mkdir()
+        for name in names:
+            (scratch / name).write_bytes(self._store.read(name))
+
+    def clean(
+        self, *, below: int, seen: int | None, since: int, live: frozenset[str]
+    ) -> Cleaned | None:
+        """Remove the oldest entries below that version, a bounded number; None if none can go.
+
+        An entry goes when whoever reads changes has seen it (`seen`, None if nobody does), or
+        when it was made before `since` (microseconds). `live` are the files of the table now.
+        """
+        end = min(below, self.checkpointed, self.oldest + ENTRIES_MAX)
+        doomed: list[str] = []
+        version = self.oldest
+        while version < end:
+            text = self._store.read(commits.json_name(version))
+            if seen is not None and version > seen and _made_at(text) >= since:
+                break
+            doomed += (path for path in commits.removed(text) if path not in live)
+            version += 1
+        if version == self.oldest:
+            return None
+        folders = {path.rpartition("/")[0] for path in doomed}
+        old = [c for c in self.checkpoints if c < version - 1]
+        self._store.delete(_checkpoint_name(c) for c in old)
+        self._store.delete(doomed)
+        self._store.sync(sorted(folders))
+        self._store.delete(commits.json_name(v) for v in range(self.oldest, version))
+        cleaned = Cleaned(version - self.oldest, len(doomed))
+        self.checkpoints = self.checkpoints[len(old) :]
+        self.oldest = version
+        return cleaned
+
+
+def _version(name: str) -> int | None:
+    number = name.partition(".")[0]
+    return int(number) if number.isdigit() else None
+
+
+def _checkpoint_name(version: int) -> str:
+    return f"{LOG}/{version:020d}{_CHECKPOINT}"
+
+
+def _made_at(text: bytes) -> int:
+    """When the entry was made, microseconds; long ago if it doesn't say."""
+    for line in text.splitlines():
+        if line.startswith(b'{"commitInfo"'):
+            return int(json.loads(line)["commitInfo"].get("timestamp", 0)) * 1_000
+    return 0

@@ -1,0 +1,80 @@
+"""Several data files into one: the same rows, sorted so that one topic is read without the others.
+
+All that takes long runs inside of Arrow and numpy, without the interpreter.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.tables import data_file, schema, tiers
+from pipeline.tables.arrow import Chunked, Int64s
+from pipeline.tables.commits import AddedFile
+from pipeline.tables.store import Store
+from pipeline.tables.tiers import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What one step can take of a run: these files, of so many bytes of rows. `full` are files
+    that turned out to be full: then the run isn't one, and has to be chosen anew."""
+
+    files: tuple[AddedFile, ...]
+    size: int
+    full: tuple[str, ...]
+
+
+def bound(store: Store, run: Run) -> Bound:
+    """Look into the footers of a run's files for what the log doesn't say: their real size."""
+    taken: list[AddedFile] = []
+    total = rows = 0
+    for file in run.files:
+        with store.parquet(file.path) as parquet:
+            size = _row_bytes(parquet.metadata)
+        if size >= tiers.FULL_BYTES:
+            return Bound((), 0, (file.path,))
+        total, rows = total + size, rows + file.rows
+        if taken and (total > tiers.MERGE_BYTES_MAX or rows > tiers.MERGE_ROWS_MAX):
+            return Bound(tuple(taken), total - size, ())
+        taken.append(file)
+    return Bound(tuple(taken), total, ())
+
+
+def _row_bytes(metadata: pq.FileMetaData) -> int:
+    groups = range(metadata.num_row_groups)
+    return sum(metadata.row_group(i).total_byte_size for i in groups)
+
+
+def merge(store: Store, files: Sequence[AddedFile], tier: int) -> AddedFile:
+    """One new file of that tier with the rows of these, which are of one partition."""
+    record, day = files[0].record, files[0].day
+    table = pa.concat_tables([_read(store, file) for file in files]).combine_chunks()
+    if record == schema.MESSAGE:
+        order = _order(table)
+        if (np.diff(order) != 1).any():
+            table = table.take(order)
+    return data_file.write(store, table, record=record, day=day, tier=tier)
+
+
+def _read(store: Store, file: AddedFile) -> pa.Table:
+    kind = schema.FILES[file.record]
+    with store.parquet(file.path) as parquet:
+        return parquet.read(columns=kind.names, use_threads=False).select(kind.names).cast(kind)
+
+
+def _order(table: pa.Table) -> Int64s:
+    """The rows by topic and sequence."""
+    return np.lexsort((table["sequence"].to_numpy(), _ranks(table["topic"])))
+
+
+def _ranks(topic: Chunked) -> Int64s:
+    """For each row the rank of its topic's name."""
+    encoded = topic.combine_chunks().dictionary_encode()
+    names = cast("list[str]", encoded.dictionary.to_pylist())
+    rank = {name: nth for nth, name in enumerate(sorted(names))}
+    ranks = np.array([rank[name] for name in names], np.int64)
+    return cast("Int64s", ranks[encoded.indices.to_numpy()])

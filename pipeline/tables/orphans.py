@@ -1,0 +1,51 @@
+"""Data files that a killed process left behind: written, but named by no commit.
+
+They can only be younger than the last commit, so only folders that changed since are looked into.
+A file goes when neither the table nor any entry of its log names it; a few entries are read at
+a time.
+"""
+
+from typing import Final
+
+from pipeline.tables import commits
+from pipeline.tables.store import Store
+from pipeline.tables.table_state import TableState
+
+#: Entries that one step reads at most.
+ENTRIES_MAX: Final = 200
+
+
+class Orphans:
+    """What one start of the gateway found; for the committer's thread."""
+
+    def __init__(self, store: Store, state: TableState) -> None:
+        self._store = store
+        self._next = state.version
+        since = store.modified(commits.json_name(state.version))
+        live = {file.path for file in state.files}
+        self._suspects = {
+            path
+            for record in store.folders("")
+            for day in store.folders(record)
+            if store.modified(folder := f"{record}/{day}") >= since
+            for name in store.files(folder)
+            if (path := f"{folder}/{name}") not in live and store.modified(path) >= since
+        }
+
+    def step(self, oldest: int) -> tuple[int, bool]:
+        """Go on to look for them, down to the oldest entry: how many files went, whether done."""
+        last = max(oldest, self._next - ENTRIES_MAX + 1)
+        while self._suspects and self._next >= last:
+            self._suspects -= self._named(self._next)
+            self._next -= 1
+        if self._suspects and self._next >= oldest:
+            return 0, False
+        self._store.delete(sorted(self._suspects))
+        return len(self._suspects), True
+
+    def _named(self, version: int) -> set[str]:
+        try:
+            entry = commits.parse(self._store.read(commits.json_name(version)))
+        except FileNotFoundError:
+            return set()  # cleaned up
+        return {file.path for file in entry.added} | set(entry.removed)

@@ -1,0 +1,201 @@
+"""What keeps a table small and quick while it is written for months: one bounded step at a time.
+
+Steps are chosen in turn by kind, so that none starves another: a checkpoint, a merge of small
+files, the end of days that are owed to nobody, the clean-up of the log. Each leaves the table whole
+wherever it is cut, and does nothing that a reader of the table could miss.
+"""
+
+import datetime as dt
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from pipeline.errors import StoreError
+from pipeline.tables import commits, merge, retention, tiers
+from pipeline.tables.commits import AddedFile
+from pipeline.tables.log_entries import CHECKPOINT_COMMITS, ENTRIES_MAX, LogEntries
+from pipeline.tables.orphans import Orphans
+from pipeline.tables.table_writer import TableWriter
+
+_DAY_US: Final = 86_400_000_000
+#: Groups of a day may be committed for so long after it: only then the day is over.
+DAY_GRACE_US: Final = 600_000_000
+#: How often at most it is asked what Spark's job has seen, while the log waits for it.
+SEEN_INTERVAL_US: Final = 60_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepLimits:
+    """How much is kept. `conf/distributary.toml` has the reasons."""
+
+    log_entries_max: int
+    log_retention_days: int
+    retention_days: int  #: 0: for ever
+
+
+DEFAULT_LIMITS: Final = UpkeepLimits(18_000, 7, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What one step did: `files` were written, merged or removed, of so many `bytes`."""
+
+    kind: str
+    files: int
+    bytes: int
+    seconds: float
+
+
+class Steps:
+    """Chooses and does the steps; all on the committer's thread."""
+
+    def __init__(self, writer: TableWriter, limits: UpkeepLimits, *, cursors: Path) -> None:
+        self._writer, self._limits = writer, limits
+        self._store = writer.store
+        self._seen = _Seen(cursors)
+        self._full: set[str] = set()
+        self._log: LogEntries | None = None
+        self._orphans: Orphans | None = Orphans(writer.store, writer.state)
+        self._kinds: list[Callable[[int, int], Upkeep | None]] = [
+            self._checkpoint,
+            self._merge,
+            self._retain,
+            self._clean,
+            self._remove_orphans,
+        ]
+
+    def take(self, *, now: int, floor: int) -> Upkeep | None:
+        """One step, or None when nothing is due. Raises StoreError when it can't be done now."""
+        self._writer.refuse_dead()
+        began = time.perf_counter()
+        try:
+            for nth, kind in enumerate(self._kinds):
+                if done := kind(now, floor):
+                    self._kinds = self._kinds[nth + 1 :] + self._kinds[: nth + 1]
+                    return Upkeep(done.kind, done.files, done.bytes, time.perf_counter() - began)
+        except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
+            raise StoreError(f"upkeep of {self._store.uri} failed: {error}") from error
+        return None
+
+    @property
+    def _entries(self) -> LogEntries:
+        if self._log is None:
+            self._log = LogEntries(self._store)
+        return self._log
+
+    def _checkpoint(self, _now: int, _floor: int) -> Upkeep | None:
+        version = self._writer.state.version
+        if version - max(self._entries.checkpointed, 0) < CHECKPOINT_COMMITS:
+            return None
+        self._writer.durably(lambda: self._entries.checkpoint(version))
+        return Upkeep("checkpoint", 1, 0, 0.0)
+
+    def _merge(self, now: int, _floor: int) -> Upkeep | None:
+        today = _day(now - DAY_GRACE_US)
+        files = self._writer.state.files
+        while run := tiers.choose(files, today=today, full=self._full):
+            bound = merge.bound(self._store, run)
+            self._full.update(bound.full)
+            if not bound.full:
+                return self._swap(bound, run, now)
+        return None
+
+    def _swap(self, bound: merge.Bound, run: tiers.Run, now: int) -> Upkeep:
+        files = bound.files
+        filled = bound.size >= tiers.FULL_BYTES or len(files) < len(run.files)
+        tier = tiers.LAST_TIER if filled else run.tier
+
+        def write(added: list[AddedFile]) -> bytes:
+            added.append(merge.merge(self._store, files, tier))
+            return commits.encode("OPTIMIZE", at=now, added=added, removed=files, data_change=False)
+
+        added = self._writer.make(write)
+        gone = {file.path for file in files}
+        self._writer.state = self._writer.state.swapped(gone, added)
+        self._full -= gone
+        return Upkeep("merge", len(files), sum(file.size for file in files), 0.0)
+
+    def _retain(self, now: int, floor: int) -> Upkeep | None:
+        if not self._limits.retention_days:
+            return None
+        before = _day(now - self._limits.retention_days * _DAY_US)
+        files = retention.expired(self._writer.state.files, before=before, floor=floor)
+        if not files:
+            return None
+        text = commits.encode("DELETE", at=now, removed=files)
+        self._writer.make(lambda _added: text)
+        self._writer.state = self._writer.state.swapped({file.path for file in files}, ())
+        return Upkeep("retention", len(files), sum(file.size for file in files), 0.0)
+
+    def _clean(self, now: int, _floor: int) -> Upkeep | None:
+        state, limits = self._writer.state, self._limits
+        below = state.version + 1 - limits.log_entries_max
+        if self._entries.oldest + ENTRIES_MAX > below:
+            return None
+        cleaned = self._writer.durably(
+            lambda: self._entries.clean(
+                below=below,
+                seen=self._seen.version(now),
+                since=now - limits.log_retention_days * _DAY_US,
+                live=frozenset(file.path for file in state.files),
+            )
+        )
+        if cleaned is None:
+            return None
+        return Upkeep("clean-up", cleaned.entries + cleaned.files, 0, 0.0)
+
+    def _remove_orphans(self, _now: int, _floor: int) -> Upkeep | None:
+        if self._orphans is None:
+            return None
+        files, done = self._orphans.step(self._entries.oldest)
+        if done:
+            self._orphans = None
+        return Upkeep("orphans", files, 0, 0.0) if files or not done else None
+
+
+class _Seen:
+    """Up to which version Spark's job has read the log for good.
+
+    A batch that has written its cursors may run once more, so a position counts when a later one
+    has been seen: then the batch before is over.
+    """
+
+    def __init__(self, cursors: Path) -> None:
+        self._cursors = cursors
+        self._asked: int | None = None
+        self._position: int | None = None
+        self._sure: int | None = None
+
+    def version(self, now: int) -> int | None:
+        """The last version that nobody will read again; None when there is no job."""
+        if self._asked is None or abs(now - self._asked) >= SEEN_INTERVAL_US:
+            self._asked = now
+            self._ask()
+        return self._sure
+
+    def _ask(self) -> None:
+        if not DeltaTable.is_deltatable(str(self._cursors)):
+            self._position = self._sure = None
+            return
+        table = DeltaTable(self._cursors).to_pyarrow_table(columns=["log_version"])
+        position = pc.max(table["log_version"]).as_py()
+        if self._sure is None:
+            self._sure = -1
+        if position is not None and position != self._position:
+            if self._position is not None:
+                self._sure = self._position
+            self._position = position
+
+
+def _day(at: int) -> str:
+    """The UTC day of a time in microseconds."""
+    return (
+        (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=at)).date().isoformat()
+    )
