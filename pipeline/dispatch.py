@@ -13,7 +13,7 @@ Rule 3: nothing here is done per message; effects carry runs.
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
@@ -62,6 +62,7 @@ class Dispatcher:
 
     __slots__ = (
         "_credit",
+        "_doubtful_below",
         "_failures",
         "_floor",
         "_held",
@@ -72,17 +73,28 @@ class Dispatcher:
         "_settled",
     )
 
-    def __init__(self, position: int, settled: Iterable[range] = ()) -> None:
-        """`position` is the first sequence that is owed and not read; `settled` are exceptions
-        above it, known from before a restart."""
+    def __init__(
+        self,
+        position: int,
+        settled: SequenceSet | None = None,
+        *,
+        failures: Mapping[int, int] | None = None,
+        doubtful_below: int = 0,
+    ) -> None:
+        """`position` is the first sequence that is owed and not read. The rest is known from before
+        a restart: `settled` are exceptions above the position, kept and changed here; `failures`
+        are the failed attempts of messages that are owed; what is owed below `doubtful_below` and
+        isn't in `failures` was perhaps delivered, which counts as one."""
         self._position = position  #: everything owed below it was read, everything above was not
-        self._settled = SequenceSet(settled)  #: exceptions above the position
+        self._settled = SequenceSet() if settled is None else settled  #: those above the position
         self._returned = SequenceSet()  #: read, given back, to be delivered again; below position
         self._outstanding = SequenceSet()  #: all that are held or returned
         self._held: dict[int, SequenceSet] = {}  #: consumer -> what it has and did not settle
         self._credit: dict[int, int] = {}  #: consumer -> how many more it takes; never negative
         self._line: deque[int] = deque()  #: consumers with credit, once each; the next one first
-        self._failures: dict[int, int] = {}  #: failed attempts, of outstanding messages with any
+        #: Failed attempts of messages that are owed, where they aren't `_usual_failures`.
+        self._failures = dict(failures or {})
+        self._doubtful_below = doubtful_below
         self._move(position)
         self._floor = self._position
 
@@ -188,6 +200,10 @@ class Dispatcher:
         What it doesn't hold (any more) is passed over: it changes nothing and has no effect.
         """
         event = event_of(outcome, undeliverable=undeliverable)
+        if event is Event.MODIFY and not failed:
+            # No failure is counted, so it is recorded as what it comes to: the record alone says
+            # after a restart how often a message failed.
+            outcome, event = Outcome.RELEASED, Event.RELEASE
         held = self._held.get(consumer)
         if held is None:
             return []
@@ -215,13 +231,14 @@ class Dispatcher:
         self, start: int, stop: int, sequences: "array[int] | None", effects: list[Deliver]
     ) -> None:
         for run in self._unsettled(start, stop, sequences):
-            taken = self._serve(run, 0, effects)
-            if taken < len(run):
-                self._outstanding.add(run[:taken])
-                self._move(run[taken - 1] + 1 if taken else self._position)
-                return
-            self._outstanding.add(run)
-            self._position = run[-1] + 1
+            for part, failures in self._by_failures(run):
+                taken = self._serve(part, failures, effects)
+                if taken < len(part):
+                    self._outstanding.add(part[:taken])
+                    self._move(part[taken - 1] + 1 if taken else self._position)
+                    return
+                self._outstanding.add(part)
+                self._position = part[-1] + 1
         self._move(stop)
 
     def _unsettled(self, start: int, stop: int, sequences: "array[int] | None") -> Iterable[Run]:
@@ -303,23 +320,33 @@ class Dispatcher:
             self._returned.add(run)
             if failed and event is Event.MODIFY:
                 for sequence in run:
-                    self._failures[sequence] = self._failures.get(sequence, 0) + 1
+                    usual = self._usual_failures(sequence)
+                    self._failures[sequence] = self._failures.get(sequence, usual) + 1
         return effects
 
     def _by_failures(self, run: Run) -> list[tuple[Run, int]]:
         """The run in parts of one number of failed attempts each; nearly always whole, with 0."""
+        doubtful = self._doubtful_below
+        if run and run[0] < doubtful <= run[-1]:
+            cut = bisect_left(run, doubtful)
+            return self._by_failures(run[:cut]) + self._by_failures(run[cut:])
+        usual = self._usual_failures(run[0] if run else 0)
         if not self._failures or not self._failed(run):
-            return [(run, 0)]
+            return [(run, usual)]
         parts: list[tuple[Run, int]] = []
         at = 0
-        for failures, group in groupby(run, lambda sequence: self._failures.get(sequence, 0)):
+        for failures, group in groupby(run, lambda sequence: self._failures.get(sequence, usual)):
             stop = at + sum(1 for _ in group)
             parts.append((run[at:stop], failures))
             at = stop
         return parts
 
+    def _usual_failures(self, sequence: int) -> int:
+        """Those of a message that isn't in `_failures`."""
+        return 1 if sequence < self._doubtful_below else 0
+
     def _failed(self, run: Run) -> bool:
-        """Whether any message of the run has failed before."""
+        """Whether any message of the run is in `_failures`."""
         if isinstance(run, range) and len(self._failures) < len(run):
             return any(sequence in run for sequence in self._failures)
         return not self._failures.keys().isdisjoint(run)

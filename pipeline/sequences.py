@@ -8,18 +8,18 @@ Rule 3: no loop over the members of a range: what is done to it is done to a sli
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Self, TypeAlias
 
 #: Ascending sequences, without duplicates. An array is of int64 (`q`).
 Run: TypeAlias = "range | array[int]"
 
 #: Sequences per chunk: a power of two. A lone member costs this many bytes.
-_CHUNK = 4096
+CHUNK: Final = 4096
 _SHIFT = 12
-_MASK = _CHUNK - 1
-_ONES = b"\1" * _CHUNK
-_ZEROS = bytes(_CHUNK)
+_MASK = CHUNK - 1
+_ONES = b"\1" * CHUNK
+_ZEROS = bytes(CHUNK)
 
 #: A range of this many sequences costs less as it is than in an array.
 _LONG = 16
@@ -42,6 +42,19 @@ class SequenceSet:
         self._size = 0
         for run in runs:
             self.add(run)
+
+    @classmethod
+    def of_lanes(cls, lanes: Mapping[int, bytearray]) -> Self:
+        """The set with these lanes, which it keeps and changes: for chunk n the byte at i, 0 or 1,
+        says whether `n * CHUNK + i` is a member. So a set of millions is made without a run."""
+        made = cls()
+        for chunk, lane in lanes.items():
+            assert len(lane) == CHUNK, f"a lane of {len(lane)} bytes"  # noqa: S101
+            if count := lane.count(1):
+                made._lanes[chunk] = lane
+                made._counts[chunk] = count
+                made._size += count
+        return made
 
     def __len__(self) -> int:
         return self._size
@@ -117,7 +130,7 @@ class SequenceSet:
 
     def runs(self) -> Iterator[range]:
         """The members as stretches of consecutive ones, ascending, no two touching."""
-        return self._stretches(sorted(self._lanes), 0, _CHUNK)
+        return self._stretches(sorted(self._lanes), 0, CHUNK)
 
     def runs_within(self, start: int, stop: int) -> Iterator[range]:
         """As `runs`, of the members with start <= member < stop.
@@ -134,7 +147,7 @@ class SequenceSet:
         if not chunks:
             return iter(())
         begin = start & _MASK if chunks[0] == first else 0
-        end = ((stop - 1) & _MASK) + 1 if chunks[-1] == last else _CHUNK
+        end = ((stop - 1) & _MASK) + 1 if chunks[-1] == last else CHUNK
         return self._stretches(chunks, begin, end)
 
     def clear(self) -> None:
@@ -177,7 +190,7 @@ class SequenceSet:
     def _new_lane(self, chunk: int) -> bytearray:
         if not self._lanes or (self._lowest is not None and chunk < self._lowest):
             self._lowest = chunk
-        lane = self._lanes[chunk] = bytearray(_CHUNK)
+        lane = self._lanes[chunk] = bytearray(CHUNK)
         self._counts[chunk] = 0
         return lane
 
@@ -188,7 +201,7 @@ class SequenceSet:
 
     def _known_pieces(self, run: range) -> Iterable[tuple[int, int, int, int]]:
         """The pieces of the run; of a run over more chunks than there are, only those needed."""
-        if len(run) <= _CHUNK or run.step != 1 or len(run) >> _SHIFT <= len(self._lanes):
+        if len(run) <= CHUNK or run.step != 1 or len(run) >> _SHIFT <= len(self._lanes):
             return _pieces(run)
         parts = (
             range(max(run.start, chunk << _SHIFT), min(run.stop, (chunk + 1) << _SHIFT))
@@ -202,7 +215,7 @@ class SequenceSet:
         for nth, chunk in enumerate(chunks, 1):
             lane = self._lanes[chunk]
             base = chunk << _SHIFT
-            limit = end if nth == len(chunks) else _CHUNK
+            limit = end if nth == len(chunks) else CHUNK
             at = lane.find(1, begin if nth == 1 else 0, limit)
             while at >= 0:
                 after = lane.find(0, at, limit)
@@ -302,7 +315,7 @@ def _pieces(run: range) -> Iterable[tuple[int, int, int, int]]:
 def _pieces_of_many(first: int, step: int, left: int) -> Iterator[tuple[int, int, int, int]]:
     while left:
         start = first & _MASK
-        count = min(left, (_CHUNK - start + step - 1) // step)
+        count = min(left, (CHUNK - start + step - 1) // step)
         yield first >> _SHIFT, start, start + (count - 1) * step + 1, count
         first += count * step
         left -= count

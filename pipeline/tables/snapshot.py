@@ -7,25 +7,22 @@ ends it, the beginning wins inside of one group; a settlement counts when its gr
 its incarnation's. So the fold doesn't depend on the order of rows.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyroaring import BitMap64
 
+from pipeline.cursor import Failures
 from pipeline.errors import StoreError
+from pipeline.sequences import SequenceSet
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
-from pipeline.tables import schema
-from pipeline.tables.arrow import Chunked, Int64s
+from pipeline.tables import schema, settlements
 from pipeline.tables.home import Home
-from pipeline.tables.stretches import Stretches
+from pipeline.tables.lanes import set_of
+from pipeline.tables.settlements import Settlements, Standing
 from pipeline.tables.topic_log import TopicLog
 
 #: What of Spark's table is read, with the types that it must have.
@@ -36,6 +33,9 @@ CURSOR_COLUMNS = {
     "selector": pa.string(),
     "floor": pa.int64(),
     "settled": pa.binary(),
+    "failures": pa.list_(
+        pa.struct([("sequence", pa.int64()), ("failures", pa.int32()), ("group", pa.int64())])
+    ),
     "group": pa.int64(),
     "log_version": pa.int64(),
 }
@@ -49,21 +49,24 @@ _EVENT_COLUMNS = [
     "selector",
     "no_local",
 ]
-_SETTLEMENT_COLUMNS = ["group", "subscription", "final", "floor", "sequences"]
 WHOLE_LOG = "the whole log"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SubscriptionState:
-    """One durable subscription: everything owed below `floor` is settled, and `settled` above."""
+    """One durable subscription: everything owed below `floor` is settled, and `settled` above.
+
+    `failures` are of messages that it is owed. Who goes on from here may keep and change `settled`.
+    """
 
     key: SubscriptionKey
     definition: Definition
     floor: int
-    settled: tuple[range, ...]
+    settled: SequenceSet
+    failures: dict[int, Failures]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """The state that the gateway goes on from. `source` says in words what it was read from."""
 
@@ -75,16 +78,10 @@ class Snapshot:
 
 @dataclass(slots=True)
 class _Fold:
-    """A subscription while it is folded; `group` is the last one that is in it."""
+    """A subscription while it is folded."""
 
     definition: Definition
-    group: int
-    floor: int
-    settled: Stretches
-
-    def add(self, floor: int, settled: Stretches) -> None:
-        self.floor = max(self.floor, floor)
-        self.settled = self.settled.union(settled).from_floor(self.floor)
+    standing: Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +110,8 @@ def load(home: Home, log: TopicLog) -> Snapshot:
     """
     try:
         cursors = _cursors(home.cursors, log)
-        source = f"cursors and the log after group {min(c.group for c in cursors.values())}"
+        since = min(fold.standing.group for fold in cursors.values())
+        source = f"cursors and the log after group {since}"
     except _Unusable as why:
         cursors, source = {}, f"{WHOLE_LOG} ({why})"
     try:
@@ -122,8 +120,14 @@ def load(home: Home, log: TopicLog) -> Snapshot:
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{log.path} can't be read: {error}") from error
     states = [
-        SubscriptionState(SubscriptionKey.parse(name), f.definition, f.floor, f.settled.ranges())
-        for name, f in sorted(folds.items())
+        SubscriptionState(
+            SubscriptionKey.parse(name),
+            fold.definition,
+            fold.standing.floor,
+            set_of(fold.standing.settled),
+            fold.standing.failures,
+        )
+        for name, fold in sorted(folds.items())
     ]
     return Snapshot(log.journal_version + 1, log.sequence_version, tuple(states), source)
 
@@ -151,20 +155,28 @@ def _cursors(path: Path, log: TopicLog) -> dict[str, _Fold]:
     return {
         r["subscription"]: _Fold(
             Definition(r["topic"], r["shared"], r["selector"]),
-            r["group"],
-            r["floor"],
-            _bitmap(r["subscription"], r["settled"]).from_floor(r["floor"]),
+            Standing(
+                r["group"],
+                r["floor"],
+                _bitmap(r["subscription"], r["settled"]),
+                _failures(r["subscription"], r["failures"]),
+            ),
         )
         for r in rows
     }
 
 
-def _bitmap(subscription: str, data: bytes) -> Stretches:
+def _bitmap(subscription: str, data: bytes) -> BitMap64:
     try:
-        values = BitMap64.deserialize(data).to_array()
+        return BitMap64.deserialize(data)
     except (ValueError, TypeError) as error:
         raise _Unusable(f"the settled bitmap of {subscription} is damaged: {error}") from error
-    return Stretches.of(np.frombuffer(values, np.int64))
+
+
+def _failures(subscription: str, rows: list[dict[str, int]] | None) -> dict[int, Failures]:
+    if rows is None:
+        raise _Unusable(f"cursors doesn't say which messages of {subscription} failed before")
+    return {row["sequence"]: Failures(row["failures"], row["group"]) for row in rows}
 
 
 def _begin(cursors: dict[str, _Fold], log: TopicLog) -> dict[str, _Fold]:
@@ -177,8 +189,8 @@ def _begin(cursors: dict[str, _Fold], log: TopicLog) -> dict[str, _Fold]:
         known = folds.get(name)
         if event.deleted:
             folds.pop(name, None)
-        elif known is None or known.group < event.group:
-            folds[name] = _Fold(event.definition, event.group, event.floor, Stretches())
+        elif known is None or known.standing.group < event.group:
+            folds[name] = _Fold(event.definition, Standing(event.group, event.floor))
         else:
             known.definition = event.definition
     return folds
@@ -186,7 +198,7 @@ def _begin(cursors: dict[str, _Fold], log: TopicLog) -> dict[str, _Fold]:
 
 def _last_events(log: TopicLog) -> dict[str, _Event]:
     last: dict[str, _Event] = {}
-    for table in _tables(log, schema.SUBSCRIPTION, 0, _EVENT_COLUMNS):
+    for table in settlements.tables(log.files(schema.SUBSCRIPTION, 0), _EVENT_COLUMNS):
         for row in table.to_pylist():
             event = _Event(
                 row["group"],
@@ -203,39 +215,9 @@ def _last_events(log: TopicLog) -> dict[str, _Event]:
 def _add_settlements(folds: dict[str, _Fold], log: TopicLog) -> None:
     if not folds:
         return
-    names = sorted(folds)
-    since = np.array([folds[name].group for name in names], np.int64)
-    for table in _tables(log, schema.SETTLEMENT, int(since.min()), _SETTLEMENT_COLUMNS):
-        of_row = _indices(table["subscription"], names)
-        late = (of_row >= 0) & (table["group"].to_numpy() > since[of_row])
-        for nth, floor, settled in _sums(table.filter(pa.array(late)), of_row[late]):
-            folds[names[nth]].add(floor, settled)
-
-
-def _tables(log: TopicLog, record: str, after_group: int, columns: list[str]) -> Iterator[pa.Table]:
-    """The rows of that record in groups after that one, and maybe before, a row group at a time."""
-    for path in log.files(record, after_group):
-        with pq.ParquetFile(path, pre_buffer=False) as file:
-            for i in range(file.num_row_groups):
-                yield file.read_row_group(i, columns=columns, use_threads=False)
-
-
-def _indices(column: Chunked, names: list[str]) -> Int64s:
-    """For each row the index of its subscription in the names, -1 if it lives no more."""
-    found = cast("Chunked", pc.index_in(column, pa.array(names, pa.string())))
-    return found.fill_null(pa.scalar(-1, pa.int32())).to_numpy().astype(np.int64)
-
-
-def _sums(table: pa.Table, of_row: Int64s) -> Iterator[tuple[int, int, Stretches]]:
-    """For each subscription in the rows: its index, its highest floor, what is settled finally."""
-    floors = table["floor"].to_numpy()
-    final = table["final"].to_numpy()
-    lists = table["sequences"].filter(table["final"])
-    counts = pc.list_value_length(lists).to_numpy()
-    values = pc.list_flatten(lists).to_numpy()
-    of_value = np.repeat(of_row[final], counts)
-    order = np.lexsort((values, of_value))
-    values, of_value = values[order], of_value[order]
-    for nth in np.unique(of_row).tolist():
-        begin, end = np.searchsorted(of_value, [nth, nth + 1])
-        yield nth, int(floors[of_row == nth].max()), Stretches.of(values[begin:end])
+    standings = {name: fold.standing for name, fold in folds.items()}
+    sums = Settlements(standings)
+    since = min(standing.group for standing in standings.values())
+    for table in settlements.tables(log.files(schema.SETTLEMENT, since), settlements.COLUMNS):
+        sums.add(table)
+    sums.finish()

@@ -14,22 +14,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pipeline.cursor import fold
+from pipeline.cursor import Doubt, Failures, fold
 from pipeline.dispatch import Dispatcher
 from pipeline.outcome import Outcome
+from pipeline.sequences import SequenceSet
 
 NEW, RETURNED, FINAL = "new", "returned", "final"  # a consumer's number is the fourth place
 
 VERDICTS = [
-    # outcome, failed, undeliverable, is it final, does it count as a failure
-    (Outcome.ACCEPTED, False, False, True, False),
-    (Outcome.REJECTED, False, False, True, False),
-    (Outcome.RELEASED, False, False, False, False),
-    (Outcome.RELEASED, True, False, False, False),
-    (Outcome.MODIFIED, False, False, False, False),
-    (Outcome.MODIFIED, True, False, False, True),
-    (Outcome.MODIFIED, True, True, True, False),
-    (Outcome.MODIFIED, False, True, True, False),
+    # outcome, failed, undeliverable, what is recorded, is it final, does it count as a failure
+    (Outcome.ACCEPTED, False, False, Outcome.ACCEPTED, True, False),
+    (Outcome.REJECTED, False, False, Outcome.REJECTED, True, False),
+    (Outcome.RELEASED, False, False, Outcome.RELEASED, False, False),
+    (Outcome.RELEASED, True, False, Outcome.RELEASED, False, False),
+    (Outcome.MODIFIED, False, False, Outcome.RELEASED, False, False),
+    (Outcome.MODIFIED, True, False, Outcome.MODIFIED, False, True),
+    (Outcome.MODIFIED, True, True, Outcome.MODIFIED, True, False),
+    (Outcome.MODIFIED, False, True, Outcome.MODIFIED, True, False),
 ]
 
 few = st.integers(0, 7)
@@ -44,6 +45,8 @@ class Model:
     def __init__(self):
         self.places = {}  # sequence -> NEW, RETURNED, FINAL or the consumer that holds it
         self.failures = Counter()
+        self.doubted = set()  # those whose failures count a delivery that no record knows of
+        self.mark = 0  # what was delivered and not all recorded as ended lies below it
         self.credit = {}
         self.line = deque()
         self.position = 0
@@ -81,6 +84,8 @@ class Model:
             dealt.append((consumer, one, self.failures[one]))
         if len(dealt) == len(waiting):
             self.move(max(stop, self.position))
+        if dealt:
+            self.mark = self.position
         return dealt
 
     def move(self, position):
@@ -91,6 +96,7 @@ class Model:
     def end(self, one, *, final, failed):
         self.places[one] = FINAL if final else RETURNED
         self.failures[one] += failed
+        self.doubted.discard(one)
 
     def floor(self):
         outstanding = [one for one, at in self.places.items() if at not in (NEW, FINAL)]
@@ -100,7 +106,11 @@ class Model:
         self.known_final = {one for one in self.in_place(FINAL) if one >= floor}
         for one in self.in_place(*self.credit, RETURNED):
             self.places[one] = NEW
-        self.failures.clear()
+        for one in self.in_place(NEW):
+            if one < self.mark and one not in self.doubted:
+                self.failures[one] += 1
+                self.doubted.add(one)
+        self.mark = 0
         self.credit.clear()
         self.line.clear()
         self.move(floor)
@@ -123,6 +133,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         self.real, self.model = Dispatcher(0), Model()
         self.head = 0  # the log's next sequence, over all topics
         self.final_runs, self.recorded_floor = [], 0
+        self.known, self.doubt, self.group = {}, Doubt(), 0
         self.totals = Counter()
         self.since = {}  # consumer with credit -> the totals when it last got credit after none
 
@@ -197,7 +208,10 @@ class DispatcherMachine(RuleBasedStateMachine):
 
     # One rule for all that disturbs, so that most steps are work: Hypothesis draws rules evenly.
 
-    @rule(what=st.sampled_from(["foreign", "foreign", "back", "detach", "restart"]), data=st.data())
+    @rule(
+        what=st.sampled_from(["foreign", "foreign", "back", "detach", "restart", "stop"]),
+        data=st.data(),
+    )
     def disturb(self, what, data):
         match what:
             case "foreign":
@@ -209,13 +223,17 @@ class DispatcherMachine(RuleBasedStateMachine):
                 self.detach(data.draw(consumers))
             case "restart":
                 self.restart(data.draw(credit_lists))
+            case "stop":
+                for consumer in list(self.model.credit):
+                    self.detach(consumer)
+                self.restart(data.draw(credit_lists))
 
     def settle_foreign(self, consumer, first, verdict):
         """One that the consumer most likely doesn't hold; it may not even be attached."""
         self.settle_run(consumer, first, verdict, None)
 
     def settle_run(self, consumer, first, verdict, data):
-        outcome, failed, undeliverable, final, counts = verdict
+        outcome, failed, undeliverable, recorded, final, counts = verdict
         step, length = (data.draw(st.integers(1, 4)), data.draw(few)) if data else (1, 0)
         run = range(first, first + 1 + length * step, step)
         if data and data.draw(st.booleans()):
@@ -224,7 +242,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         effects = self.real.settle(
             consumer, run, outcome, failed=failed, undeliverable=undeliverable
         )
-        self.end(effects, consumer, [one for one in run if one in held], outcome, final, counts)
+        self.end(effects, consumer, [one for one in run if one in held], recorded, final, counts)
 
     def skip_back(self, back):
         """Skipping to where the position is already, or was, is no move."""
@@ -240,6 +258,8 @@ class DispatcherMachine(RuleBasedStateMachine):
         self.note_credit()
         effects = self.real.detach(consumer)
         self.end(effects, consumer, held, Outcome.RELEASED, final=False, counts=False)
+        if not self.model.credit:
+            self.model.mark = 0  # nobody holds anything, and all that is recorded
 
     def end(self, effects, consumer, ended, outcome, final, counts):
         """The effects are these deliveries, each once, with its count; then the model follows."""
@@ -250,8 +270,18 @@ class DispatcherMachine(RuleBasedStateMachine):
             self.model.end(one, final=final, failed=counts)
         if effects:
             self.recorded_floor = self.real.floor
-        if final:
-            self.final_runs += [effect.run for effect in effects]
+        self.group += 1
+        for effect in effects:
+            self.record(effect)
+
+    def record(self, effect):
+        """As the log has it, and as a fold of the log reads it."""
+        if effect.final:
+            self.final_runs.append(effect.run)
+            return
+        count = effect.delivery_count + (effect.outcome is Outcome.MODIFIED)
+        for one in effect.run if count else ():
+            self.known[one] = Failures(count, self.group)
 
     def restart(self, credit_of):
         """Nothing is left but what was recorded; that is enough."""
@@ -262,7 +292,14 @@ class DispatcherMachine(RuleBasedStateMachine):
         cursor = fold(self.final_runs, self.recorded_floor)
         for one, place in self.model.places.items():
             assert (one in cursor) == (place == FINAL)
-        self.real = Dispatcher(cursor.floor, cursor.settled)
+        self.doubt = self.doubt.after_crash(self.model.mark, self.group + 1, floor=cursor.floor)
+        owed = {one: known for one, known in self.known.items() if one not in cursor}
+        self.real = Dispatcher(
+            cursor.floor,
+            SequenceSet(cursor.settled),
+            failures=self.doubt.failures(owed),
+            doubtful_below=self.doubt.below,
+        )
         self.model.restart(cursor.floor)
         self.since.clear()
 
@@ -312,10 +349,9 @@ class DispatcherMachine(RuleBasedStateMachine):
         assert self.real.wanted() == self.model.wanted()
 
     @invariant()
-    def failures_are_kept_for_the_outstanding_only(self):
-        outstanding = set(self.model.in_place(RETURNED, *self.model.credit))
-        expected = {one: n for one, n in self.model.failures.items() if n and one in outstanding}
-        assert self.real._failures == expected
+    def failures_are_kept_for_what_is_owed_only(self):
+        owed = set(self.model.in_place(NEW, RETURNED, *self.model.credit))
+        assert self.real._failures.keys() <= owed
 
     def teardown(self):
         """After a restart, one consumer with credit for all gets just what isn't settled."""
@@ -329,8 +365,8 @@ class DispatcherMachine(RuleBasedStateMachine):
             first = stop = topic[bisect_left(topic, wanted)]
             while stop in self.model.places:
                 stop += 1
-            got += [one for effect in self.real.offer(first, stop) for one in effect.run]
-        assert got == owed
+            got += dealt_by(self.real.offer(first, stop))
+        assert got == [(0, one, self.model.failures[one]) for one in owed]
 
 
 TestDispatcherMachine = DispatcherMachine.TestCase
@@ -397,7 +433,7 @@ def test_a_consumer_attaches_once():
 
 def test_a_slab_may_reach_behind_what_is_wanted():
     """What a slab has besides what is owed is passed over: held, settled or read long ago."""
-    dispatcher = Dispatcher(10, [range(12, 14)])
+    dispatcher = Dispatcher(10, SequenceSet([range(12, 14)]))
     dispatcher.attach(1)
     dispatcher.credit(1, 3)
     assert [effect.run for effect in dispatcher.offer(0, 16)] == [range(10, 12), range(14, 15)]

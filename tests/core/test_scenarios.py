@@ -19,6 +19,7 @@ import pytest
 
 from pipeline.dispatch import Deliver, Dispatcher, Settled
 from pipeline.outcome import Outcome
+from pipeline.sequences import SequenceSet
 
 SCENARIOS = sorted((Path(__file__).parents[1] / "scenarios").glob("*.txt"))
 
@@ -50,7 +51,8 @@ class Story:
         dispatcher = self.dispatcher
         match line.split():
             case ["start", position, *runs]:
-                self.dispatcher = Dispatcher(int(position), map(parse_run, runs[1:]))
+                settled = SequenceSet(map(parse_run, runs[1:]))
+                self.dispatcher = Dispatcher(int(position), settled)
             case ["attach", name]:
                 dispatcher.attach(self.number(name))
             case ["detach", name]:

@@ -59,9 +59,19 @@ def settled(
     outcome: Outcome = Outcome.ACCEPTED,
     final: bool = True,
     topic: str = "orders",
+    delivery_count: int = 0,
 ) -> Settlement:
     return Settlement(
-        subscription, topic, "worker-1/a", outcome, final, 0, NOON, NOON + 5, floor, runs
+        subscription,
+        topic,
+        "worker-1/a",
+        outcome,
+        final,
+        delivery_count,
+        NOON,
+        NOON + 5,
+        floor,
+        runs,
     )
 
 

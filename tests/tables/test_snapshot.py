@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 from pyroaring import BitMap64
 from table_groups import KEY, event, framed, group, run, settled
 
-from pipeline.cursor import Cursor, fold
+from pipeline.cursor import Cursor, Failures, fold
 from pipeline.errors import InvalidRequest
 from pipeline.message import Group
 from pipeline.outcome import Outcome
@@ -34,22 +34,38 @@ class Model:
     def __init__(self) -> None:
         self.cursors: dict[SubscriptionKey, Cursor] = {}
         self.selectors: dict[SubscriptionKey, str | None] = {}
+        self.failed: dict[SubscriptionKey, dict[int, Failures]] = {}
 
-    def apply(self, one: Group) -> None:
+    def apply(self, group: Group) -> None:
         """Settlements first: an event of the same group begins after them."""
-        for settlement in one.settlements:
+        number = group.number
+        for settlement in group.settlements:
             key = SubscriptionKey.parse(settlement.subscription)
             if key in self.cursors:
                 old = self.cursors[key]
                 runs = settlement.sequences if settlement.final else ()
                 floor = max(old.floor, settlement.floor)
                 self.cursors[key] = fold([*old.settled, *runs], floor)
-        for record in one.subscriptions:
+                count = settlement.delivery_count + (settlement.outcome == Outcome.MODIFIED)
+                for run in settlement.sequences:
+                    for one in run:
+                        known = self.failed[key].get(one, Failures(0, 0)).count
+                        if not settlement.final and count and count >= known:
+                            self.failed[key][one] = Failures(count, number)
+        for record in group.subscriptions:
             if record.event == DELETED:
                 self.cursors.pop(record.key, None)
             else:
                 self.cursors[record.key] = Cursor(record.floor)
                 self.selectors[record.key] = record.definition.selector
+                self.failed[record.key] = {}
+
+    def failures(self) -> dict[SubscriptionKey, dict[int, Failures]]:
+        """Of what is owed, by the subscriptions that live."""
+        return {
+            key: {one: what for one, what in self.failed[key].items() if one not in cursor}
+            for key, cursor in self.cursors.items()
+        }
 
 
 def history(seed: int, count: int) -> Iterator[Group]:
@@ -71,9 +87,14 @@ def history(seed: int, count: int) -> Iterator[Group]:
             first = floors[key] + chance.randrange(0, 300)
             runs = [range(first, first + chance.randint(1, 40), chance.randint(1, 4))]
             final = chance.random() < 0.8
-            outcome = Outcome.ACCEPTED if final else Outcome.RELEASED
+            back = chance.choice([Outcome.RELEASED, Outcome.MODIFIED])
             one = settled(
-                *runs, subscription=key.id, floor=floors[key], outcome=outcome, final=final
+                *runs,
+                subscription=key.id,
+                floor=floors[key],
+                outcome=Outcome.ACCEPTED if final else back,
+                final=final,
+                delivery_count=chance.choice([0, 0, 1, 2]),
             )
             yield group(number, settlements=[one])
 
@@ -93,6 +114,10 @@ def write_cursors(home: Home, model: Model, *, number: int, version: int) -> Non
                 "selector": model.selectors[key],
                 "floor": cursor.floor,
                 "settled": bitmap.serialize(),
+                "failures": [
+                    {"sequence": one, "failures": what.count, "group": what.group}
+                    for one, what in model.failures()[key].items()
+                ],
                 "group": number,
                 "log_version": version,
             }
@@ -102,8 +127,9 @@ def write_cursors(home: Home, model: Model, *, number: int, version: int) -> Non
 
 
 def check(snapshot: Snapshot, model: Model) -> None:
-    found = {s.key: Cursor(s.floor, s.settled) for s in snapshot.subscriptions}
+    found = {s.key: Cursor(s.floor, tuple(s.settled.runs())) for s in snapshot.subscriptions}
     assert found == model.cursors
+    assert {s.key: s.failures for s in snapshot.subscriptions} == model.failures()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -126,7 +152,7 @@ def test_with_and_without_cursors_the_same(tmp_path: Path, seed: int) -> None:
     home.cursors.rename(tmp_path / "away")
     without = load(home, log)
     assert without.source.startswith(WHOLE_LOG)
-    assert with_cursors.subscriptions == without.subscriptions
+    check(with_cursors, model)
     check(without, model)
 
 
@@ -168,7 +194,7 @@ def test_a_redefinition_forgets_what_was_settled(tmp_path: Path) -> None:
     after = group(3, settlements=[settled(range(12, 14), floor=10)])
     log.commit([framed(both), framed(after)])
     (state,) = load(home, log).subscriptions
-    assert (state.floor, state.settled) == (10, (range(12, 14),))
+    assert (state.floor, list(state.settled.runs())) == (10, [range(12, 14)])
 
 
 def only_dispatchers(home: Home) -> tuple[TopicLog, Model]:
@@ -223,6 +249,7 @@ def test_a_damaged_bitmap_is_not_used(tmp_path: Path) -> None:
         "selector": pa.array([None], pa.string()),
         "floor": [0],
         "settled": [b"\x07damaged"],
+        "failures": pa.array([[]], CURSOR_COLUMNS["failures"]),
         "group": [2],
         "log_version": [2],
     }

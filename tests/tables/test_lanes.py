@@ -1,0 +1,32 @@
+"""Bitmaps become the core's sets with the same members, dense or sparse, near or far."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from pipeline.sequences import CHUNK
+from pipeline.tables.lanes import bitmap_of, set_of
+
+near = st.integers(0, 3 * CHUNK)
+edges = st.sampled_from([0, CHUNK - 1, CHUNK, 2 * CHUNK - 1, 2 * CHUNK])
+far = st.integers(0, 2**40)
+
+
+@given(st.sets(st.one_of(near, edges, far)), st.sets(st.integers(0, 5)))
+def test_a_set_has_the_members_of_its_bitmap(members: set[int], blocks: set[int]) -> None:
+    """Lone ones, whole chunks, chunks far from each other; and it goes on as any other set."""
+    for block in blocks:
+        members |= set(range(block * CHUNK - block, (block + 1) * CHUNK)) - {-1}
+    found = set_of(BitMap64(members))
+    assert [one for run in found.runs() for one in run] == sorted(members)
+    assert len(found) == len(members)
+    assert found.first() == min(members, default=None)
+    found.discard(range(2**41))
+    assert found.first() is None
+
+
+@given(st.lists(far))
+def test_a_bitmap_has_the_values(values: list[int]) -> None:
+    """In whatever order they come, and however often."""
+    assert set(bitmap_of(np.array(values, np.int64))) == set(values)
