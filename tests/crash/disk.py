@@ -51,4 +51,3 @@ class SmallDisk:
 
     def empty(self) -> None:
         self._ballast.unlink(missing_ok=True)
-
