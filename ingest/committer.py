@@ -14,6 +14,7 @@ import structlog
 
 from ingest.link import Link
 from ingest.settings import Settings
+from ingest.upkeep import Result, UpkeepClock
 from ingest.workers import Failure, Worker
 from pipeline.errors import HomeLost, StoreError, TableMoved
 from pipeline.message import Bytes
@@ -21,6 +22,7 @@ from pipeline.recent import RecentMessages
 from pipeline.tables.journal import Journal
 from pipeline.tables.segment import FrameRef
 from pipeline.tables.topic_log import Commit, TopicLog
+from pipeline.tables.upkeep import Upkeep
 
 _events = structlog.get_logger("log")
 
@@ -46,7 +48,10 @@ class Committer:
         self._owned = owned
         self.stopped: Callable[[str], None] = lambda _reason: None
         self.paid: Callable[[], None] = lambda: None
-        self._worker: Worker[Commit] = Worker("committer", loop)
+        self._worker: Worker[Commit | Upkeep | None] = Worker("committer", loop)
+        self.upkeep = UpkeepClock(loop, settings, table, owned, self._worker.submit)
+        self.upkeep.behind = lambda: self._uncommitted_bytes >= settings.commit.bytes
+        self.upkeep.stopped = self._stopped
         self._refs: deque[tuple[FrameRef, int]] = deque()  # frame, sequence after it
         self._uncommitted_bytes = 0
         self._committing = False
@@ -85,7 +90,7 @@ class Committer:
         parts: Sequence[Bytes],
         through: int,
         done: Callable[[], None],
-        result: Commit | Failure,
+        result: Result,
     ) -> None:
         self._committing = False
         if isinstance(result, Failure):
@@ -94,6 +99,7 @@ class Committer:
                 wait = self._settings.commit.retry_ms / 1_000
                 self._loop.call_later(wait, lambda: self._write_again(parts, through, done))
             return
+        assert isinstance(result, Commit)  # noqa: S101
         self._succeeded(result, sum(map(len, parts)))
         done()
         self._recent.committed(through)
@@ -169,12 +175,13 @@ class Committer:
         self._journal.recycle(commit.last_group)
         return commit
 
-    def _committed(self, frames: int, size: int, through: int, result: Commit | Failure) -> None:
+    def _committed(self, frames: int, size: int, through: int, result: Result) -> None:
         self._committing = False
         if isinstance(result, Failure):
             if self._failed(result.error, then="the journal keeps it; tried again soon"):
                 self._arm(self._settings.commit.retry_ms)
             return
+        assert isinstance(result, Commit)  # noqa: S101
         for _ in range(frames):
             self._refs.popleft()
         self._uncommitted_bytes -= size
@@ -195,6 +202,10 @@ class Committer:
             write_ms=round(commit.write_seconds * 1_000),
             sync_ms=round(commit.sync_seconds * 1_000),
         )
+        self.upkeep.tick()
+
+    def _stopped(self, reason: str) -> None:
+        self.stopped(reason)
 
     def _failed(self, error: BaseException, *, then: str) -> bool:
         """Whether the same may be tried again; if not, all is stopped."""
@@ -211,10 +222,12 @@ class Committer:
     def halt(self) -> None:
         """Begin nothing more: what is in memory can't be trusted, what is on the disk can."""
         self._dead = True
+        self.upkeep.end()
 
     def hasten(self) -> None:
         """From now on commit again as soon as a commit ends; a stuck one is tried once more."""
         self._ending, self._stuck = True, False
+        self.upkeep.end()
 
     @property
     def busy(self) -> bool:

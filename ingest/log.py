@@ -17,6 +17,7 @@ from ingest import pump
 from ingest.committer import Committer
 from ingest.link import Link
 from ingest.settings import Settings
+from ingest.upkeep import Floors
 from ingest.workers import Failure, Worker
 from pipeline.errors import JournalFull
 from pipeline.message import Group, MessageRun, Settlement, Slab, SubscriptionRecord
@@ -100,6 +101,9 @@ class Log:
         self._committer = Committer(loop, settings, journal, table, self.recent, owned)
         self._committer.stopped = self._stop
         self._committer.paid = lambda: self.arrived([])
+        self._committer.upkeep.floors = lambda: Floors(self._last_group, self.lowest_floor())
+        #: Below it nothing is owed to any durable subscription, by what is in memory.
+        self.lowest_floor: Callable[[], int] = lambda: 0
         self._lingering: asyncio.TimerHandle | None = None
         self._full = False
         self._ending = False
@@ -111,6 +115,11 @@ class Log:
     def next_sequence(self) -> int:
         """The first sequence of the group that is waiting: what a new subscription is owed from."""
         return self._next_sequence
+
+    @property
+    def _last_group(self) -> int:
+        """The last group that holds anything of what was said until now."""
+        return self._next_group if self._waiting else self._next_group - 1
 
     def publish(self, run: MessageRun, receipt: Receipt) -> None:
         """A run of messages waits for the next group, its sender for the accept."""

@@ -96,7 +96,7 @@ def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
     files are read and left.
     """
     began = time.perf_counter()
-    table = TopicLog.open(home.topic_log)
+    table = TopicLog.open(home.topic_log, limits=settings.upkeep.limits)
     if owner.taken:
         table.fence(owner.epoch)
     used = settings.journal.durability == "journal"

@@ -77,6 +77,12 @@ class Gateway:
     def bind(self, engine: Engine, delivery: DeliveryService) -> None:
         """The two that know this one, and that it must know."""
         self.engine, self._delivery = engine, delivery
+        self._log.lowest_floor = self._lowest_floor
+
+    def _lowest_floor(self) -> int:
+        """The first sequence that any durable subscription may be owed."""
+        durable = (s for s in self._subscriptions.values() if s.durable)
+        return min((s.dispatcher.floor for s in durable), default=self._log.next_sequence)
 
     # Connections.
 

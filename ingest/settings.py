@@ -14,6 +14,8 @@ from typing import Literal
 import msgspec
 
 from pipeline.errors import InvalidRequest
+from pipeline.tables.log_entries import CHECKPOINT_COMMITS
+from pipeline.tables.upkeep import UpkeepLimits
 
 
 class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +62,16 @@ class CommitLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry_ms: int
 
 
+class UpkeepSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    log_entries_max: int
+    log_retention_days: int
+    retention_days: int
+
+    @property
+    def limits(self) -> UpkeepLimits:
+        return UpkeepLimits(self.log_entries_max, self.log_retention_days, self.retention_days)
+
+
 class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_bytes: int
     page_bytes: int
@@ -80,6 +92,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     amqp: Amqp
     journal: JournalLimits
     commit: CommitLimits
+    upkeep: UpkeepSettings
     delivery: DeliveryLimits
     security: Security
 
@@ -153,6 +166,7 @@ def _typed(text: str) -> object:
 def _check(settings: Settings) -> None:
     """Each limit alone, and those that must fit together."""
     amqp, journal, commit = settings.amqp, settings.journal, settings.commit
+    upkeep = settings.upkeep
     _ = settings.gateway.address
     rules = (
         (amqp.frame_bytes_max >= 512, "amqp.frame_bytes_max must be 512 at least (AMQP 2.7.1)"),
@@ -185,6 +199,16 @@ def _check(settings: Settings) -> None:
             "journal.backlog_bytes_max must be twice amqp.message_bytes_max at least",
         ),
         (commit.interval_ms >= 10, "commit.interval_ms must be 10 at least"),
+        (
+            upkeep.log_entries_max >= 2 * CHECKPOINT_COMMITS,
+            f"upkeep.log_entries_max must be {2 * CHECKPOINT_COMMITS} at least: two checkpoints",
+        ),
+        (upkeep.retention_days >= 0, "upkeep.retention_days must not be negative; 0: for ever"),
+        (upkeep.log_retention_days >= 1, "upkeep.log_retention_days must be positive"),
+        (
+            not upkeep.retention_days or upkeep.retention_days >= upkeep.log_retention_days,
+            "upkeep.retention_days must be upkeep.log_retention_days at least, or jobs miss rows",
+        ),
         (settings.delivery.page_bytes >= 4_096, "delivery.page_bytes must be 4096 at least"),
         (
             bool(settings.security.tls_certificate) == bool(settings.security.tls_key),
