@@ -47,8 +47,8 @@ def toml(settings: Settings) -> str:
 class Gateway:
     """One home and the gateway that serves it, if it runs.
 
-    `settings` are those of its `--config` file. `start`, `kill` and `stop` in any order; the log
-    of all its lives is one file.
+    `settings` are those of its `--config` file, `options` more of its command line. `start`, `kill`
+    and `stop` in any order; the log of all its lives is one file.
     """
 
     COMMAND = (str(Path(sys.executable).with_name("distributary")),)
@@ -60,6 +60,7 @@ class Gateway:
         self.config = folder / "gateway.toml"
         self.config.write_text(toml(settings or {}))
         self.port = free_port()
+        self.options: list[str] = []
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -83,7 +84,7 @@ class Gateway:
         files = ["--config", self.config, "--json", "--verbose"]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.COMMAND, "serve", *options_given, *files],
+                [*self.COMMAND, "serve", *options_given, *files, *self.options],
                 stdout=log,
                 stderr=log,
                 env={name: v for name, v in os.environ.items() if "DISTRIBUTARY" not in name},
