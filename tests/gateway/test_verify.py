@@ -4,17 +4,20 @@ two commands answer on the command line."""
 import json
 import random
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from conftest import Connect
 from gateway_links import Incoming, Outgoing, encoded
 from gateway_peer import Peer
-from gateway_process import PATIENCE, Gateway
+from gateway_process import Gateway
 from proton import Delivery
 
+from ingest.main import main
 from pipeline.errors import StoreError
 from pipeline.tables.home import Home
 from pipeline.tables.inventory import take
@@ -28,7 +31,7 @@ BUSY = {
 }
 TOPICS = ("orders", "bills", "events")
 #: Times that a home is read under load.
-READINGS = 12
+READINGS = 6
 
 
 class Load:
@@ -149,17 +152,43 @@ def test_info_counts_what_is_there(own_gateway: Make, connect: Connect) -> None:
 # The command line.
 
 
-def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*Gateway.COMMAND, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=6 * PATIENCE,
-        check=False,
-    )
+@dataclass(frozen=True)
+class Answer:
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def test_the_commands_answer_people_and_programs(own_gateway: Make, connect: Connect) -> None:
+Run = Callable[..., Answer]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command in this process: starting another one takes longer than all that it does."""
+
+    def command(*arguments: object) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["distributary", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capsys.readouterr()
+        return Answer(int(end.value.code or 0), said.out, said.err)
+
+    return command
+
+
+def test_the_installed_command_says_that_a_new_home_is_sound(own_gateway: Make) -> None:
+    """As a person types it."""
+    with own_gateway() as gateway:
+        command = [*Gateway.COMMAND, "verify", "--home", str(gateway.home)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{gateway.home} is sound as of version 0 of its log." in done.stdout
+
+
+def test_the_commands_answer_people_and_programs(
+    own_gateway: Make, connect: Connect, run: Run
+) -> None:
     """Tables and a closing sentence, or one JSON object; beside the gateway, which goes on."""
     with own_gateway() as gateway:
         peer = connect("c", port=gateway.port)
@@ -185,7 +214,7 @@ def test_the_commands_answer_people_and_programs(own_gateway: Make, connect: Con
 
 
 def test_repair_says_what_it_cut_and_the_gateway_starts_after_it(
-    own_gateway: Make, connect: Connect
+    own_gateway: Make, connect: Connect, run: Run
 ) -> None:
     """A torn tail: verify names it and stays sound, repair cuts it; all that was accepted is
     there."""
@@ -222,7 +251,7 @@ def tear(home: Path) -> None:
 
 
 def test_an_unsound_home_ends_with_1_and_no_home_with_2(
-    own_gateway: Make, connect: Connect, tmp_path: Path
+    own_gateway: Make, connect: Connect, run: Run, tmp_path: Path
 ) -> None:
     """Scripts can tell; each in sentences that name the file or the folder."""
     with own_gateway() as gateway:
