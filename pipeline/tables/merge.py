@@ -54,10 +54,14 @@ def merge(store: Store, files: Sequence[AddedFile], tier: int) -> AddedFile:
     record, day = files[0].record, files[0].day
     table = pa.concat_tables([_read(store, file) for file in files]).combine_chunks()
     if record == schema.MESSAGE:
-        order = _order(table)
-        if (np.diff(order) != 1).any():
-            table = table.take(order)
+        table = sorted_messages(table)
     return data_file.write(store, table, record=record, day=day, tier=tier)
+
+
+def sorted_messages(table: pa.Table) -> pa.Table:
+    """The rows by topic and sequence; as they lie if they are so already."""
+    order = _order(table)
+    return table.take(order) if (np.diff(order) != 1).any() else table
 
 
 def _read(store: Store, file: AddedFile) -> pa.Table:

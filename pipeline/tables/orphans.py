@@ -1,13 +1,13 @@
 """Data files that a killed process left behind: written, but named by no commit.
 
-They can only be younger than the last commit, so only folders that changed since are looked into.
-A file goes when neither the table nor any entry of its log names it; a few entries are read at
-a time.
+They can only be younger than the last commit, so only folders that changed since are looked into;
+but what was being spread may be older, and is known by its name. A file goes when neither the table
+nor any entry of its log names it; a few entries are read at a time.
 """
 
 from typing import Final
 
-from pipeline.tables import commits
+from pipeline.tables import commits, schema, spread
 from pipeline.tables.store import Store
 from pipeline.tables.table_state import TableState
 
@@ -23,13 +23,16 @@ class Orphans:
         self._next = state.version
         since = store.modified(commits.json_name(state.version))
         live = {file.path for file in state.files}
+        messages = commits.partition(schema.MESSAGE, "").partition("/")[0]
+        written = f"/{commits.file_name(spread.TIER, '').partition('-')[0]}-"
         self._suspects = {
             path
             for record in store.folders("")
             for day in store.folders(record)
-            if store.modified(folder := f"{record}/{day}") >= since
+            if store.modified(folder := f"{record}/{day}") >= since or record == messages
             for name in store.files(folder)
-            if (path := f"{folder}/{name}") not in live and store.modified(path) >= since
+            if (path := f"{folder}/{name}") not in live
+            if written in path or store.modified(path) >= since
         }
 
     def step(self, oldest: int) -> tuple[int, bool]:

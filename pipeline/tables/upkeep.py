@@ -1,8 +1,9 @@
 """What keeps a table small and quick while it is written for months: one bounded step at a time.
 
 Steps are chosen in turn by kind, so that none starves another: a checkpoint, a merge of small
-files, the end of days that are owed to nobody, the clean-up of the log. Each leaves the table whole
-wherever it is cut, and does nothing that a reader of the table could miss.
+files, full ones spread by topic, the end of days that are owed to nobody, the clean-up of the log.
+Each leaves the table whole wherever it is cut, and does nothing that a reader of the table could
+miss.
 """
 
 import datetime as dt
@@ -22,6 +23,7 @@ from pipeline.tables import commits, merge, retention, tiers
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.log_entries import CHECKPOINT_COMMITS, ENTRIES_MAX, LogEntries
 from pipeline.tables.orphans import Orphans
+from pipeline.tables.spread import Spreader
 from pipeline.tables.table_writer import TableWriter
 
 _DAY_US: Final = 86_400_000_000
@@ -62,10 +64,12 @@ class Steps:
         self._seen = _Seen(cursors)
         self._full: set[str] = set()
         self._log: LogEntries | None = None
+        self._spreader = Spreader(writer)
         self._orphans: Orphans | None = Orphans(writer.store, writer.state)
         self._kinds: list[Callable[[int, int], Upkeep | None]] = [
             self._checkpoint,
             self._merge,
+            self._spread,
             self._retain,
             self._clean,
             self._remove_orphans,
@@ -121,6 +125,10 @@ class Steps:
         self._writer.state = self._writer.state.swapped(gone, added)
         self._full -= gone
         return Upkeep("merge", len(files), sum(file.size for file in files), 0.0)
+
+    def _spread(self, now: int, _floor: int) -> Upkeep | None:
+        done = self._spreader.take(now=now, today=_day(now - DAY_GRACE_US), full=self._full)
+        return None if done is None else Upkeep("spread", *done, 0.0)
 
     def _retain(self, now: int, floor: int) -> Upkeep | None:
         if not self._limits.retention_days:
