@@ -305,6 +305,8 @@ static void shadow_forget(int fd) {
     pthread_mutex_lock(&shadow_lock);
     struct inode *inode = inode_of(now.st_ino);
     inode->low = inode->high = 0;
+    inode->whole = 0;
+    inode->copied = 1;
     pthread_mutex_unlock(&shadow_lock);
 }
 

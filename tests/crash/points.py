@@ -12,6 +12,8 @@ _DATA = "tables/topic_log/record=*/day=*/*.parquet"
 _MERGED = "tables/topic_log/record=*/day=*/t[1-9]-*.parquet"
 _COMMIT = f"{_LOG}/{'[0-9]' * 20}.json"
 _COMMIT_DRAFT = f"{_LOG}/.*.json.tmp"
+_CHECKPOINT = f"{_LOG}/[0-9]*.checkpoint*.parquet"
+_CHECKPOINT_DRAFT = f"{_LOG}/.*checkpoint*.tmp"
 _SEGMENT = "journal/*.journal"
 _SPARE = "journal/*.spare"
 
@@ -43,12 +45,12 @@ POINTS: dict[str, Where] = {
 
 #: Reached when enough commits have come together.
 UPKEEP_POINTS: dict[str, Where] = {
-    "before a checkpoint is made": Where("create", f"{_LOG}/*.checkpoint.parquet*", "before"),
-    "after a checkpoint is made": Where("create", f"{_LOG}/*.checkpoint.parquet*", "after"),
-    "before a checkpoint is synced": Where("fsync", f"{_LOG}/*.checkpoint.parquet", "before"),
-    "after a checkpoint is synced": Where("fsync", f"{_LOG}/*.checkpoint.parquet", "after"),
-    "before the last checkpoint is named": Where("write", f"{_LOG}/*_last_checkpoint*", "before"),
-    "after the last checkpoint is named": Where("write", f"{_LOG}/*_last_checkpoint*", "after"),
+    "before a checkpoint is written": Where("write", _CHECKPOINT_DRAFT, "before"),
+    "after a checkpoint is synced": Where("fsync", _CHECKPOINT_DRAFT, "after"),
+    "before a checkpoint has its name": Where("rename", _CHECKPOINT, "before"),
+    "after a checkpoint has its name": Where("rename", _CHECKPOINT, "after"),
+    "before the last checkpoint is named": Where("rename", f"{_LOG}/_last_checkpoint", "before"),
+    "after the last checkpoint is named": Where("rename", f"{_LOG}/_last_checkpoint", "after"),
     "before merged files are written": Where("write", _MERGED, "before"),
     "after merged files are written": Where("write", _MERGED, "after"),
     "before merged files are synced": Where("fsync", _MERGED, "before"),
