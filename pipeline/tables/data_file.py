@@ -65,7 +65,7 @@ def _bounds(column: Chunked) -> tuple[Any, Any]:
 
 
 def encode(table: pa.Table, record: str) -> pa.Buffer:
-    """The rows as a Parquet file."""
+    """The rows as a Parquet file; each page with its checksum, which our readers verify."""
     kind = schema.FILES[record]
     table = table.select(kind.names)
     sink = pa.BufferOutputStream()
@@ -75,6 +75,7 @@ def encode(table: pa.Table, record: str) -> pa.Buffer:
         compression=COMPRESSION,
         compression_level=COMPRESSION_LEVEL,
         use_dictionary=_dictionary_columns(kind),  # type: ignore[arg-type] # stubs: bool only
+        write_page_checksum=True,
         write_statistics=[name for name in kind.names if name in _BOUNDED],
         store_schema=False,
     ) as writer:

@@ -150,7 +150,7 @@ class Pager:
     def _footer(self, file: MessageFile) -> tuple[pq.ParquetFile, tuple[_Unit, ...]]:
         found = self._open.get(file.path)
         if found is None:
-            parquet = pq.ParquetFile(self._root / file.path, pre_buffer=False)
+            parquet = self._parquet(file.path)
             found = parquet, _row_groups(file, parquet.metadata)
             self._open[file.path] = found
             if len(self._open) > FILES_OPEN_MAX:
@@ -158,6 +158,9 @@ class Pager:
                 oldest.close()
         self._open.move_to_end(file.path)
         return found
+
+    def _parquet(self, path: str) -> pq.ParquetFile:
+        return pq.ParquetFile(self._root / path, pre_buffer=False, page_checksum_verification=True)
 
     def _read(self, unit: _Unit, topic: str) -> _Rows:
         rows = self._kept.get((unit, topic))
@@ -171,10 +174,13 @@ class Pager:
 
     def _read_from_disk(self, unit: _Unit, topic: str) -> _Rows:
         found = self._open.get(unit.path)
-        parquet = found[0] if found else pq.ParquetFile(self._root / unit.path, pre_buffer=False)
+        parquet = found[0] if found else self._parquet(unit.path)
         only = unit.topic_low == unit.topic_high == topic and len(topic.encode()) <= TOPIC_EXACT_MAX
         columns = ["sequence", "message"] if only else ["sequence", "message", "topic"]
-        table = parquet.read_row_group(unit.index, columns=columns, use_threads=False)
+        try:
+            table = parquet.read_row_group(unit.index, columns=columns, use_threads=False)
+        except OSError as error:  # such as a checksum that is wrong; Arrow doesn't name the file
+            raise OSError(f"{self._root / unit.path}, row group {unit.index}: {error}") from error
         if not only:
             table = table.filter(pc.field("topic") == topic)
         sequences = table["sequence"].to_numpy()

@@ -185,7 +185,7 @@ def _only(failed: _Failed, which: Int64s | npt.NDArray[np.bool_]) -> _Failed:
 def tables(paths: Sequence[Path], columns: list[str]) -> Iterator[pa.Table]:
     """These columns of the files, in tables of about VALUES_MAX sequences at most."""
     for path in paths:
-        with pq.ParquetFile(path, pre_buffer=False) as file:
+        with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
             for nth in range(file.num_row_groups):
                 batches = file.iter_batches(
                     _batch_rows(file.metadata.row_group(nth)),

@@ -47,7 +47,7 @@ class Store(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def parquet(self, path: str) -> pq.ParquetFile:
-        """Open a Parquet file. Raises FileNotFoundError."""
+        """Open a Parquet file, its pages' checksums to be verified. Raises FileNotFoundError."""
 
     def size(self, path: str) -> int:
         """Bytes of the file; 0 if there is none."""
@@ -136,7 +136,7 @@ class LocalStore:
         return (self.root / path).exists()
 
     def parquet(self, path: str) -> pq.ParquetFile:
-        return pq.ParquetFile(self.root / path, pre_buffer=False)
+        return pq.ParquetFile(self.root / path, pre_buffer=False, page_checksum_verification=True)
 
     def size(self, path: str) -> int:
         found = self._stat(path)

@@ -224,3 +224,16 @@ def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(StoreError, match="messages of t can't be read"):
         log.page("t", 0, 100)
+
+
+def test_a_bit_that_flipped_in_a_message_is_refused_and_not_delivered(tmp_path: Path) -> None:
+    """The page's checksum doesn't fit: the error names the file, and other pages are read."""
+    log = TopicLog.open(tmp_path / "log")
+    log.commit([framed(group(1, 0, run("t", bodies(300, 10_000))))])
+    path = next(log.path.rglob("record=message/*/*.parquet"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match=f"{path.name}, row group .*CRC"):
+        for start in range(0, 300, 10):
+            log.page("t", start, 100_000)

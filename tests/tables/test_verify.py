@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from pyroaring import BitMap64
@@ -215,10 +216,21 @@ def missing_segment(made: MadeHome) -> None:
     sorted(made.home.journal_dir.glob("*.journal"))[1].unlink()
 
 
+def flipped_message_bit(made: MadeHome) -> None:
+    path = made.file("message")
+    data = bytearray(path.read_bytes())
+    column = pq.ParquetFile(path).metadata.row_group(0)
+    names = [column.column(i).path_in_schema for i in range(column.num_columns)]
+    chunk = column.column(names.index("message"))
+    data[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
+    path.write_bytes(data)
+
+
 BROKEN: list[tuple[Callable[[MadeHome], None], str, str]] = [
     (missing_file, "data files", "is missing: it holds 7 messages, sequences 10 to 16"),
     (short_file, "data files", "bytes, the log says"),
     (broken_footer, "data files", "can't be read at row group 0"),
+    (flipped_message_bit, "data files", "CRC checksum verification failed"),
     (wrong_bounds, "data files", "its sequences are 0 to 9, the log says 0 to 8"),
     (hidden_topic, "data files", "messages of orders, which the log says it can't have"),
     (lost_row, "sequences", "1 messages are in no file of"),
