@@ -22,6 +22,7 @@ from ingest.settings import Settings
 from ingest.users import Users
 from pipeline.errors import HomeLost, InvalidRequest, StoreError
 from pipeline.tables import snapshot
+from pipeline.tables.arrow import without_pandas
 from pipeline.tables.home import Home
 from pipeline.tables.journal import Journal, Opened
 from pipeline.tables.owner import Owner, Standby, acquire
@@ -52,6 +53,7 @@ def run(home: Home, settings: Settings, *, standby: bool = False) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. As a standby wait first until the home's owner
     has gone. Raises StoreError, HomeLocked, InvalidRequest when it can't start."""
     sys.setswitchinterval(SWITCH_SECONDS)
+    without_pandas()
     return asyncio.run(_run(home, settings, standby=standby))
 
 

@@ -1,8 +1,13 @@
-"""Names for Arrow's and numpy's arrays as this room's signatures have them.
+"""Names for Arrow's and numpy's arrays as this room's signatures have them, and how Arrow starts.
 
 pyarrow's types are generic for the type checker only, so the two sides are named apart.
 """
 
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -19,3 +24,29 @@ if TYPE_CHECKING:
     Field: TypeAlias = pa.Field[Any]
 else:
     Arrow, Chunked, Field = pa.Array, pa.ChunkedArray, pa.Field
+
+
+class _NoPandas(MetaPathFinder):
+    """Says of pandas that it isn't installed."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        if fullname == "pandas":
+            raise ModuleNotFoundError(fullname, name=fullname)
+        return None
+
+
+def without_pandas() -> None:
+    """Let pyarrow never use pandas in this process.
+
+    It imports pandas, if it is installed, when it sees its first Python list: half a second in
+    which no other thread runs, and 50 MB. It looks once; nothing here gives it pandas' types.
+    """
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(finder)
