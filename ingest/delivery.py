@@ -24,6 +24,7 @@ from pipeline.message import Settlement, Slab
 from pipeline.outcome import Outcome
 from pipeline.registry import LinkKind
 from pipeline.subscription import Definition, SubscriptionKey
+from pipeline.tables.marks import Marks
 from pipeline.tables.paging import Page
 from pipeline.tables.topic_log import TopicLog
 
@@ -59,7 +60,8 @@ class Subscription:
     """A claim on a topic and what the service knows to serve it.
 
     `key` is None for a private one. `pages` hold what of `paged` (a range of sequences) is still
-    to be delivered; they are older than memory reaches.
+    to be delivered; they are older than memory reaches. `mark` is its slot among the marks, 0 for
+    one that has none.
     """
 
     key: SubscriptionKey | None
@@ -69,6 +71,7 @@ class Subscription:
     pages: deque[Slab] = field(default_factory=deque)
     paged: range = range(0)
     paging: bool = False
+    mark: int = 0
 
     @property
     def durable(self) -> bool:
@@ -84,10 +87,11 @@ class DeliveryService:
         settings: Settings,
         log: Log,
         table: TopicLog,
+        marks: Marks,
         flush: Callable[[], None],
     ) -> None:
         self._loop, self._settings, self._log, self._table = loop, settings, log, table
-        self._flush = flush
+        self._marks, self._flush = marks, flush
         self.stopped: Callable[[str], None] = lambda _reason: None
         self._reader: Worker[Page] = Worker("reader", loop)
         self._live: dict[str, dict[Subscription, None]] = {}  # topic -> those with consumers
@@ -209,7 +213,9 @@ class DeliveryService:
             if slab is None:
                 break
             now = time.time_ns() // 1_000
-            for deliver in dispatcher.offer(slab.first, slab.stop, slab.sequences):
+            delivers = dispatcher.offer(slab.first, slab.stop, slab.sequences)
+            self._marks.deliver(subscription.mark, dispatcher.position)
+            for deliver in delivers:
                 consumer = subscription.consumers[deliver.consumer]
                 sent += consumer.link.send(
                     slab, deliver.run, deliver.delivery_count, now, consumer.presettled

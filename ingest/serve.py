@@ -17,14 +17,17 @@ from ingest.delivery import DeliveryService
 from ingest.engine import Engine
 from ingest.heartbeat import Heartbeat
 from ingest.log import Log
+from ingest.marking import Marking
 from ingest.service import Gateway
 from ingest.settings import Settings
 from ingest.users import Users
+from pipeline.cursor import Doubt
 from pipeline.errors import HomeLost, InvalidRequest, StoreError
 from pipeline.tables import snapshot
 from pipeline.tables.arrow import without_pandas
 from pipeline.tables.home import Home
 from pipeline.tables.journal import Journal, Opened
+from pipeline.tables.marks import Marks, Standpoint
 from pipeline.tables.owner import Owner, Standby, acquire
 from pipeline.tables.segment import FrameRef
 from pipeline.tables.topic_log import TopicLog
@@ -47,6 +50,8 @@ class Store:
     journal: Journal
     table: TopicLog
     snapshot: snapshot.Snapshot
+    marks: Marks
+    doubts: dict[str, Doubt]
 
 
 def run(home: Home, settings: Settings, *, standby: bool = False) -> int:
@@ -116,14 +121,22 @@ def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
     if used:
         journal.recycle(table.journal_version)
     state = snapshot.load(home, table)
+    marks, doubts = Marks.open(
+        home.marks,
+        [Standpoint(one.key.id, one.floor) for one in state.subscriptions],
+        head=state.next_sequence,
+        next_group=state.next_group,
+    )
     _events.info(
         "store.opened",
         subscriptions=len(state.subscriptions),
         next_sequence=state.next_sequence,
         source=state.source,
+        marks=marks.found,
+        doubtful=sum(1 for doubt in doubts.values() if doubt.below),
         milliseconds=round((time.perf_counter() - began) * 1_000),
     )
-    return Store(journal, table, state)
+    return Store(journal, table, state, marks, doubts)
 
 
 def _say_what_was_found(opened: Opened) -> None:
@@ -196,7 +209,8 @@ async def _serve(
         next_sequence=state.next_sequence,
         owned=owner.check,
     )
-    gateway = Gateway(loop, settings, log, state, users)
+    marking = Marking(loop, log, store.marks)
+    gateway = Gateway(loop, settings, log, state, store.doubts, marking, users)
     mechanisms = ("PLAIN", "ANONYMOUS") if security.anonymous else ("PLAIN",)
     engine = Engine(
         loop,
@@ -206,9 +220,11 @@ async def _serve(
         check_passwords=users is not None,
         sure=heartbeat.sure,
     )
-    delivery = DeliveryService(loop, settings, log, store.table, engine.flush)
+    delivery = DeliveryService(loop, settings, log, store.table, store.marks, engine.flush)
     gateway.bind(engine, delivery)
-    log.stopped = delivery.stopped = heartbeat.lost = lambda reason: _end(end, reason)
+    log.stopped = delivery.stopped = marking.stopped = heartbeat.lost = lambda reason: _end(
+        end, reason
+    )
     loop.set_exception_handler(lambda _loop, context: _crashed(end, context))
     heartbeat.started()
     server = await _listen(loop, engine, settings, tls, patient=owner.taken)
@@ -225,6 +241,7 @@ async def _serve(
         await _farewell(engine, failure)
     delivery.close()
     await log.close()
+    marking.close()
     if failure is not None:
         _events.error("gateway.stopped", reason=failure)
         return 1

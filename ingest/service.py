@@ -5,7 +5,7 @@ pure part (`pipeline`); here is only what must happen for each frame that matter
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import structlog
@@ -15,10 +15,13 @@ from ingest.delivery import Consumer, DeliveryService, Subscription
 from ingest.engine import Connection, Engine
 from ingest.link import Link
 from ingest.log import Log, Receipt
+from ingest.marking import Marking
 from ingest.pump import Outcomes, Received
 from ingest.settings import Settings
 from ingest.users import Users
+from pipeline.cursor import Doubt
 from pipeline.dispatch import Dispatcher
+from pipeline.errors import StoreError
 from pipeline.registry import (
     AttachAction,
     LeaveAction,
@@ -27,7 +30,7 @@ from pipeline.registry import (
     decide_leave,
 )
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
-from pipeline.tables.snapshot import Snapshot
+from pipeline.tables.snapshot import Snapshot, SubscriptionState
 
 _events = structlog.get_logger("gateway")
 
@@ -59,16 +62,17 @@ class Gateway:
         settings: Settings,
         log: Log,
         snapshot: Snapshot,
+        doubts: Mapping[str, Doubt],
+        marking: Marking,
         users: Users | None,
     ) -> None:
         self._loop, self._settings, self._log, self._users = loop, settings, log, users
         self._containers: dict[str, Connection] = {}
         self._subscriptions: dict[SubscriptionKey, Subscription] = {
-            state.key: Subscription(
-                state.key, state.definition, Dispatcher(state.floor, state.settled)
-            )
+            state.key: _subscription(state, doubts[state.key.id])
             for state in snapshot.subscriptions
         }
+        self._marking = marking
         #: Subscriptions whose last record isn't durable yet.
         self._unsure: dict[SubscriptionKey, int] = {}
         self._delivery: DeliveryService
@@ -77,6 +81,7 @@ class Gateway:
     def bind(self, engine: Engine, delivery: DeliveryService) -> None:
         """The two that know this one, and that it must know."""
         self.engine, self._delivery = engine, delivery
+        self._marking.passed = self._marked
         self._log.lowest_floor = self._lowest_floor
 
     def _lowest_floor(self) -> int:
@@ -224,15 +229,29 @@ class Gateway:
         name = f"{link.connection.container}/{link.name}"
         link.owner = self._delivery.attach(subscription, link, name, kind)
 
+        waits = 1 + (subscription.key in self._unsure)
+
         def answer() -> None:
-            if link.alive and not link.ended:
+            nonlocal waits
+            waits -= 1
+            if not waits and link.alive and not link.ended:
                 links.echo(link.proton)
                 link.open()
 
         if subscription.key in self._unsure:
             self._log.after(answer)
-        else:
+        if not subscription.durable:
             answer()
+            return
+        try:
+            self._marking.joined(subscription, answer)
+        except StoreError as error:
+            self._release(link)
+            link.refuse("amqp:resource-limit-exceeded", str(error))
+
+    def _marked(self) -> None:
+        self.passed()
+        self.engine.flush()
 
     def _look_up(self, link: Link, key: SubscriptionKey) -> None:
         subscription = self._subscriptions.get(key)
@@ -254,6 +273,7 @@ class Gateway:
     def _release(self, link: Link) -> None:
         if isinstance(link.owner, Consumer):
             self._delivery.detach(link.owner)
+            self._marking.left(link.owner.subscription)
 
     def _leave(self, link: Link, closed: bool) -> None:
         """Answer the detach, after what it means for the subscription is durable."""
@@ -289,7 +309,12 @@ class Gateway:
             then()
             return
         definition = subscription.definition
-        self._remember(SubscriptionEvent.DELETED, key, definition, then)
+
+        def deleted() -> None:
+            self._marking.deleted(subscription)
+            then()
+
+        self._remember(SubscriptionEvent.DELETED, key, definition, deleted)
         _events.info("subscription.deleted", subscription=key.id, topic=definition.topic)
 
     def lost(self, link: Link) -> None:
@@ -324,6 +349,17 @@ class Gateway:
     def flowed(self, link: Link) -> None:
         if isinstance(link.owner, Consumer):
             self._delivery.flowed(link.owner)
+
+
+def _subscription(state: SubscriptionState, doubt: Doubt) -> Subscription:
+    """One from before the start. A delivery of which nobody knows how it ended counts as failed."""
+    dispatcher = Dispatcher(
+        state.floor,
+        state.settled,
+        failures=doubt.failures(state.failures),
+        doubtful_below=doubt.below,
+    )
+    return Subscription(state.key, state.definition, dispatcher)
 
 
 def _detach(link: Link, closed: bool) -> None:

@@ -27,6 +27,11 @@ class Home:
         return self.root / "journal"
 
     @property
+    def marks(self) -> Path:
+        """How far each durable subscription was delivered (`pipeline.tables.marks`)."""
+        return self.root / "dispatch"
+
+    @property
     def topic_log(self) -> Path:
         return self.root / "tables" / "topic_log"
 
