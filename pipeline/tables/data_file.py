@@ -27,6 +27,9 @@ ROW_GROUP_BYTES: Final = 8 << 20
 #: Rows from which on a topic has row groups to itself: a smaller one would cost a reader of all
 #: topics more in footers than it saves a reader of this one.
 TOPIC_ROWS_MIN: Final = 256
+#: Bytes from which on a row group of small topics ends with a topic. Less makes footers dear, which
+#: are read for each topic; more makes every topic's reader decode its neighbours.
+TOPICS_BYTES: Final = 512 << 10
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
 #: Values that repeat too seldom for a dictionary.
@@ -95,8 +98,9 @@ def _cuts(table: pa.Table, record: str) -> list[int]:
         return [*range(0, count, ROW_GROUP_ROWS_MAX), count]
     size = table["message"].nbytes // max(count, 1) + 1
     rows = max(ROW_GROUP_ROWS_MIN, min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES // size))
+    enough = max(ROW_GROUP_ROWS_MIN, TOPICS_BYTES // size)
     cuts: list[int] = []
-    for begin, end in pairwise(_stretches(_topic_ends(table["topic"]))):
+    for begin, end in pairwise(_stretches(_topic_ends(table["topic"]), enough)):
         cuts += range(begin, end, rows)
     return [*cuts, count]
 
@@ -107,9 +111,10 @@ def _topic_ends(topic: Chunked) -> Int64s:
     return np.concatenate([np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
 
 
-def _stretches(ends: Int64s) -> list[int]:
-    """The borders of big topics; small ones between two borders lie together."""
+def _stretches(ends: Int64s, enough: int) -> list[int]:
+    """The borders of big topics; small ones lie together, about `enough` rows of them."""
     counts = np.diff(ends, prepend=0)
     big = counts >= TOPIC_ROWS_MIN
-    borders = np.concatenate([[0], (ends - counts)[big], ends[big], ends[-1:]])
+    filled = np.diff(ends // enough, prepend=0) > 0
+    borders = np.concatenate([[0], (ends - counts)[big], ends[big | filled], ends[-1:]])
     return cast("list[int]", np.unique(borders).tolist())

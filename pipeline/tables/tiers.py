@@ -17,12 +17,13 @@ from pipeline.tables.commits import AddedFile
 FAN_IN: Final = 16
 #: Files that one step reads at most when a day is over.
 MERGE_FILES_MAX: Final = 64
-#: Bytes of rows, uncompressed, with which a file is full. A row group is half of it at most.
-FULL_BYTES: Final = 16 << 20
+#: Bytes of rows, uncompressed, with which a file is full: less than a commit has that comes
+#: because enough waits, so that under load no row is merged.
+FULL_BYTES: Final = 12 << 20
 #: Rows with which a file is full, however small they are.
 FULL_ROWS: Final = 131_072
 #: What one step reads at most: 100 to 200 ms of one core, and thrice as many bytes of memory.
-MERGE_BYTES_MAX: Final = 2 * FULL_BYTES
+MERGE_BYTES_MAX: Final = 32 << 20
 MERGE_ROWS_MAX: Final = 2 * FULL_ROWS
 #: The tier of a file that is full, or all that its day has.
 LAST_TIER: Final = 9
