@@ -17,20 +17,24 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from pyroaring import BitMap64
-from table_groups import KEY, bodies, event, framed, group, run, settled
+from table_groups import KEY, NOON, bodies, event, framed, group, run, settled
 from verify_homes import GROUPS, MadeHome, replaced
 
 from pipeline.errors import HomeLocked, InvalidRequest, StoreError
-from pipeline.message import Settlement
+from pipeline.message import Group, Settlement
 from pipeline.outcome import Outcome
 from pipeline.subscription import SubscriptionEvent, SubscriptionKey
-from pipeline.tables import frame, segment
+from pipeline.tables import commits, frame, segment, tiers, upkeep
 from pipeline.tables.home import Home
+from pipeline.tables.inventory import take
 from pipeline.tables.journal import Journal
 from pipeline.tables.owner import lock
 from pipeline.tables.topic_log import TopicLog
+from pipeline.tables.upkeep import UpkeepLimits
 from pipeline.tables.verify.check import Verdict
 from pipeline.tables.verify.home import repair, verify
+
+HOUR_US = 3_600_000_000
 
 
 @pytest.fixture
@@ -558,13 +562,41 @@ def test_random_histories_are_sound(tmp_path: Path, seed: int) -> None:
         assert wrong == ({"floors"} if spoiled else set()), f"seed {seed}: {report}"
 
 
-def _history(dice: random.Random, *, spoiled: bool) -> list[object]:
+def test_upkeep_and_retention_leave_a_sound_home_at_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Days of groups, merged, checkpointed, cleaned and forgotten while they come; what retention
+    took is not missed, and what is owed it didn't take."""
+    monkeypatch.setattr(tiers, "FAN_IN", 2)
+    monkeypatch.setattr(upkeep, "CHECKPOINT_COMMITS", 5)
+    monkeypatch.setattr(upkeep, "ENTRIES_MAX", 5)
+    home = Home(tmp_path / "home")
+    log = TopicLog.open(home.topic_log, limits=UpkeepLimits(20, 1, 2))
+    floors = dict.fromkeys((f"global/s{n}" for n in range(5)), 0)
+    kinds = set()
+    for one in _history(random.Random(3), spoiled=False, hours=5):
+        log.commit([framed(one)])
+        floors |= {settlement.subscription: settlement.floor for settlement in one.settlements}
+        while step := log.upkeep(now=one.written_at, floor=min(floors.values())):
+            kinds.add(step.kind)
+        report = verify(home)
+        assert report.sound, f"after group {one.number}: {report}"
+    assert {"merge", "checkpoint", "retention"} < kinds
+    assert 0 < log.first_sequence <= min(floors.values())
+    assert not commits.json_path(home.topic_log, 1).exists()
+    found = take(home)
+    assert found.table is not None
+    assert {file.tier for file in found.table.files} >= {0, 1, 2}
+    assert [line.backlog for line in found.subscriptions] == [0] * 5
+
+
+def _history(dice: random.Random, *, spoiled: bool, hours: int = 0) -> list[Group]:
     """Groups of messages of three topics, and of settlements of five subscriptions by a model that
-    settles what is owed in random order."""
+    settles what is owed in random order. Between two groups so many hours pass."""
     keys = [SubscriptionKey(None, f"s{n}", durable=True) for n in range(5)]
     topics = {key: f"t{nth % 3}" for nth, key in enumerate(keys)}
     created = [event(SubscriptionEvent.CREATED, 0, key=key, topic=topics[key]) for key in keys]
-    groups: list[object] = [group(1, 0, subscriptions=created)]
+    groups: list[Group] = [group(1, 0, subscriptions=created)]
     owed: dict[object, list[int]] = {key: [] for key in keys}
     sequence = 0
     for number in range(2, 60):
@@ -589,7 +621,8 @@ def _history(dice: random.Random, *, spoiled: bool) -> list[object]:
                 if topics[key] == topic:
                     owed[key] += range(sequence, sequence + count)
             sequence += count
-        groups.append(group(number, first, *runs, settlements=settlements))
+        at = NOON + number * hours * HOUR_US
+        groups.append(group(number, first, *runs, at=at, settlements=settlements))
     last = [
         settled(
             *[range(one, one + 1) for one in owed[key]],
@@ -599,7 +632,8 @@ def _history(dice: random.Random, *, spoiled: bool) -> list[object]:
         )
         for key in keys
     ]
-    groups.append(group(60, sequence, settlements=[s for s in last if s.sequences]))
+    at = NOON + 60 * hours * HOUR_US
+    groups.append(group(60, sequence, at=at, settlements=[s for s in last if s.sequences]))
     return groups
 
 
