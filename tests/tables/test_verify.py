@@ -71,6 +71,30 @@ def test_a_home_of_which_nothing_was_published_is_sound(tmp_path: Path) -> None:
     assert verify(home).sound
 
 
+def test_a_home_without_a_table_is_sound_if_the_journal_has_everything(made: MadeHome) -> None:
+    """A gateway that was killed before it made its table makes it from the journal; but a journal
+    that begins later is what is left of something."""
+    shutil.rmtree(made.root)
+    assert made.verify().sound
+    shutil.rmtree(made.home.journal_dir)
+    made.home.journal_dir.mkdir()
+    assert made.verify().sound
+    later_journal(made)
+    assert "but the journal begins with group 8" in made.problems()["table"][0]
+
+
+def test_what_an_owner_left_that_had_lost_the_home_is_a_note(made: MadeHome) -> None:
+    """Its segments are of an older generation than those that count."""
+    path = made.segment()
+    number = segment.GENERATION_SEGMENTS * 7 + 1
+    shutil.move(path, path.with_name(f"{number:08d}.journal"))
+    path.write_bytes(b"nothing of ours")
+    report = made.verify()
+    assert report.sound
+    notes = [note for check in report.checks for note in check.notes]
+    assert any(str(path) in note and "nothing in it was accepted" in note for note in notes)
+
+
 @pytest.mark.parametrize("folder", ["absent", "empty"])
 def test_what_is_no_home_is_said_at_once(tmp_path: Path, folder: str) -> None:
     """One sentence that names the folder."""

@@ -80,6 +80,8 @@ def _verify(home: Home, deep: bool, progress: Progress) -> Report:
     progress("journal", 0, 0)
     journal = journals.read_journal(home.journal_dir)
     cursors = cursor_audit.read_cursors(home.cursors)
+    if not (home.topic_log / "_delta_log").is_dir():
+        return Report(home.root, None, _check_without_table(home, journal))
     opened = _open(home.topic_log)
     if not isinstance(opened, TableView):
         return Report(home.root, None, (*opened, journals.check_journal(journal, None, None)))
@@ -102,10 +104,21 @@ def _open(root: Path) -> TableView | tuple[Check, ...]:
     except StoreError as error:
         findings = Findings()
         findings.problem(f"{error}. Restore it from a copy")
-        checks = [findings.check("table", "")]
-        if (root / "_delta_log").is_dir():
-            checks.append(entries.check_entries(root, None))
-        return tuple(checks)
+        return (findings.check("table", ""), entries.check_entries(root, None))
+
+
+def _check_without_table(home: Home, journal: journals.JournalView) -> tuple[Check, ...]:
+    """A gateway that was killed before it made its table has a journal from the first group on, or
+    nothing in it."""
+    findings = Findings()
+    first = journal.frames[0].group if journal.frames else 1
+    if first > 1:
+        findings.problem(
+            f"{home.topic_log} is missing, but the journal begins with group {first}: the groups "
+            "before it are nowhere. Restore the table from a copy"
+        )
+    table = findings.check("table", "there is none yet")
+    return (table, journals.check_journal(journal, None, None))
 
 
 def _shared(journal: journals.JournalView, view: TableView) -> messages.GroupRows:

@@ -41,13 +41,15 @@ class JournalFrame:
 
 @dataclass(frozen=True, slots=True)
 class JournalView:
-    """What stood in the journal at one moment. `torn` is a frame at its end that isn't whole."""
+    """What stood in the journal at one moment. `torn` is a frame at its end that isn't whole;
+    `strays` were written by an owner that had lost the home, and count for nothing."""
 
     segments: int
     bytes: int
     frames: tuple[JournalFrame, ...]
     torn: Cut | None
     problems: tuple[str, ...] = ()
+    strays: tuple[Path, ...] = ()
 
     def after(self, group: int) -> Sequence[JournalFrame]:
         """The frames of later groups."""
@@ -74,7 +76,8 @@ def _read(directory: Path) -> JournalView:
     frames: dict[int, list[JournalFrame]] = {}
     found: list[segment.Found] = []
     try:
-        for path in segment.live_paths(directory)[0]:
+        paths, strays = segment.live_paths(directory)
+        for path in paths:
             one = segment.scan(path, access=os.O_RDONLY)
             found.append(one)
             frames[one.segment.number] = [_frame(one.segment, ref) for ref in one.frames]
@@ -94,6 +97,7 @@ def _read(directory: Path) -> JournalView:
         sum(one.segment.size for one in found),
         tuple(one for part in found for one in frames[part.segment.number]),
         Cut(last.path, last.end, last.next_group) if last else None,
+        strays=tuple(strays),
     )
 
 
@@ -142,6 +146,11 @@ def check_journal(
             f"{view.torn.path} has a frame of group {view.torn.group} at offset "
             f"{view.torn.offset} that isn't whole: it was never accepted, or is being written "
             "now. The gateway cuts it when it starts, or --repair does"
+        )
+    for path in view.strays:
+        findings.note(
+            f"{path} was written by an owner that had lost the home; nothing in it was accepted, "
+            "and the gateway removes it when it starts"
         )
     _check_dense(view, findings)
     waiting = len(view.frames)
