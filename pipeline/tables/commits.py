@@ -38,6 +38,7 @@ class AddedFile:
     topic_high: str | None
     group_low: int | None
     group_high: int | None
+    written_at: int  #: milliseconds
 
     @property
     def tier(self) -> int:
@@ -113,6 +114,7 @@ def _added(add: dict[str, object]) -> AddedFile:
         highs.get("topic"),
         lows.get("group"),
         highs.get("group"),
+        int(str(add.get("modificationTime", 0))),
     )
 
 
@@ -139,7 +141,7 @@ def encode(
         for app, version in (transactions or {}).items()
     ]
     actions += [_remove_action(file, milliseconds, data_change) for file in removed]
-    actions += [_add_action(file, milliseconds, data_change) for file in added]
+    actions += [{"add": add_action(file, data_change=data_change)} for file in added]
     return lines(actions)
 
 
@@ -159,16 +161,14 @@ def _info(operation: str, milliseconds: int, *, data_change: bool) -> object:
     }
 
 
-def _add_action(file: AddedFile, milliseconds: int, data_change: bool) -> object:
+def add_action(file: AddedFile, *, data_change: bool) -> dict[str, object]:
     return {
-        "add": {
-            "path": quote(file.path, safe="/="),
-            "partitionValues": {"record": file.record, "day": file.day},
-            "size": file.size,
-            "modificationTime": milliseconds,
-            "dataChange": data_change,
-            "stats": json.dumps(_statistics(file), separators=(",", ":")),
-        }
+        "path": quote(file.path, safe="/="),
+        "partitionValues": {"record": file.record, "day": file.day},
+        "size": file.size,
+        "modificationTime": file.written_at,
+        "dataChange": data_change,
+        "stats": json.dumps(_statistics(file), separators=(",", ":")),
     }
 
 

@@ -5,6 +5,7 @@ once, so its rows and bytes are bounded, and it holds one topic alone where that
 Everything that is long here runs inside of Arrow, without the interpreter.
 """
 
+import time
 import uuid
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -60,6 +61,7 @@ def write(store: Store, table: pa.Table, *, record: str, day: str, tier: int) ->
         topic[1],
         group[0],
         group[1],
+        time.time_ns() // 1_000_000,
     )
 
 

@@ -6,24 +6,21 @@ a clean-up that is cut anywhere is gone on with.
 """
 
 import json
-import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from deltalake import DeltaTable
-
-from pipeline.tables import commits
+from pipeline.tables import checkpoint, commits
+from pipeline.tables.checkpoint import Identity
 from pipeline.tables.commits import LOG
 from pipeline.tables.store import Store
+from pipeline.tables.table_state import TableState
 
 #: Commits between two checkpoints: what a reader must read beside one.
 CHECKPOINT_COMMITS: Final = 100
-#: Entries that one step of the clean-up takes at most.
-ENTRIES_MAX: Final = 200
-POINTER: Final = f"{LOG}/_last_checkpoint"
-_CHECKPOINT: Final = ".checkpoint.parquet"
+#: Entries that one step of the clean-up takes at most, and data files, about: each is a system
+#: call that may wait for the disk.
+ENTRIES_MAX: Final = 25
+FILES_MAX: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ class LogEntries:
         entries = [_version(name) for name in names if name.endswith(".json")]
         #: The oldest entry that is left.
         self.oldest = min((v for v in entries if v is not None), default=0)
-        checkpoints = [_version(name) for name in names if name.endswith(_CHECKPOINT)]
+        checkpoints = [_version(name) for name in names if name.endswith(checkpoint.SUFFIX)]
         self.checkpoints = sorted(v for v in checkpoints if v is not None)
 
     @property
@@ -51,29 +48,9 @@ class LogEntries:
         """The version of the last checkpoint; -1 without one."""
         return self.checkpoints[-1] if self.checkpoints else -1
 
-    def checkpoint(self, version: int) -> None:
-        """Write down the table as of that version, durable before anything points to it.
-
-        deltalake makes it in a folder of its own, as it would leave half of one here if the
-        power failed.
-        """
-        last = self.checkpointed
-        with tempfile.TemporaryDirectory() as scratch:
-            names = [commits.json_name(v) for v in range(max(last + 1, self.oldest), version + 1)]
-            if last >= 0:
-                names.append(_checkpoint_name(last))
-            self._copy(names, Path(scratch))
-            DeltaTable(scratch).create_checkpoint()
-            made = Path(scratch, _checkpoint_name(version)).read_bytes()
-            pointer = Path(scratch, POINTER).read_bytes()
-        self._store.replace(_checkpoint_name(version), made)
-        self._store.replace(POINTER, pointer)
-        self.checkpoints.append(version)
-
-    def _copy(self, names: Iterable[str], scratch: Path) -> None:
-        (scratch / LOG).mkdir()
-        for name in names:
-            (scratch / name).write_bytes(self._store.read(name))
+    def checkpoint(self, identity: Identity, state: TableState) -> None:
+        checkpoint.write(self._store, identity, state)
+        self.checkpoints.append(state.version)
 
     def clean(
         self, *, below: int, seen: int | None, since: int, live: frozenset[str]
@@ -86,7 +63,7 @@ class LogEntries:
         end = min(below, self.checkpointed, self.oldest + ENTRIES_MAX)
         doomed: list[str] = []
         version = self.oldest
-        while version < end:
+        while version < end and len(doomed) < FILES_MAX:
             text = self._store.read(commits.json_name(version))
             if seen is not None and version > seen and _made_at(text) >= since:
                 break
@@ -96,7 +73,7 @@ class LogEntries:
             return None
         folders = {path.rpartition("/")[0] for path in doomed}
         old = [c for c in self.checkpoints if c < version - 1]
-        self._store.delete(_checkpoint_name(c) for c in old)
+        self._store.delete(checkpoint.name(c) for c in old)
         self._store.delete(doomed)
         self._store.sync(sorted(folders))
         self._store.delete(commits.json_name(v) for v in range(self.oldest, version))
@@ -109,10 +86,6 @@ class LogEntries:
 def _version(name: str) -> int | None:
     number = name.partition(".")[0]
     return int(number) if number.isdigit() else None
-
-
-def _checkpoint_name(version: int) -> str:
-    return f"{LOG}/{version:020d}{_CHECKPOINT}"
 
 
 def _made_at(text: bytes) -> int:

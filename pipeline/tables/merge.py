@@ -3,7 +3,6 @@
 All that takes long runs inside of Arrow and numpy, without the interpreter.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -18,30 +17,34 @@ from pipeline.tables.store import Store
 from pipeline.tables.tiers import Run
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What one step can take of a run: these files, of so many bytes of rows. `full` are files
-    that turned out to be full: then the run isn't one, and has to be chosen anew."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """What one step can take of a run: these files and their rows, of so many bytes. `full` is
+    a file that turned out to be full: then the run isn't one, and has to be chosen anew."""
 
     files: tuple[AddedFile, ...]
+    tables: tuple[pa.Table, ...]
     size: int
-    full: tuple[str, ...]
+    full: str | None = None
 
 
-def bound(store: Store, run: Run) -> Bound:
-    """Look into the footers of a run's files for what the log doesn't say: their real size."""
-    taken: list[AddedFile] = []
+def load(store: Store, run: Run) -> Loaded:
+    """Read a run's files, as many as one step may hold."""
+    files: list[AddedFile] = []
+    tables: list[pa.Table] = []
     total = rows = 0
     for file in run.files:
         with store.parquet(file.path) as parquet:
             size = _row_bytes(parquet.metadata)
-        if size >= tiers.FULL_BYTES:
-            return Bound((), 0, (file.path,))
+            if size >= tiers.FULL_BYTES:
+                return Loaded((), (), 0, file.path)
+            too_much = total + size > tiers.MERGE_BYTES_MAX
+            if files and (too_much or rows + file.rows > tiers.MERGE_ROWS_MAX):
+                break
+            tables.append(_read(parquet, file.record))
+        files.append(file)
         total, rows = total + size, rows + file.rows
-        if taken and (total > tiers.MERGE_BYTES_MAX or rows > tiers.MERGE_ROWS_MAX):
-            return Bound(tuple(taken), total - size, ())
-        taken.append(file)
-    return Bound(tuple(taken), total, ())
+    return Loaded(tuple(files), tuple(tables), total)
 
 
 def _row_bytes(metadata: pq.FileMetaData) -> int:
@@ -49,10 +52,16 @@ def _row_bytes(metadata: pq.FileMetaData) -> int:
     return sum(metadata.row_group(i).total_byte_size for i in groups)
 
 
-def merge(store: Store, files: Sequence[AddedFile], tier: int) -> AddedFile:
+def _read(parquet: pq.ParquetFile, record: str) -> pa.Table:
+    kind = schema.FILES[record]
+    table = parquet.read(columns=kind.names, use_threads=False)
+    return table if table.schema.equals(kind) else table.select(kind.names).cast(kind)
+
+
+def merge(store: Store, loaded: Loaded, tier: int) -> AddedFile:
     """One new file of that tier with the rows of these, which are of one partition."""
-    record, day = files[0].record, files[0].day
-    table = pa.concat_tables([_read(store, file) for file in files]).combine_chunks()
+    record, day = loaded.files[0].record, loaded.files[0].day
+    table = pa.concat_tables(loaded.tables).combine_chunks()
     if record == schema.MESSAGE:
         table = sorted_messages(table)
     return data_file.write(store, table, record=record, day=day, tier=tier)
@@ -62,12 +71,6 @@ def sorted_messages(table: pa.Table) -> pa.Table:
     """The rows by topic and sequence; as they lie if they are so already."""
     order = _order(table)
     return table.take(order) if (np.diff(order) != 1).any() else table
-
-
-def _read(store: Store, file: AddedFile) -> pa.Table:
-    kind = schema.FILES[file.record]
-    with store.parquet(file.path) as parquet:
-        return parquet.read(columns=kind.names, use_threads=False).select(kind.names).cast(kind)
 
 
 def _order(table: pa.Table) -> Int64s:

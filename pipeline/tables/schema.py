@@ -230,7 +230,5 @@ CONFIGURATION: Final = {
     "delta.dataSkippingStatsColumns": "topic,sequence,group",
     # Longer than the longest stop of a Spark job: a stream can't pass a version that is cleaned.
     "delta.logRetentionDuration": "interval 7 days",
-    # For so long a checkpoint carries each file that was removed: two files a second are 7,200
-    # in it. The files themselves stay longer, see upkeep; Delta's time travel ends here.
-    "delta.deletedFileRetentionDuration": "interval 1 hours",
+    "delta.deletedFileRetentionDuration": "interval 7 days",
 }

@@ -24,16 +24,19 @@ from pipeline.tables.store import Store
 #: isn't in the table.
 JOURNAL_APP = "journal"
 SEQUENCE_APP = "sequence"
+#: The application whose version is the epoch of the table's owner.
+OWNER_APP = "owner"
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """The table as of `version`: the last group in it, the first sequence that isn't in it, its
-    files by group, and the files of messages as the pager wants them."""
+    """The table as of `version`: the last group in it, the first sequence that isn't in it, the
+    epoch of the last fence, its files by group, and those of messages as the pager wants them."""
 
     version: int
     group: int
     sequence: int
+    epoch: int
     files: tuple[AddedFile, ...]
     messages: tuple[MessageFile, ...]
 
@@ -44,6 +47,7 @@ class TableState:
             table.version(),
             table.transaction_version(JOURNAL_APP) or 0,
             table.transaction_version(SEQUENCE_APP) or 0,
+            table.transaction_version(OWNER_APP) or 0,
             tuple(files),
             index((), files),
         )
@@ -53,6 +57,12 @@ class TableState:
         """The lowest sequence whose message is in the table; the next one if none is."""
         return self.messages[0].low if self.messages else self.sequence
 
+    @property
+    def transactions(self) -> dict[str, int]:
+        """The positions as the log has them."""
+        found = {JOURNAL_APP: self.group, SEQUENCE_APP: self.sequence, OWNER_APP: self.epoch}
+        return {app: version for app, version in found.items() if version}
+
     def appended(self, group: int, sequence: int, added: Iterable[AddedFile]) -> "TableState":
         """The state after a commit of later groups."""
         new = sorted(added, key=_order)
@@ -60,9 +70,14 @@ class TableState:
             self.version + 1,
             group,
             sequence,
+            self.epoch,
             self.files + tuple(new),
             index(self.messages, new),
         )
+
+    def fenced(self, epoch: int) -> "TableState":
+        """The state after a commit in which only the owner changed."""
+        return replace(self, version=self.version + 1, epoch=epoch)
 
     def swapped(self, removed: Collection[str], added: Iterable[AddedFile]) -> "TableState":
         """The state after a commit that changed files, but no position."""
@@ -110,6 +125,7 @@ def live_files(table: DeltaTable) -> list[AddedFile]:
             row.get("max.topic"),
             row.get("min.group"),
             row.get("max.group"),
+            row["modification_time"],
         )
         for row in actions.to_pylist()
     ]

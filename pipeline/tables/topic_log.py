@@ -20,16 +20,15 @@ from deltalake.exceptions import DeltaError
 
 from pipeline.errors import StoreError, TableMoved
 from pipeline.tables import commits, data_file, frame, rows, table_state
+from pipeline.tables.checkpoint import Identity
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.frame import DecodedFrame
 from pipeline.tables.paging import Page, Pager
 from pipeline.tables.store import LocalStore, Store
-from pipeline.tables.table_state import JOURNAL_APP, SEQUENCE_APP, TableState
+from pipeline.tables.table_state import JOURNAL_APP, OWNER_APP, SEQUENCE_APP, TableState
 from pipeline.tables.table_writer import TableWriter
 from pipeline.tables.upkeep import DEFAULT_LIMITS, Steps, Upkeep, UpkeepLimits
 
-#: The application whose version is the epoch of the table's owner.
-OWNER_APP = "owner"
 #: Versions that others may make while a fence is being made, before it gives up.
 FENCE_TRIES_MAX = 10
 
@@ -51,11 +50,12 @@ class Commit:
 class TopicLog:
     """The open table. See the module for who may call what."""
 
-    def __init__(self, path: Path, store: Store, state: TableState, limits: UpkeepLimits) -> None:
+    def __init__(self, path: Path, store: Store, table: DeltaTable, limits: UpkeepLimits) -> None:
         self.path = path
         self._store = store
-        self._writer = TableWriter(store, state)
-        self._steps = Steps(self._writer, limits, cursors=path.parent / "cursors")
+        self._writer = TableWriter(store, TableState.of(table))
+        cursors = path.parent / "cursors"
+        self._steps = Steps(self._writer, Identity.of(table), limits, cursors=cursors)
         self._pager = Pager(path)
 
     @classmethod
@@ -185,9 +185,9 @@ class TopicLog:
             try:
                 self._writer.make(lambda _: text)
             except TableMoved:
-                self._writer.state = _open(self._store)
+                self._writer.state = TableState.of(_open(self._store))
             else:
-                self._writer.state = self._writer.state.swapped((), ())
+                self._writer.state = self._writer.state.fenced(epoch)
                 return
         raise TableMoved(f"somebody else goes on committing to {self.path}; stop the other writer")
 
@@ -204,11 +204,11 @@ def _now() -> int:
     return time.time_ns() // 1_000
 
 
-def _open(store: Store) -> TableState:
+def _open(store: Store) -> DeltaTable:
     table = DeltaTable(store.uri, storage_options=store.options)
     table_state.check_ours(store.uri, table)
     commits.check_whole(store, table.version())
-    return TableState.of(table)
+    return table
 
 
 def _days(table: pa.Table) -> list[tuple[str, pa.Table]]:

@@ -20,6 +20,7 @@ from deltalake.exceptions import DeltaError
 
 from pipeline.errors import StoreError
 from pipeline.tables import commits, merge, retention, tiers
+from pipeline.tables.checkpoint import Identity
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.log_entries import CHECKPOINT_COMMITS, ENTRIES_MAX, LogEntries
 from pipeline.tables.orphans import Orphans
@@ -58,8 +59,10 @@ class Upkeep:
 class Steps:
     """Chooses and does the steps; all on the committer's thread."""
 
-    def __init__(self, writer: TableWriter, limits: UpkeepLimits, *, cursors: Path) -> None:
-        self._writer, self._limits = writer, limits
+    def __init__(
+        self, writer: TableWriter, identity: Identity, limits: UpkeepLimits, *, cursors: Path
+    ) -> None:
+        self._writer, self._identity, self._limits = writer, identity, limits
         self._store = writer.store
         self._seen = _Seen(cursors)
         self._full: set[str] = set()
@@ -95,29 +98,29 @@ class Steps:
         return self._log
 
     def _checkpoint(self, _now: int, _floor: int) -> Upkeep | None:
-        version = self._writer.state.version
-        if version - max(self._entries.checkpointed, 0) < CHECKPOINT_COMMITS:
+        state = self._writer.state
+        if state.version - max(self._entries.checkpointed, 0) < CHECKPOINT_COMMITS:
             return None
-        self._writer.durably(lambda: self._entries.checkpoint(version))
+        self._writer.durably(lambda: self._entries.checkpoint(self._identity, state))
         return Upkeep("checkpoint", 1, 0, 0.0)
 
     def _merge(self, now: int, _floor: int) -> Upkeep | None:
         today = _day(now - DAY_GRACE_US)
         files = self._writer.state.files
         while run := tiers.choose(files, today=today, full=self._full):
-            bound = merge.bound(self._store, run)
-            self._full.update(bound.full)
-            if not bound.full:
-                return self._swap(bound, run, now)
+            loaded = merge.load(self._store, run)
+            if loaded.full is None:
+                return self._swap(loaded, run, now)
+            self._full.add(loaded.full)
         return None
 
-    def _swap(self, bound: merge.Bound, run: tiers.Run, now: int) -> Upkeep:
-        files = bound.files
-        filled = bound.size >= tiers.FULL_BYTES or len(files) < len(run.files)
+    def _swap(self, loaded: merge.Loaded, run: tiers.Run, now: int) -> Upkeep:
+        files = loaded.files
+        filled = loaded.size >= tiers.FULL_BYTES or len(files) < len(run.files)
         tier = tiers.LAST_TIER if filled else run.tier
 
         def write(added: list[AddedFile]) -> bytes:
-            added.append(merge.merge(self._store, files, tier))
+            added.append(merge.merge(self._store, loaded, tier))
             return commits.encode("OPTIMIZE", at=now, added=added, removed=files, data_change=False)
 
         added = self._writer.make(write)

@@ -194,7 +194,8 @@ def test_a_merge_of_random_runs_is_sorted(tmp_path: Path) -> None:
         story.commit(*(chance.randint(0, 30) for _ in TOPICS))
     files = [f for f in story.log._state.files if f.record == "message"]
     chance.shuffle(files)
-    made = merge.merge(LocalStore(story.log.path), files, 1)
+    store = LocalStore(story.log.path)
+    made = merge.merge(store, merge.load(store, tiers.Run(tuple(files), 1, closed=True)), 1)
     with LocalStore(story.log.path).parquet(made.path) as file:
         table = file.read()
     keys = list(zip(table["topic"].to_pylist(), table["sequence"].to_pylist(), strict=True))
