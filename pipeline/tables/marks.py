@@ -203,6 +203,15 @@ class Marks:
         self._mapped[begin : begin + len(data)] = data
 
 
+def look(path: Path) -> tuple[str, bool]:
+    """What the file holds, in words, and whether some of it can't be used; nothing is changed.
+
+    Raises StoreError for one of another version. A slot that is just being written looks damaged.
+    """
+    left = _read(path, _boot_id())
+    return left.found, left.unknown and path.exists()
+
+
 def _doubt(left: _Left, at: Standpoint, *, head: int, next_group: int) -> Doubt:
     slot = left.slots.get(_key(at.subscription))
     if slot is None:

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import shutil
+import zlib
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ from pipeline.tables import commits, frame, segment, tiers, upkeep
 from pipeline.tables.home import Home
 from pipeline.tables.inventory import take
 from pipeline.tables.journal import Journal
+from pipeline.tables.marks import Marks, Standpoint
 from pipeline.tables.owner import lock
 from pipeline.tables.topic_log import TopicLog
 from pipeline.tables.upkeep import UpkeepLimits
@@ -498,6 +500,36 @@ def test_repair_touches_nothing_that_is_broken_before_the_end(made: MadeHome) ->
     with pytest.raises(StoreError, match=r"nothing was repaired: .* is broken at offset"):
         repair(made.home)
     assert made.segment().read_bytes() == before
+
+
+# The marks.
+
+
+def test_marks_are_read_and_damage_of_them_is_a_note(made: MadeHome) -> None:
+    """They say what is redelivered, not what is kept; but a file of another version is refused."""
+
+    def said() -> tuple[str, tuple[str, ...]]:
+        report = made.verify()
+        assert report.sound
+        [check] = [one for one in report.checks if one.name == "marks"]
+        return check.counted, check.notes
+
+    assert said() == ("there were no marks", ())
+    file, _ = Marks.open(made.home.marks, [Standpoint(KEY.id, 5)], head=17, next_group=6)
+    file.attach(KEY.id)
+    file.close()
+    assert said() == ("marks of this boot", ())
+    whole = made.home.marks.read_bytes()
+    made.home.marks.write_bytes(b"x" + whole[1:])
+    assert "is damaged, or being written now" in said()[1][0]
+    made.home.marks.write_bytes(_of_version(whole, 9))
+    assert "is of version 9, ours is 1" in made.problems()["marks"][0]
+
+
+def _of_version(data: bytes, version: int) -> bytes:
+    """The file with another version in its header, and the checksum that fits."""
+    header = data[:8] + version.to_bytes(4, "little") + data[12:48]
+    return header + zlib.crc32(header).to_bytes(4, "little") + data[52:]
 
 
 # Spark's cursors.

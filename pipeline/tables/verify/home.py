@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pipeline.errors import InvalidRequest, StoreError
+from pipeline.tables import marks
 from pipeline.tables.home import Home
 from pipeline.tables.journal import Cut
 from pipeline.tables.owner import lock
@@ -85,16 +86,16 @@ def _verify(home: Home, deep: bool, progress: Progress) -> Report:
     opened = _open(home.topic_log)
     if not isinstance(opened, TableView):
         return Report(home.root, None, (*opened, journals.check_journal(journal, None, None)))
-    log = entries.check_entries(home.topic_log, opened.state.version)
+    state = opened.state
+    log = entries.check_entries(home.topic_log, state.version)
     shared = _shared(journal, opened)
     rows = _check_rows(opened, shared, cursors, deep, progress)
-    table = Check(
-        "table", Verdict.SOUND, f"version {opened.state.version:,}, group {opened.state.group:,}"
-    )
-    behind = bool(journal.frames) and journal.frames[-1].group < opened.state.group
+    table = Check("table", Verdict.SOUND, f"version {state.version:,}, group {state.group:,}")
+    behind = bool(journal.frames) and journal.frames[-1].group < state.group
     later = journals.read_journal(home.journal_dir) if behind else journal
     last = journals.check_journal(journal, opened, shared if rows.whole else None, later=later)
-    return Report(home.root, opened.state.version, (table, log, *rows.checks, last, *rows.audit))
+    checks = (table, log, *rows.checks, last, _check_marks(home.marks), *rows.audit)
+    return Report(home.root, state.version, checks)
 
 
 def _open(root: Path) -> TableView | tuple[Check, ...]:
@@ -119,6 +120,21 @@ def _check_without_table(home: Home, journal: journals.JournalView) -> tuple[Che
         )
     table = findings.check("table", "there is none yet")
     return (table, journals.check_journal(journal, None, None))
+
+
+def _check_marks(path: Path) -> Check:
+    findings = Findings()
+    try:
+        words, damaged = marks.look(path)
+    except StoreError as error:
+        findings.problem(str(error))
+        return findings.check("marks", "")
+    if damaged:
+        findings.note(
+            f"{path} is damaged, or being written now: after a restart more messages are marked as "
+            "redelivered than were delivered. None is lost"
+        )
+    return findings.check("marks", words)
 
 
 def _shared(journal: journals.JournalView, view: TableView) -> messages.GroupRows:
