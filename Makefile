@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 HOME_DIR ?= build/home
 LISTEN ?= 127.0.0.1:5672
 CASES ?=
+SEED ?= 7
 ROUNDS ?= 20
+ROUND ?=
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
@@ -32,8 +34,8 @@ bench: $(READY) ## Speed and memory against the budgets (CASES=drain,fanout-50 r
 run: $(READY) ## A gateway on LISTEN that keeps everything under HOME_DIR
 	$(BIN)/distributary serve --home $(HOME_DIR) --listen $(LISTEN)
 
-crash: $(READY) ## kill -9 while publishing and acknowledging, ROUNDS times
-	$(BIN)/python -m pytest tests/gateway/test_restart.py -k killed --rounds $(ROUNDS) --timeout 3600
+crash: $(READY) ## Kills, power cuts, bad disks: ROUNDS of them drawn by SEED, or ROUND alone
+	$(BIN)/python -m tests.crash --seed $(SEED) --rounds $(ROUNDS) $(if $(ROUND),--round $(ROUND))
 
 jms: ## The Qpid JMS client's tests
 	@echo "The tests with the Qpid JMS client do not exist yet; 'make test' tests with Proton's client." && exit 1

@@ -1,4 +1,4 @@
-"""What all tests share: how Hypothesis runs here, and how long the crash rounds go on."""
+"""What all tests share: how Hypothesis runs here, and what the crash rounds are drawn from."""
 
 import sys
 from pathlib import Path
@@ -15,9 +15,14 @@ settings.load_profile("house")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--rounds", type=int, default=4, help="times that a working gateway is killed (default 4)"
-    )
+    parser.addoption("--rounds", type=int, default=4, help="times that a gateway is killed")
+    parser.addoption("--seed", type=int, default=7, help="what crash rounds do (default 7)")
+
+
+@pytest.fixture
+def crash_seed(request: pytest.FixtureRequest) -> int:
+    """What a crash round is drawn from, besides its name."""
+    return int(request.config.getoption("--seed"))
 
 
 @pytest.fixture

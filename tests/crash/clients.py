@@ -12,6 +12,7 @@ from gateway_links import Got, Incoming, Outgoing, encoded
 from gateway_peer import Peer, PeerLost
 from history import (
     Delivered,
+    Event,
     History,
     Left,
     Publish,
@@ -65,6 +66,23 @@ class Subscription:
         return f"{self.name}-{number}"
 
 
+@dataclass(frozen=True, slots=True)
+class Ear:
+    """A connection that nobody uses any more, and what its gateway may still say on it."""
+
+    peer: Peer
+    said: list[tuple[Event, Delivery]]
+
+    def hear_out(self, history: History, place: int) -> None:
+        """Listen until the other end is gone. What it confirms must have been so at that place of
+        the history, when it lost the home; a confirmation that comes late is still a promise."""
+        _hear_out(self.peer)
+        for event, delivery in self.said:
+            if delivery.settled:
+                history.add_before(place, event)
+        self.peer.drop()
+
+
 class Publisher:
     """Publishes to all topics as fast as credit and its window go."""
 
@@ -84,6 +102,12 @@ class Publisher:
     def idle(self) -> bool:
         """Whether nothing is on its way or to be sent again."""
         return not self._waiting and not self._again
+
+    def listen(self) -> None:
+        """Read what has come, and do nothing."""
+        assert self._peer is not None
+        self._peer.turn(0.0)
+        self._hear()
 
     def connect(self, port: int) -> None:
         self._peer = Peer(port, self.name)
@@ -135,16 +159,23 @@ class Publisher:
 
     def lost(self) -> None:
         """The gateway is gone: hear what it had said, and send again some of what is unknown."""
-        if self._peer is None:
-            return
-        _hear_out(self._peer)
+        if self._peer is not None:
+            _hear_out(self._peer)
+            self.abandon().peer.drop()
+
+    def abandon(self) -> "Ear":
+        """Go on without this gateway, which may still live: what it hasn't answered is unknown."""
+        assert self._peer is not None
         self._hear()
-        for publish, _ in self._waiting:
+        said: list[tuple[Event, Delivery]] = []
+        for publish, delivery in self._waiting:
+            said.append((Published(publish.message), delivery))
             if self._draw.random() < AGAIN:
                 self._again.append(publish)
+        ear = Ear(self._peer, said)
         self._waiting.clear()
-        self._peer.drop()
         self._peer = None
+        return ear
 
     def close(self) -> None:
         if self._peer is not None:
@@ -182,6 +213,11 @@ class Consumer:
         self._held = _Held()
         self.confirmed = 0
         self.left_credit = 0  #: as it was when the gateway went
+
+    def listen(self) -> None:
+        """Read what has come, and do nothing."""
+        assert self._peer is not None
+        self._peer.turn(0.0)
 
     def connect(self, port: int) -> None:
         self._peer = Peer(port, self.name)
@@ -254,14 +290,25 @@ class Consumer:
     def lost(self) -> None:
         """The gateway is gone: hear what it had said; what is held stays unsettled."""
         self.left_credit = 0
-        if self._peer is None or self._link is None:
-            return
-        _hear_out(self._peer)
+        if self._peer is not None and self._link is not None:
+            _hear_out(self._peer)
+            self.abandon().peer.drop()
+
+    def abandon(self) -> "Ear":
+        """Go on without this gateway, which may still live: what is held stays unsettled."""
+        assert self._peer is not None
+        assert self._link is not None
         self.left_credit = max(self._link.link.credit, 0)
         for got in self._link.inbox:
             self._see(got)
         self._hear()
-        self._gone()
+        name = self.subscription.name
+        ear = Ear(
+            self._peer,
+            [(Settled(name, m, self.name, said), d) for m, said, d in self._held.waiting],
+        )
+        self._peer, self._link, self._held = None, None, _Held()
+        return ear
 
     def leave(self) -> None:
         """Close the connection; the gateway goes on."""
@@ -272,12 +319,8 @@ class Consumer:
                     self._see(got)
             self._hear()
             self._history.add(Left(self.name))
-            self._gone()
-
-    def _gone(self) -> None:
-        assert self._peer is not None
-        self._peer.drop()
-        self._peer, self._link, self._held = None, None, _Held()
+            self._peer.drop()
+            self._peer, self._link, self._held = None, None, _Held()
 
     def drain(self, port: int) -> None:
         """Take and accept all that the subscription has, and see each outcome confirmed."""

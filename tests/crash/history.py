@@ -133,6 +133,10 @@ class History:
     def add(self, event: Event) -> None:
         self.events.append(event)
 
+    def add_before(self, place: int, event: Event) -> None:
+        """An event that is heard of late and belongs in front of the one at that place."""
+        self.events.insert(place, event)
+
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)
 

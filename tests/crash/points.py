@@ -64,6 +64,13 @@ UPKEEP_POINTS: dict[str, Where] = {
     "after a log entry is cleaned up": Where("unlink", _COMMIT, "after"),
 }
 
+ALL_POINTS = POINTS | UPKEEP_POINTS
+#: Those of the way to the table, which is the only one without a journal.
+TABLE_POINTS = tuple(
+    name for name, where in POINTS.items() if where.files not in {_SEGMENT, _SPARE}
+)
+JOURNAL_POINTS = tuple(name for name in POINTS if name not in TABLE_POINTS)
+
 #: Syncs that may fail: what the gateway then believes to be on the disk may not be there.
 SYNCS: dict[str, Where] = {
     "sync of the journal fails": Where("fdatasync", _SEGMENT, "before"),

@@ -3,15 +3,15 @@ that works; in between it harms it. The same draw gives the same harm, though no
 """
 
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import damage
 from checker import Report
 from faults import ANY_CALL, Fault, Where
 from history import How
-from points import POINTS, SYNCS, UPKEEP_POINTS
+from points import ALL_POINTS, POINTS, SYNCS
 from world import World
 
 Settings = Mapping[str, Mapping[str, object]]
@@ -28,6 +28,8 @@ class Scenario:
     harm: Callable[[World], None]
     settings: Settings = field(default_factory=dict)
     shadow: bool = False
+    #: The harm begins before the home is there.
+    first: bool = False
     #: A folder of the home that lies on a disk of its own, and that disk's MiB.
     disk: tuple[str, int] | None = None
 
@@ -41,7 +43,8 @@ def run(scenario: Scenario, folder: Path, draw: random.Random) -> Report:
         shadow=scenario.shadow,
         disk=scenario.disk,
     ) as world:
-        assert world.start()
+        if not scenario.first:
+            assert world.start()
         scenario.harm(world)
         report = world.finish()
     assert report.sound, str(report)
@@ -51,13 +54,13 @@ def run(scenario: Scenario, folder: Path, draw: random.Random) -> Report:
 # Kills.
 
 
-def killed_at(points: Mapping[str, Where], *names: str, nth_max: int = 4) -> Scenario:
+def killed_at(*names: str, nth_max: int = 4) -> Scenario:
     """Killed at each of these points, one after the other, on one home."""
 
     def harm(world: World) -> None:
         for name in names:
             world.work_for(world.draw.randrange(20, 120))
-            world.run_into(Fault(points[name], "kill", world.draw.randint(1, nth_max)))
+            world.run_into(Fault(ALL_POINTS[name], "kill", world.draw.randint(1, nth_max)))
             assert world.start()
 
     return Scenario(harm)
@@ -65,7 +68,7 @@ def killed_at(points: Mapping[str, Where], *names: str, nth_max: int = 4) -> Sce
 
 def killed_in_upkeep(*names: str) -> Scenario:
     """Killed in the middle of what is done seldom."""
-    return Scenario(killed_at(UPKEEP_POINTS, *names, nth_max=1).harm, OFTEN)
+    return Scenario(killed_at(*names, nth_max=1).harm, OFTEN)
 
 
 def killed_at_random(times: int) -> Scenario:
@@ -99,6 +102,25 @@ def killed_anywhere(times: int, nth_max: int = 60) -> Scenario:
     return Scenario(harm)
 
 
+def killed_at_birth(times: int, nth_max: int = 40) -> Scenario:
+    """Killed again and again while it makes its home."""
+
+    def harm(world: World) -> None:
+        for _ in range(times):
+            world.arm(_anywhere(world.draw, nth_max))
+            if world.start():
+                break
+            world.ended(How.KILLED)
+        world.arm(None)
+        if world.gone:
+            if world.gateway.process is not None:
+                world.ended(How.KILLED)
+            assert world.start()
+        world.work_for(50)
+
+    return Scenario(harm, first=True)
+
+
 def _anywhere(draw: random.Random, nth_max: int) -> Fault:
     when = draw.choice(("before", "after"))
     return Fault(Where(ANY_CALL, "*", when), "kill", draw.randint(1, nth_max))
@@ -116,6 +138,20 @@ def torn_writes(times: int) -> Scenario:
             assert world.start()
 
     return Scenario(harm)
+
+
+# Owners.
+
+
+def paused_owners(*names: str) -> Scenario:
+    """The owner is paused at each of these points until a standby has taken the home over."""
+
+    def harm(world: World) -> None:
+        for name in names:
+            world.work_for(world.draw.randrange(20, 120))
+            world.taken_over(Fault(POINTS[name], "pause", world.draw.randint(1, 3)))
+
+    return Scenario(harm, {"owner": {"lease_ms": 900}})
 
 
 # Damage.
@@ -210,6 +246,15 @@ def leftovers(times: int) -> Scenario:
     return Scenario(harm)
 
 
+# Without a journal.
+
+
+def without_journal(scenario: Scenario) -> Scenario:
+    """The same harm with `durability = "delta"`: accepted after the commit."""
+    journal: Settings = {"journal": {"durability": "delta", "linger_ms": 20}}
+    return replace(scenario, settings={**scenario.settings, **journal})
+
+
 # Syncs.
 
 
@@ -240,7 +285,7 @@ def syncs_after_failure(world: World) -> list[str]:
     return [call.path for call in calls[first + 1 :] if call.path == calls[first].path]
 
 
-def power_cuts(times: int, *, strict: bool) -> Scenario:
+def power_cuts(times: int, *, strict: bool, points: Sequence[str] = tuple(POINTS)) -> Scenario:
     """SIGKILL and the power with it: what wasn't synced is gone, or by luck a part of it is not."""
 
     def harm(world: World) -> None:
@@ -249,7 +294,7 @@ def power_cuts(times: int, *, strict: bool) -> Scenario:
             if n % 3 == 1:
                 world.run_into(_anywhere(world.draw, 60), How.POWER_CUT)
             elif n % 3 == 2:
-                point = POINTS[world.draw.choice(sorted(POINTS))]
+                point = POINTS[world.draw.choice(points)]
                 world.run_into(Fault(point, "kill", world.draw.randint(1, 3)), How.POWER_CUT)
             else:
                 world.lose_power()
@@ -259,7 +304,7 @@ def power_cuts(times: int, *, strict: bool) -> Scenario:
     return Scenario(harm, shadow=True)
 
 
-def kills_then_power_cut(times: int) -> Scenario:
+def kills_then_power_cut(times: int, *, points: Sequence[str] = tuple(POINTS)) -> Scenario:
     """Killed and started again several times, and only then the power goes: what a former life
     left unsynced, and the next one relied on, is lost now."""
 
@@ -267,7 +312,7 @@ def kills_then_power_cut(times: int) -> Scenario:
         for _ in range(times):
             for _ in range(2):
                 world.work_for(world.draw.randrange(1, 60))
-                point = POINTS[world.draw.choice(sorted(POINTS))]
+                point = POINTS[world.draw.choice(points)]
                 world.run_into(Fault(point, "kill", world.draw.randint(1, 3)))
                 assert world.start()
             world.lose_power()
@@ -301,5 +346,8 @@ def full_disk(folder: str, *, megabytes: int) -> Scenario:
                 world.empty()
             world.work_for(50)
 
-    retry = {"journal": {"retry_ms": 50}, "commit": {"retry_ms": 50}}
+    commit: dict[str, object] = {"retry_ms": 50}
+    if folder == "journal":
+        commit["interval_ms"] = 5_000  # nothing is given back meanwhile
+    retry: Settings = {"journal": {"retry_ms": 50}, "commit": commit}
     return Scenario(harm, retry, disk=(folder, megabytes))

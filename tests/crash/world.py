@@ -23,7 +23,7 @@ from checker import Report, check
 from clients import Consumer, Publisher, Subscription, connected
 from disk import SmallDisk
 from faults import Fault, Layer, Where
-from gateway_process import Gateway
+from gateway_process import Gateway, until
 from history import Drained, Ended, History, How
 
 #: Seconds that a point may take to be reached, or anything else that is waited for here.
@@ -59,12 +59,14 @@ class World:
     ) -> None:
         self.folder, self.draw = folder, draw
         self.history = History()
-        self.gateway = Gateway(folder, settings_of(settings or {}))
+        self.settings = settings_of(settings or {})
+        self.gateway = Gateway(folder, self.settings)
         self.layer = Layer(folder / "layer", self.home, shadow=shadow)
         self._disk = SmallDisk(self.home / disk[0], disk[1]) if disk is not None else None
         self._full = f"{disk[0]}/*" if disk is not None else ""
         self._inside = self._disk.command if self._disk is not None and self._disk.mounted else ()
         self.gateway.COMMAND = (*self._inside, *self.layer.command, *Gateway.COMMAND)
+        self._owner = self.gateway  #: the one over the file layer
         self._fired = 0
         self.publishers = [
             Publisher(self.history, draw, f"p{n}", TOPICS) for n in range(draw.choice((1, 2)))
@@ -78,7 +80,6 @@ class World:
             for one in self.subscriptions
             for n in range(one.consumers)
         ]
-        self._connected = False
         self._known = False
 
     @property
@@ -94,8 +95,9 @@ class World:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        if self.gateway.process is not None:
-            self.gateway.kill()
+        for gateway in (self.gateway, self._owner):
+            if gateway.process is not None:
+                gateway.kill()
         for client in (*self.publishers, *self.consumers):
             client.lost()
         if self._disk is not None:
@@ -138,7 +140,6 @@ class World:
             }
             for event in told.values():
                 self.history.add(event)
-        self._connected = True
         return True
 
     def _gone_soon(self) -> bool:
@@ -192,12 +193,7 @@ class World:
         self.arm(None)
         for client in (*self.publishers, *self.consumers):
             client.lost()
-        credit: dict[str, int] = {}
-        for consumer in self.consumers:
-            name = consumer.subscription.name
-            credit[name] = credit.get(name, 0) + consumer.left_credit
-        self.history.add(Ended(how, credit))
-        self._connected = False
+        self.history.add(Ended(how, self._left_credit()))
         return code
 
     def run_into(self, fault: Fault, how: How = How.KILLED) -> int:
@@ -226,6 +222,49 @@ class World:
         assert self._disk is not None
         self._disk.empty()
         self.arm(None)
+
+    def taken_over(self, fault: Fault) -> None:
+        """The gateway is paused by the fault, a standby takes the home over and serves; then the
+        paused one wakes. It must see that it has lost the home: exit code 1. What it confirms
+        even then must be true. At the end the standby is gone and the first one serves again."""
+        standby = Gateway(self.folder / "standby", self.settings)
+        standby.home, standby.options = self.home, ["--standby"]
+        lives = len(standby.events("standby.waiting")), len(standby.events("listening"))
+        standby.spawn()
+        self.work(lambda: len(standby.events("standby.waiting")) > lives[0], "a standby waits")
+        fired = self.layer.fired
+        self.arm(fault)
+        self.work(lambda: self.layer.fired > fired, f"{fault.plan.strip()} pauses the gateway")
+        clients = (*self.publishers, *self.consumers)
+        for client in clients:
+            client.listen()
+        ears = [client.abandon() for client in clients]
+        self.history.add(Ended(How.KILLED, self._left_credit()))
+        place = len(self.history.events) - 1
+        until(lambda: len(standby.events("listening")) > lives[1], "the standby serves", PATIENCE)
+        self.gateway = standby
+        try:
+            assert self.connect()
+            self.work_for(30)
+            assert self._owner.process is not None
+            self._owner.process.send_signal(signal.SIGCONT)
+            self._owner.ended(1)
+            for ear in ears:
+                ear.hear_out(self.history, place)
+            self.work_for(30)
+            self.kill()
+        finally:
+            self.gateway = self._owner
+            if standby.process is not None:
+                standby.kill()
+        assert self.start()
+
+    def _left_credit(self) -> dict[str, int]:
+        credit: dict[str, int] = {}
+        for consumer in self.consumers:
+            name = consumer.subscription.name
+            credit[name] = credit.get(name, 0) + consumer.left_credit
+        return credit
 
     def power_cut(self, draw: random.Random | None) -> None:
         """The gateway is gone; so is what wasn't synced."""

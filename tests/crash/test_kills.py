@@ -1,0 +1,17 @@
+"""The short crash round, one part of it; what is done stands in `rounds.py`. Everything accepted
+comes, nothing confirmed comes again, and the home is sound after it."""
+
+import random
+from pathlib import Path
+
+import pytest
+from rounds import KILLS
+from scenarios import run
+
+
+@pytest.mark.parametrize("kind", KILLS)
+def test_a_killed_or_replaced_process_loses_nothing(
+    tmp_path: Path, crash_seed: int, kind: str
+) -> None:
+    """The seed is in the name of what failed; `--seed` chooses another."""
+    run(KILLS[kind], tmp_path, random.Random(f"{crash_seed}/{kind}"))
