@@ -116,6 +116,9 @@ def load(home: Home, log: TopicLog) -> Snapshot:
         cursors, source = {}, f"{WHOLE_LOG} ({why})"
     try:
         folds = _begin(cursors, log)
+        for fold in folds.values():
+            # Retention takes what is owed to nobody, maybe before a settlement says so.
+            fold.standing.floor = max(fold.standing.floor, log.first_sequence)
         _add_settlements(folds, log)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{log.path} can't be read: {error}") from error

@@ -13,6 +13,8 @@ from gateway_process import Gateway, until
 from proton import Delivery
 from pyroaring import BitMap64
 
+from pipeline.tables.snapshot import CURSOR_COLUMNS
+
 Make = Callable[..., Gateway]
 ENDS = ["stopped", "killed"]
 
@@ -266,6 +268,7 @@ def write_cursors(home: Path, subscription: str, floor: int, settled: tuple[int,
         "selector": pa.array([None], pa.string()),
         "floor": [floor],
         "settled": [BitMap64(settled).serialize()],
+        "failures": pa.array([[]], CURSOR_COLUMNS["failures"]),
         "group": [log.transaction_version("journal")],
         "log_version": [log.version()],
     }
@@ -285,7 +288,7 @@ def test_cursors_and_the_whole_log_say_the_same(own_gateway: Make, connect: Conn
         gateway.stop()
         write_cursors(gateway.home, "container/c/mine", floor=3, settled=(7, 8, 20))
         gateway.start()
-        assert "cursors" in str(gateway.events("store.opened")[-1]["source"])
+        assert str(gateway.events("store.opened")[-1]["source"]).startswith("cursors and the log")
         peer = connect("c", port=gateway.port)
         receiver = peer.durable("t", "mine")
         first = receiver.take(4)
