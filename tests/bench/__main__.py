@@ -10,11 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pipeline.errors import StoreError
 from tests.bench import report
 from tests.bench.bench import Bench, Settings
 from tests.bench.cases import Case, chosen, warm_up
 from tests.bench.peer import Endpoint, LoadError
-from tests.bench.server import Server, gateway
+from tests.bench.server import Server, fresh_home, gateway
 
 #: The table is this wide, whatever the terminal or the file that it goes to.
 WIDTH_MIN = 110
@@ -47,9 +48,14 @@ def _arguments() -> argparse.Namespace:
 
 
 @contextmanager
-def _server(options: argparse.Namespace) -> Iterator[Server]:
-    if options.host is None:
-        with gateway(options.serve, options.folder) as server:
+def _server(options: argparse.Namespace, *, own: bool) -> Iterator[Server | None]:
+    if own:
+        yield None
+    elif options.host is None:
+        with (
+            fresh_home(options.folder) as home,
+            gateway(options.serve, home) as server,
+        ):
             yield server
     else:
         endpoint = Endpoint(options.host, options.port, options.user, options.password)
@@ -63,13 +69,17 @@ def _measure_group(
     settings = Settings(
         options.repeat, options.scale, options.prefix, options.ranges, options.random_data
     )
-    with _server(options) as server:
-        bench = Bench(server, settings)
-        warm_up(bench)
+    own = cases[0].own
+    if own and options.host is not None:
+        raise LoadError("starts gateways of its own; leave --host away")
+    with _server(options, own=own) as server:
+        bench = Bench(server, settings, options.serve, options.folder)
+        if not own:
+            warm_up(bench)
         for case in cases:
             try:
                 found = report.row(case, case.run(bench))
-            except (LoadError, OSError) as error:
+            except (LoadError, OSError, StoreError) as error:
                 found = report.failure(case, str(error))
             console.print("  ".join(report.cells(case, found)), highlight=False, markup=False)
             yield case, found
@@ -107,7 +117,7 @@ def main() -> int:
     if options.markdown:
         sys.stdout.write(report.markdown(rows, options.folder.parent) + "\n")
     else:
-        console.print(report.screen(rows), report.stages(rows))
+        console.print(report.screen(rows), report.facts(rows), report.stages(rows))
         console.print(report.machine(options.folder.parent), highlight=False)
     return 1 if any("error" in found for _, found in rows) else 0
 

@@ -7,14 +7,15 @@ import selectors
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from tests.bench import frames
 from tests.bench.load import Outcome, Spec
 from tests.bench.peer import LoadError, Peer
-from tests.bench.server import Cpu, Server
+from tests.bench.server import Cpu, Server, fresh_home, gateway
 
 #: How long a load may take to connect and to lay out its frames, in seconds.
 READY_SECONDS_MAX = 90.0
@@ -38,7 +39,10 @@ class Settings:
 
 @dataclass(slots=True)
 class Measurement:
-    """What one or more runs of a case gave; `messages` is what the CPU is divided by."""
+    """What one or more runs of a case gave; `messages` is what the CPU is divided by.
+
+    `facts` are what only this case measures, each by a name that ends in its unit.
+    """
 
     rates: list[float] = field(default_factory=list)
     messages: int = 0
@@ -47,6 +51,7 @@ class Measurement:
     latencies_ms: list[float] = field(default_factory=list)
     stall_ms: float | None = None
     rss_mb: float | None = None
+    facts: dict[str, float] = field(default_factory=dict)
 
     def add(self, outcomes: Sequence[Outcome], cpu: Cpu | None, *, counted: Outcome) -> None:
         """One more run. Its messages are those of the outcome `counted`, the last one's work;
@@ -64,12 +69,39 @@ class Measurement:
 
 
 class Bench:
-    """One server, ready to be loaded. Every name it gives out is new."""
+    """One server, ready to be loaded. Every name it gives out is new.
 
-    def __init__(self, server: Server, settings: Settings) -> None:
-        self.server, self.settings = server, settings
+    A case that starts its own gateways has none until it does: `serve` is their command line,
+    `folder` where homes are made.
+    """
+
+    def __init__(self, server: Server | None, settings: Settings, serve: str, folder: Path) -> None:
+        self._server, self.settings = server, settings
+        self.serve, self.folder = serve, folder
         self._names = itertools.count(1)
         self._run = uuid.uuid4().hex[:6]
+
+    @property
+    def server(self) -> Server:
+        if self._server is None:
+            raise LoadError("this case needs a gateway that it can start itself, without --host")
+        return self._server
+
+    @contextmanager
+    def gateway(self, home: Path, settings: Mapping[str, object] = {}) -> Iterator[Server]:
+        """A gateway of this case's own on the home; it is the bench's server meanwhile."""
+        with gateway(self.serve, home, settings) as server:
+            self._server = server
+            try:
+                yield server
+            finally:
+                self._server = None
+
+    @contextmanager
+    def fresh(self, settings: Mapping[str, object] = {}) -> Iterator[Server]:
+        """As `gateway`, on a new home that is wiped at the end."""
+        with fresh_home(self.folder) as home, self.gateway(home, settings) as server:
+            yield server
 
     def name(self, what: str) -> str:
         return f"{self.settings.prefix}{what}.{self._run}.{next(self._names)}"

@@ -3,10 +3,15 @@
 Cases of one group share a server and its home; every group begins with a fresh one.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from tests.bench.bench import Bench, Measurement
+from tests.bench.compaction import compaction
+from tests.bench.mixed import interleaved
+from tests.bench.month import month
+from tests.bench.neighbours import neighbours
+from tests.bench.restarts import restart, standby
 
 #: Messages published before the first case of a group, so that nothing is measured cold.
 WARM_UP_COUNT = 20_000
@@ -20,6 +25,7 @@ class Budget:
     p50_ms_max: float | None = None
     stall_ms_max: float | None = None
     rss_mb_max: float | None = None
+    facts_max: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ class Case:
     group: str
     run: Callable[[Bench], Measurement]
     budget: Budget = Budget()
+    #: It starts gateways of its own; all cases of its group do.
+    own: bool = False
 
 
 def warm_up(bench: Bench) -> None:
@@ -152,6 +160,16 @@ def _end_to_end(bench: Bench) -> Measurement:
     return measurement
 
 
+def _by_commits(run: Callable[[Bench], Measurement]) -> Callable[[Bench], Measurement]:
+    """The same where an accept waits for the Delta commit, and there is no journal."""
+
+    def on_its_own(bench: Bench) -> Measurement:
+        with bench.fresh({"JOURNAL_DURABILITY": "delta"}):
+            return run(bench)
+
+    return on_its_own
+
+
 CASES = (
     Case("publish-1", "publish", _publish("publish", 100_000, 1), Budget(70_000)),
     Case("publish-4", "publish", _publish("publish", 100_000, 4)),
@@ -166,6 +184,47 @@ CASES = (
     Case("backlog", "backlog", _backlog, Budget(rss_mb_max=300)),
     Case("stall", "stall", _stall, Budget(stall_ms_max=100)),
     Case("end-to-end", "end-to-end", _end_to_end),
+    Case("delta-publish", "delta", _by_commits(_publish("publish", 100_000, 1)), own=True),
+    Case("delta-sync", "delta", _by_commits(_publish("one-at-a-time", 300, 1)), own=True),
+    Case(
+        "interleaved",
+        "interleaved",
+        interleaved,
+        Budget(facts_max={"page_ratio": 3, "drain_ratio": 3}),
+        own=True,
+    ),
+    Case(
+        "month",
+        "month",
+        month,
+        Budget(
+            facts_max={"files_per_million": 200, "log_entries": 20_000, "commit_p99_ms": 250},
+        ),
+        own=True,
+    ),
+    Case("compaction", "compaction", compaction, Budget(facts_max={"p99_ratio": 2}), own=True),
+    Case(
+        "restart",
+        "restart",
+        restart,
+        Budget(rss_mb_max=400, facts_max={"with_cursors_s": 3, "without_cursors_s": 10}),
+        own=True,
+    ),
+    Case("standby", "standby", standby, Budget(facts_max={"takeover_s": 2}), own=True),
+    Case(
+        "neighbours",
+        "neighbours",
+        neighbours,
+        Budget(
+            facts_max={
+                "stuck_slower_pct": 10,
+                "stuck_memory_mb": 50,
+                "backlog_slower_pct": 10,
+                "backlog_memory_mb": 50,
+            },
+        ),
+        own=True,
+    ),
 )
 
 

@@ -30,17 +30,20 @@ def row(case: Case, measurement: Measurement) -> Row:
     latencies = sorted(measurement.latencies_ms)
     found: Row = {
         "case": case.name,
-        "messages_per_second": round(statistics.median(measurement.rates)),
-        "cpu_us_per_message": _rounded(1e6 * cpu.total / messages if cpu else None, 2),
+        "messages_per_second": round(statistics.median(measurement.rates or [0])) or None,
+        "cpu_us_per_message": _rounded(1e6 * cpu.total / messages if cpu and messages else None, 2),
         "p50_ms": _rounded(_quantile(latencies, 0.50), 3),
         "p99_ms": _rounded(_quantile(latencies, 0.99), 3),
         "rss_mb": _rounded(measurement.rss_mb, 1),
         "stall_ms": _rounded(measurement.stall_ms, 1),
-        "client_cpu_us_per_message": _rounded(1e6 * measurement.client_cpu_seconds / messages, 2),
+        "client_cpu_us_per_message": _rounded(
+            1e6 * measurement.client_cpu_seconds / messages if messages else None, 2
+        ),
         "runs": [round(rate) for rate in measurement.rates],
         "stages": {},
+        "facts": {name: round(value, 2) for name, value in measurement.facts.items()},
     }
-    if cpu is not None:
+    if cpu is not None and messages:
         found["stages"] = {
             name: round(1e6 * used / messages, 2)
             for name, used in sorted(cpu.threads.items(), key=lambda item: -item[1])
@@ -51,7 +54,7 @@ def row(case: Case, measurement: Measurement) -> Row:
 def failure(case: Case, reason: str) -> Row:
     """The element of a case that could not be measured: nothing but its name and the reason."""
     keys = ("messages_per_second", "cpu_us_per_message", "p50_ms", "p99_ms", "rss_mb", "stall_ms")
-    return {"case": case.name, **dict.fromkeys(keys), "stages": {}, "error": reason}
+    return {"case": case.name, **dict.fromkeys(keys), "stages": {}, "facts": {}, "error": reason}
 
 
 def verdict(budget: Budget, found: Row) -> str:
@@ -68,6 +71,11 @@ def verdict(budget: Budget, found: Row) -> str:
             value = found[key]
             met = isinstance(value, int | float) and (value - limit) * sense >= 0
             parts.append(("met" if met else "not met") + f" ({text.format(limit)})")
+    facts = found["facts"]
+    assert isinstance(facts, dict)
+    for name, limit in budget.facts_max.items():
+        met = name in facts and facts[name] <= limit
+        parts.append(("met" if met else "not met") + f" ({name} {limit:g})")
     return ", ".join(parts)
 
 
@@ -76,7 +84,7 @@ def cells(case: Case, found: Row) -> list[str]:
         reason = " ".join(str(found["error"]).split())  # the file has it whole
         return [case.name, "failed", "", "", "", "", "", reason[-REASON_LENGTH_MAX:]]
     keys = ("cpu_us_per_message", "p50_ms", "p99_ms", "rss_mb", "stall_ms")
-    rate = f"{found['messages_per_second']:,}"
+    rate = f"{found['messages_per_second']:,}" if found["messages_per_second"] else ""
     rest = ["" if found[key] is None else str(found[key]) for key in keys]
     return [case.name, rate, *rest, verdict(case.budget, found)]
 
@@ -88,6 +96,17 @@ def screen(rows: Sequence[tuple[Case, Row]]) -> Table:
         table.add_column(column, justify="left" if left else "right", no_wrap=column != "budget")
     for case, found in rows:
         table.add_row(*cells(case, found))
+    return table
+
+
+def facts(rows: Sequence[tuple[Case, Row]]) -> Table:
+    """What only single cases measure."""
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("case")
+    table.add_column("measured")
+    for case, found in rows:
+        if found["facts"]:
+            table.add_row(case.name, _facts_text(found))
     return table
 
 
@@ -106,6 +125,8 @@ def markdown(rows: Sequence[tuple[Case, Row]], folder: Path) -> str:
     lines.append("|---" * (len(COLUMNS) + 1) + "|")
     for case, found in rows:
         lines.append("| " + " | ".join([*cells(case, found), _stages_text(found)]) + " |")
+    lines += ["", "| case | measured |", "|---|---|"]
+    lines += [f"| {case.name} | {_facts_text(found)} |" for case, found in rows if found["facts"]]
     return "\n".join(lines)
 
 
@@ -144,6 +165,12 @@ def _stages_text(found: Row) -> str:
     parts = found["stages"]
     assert isinstance(parts, dict)
     return ", ".join(f"{name} {used}" for name, used in parts.items() if used)
+
+
+def _facts_text(found: Row) -> str:
+    values = found["facts"]
+    assert isinstance(values, dict)
+    return ", ".join(f"{name} {value:,g}" for name, value in values.items())
 
 
 def _quantile(ascending: Sequence[float], share: float) -> float | None:

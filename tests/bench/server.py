@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,36 +104,59 @@ def _plain(name: str) -> str:
 
 
 @contextmanager
-def gateway(template: str, folder: Path) -> Iterator[Server]:
-    """The gateway on a fresh home in `folder` and a free port; stopped and wiped at the end.
-
-    `template` is its command line with `{home}` and `{port}` left open.
-    """
+def fresh_home(folder: Path) -> Iterator[Path]:
+    """A folder of its own, wiped at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(
         prefix="home-", dir=folder, ignore_cleanup_errors=True
     ) as home:
-        port = _free_port()
-        log = folder / "server.log"
-        command = [part.format(home=home, port=port) for part in shlex.split(template)]
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
-            )
-        try:
-            _wait_listening(process, port, log)
-            yield Server(Endpoint("127.0.0.1", port), process.pid)
-        finally:
-            _stop(process)
+        yield Path(home)
 
 
-def _free_port() -> int:
+@contextmanager
+def gateway(template: str, home: Path, settings: Mapping[str, object] = {}) -> Iterator[Server]:
+    """The gateway on this home and a free port; stopped at the end.
+
+    `template` is its command line with `{home}` and `{port}` left open; `settings` are by
+    SECTION_KEY.
+    """
+    port = free_port()
+    process = start(template, home, port, settings)
+    try:
+        wait_listening(process, port, log_of(home))
+        yield Server(Endpoint("127.0.0.1", port), process.pid)
+    finally:
+        stop(process)
+
+
+def log_of(home: Path) -> Path:
+    """What the last gateway on that home said."""
+    return home.parent / "server.log"
+
+
+def start(
+    template: str, home: Path, port: int, settings: Mapping[str, object] = {}
+) -> subprocess.Popen[bytes]:
+    """Start it, without waiting for anything."""
+    command = [part.format(home=home, port=port) for part in shlex.split(template)]
+    said = {f"DISTRIBUTARY_{key}": str(value) for key, value in settings.items()}
+    with log_of(home).open("wb") as output:
+        return subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | said,
+        )
+
+
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _wait_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def wait_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -146,7 +169,7 @@ def _wait_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> N
     raise LoadError(f"nobody listens on {port} after {START_SECONDS_MAX:.0f} s. It said:\n{said}")
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOP_SECONDS_MAX)

@@ -1,0 +1,15 @@
+"""A gateway whose upkeep never rests, or never works: `-m tests.bench.eager FAN_IN serve ...`
+
+FAN_IN is how many files become one: 2 merges after every second commit, a huge one never.
+"""
+
+import sys
+
+from ingest.main import main
+from pipeline.tables import spread, tiers, upkeep
+
+if __name__ == "__main__":
+    fan_in = int(sys.argv.pop(1))
+    tiers.FAN_IN = spread.FAN_IN = fan_in  # type: ignore[misc]
+    upkeep.CHECKPOINT_COMMITS = 10 * fan_in  # type: ignore[misc]
+    sys.exit(main())
