@@ -114,4 +114,5 @@ _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "full tables": (1, lambda draw: of.full_disk("tables", megabytes=4)),
     "paused owner": (2, _paused),
     "without a journal": (3, _delta),
+    "killed jobs": (1, lambda draw: of.killed_jobs(2)),
 }

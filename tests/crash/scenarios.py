@@ -3,11 +3,13 @@ that works; in between it harms it. The same draw gives the same harm, though no
 """
 
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import damage
+import spark
 from checker import Report
 from faults import ANY_CALL, Fault, Where
 from history import How
@@ -72,13 +74,16 @@ def killed_in_upkeep(*names: str) -> Scenario:
 
 
 def killed_at_random(times: int) -> Scenario:
-    """SIGKILL from outside, whatever it does just then."""
+    """SIGKILL from outside, whatever it does just then; and after that an orderly stop."""
 
     def harm(world: World) -> None:
         for _ in range(times):
             world.work_for(world.draw.randrange(1, 400))
             world.kill()
             assert world.start()
+        world.work_for(world.draw.randrange(1, 100))
+        world.stop()
+        assert world.start()
 
     return Scenario(harm)
 
@@ -136,6 +141,37 @@ def torn_writes(times: int) -> Scenario:
             where = Where("write", files[n % len(files)], "before")
             world.run_into(Fault(where, "short", world.draw.randint(1, 4)))
             assert world.start()
+
+    return Scenario(harm)
+
+
+# Spark.
+
+
+def killed_jobs(times: int) -> Scenario:
+    """The job that turns the log into tables is killed, JVM and all, while the gateway works. The
+    next run converges: its tables are those of a job that nobody has disturbed."""
+
+    def harm(world: World) -> None:
+        for _ in range(times):
+            world.work_for(100)
+            with spark.job(world.home) as process:
+                ends = time.monotonic() + world.draw.uniform(4.0, 20.0)
+                world.work(
+                    lambda ends=ends, process=process: (
+                        time.monotonic() > ends or process.poll() is not None
+                    ),
+                    "a moment",
+                )
+        world.stop()
+        spark.run(world.home)
+        undisturbed = world.folder / "undisturbed"
+        spark.run(world.home, undisturbed)
+        for table in spark.TABLES:
+            rows = spark.rows(world.home / "tables" / table)
+            assert rows, f"{table} is empty"
+            assert rows == spark.rows(undisturbed / table), f"{table} has not converged"
+        assert world.start()
 
     return Scenario(harm)
 

@@ -184,6 +184,12 @@ class World:
         os.kill(self.gateway.process.pid, signal.SIGKILL)
         self.ended(How.KILLED)
 
+    def stop(self) -> None:
+        """SIGTERM: it commits and says goodbye."""
+        assert self.gateway.process is not None
+        self.gateway.process.send_signal(signal.SIGTERM)
+        assert self.ended(How.STOPPED) == 0, self.gateway.log[-1500:]
+
     def ended(self, how: How) -> int:
         """The gateway's process is gone or goes: wait, and write down how. The exit code."""
         process = self.gateway.process

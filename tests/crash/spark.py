@@ -1,0 +1,54 @@
+"""Spark's job over a home as a process of its own: run to its end, or killed on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from deltalake import DeltaTable
+from gateway_process import Gateway
+
+TABLES = ("messages", "acks", "cursors")
+#: Columns that say when or in which version a row was written, not what it says.
+_OF_THE_WRITER = {"updated_at", "log_version"}
+
+
+def _command(home: Path, elsewhere: Path | None) -> list[str]:
+    command = [*Gateway.COMMAND, "jobs", "materialize", "--home", str(home), "--json"]
+    if elsewhere is not None:
+        command += ["--tables", str(elsewhere), "--checkpoint", str(elsewhere / "checkpoint")]
+    return command
+
+
+@contextmanager
+def job(home: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A job that runs; at the end of the block it and its JVM are killed, if they still are."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            _command(home, None), stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def run(home: Path, elsewhere: Path | None = None) -> None:
+    """Run the job until it has all of the log; into other tables, if they are named."""
+    done = subprocess.run(
+        _command(home, elsewhere), capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def rows(path: Path) -> list[str]:
+    """The rows of a table in some order of their own, without what only the writer knows."""
+    table = DeltaTable(path).to_pyarrow_table()
+    names = sorted(set(table.column_names) - _OF_THE_WRITER)
+    return sorted(json.dumps(row, default=repr) for row in table.select(names).to_pylist())
