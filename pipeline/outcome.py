@@ -9,6 +9,6 @@ class Outcome(StrEnum):
     ACCEPTED = "accepted"  #: done; the subscription is owed it no more
     REJECTED = "rejected"  #: the consumer can't take it; archived
     RELEASED = "released"  #: given back unseen; no failure counted
-    MODIFIED = "modified"  #: given back; counted as a failure if the consumer says so
+    MODIFIED = "modified"  #: given back as failed, or as undeliverable to this subscription
     EXPIRED = "expired"  #: its time ran out before a consumer took it
     DEAD_LETTERED = "dead_lettered"  #: given up, its copy is in the dead letters
