@@ -126,10 +126,11 @@ class Peer:
         self.write()
         while not (value := condition()):
             left = deadline - time.monotonic()
-            text = what if isinstance(what, str) else what()
-            if self.lost or self.transport.condition:
-                raise PeerLost(f"{text}: {self.transport.condition}")
-            assert left > 0, f"waited {seconds} s in vain for {text}; {self.troubles()}"
+            if left <= 0 or self.lost or self.transport.condition:
+                text = what if isinstance(what, str) else what()  # it may take long to say
+                if self.lost or self.transport.condition:
+                    raise PeerLost(f"{text}: {self.transport.condition}")
+                raise AssertionError(f"waited {seconds} s in vain for {text}; {self.troubles()}")
             self.turn(min(left, 0.05))
         return value
 
