@@ -15,7 +15,6 @@ settings.load_profile("house")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rounds", type=int, default=4, help="times that a gateway is killed")
     parser.addoption("--seed", type=int, default=7, help="what crash rounds do (default 7)")
 
 
@@ -23,9 +22,3 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def crash_seed(request: pytest.FixtureRequest) -> int:
     """What a crash round is drawn from, besides its name."""
     return int(request.config.getoption("--seed"))
-
-
-@pytest.fixture
-def crash_rounds(request: pytest.FixtureRequest) -> int:
-    """How often the crash test kills the gateway."""
-    return int(request.config.getoption("--rounds"))

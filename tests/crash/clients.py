@@ -26,7 +26,7 @@ from proton import Delivery
 
 #: Messages that a publisher has on its way at once, and sends at most in one turn.
 WINDOW = 60
-BURST = 25
+BURST = 10
 #: Share of the messages that aren't persistent, and of the unknown ones that are sent again.
 VOLATILE = 0.05
 AGAIN = 0.5
@@ -96,6 +96,7 @@ class Publisher:
         self._waiting: deque[tuple[Publish, Delivery]] = deque()
         self._again: deque[Publish] = deque()
         self.accepted = 0
+        self.burst = BURST
         self.paused = False
 
     @property
@@ -115,7 +116,7 @@ class Publisher:
 
     def turn(self) -> None:
         assert self._peer is not None
-        for _ in range(BURST):
+        for _ in range(self.burst):
             if len(self._waiting) >= WINDOW or not self._send():
                 break
         self._peer.turn(0.0)

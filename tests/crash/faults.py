@@ -97,8 +97,17 @@ class Layer:
         (folder / "control").write_bytes(bytes(CONTROL_BYTES))
         with (folder / "control").open("r+b") as file:
             self._control = mmap.mmap(file.fileno(), CONTROL_BYTES)
-        self._new_boot()
+        self.boot_id = str(uuid.uuid4())
         self._new_shadow()
+
+    @property
+    def boot_id(self) -> str:
+        """What the kernel says to be this boot."""
+        return (self.folder / "boot_id").read_text().strip()
+
+    @boot_id.setter
+    def boot_id(self, value: str) -> None:
+        (self.folder / "boot_id").write_text(f"{value}\n")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -146,11 +155,8 @@ class Layer:
         """The process is gone. Put into the home what is on the disk now: what was synced, and
         with `draw` a random part of what wasn't. The machine starts anew: another boot id."""
         power.rebuild(self.home, self.folder / "shadow", draw)
-        self._new_boot()
+        self.boot_id = str(uuid.uuid4())
         self._new_shadow()
-
-    def _new_boot(self) -> None:
-        (self.folder / "boot_id").write_text(f"{uuid.uuid4()}\n")
 
     def _new_shadow(self) -> None:
         if self.shadow:

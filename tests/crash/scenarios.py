@@ -30,6 +30,8 @@ class Scenario:
     harm: Callable[[World], None]
     settings: Settings = field(default_factory=dict)
     shadow: bool = False
+    #: Few messages: what is waited for takes long.
+    slow: bool = False
     #: The harm begins before the home is there.
     first: bool = False
     #: A folder of the home that lies on a disk of its own, and that disk's MiB.
@@ -44,6 +46,7 @@ def run(scenario: Scenario, folder: Path, draw: random.Random) -> Report:
         settings=scenario.settings,
         shadow=scenario.shadow,
         disk=scenario.disk,
+        slow=scenario.slow,
     ) as world:
         if not scenario.first:
             assert world.start()
@@ -70,7 +73,7 @@ def killed_at(*names: str, nth_max: int = 4) -> Scenario:
 
 def killed_in_upkeep(*names: str) -> Scenario:
     """Killed in the middle of what is done seldom."""
-    return Scenario(killed_at(*names, nth_max=1).harm, OFTEN)
+    return Scenario(killed_at(*names, nth_max=1).harm, OFTEN, slow=True)
 
 
 def killed_at_random(times: int) -> Scenario:
@@ -265,7 +268,7 @@ def lost_checkpoints(times: int) -> Scenario:
             assert world.start()
             world.work_for(50)
 
-    return Scenario(harm, OFTEN)
+    return Scenario(harm, OFTEN, slow=True)
 
 
 def leftovers(times: int) -> Scenario:

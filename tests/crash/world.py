@@ -33,6 +33,8 @@ SETTINGS: dict[str, dict[str, object]] = {
     "journal": {"segment_bytes": 1 << 20},
     "commit": {"interval_ms": 50},
 }
+#: Between two turns of all clients; they needn't be fast, and the gateway wants the machine too.
+TURN_SECONDS = 0.003
 TOPICS = ("rain", "snow")
 
 
@@ -56,6 +58,7 @@ class World:
         settings: Mapping[str, Mapping[str, object]] | None = None,
         shadow: bool = False,
         disk: tuple[str, int] | None = None,
+        slow: bool = False,
     ) -> None:
         self.folder, self.draw = folder, draw
         self.history = History()
@@ -68,9 +71,12 @@ class World:
         self.gateway.COMMAND = (*self._inside, *self.layer.command, *Gateway.COMMAND)
         self._owner = self.gateway  #: the one over the file layer
         self._fired = 0
+        self._standbys = 0
         self.publishers = [
             Publisher(self.history, draw, f"p{n}", TOPICS) for n in range(draw.choice((1, 2)))
         ]
+        for publisher in self.publishers:
+            publisher.burst = 1 if slow else publisher.burst
         self.subscriptions = [
             *(Subscription(f"{topic}-own", topic, 1) for topic in TOPICS),
             Subscription(f"{TOPICS[0]}-shared", TOPICS[0], 2),
@@ -160,7 +166,7 @@ class World:
                 break
             for client in (*self.publishers, *self.consumers):
                 client.turn()
-            time.sleep(0.001)
+            time.sleep(TURN_SECONDS)
         assert until(), f"the gateway is gone, not so: {what}\n{self.gateway.log[-1500:]}"
 
     def work_for(self, messages: int) -> None:
@@ -233,11 +239,9 @@ class World:
         """The gateway is paused by the fault, a standby takes the home over and serves; then the
         paused one wakes. It must see that it has lost the home: exit code 1. What it confirms
         even then must be true. At the end the standby is gone and the first one serves again."""
-        standby = Gateway(self.folder / "standby", self.settings)
-        standby.home, standby.options = self.home, ["--standby"]
-        lives = len(standby.events("standby.waiting")), len(standby.events("listening"))
+        standby = self._standby()
         standby.spawn()
-        self.work(lambda: len(standby.events("standby.waiting")) > lives[0], "a standby waits")
+        self.work(lambda: bool(standby.events("standby.waiting")), "a standby waits")
         fired = self.layer.fired
         self.arm(fault)
         self.work(lambda: self.layer.fired > fired, f"{fault.plan.strip()} pauses the gateway")
@@ -247,7 +251,7 @@ class World:
         ears = [client.abandon() for client in clients]
         self.history.add(Ended(How.KILLED, self._left_credit()))
         place = len(self.history.events) - 1
-        until(lambda: len(standby.events("listening")) > lives[1], "the standby serves", PATIENCE)
+        until(lambda: bool(standby.events("listening")), "the standby serves", PATIENCE)
         self.gateway = standby
         try:
             assert self.connect()
@@ -264,6 +268,17 @@ class World:
             if standby.process is not None:
                 standby.kill()
         assert self.start()
+
+    def _standby(self) -> Gateway:
+        """Another gateway for this home, under a layer that does nothing: the same machine."""
+        self._standbys += 1
+        folder = self.folder / f"standby-{self._standbys}"
+        standby = Gateway(folder, self.settings)
+        standby.home, standby.options = self.home, ["--standby"]
+        layer = Layer(folder / "layer", self.home)
+        layer.boot_id = self.layer.boot_id
+        standby.COMMAND = (*layer.command, *Gateway.COMMAND)
+        return standby
 
     def _left_credit(self) -> dict[str, int]:
         credit: dict[str, int] = {}

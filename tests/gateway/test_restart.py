@@ -1,14 +1,13 @@
 """What was accepted, and what was settled, outlives the process; whatever way it ends."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from conftest import Connect
 from deltalake import DeltaTable, write_deltalake
-from gateway_links import Incoming, encoded
-from gateway_peer import Peer
+from gateway_links import Incoming
 from gateway_process import Gateway, until
 from proton import Delivery
 from pyroaring import BitMap64
@@ -134,99 +133,6 @@ def test_accepted_means_kept_whatever_comes_the_moment_after(
             sender = peer.sender("t")
         assert not gateway.events("batch.committed")
         assert everything(peer.durable("t", "mine")) == list(range(300))
-
-
-class Publisher:
-    """Publishes numbers as fast as credit goes; knows which were accepted."""
-
-    def __init__(self, peer: Peer, first: int) -> None:
-        self.peer, self.sender, self.next = peer, peer.sender("t"), first
-        self.waiting: dict[int, Delivery] = {}
-
-    def turn(self) -> set[int]:
-        """Send what credit allows; the numbers accepted since the last turn."""
-        while self.sender.link.credit and len(self.waiting) < 500:
-            self.waiting[self.next] = self.sender.send(encoded(self.next))
-            self.next += 1
-        self.peer.turn(0.001)
-        done = {n for n, delivery in self.waiting.items() if delivery.settled}
-        assert all(self.waiting[n].remote_state == Delivery.ACCEPTED for n in done)
-        for n in done:
-            self.waiting.pop(n).settle()
-        return done
-
-
-class Consumer:
-    """Accepts two of three, unsettled; knows which of them the gateway has confirmed."""
-
-    def __init__(self, peer: Peer) -> None:
-        self.peer, self.receiver = peer, peer.durable("t", "mine")
-        self.receiver.link.flow(1_000)
-        self.waiting: dict[int, Delivery] = {}
-        self.said: set[int] = set()
-
-    def turn(self) -> set[int]:
-        """Give outcomes to what came; the numbers confirmed since the last turn."""
-        inbox, self.receiver.inbox = self.receiver.inbox, []
-        for got in inbox:
-            number = int(str(got.body))
-            if number % 3:
-                got.delivery.update(Delivery.ACCEPTED)
-                self.waiting[number] = got.delivery
-                self.said.add(number)
-        if self.receiver.link.credit < 500:
-            self.receiver.link.flow(500)
-        self.peer.turn(0.001)
-        done = {n for n, delivery in self.waiting.items() if delivery.settled}
-        for n in done:
-            self.waiting.pop(n).settle()
-        return done
-
-
-def rounds(gateway: Gateway, connect: Connect, count: int) -> Iterator[tuple[Publisher, Consumer]]:
-    """A publisher and a consumer at work; after each round the gateway is killed under them."""
-    first = 0
-    for _ in range(count):
-        publisher = Publisher(connect(port=gateway.port), first)
-        consumer = Consumer(connect("c", port=gateway.port))
-        yield publisher, consumer
-        gateway.kill()
-        publisher.peer.drop()
-        consumer.peer.drop()
-        first = publisher.next
-        gateway.start()
-
-
-def test_killed_in_the_middle_of_publishing_and_acknowledging_it_loses_nothing(
-    own_gateway: Make, connect: Connect, crash_rounds: int
-) -> None:
-    """Everything accepted comes, nothing whose settlement was confirmed comes again, and what
-    comes was sent. Some rounds die before a commit, some behind one."""
-    with own_gateway({"commit": {"interval_ms": 150}}) as gateway:
-        accepted: set[int] = set()
-        confirmed: set[int] = set()
-        said: set[int] = set()
-        for number, (publisher, consumer) in enumerate(
-            rounds(gateway, connect, crash_rounds), start=1
-        ):
-            commits = len(gateway.events("batch.committed")) + number % 3
-            goal = len(accepted) + 400, len(confirmed) + 100
-            while (
-                len(accepted) < goal[0]
-                or len(confirmed) < goal[1]
-                or (number % 3 and len(gateway.events("batch.committed")) < commits)
-            ):
-                accepted |= publisher.turn()
-                done = consumer.turn()
-                assert not done & confirmed, "settled before, and it came again"
-                confirmed |= done
-            said |= consumer.said
-        heir = connect("c", port=gateway.port).durable("t", "mine")
-        left = [int(str(body)) for body in everything(heir)]
-        assert len(left) == len(set(left)), "the same message twice in the log"
-        assert not set(left) & confirmed, "came back although settled"
-        assert accepted - said <= set(left), "lost"
-        assert left == sorted(left)
 
 
 def test_sigterm_says_goodbye_and_commits(own_gateway: Make, connect: Connect) -> None:
