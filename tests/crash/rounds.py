@@ -28,7 +28,7 @@ KILLS: Mapping[str, Scenario] = {
 #: Upkeep is under way.
 UPKEEP: Mapping[str, Scenario] = {
     "checkpoints": of.killed_in_upkeep(*list(UPKEEP_POINTS)[:6]),
-    "merges": of.killed_in_upkeep(*list(UPKEEP_POINTS)[6:12]),
+    "merges": of.killed_in_upkeep(*list(UPKEEP_POINTS)[6:13]),
     "lost checkpoints": of.lost_checkpoints(3),
 }
 
@@ -71,7 +71,11 @@ def _points(draw: random.Random) -> Scenario:
 
 
 def _upkeep(draw: random.Random) -> Scenario:
-    return of.killed_in_upkeep(*draw.sample(list(UPKEEP_POINTS)[:12], _STEPS))
+    return of.killed_in_upkeep(*draw.sample(list(UPKEEP_POINTS)[:13], _STEPS))
+
+
+def _clean_up(draw: random.Random) -> Scenario:
+    return of.killed_in_upkeep(*draw.sample(list(UPKEEP_POINTS)[13:], 2), settings=of.TIDY)
 
 
 def _syncs(draw: random.Random) -> Scenario:
@@ -102,6 +106,7 @@ _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "killed at any call": (4, lambda draw: of.killed_anywhere(_STEPS)),
     "killed at its first start": (1, lambda draw: of.killed_at_birth(_STEPS)),
     "killed in upkeep": (3, _upkeep),
+    "killed in clean-up": (1, _clean_up),
     "torn writes": (2, lambda draw: of.torn_writes(_STEPS)),
     "torn frames": (2, lambda draw: of.torn_frames(_STEPS)),
     "flipped bits": (1, lambda draw: of.flipped_bits(_STEPS)),

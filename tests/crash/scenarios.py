@@ -19,6 +19,8 @@ from world import World
 Settings = Mapping[str, Mapping[str, object]]
 #: Commits as fast as they go: soon there are enough of them for checkpoints and merges.
 OFTEN: Settings = {"commit": {"interval_ms": 10}}
+#: The log of the table is cleaned up as soon as that is allowed.
+TIDY: Settings = {**OFTEN, "upkeep": {"log_entries_max": 200}}
 #: The gateway's own word for each of its ends by a failed sync.
 GAVE_UP_CODE = 1
 
@@ -65,15 +67,16 @@ def killed_at(*names: str, nth_max: int = 4) -> Scenario:
     def harm(world: World) -> None:
         for name in names:
             world.work_for(world.draw.randrange(20, 120))
-            world.run_into(Fault(ALL_POINTS[name], "kill", world.draw.randint(1, nth_max)))
+            nth = 1 if ALL_POINTS[name].calls == "rename" else world.draw.randint(1, nth_max)
+            world.run_into(Fault(ALL_POINTS[name], "kill", nth))
             assert world.start()
 
     return Scenario(harm)
 
 
-def killed_in_upkeep(*names: str) -> Scenario:
+def killed_in_upkeep(*names: str, settings: Settings = OFTEN) -> Scenario:
     """Killed in the middle of what is done seldom."""
-    return Scenario(killed_at(*names, nth_max=1).harm, OFTEN, slow=True)
+    return Scenario(killed_at(*names, nth_max=1).harm, settings, slow=True)
 
 
 def killed_at_random(times: int) -> Scenario:

@@ -27,7 +27,7 @@ from gateway_process import Gateway, until
 from history import Drained, Ended, History, How
 
 #: Seconds that a point may take to be reached, or anything else that is waited for here.
-PATIENCE = 30.0
+PATIENCE = 60.0
 #: Small segments are given back soon, short intervals make many commits.
 SETTINGS: dict[str, dict[str, object]] = {
     "journal": {"segment_bytes": 1 << 20},
