@@ -35,7 +35,7 @@ def load(store: Store, run: Run) -> Loaded:
     total = rows = 0
     for file in run.files:
         with store.parquet(file.path) as parquet:
-            size = _row_bytes(parquet.metadata)
+            size = row_bytes(parquet.metadata)
             if size >= tiers.FULL_BYTES:
                 return Loaded((), (), 0, file.path)
             too_much = total + size > tiers.MERGE_BYTES_MAX
@@ -47,7 +47,7 @@ def load(store: Store, run: Run) -> Loaded:
     return Loaded(tuple(files), tuple(tables), total)
 
 
-def _row_bytes(metadata: pq.FileMetaData) -> int:
+def row_bytes(metadata: pq.FileMetaData) -> int:
     groups = range(metadata.num_row_groups)
     return sum(metadata.row_group(i).total_byte_size for i in groups)
 

@@ -31,6 +31,8 @@ from pipeline.tables.table_writer import TableWriter
 FAN_IN: Final = 8
 #: The tier of a file that was spread: it is never touched again.
 TIER: Final = tiers.LAST_TIER + 1
+#: A file with fewer rows isn't looked into to find out whether it is full.
+ROWS_MIN: Final = 256
 #: Bytes that a topic has in a file on average from which on it is cheap to read as it lies.
 TOPIC_BYTES_ENOUGH: Final = tiers.FULL_BYTES // 16
 
@@ -60,6 +62,7 @@ class Spreader:
         self._writer, self._store = writer, writer.store
         self._work: _Work | None = None
         self._left: set[str] = set()  #: files for which it isn't worth it
+        self._full: dict[str, bool] = {}  #: files that were looked into; whether they are full
 
     def take(self, *, now: int, today: str, full: Collection[str]) -> tuple[int, int] | None:
         """One step: how many files it wrote or took away, and their bytes. None: nothing to do.
@@ -83,7 +86,10 @@ class Spreader:
         return self._swap(work, now)
 
     def _begin(self, today: str, full: Collection[str]) -> tuple[int, int] | None:
-        files = choose(self._writer.state.files, today=today, full=full, left=self._left)
+        found = {path for path, is_full in self._looked_into().items() if is_full}
+        files = choose(
+            self._writer.state.files, today=today, full=found | set(full), left=self._left
+        )
         if not files:
             return None
         pieces = plan(self._store, files)
@@ -92,6 +98,16 @@ class Spreader:
         else:
             self._left.update(file.path for file in files)
         return 0, 0
+
+    def _looked_into(self) -> dict[str, bool]:
+        """Whether files are full, by their real size: the log knows only the compressed one."""
+        files = [file for file in _candidates(self._writer.state.files) if file.rows >= ROWS_MIN]
+        known = {file.path: self._full.get(file.path) for file in files}
+        self._full = {
+            path: _is_full(self._store, path) if full is None else full
+            for path, full in known.items()
+        }
+        return self._full
 
     def _swap(self, work: _Work, now: int) -> tuple[int, int]:
         self._work = None
@@ -129,9 +145,18 @@ def choose(
 
 
 def _days(files: Sequence[AddedFile]) -> Iterator[tuple[str, list[AddedFile]]]:
-    messages = [file for file in files if file.record == schema.MESSAGE and file.tier < TIER]
-    for day, same in groupby(sorted(messages, key=lambda one: one.day), key=lambda one: one.day):
+    messages = sorted(_candidates(files), key=lambda one: one.day)
+    for day, same in groupby(messages, key=lambda one: one.day):
         yield day, list(same)
+
+
+def _candidates(files: Sequence[AddedFile]) -> list[AddedFile]:
+    return [file for file in files if file.record == schema.MESSAGE and file.tier < TIER]
+
+
+def _is_full(store: Store, path: str) -> bool:
+    with store.parquet(path) as parquet:
+        return merge.row_bytes(parquet.metadata) >= tiers.FULL_BYTES
 
 
 def plan(store: Store, files: Sequence[AddedFile]) -> list[Piece]:

@@ -26,12 +26,12 @@ DAYS: Final = 30
 DAY_US: Final = 86_400_000_000
 #: 2026-11-01 00:00 UTC, in microseconds.
 BEGIN_US: Final = 1_793_491_200_000_000
-#: One commit for each five minutes; `--scale 5` makes it one a minute.
-COMMITS: Final = 8_640
+#: One commit for each ten minutes; `--scale 10` makes it one a minute.
+COMMITS: Final = 4_320
 #: Messages of a commit, and of one that comes after a silence; their bytes.
-MESSAGES: Final = 80
+MESSAGES: Final = 160
 BURST_MESSAGES: Final = 20_000
-BURST_EVERY: Final = 480
+BURST_EVERY: Final = 240
 BODY_BYTES: Final = 200
 TOPICS: Final = 50
 SUBSCRIPTIONS: Final = 5

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from table_groups import DAY_US
+from table_groups import DAY_US, framed, group, run
 from table_story import TOPICS, Story, assert_same, paged
 
 from pipeline.tables import spread, tiers, upkeep
@@ -149,6 +149,24 @@ def test_a_day_that_is_over_is_spread_with_what_it_has(tmp_path: Path) -> None:
     assert "spread" in story.upkeep()
     assert {file.tier for file in message_files(story.log)} == {spread.TIER}
     assert_same(story)
+
+
+def test_what_compresses_well_is_full_by_its_real_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log knows compressed sizes only; a file of much that repeats is full all the same."""
+    monkeypatch.setattr(tiers, "FULL_ROWS", 1_000_000)
+    monkeypatch.setattr(tiers, "FULL_BYTES", 50_000)
+    monkeypatch.setattr(spread, "ROWS_MIN", 60)
+    story = Story(tmp_path / "log")
+    for nth in range(3):
+        one = group(nth + 1, 60 * nth, *[run(topic, [b"x" * 1_000] * 20) for topic in TOPICS])
+        story.log.commit([framed(one)])
+    assert all(file.size < 50_000 for file in message_files(story.log))
+    assert "spread" in story.upkeep()
+    assert {file.tier for file in message_files(story.log)} == {spread.TIER}
+    for topic in TOPICS:
+        assert len(paged(story.log, topic)) == 60
 
 
 STEPS = st.lists(
