@@ -74,7 +74,13 @@ class Connection(asyncio.BufferedProtocol):
         self._amqp.channel_max = limits.channels_max - 1
         self._amqp.bind(self.proton)
         self._amqp_address = address(self._amqp._impl)
-        self.inbound = Inbound(self, self._collector._impl, self._engine.pump, self._engine.handler)
+        self.inbound = Inbound(
+            self,
+            self._collector._impl,
+            self._engine.pump,
+            self._engine.handler,
+            limits.links_max,
+        )
         self.alive = True
         self._timer = self._engine.loop.call_later(limits.handshake_ms_max / 1_000, self._too_slow)
         if not self._engine.add(self):

@@ -19,13 +19,22 @@ if TYPE_CHECKING:
     from ingest.engine import Connection
 
 
+TOO_MANY = "amqp:resource-limit-exceeded"
+
+
 class Inbound:
     """The events of one connection, from its collector."""
 
     def __init__(
-        self, connection: "Connection", collector: Any, pump: Pump, handler: Handler
+        self,
+        connection: "Connection",
+        collector: Any,
+        pump: Pump,
+        handler: Handler,
+        links_max: int,
     ) -> None:
         self._connection, self._pump, self._handler = connection, pump, handler
+        self._links_max = links_max
         self._collector = collector
         self._collector_address = address(collector)
         self._links: dict[int, Link] = {}
@@ -167,7 +176,13 @@ class Inbound:
         if not link.name:
             raise BrokenFrame("attach: the link has no name")
         self._links[link.address] = link
-        self._handler.attached(link)
+        if len(self._links) <= self._links_max:
+            self._handler.attached(link)
+            return
+        link.refuse(TOO_MANY, f"there are {self._links_max} links already (amqp.links_max)")
+        if len(self._links) > 2 * self._links_max:
+            # Whoever doesn't even detach what was refused would go on for ever.
+            self._connection.close(TOO_MANY, "too many refused links that aren't detached")
 
     def _left(self, link: Link | None, *, closed: bool) -> None:
         if link is None:

@@ -1,0 +1,291 @@
+"""What happens at each limit: who waits or is refused, with which condition, and that others go on.
+
+The limits are tiny here. `docs/limits.md` has the whole list; limits of time and of connections
+are tried in `test_operation.py`, those of the cache in `test_backlog.py`.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from conftest import Connect
+from gateway_frames import (
+    AMQP_HEADER,
+    ATTACH,
+    BEGIN,
+    CLOSE,
+    OPEN,
+    TRANSFER,
+    Raw,
+    begin_frame,
+    begun,
+    credit_frame,
+    durable_source,
+    number,
+    open_frame,
+    receiver_frame,
+    sender_frame,
+    topic_target,
+    transfer_frame,
+)
+from gateway_links import encoded
+from gateway_process import Gateway
+from test_operation import fill, small_disk  # noqa: F401 (a fixture)
+
+Make = Callable[..., Gateway]
+MIB = 1 << 20
+#: What a gateway with tiny limits that commits and serves has at most, on any machine.
+LIVE_BYTES_MAX = 200 * MIB
+
+
+def rss(gateway: Gateway) -> int:
+    """Bytes of memory that the gateway has now."""
+    assert gateway.process is not None
+    text = Path(f"/proc/{gateway.process.pid}/status").read_text()
+    [line] = [line for line in text.splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) << 10
+
+
+def closed_with(raw: Raw) -> str:
+    """The condition of the close with which the gateway ends this connection."""
+    [close] = [one for one in raw.until_end() if one.code == CLOSE]
+    return close.error
+
+
+def test_a_message_may_be_as_large_as_the_limit(own_gateway: Make, connect: Connect) -> None:
+    """`amqp.message_bytes_max`: one byte more and its link is refused; the connection goes on."""
+    size = 10_000
+    with own_gateway({"amqp": {"message_bytes_max": size}}) as gateway:
+        peer = connect("c", port=gateway.port)
+        receiver = peer.receiver("t")
+        empty = len(encoded(b"x" * 300)) - 300
+        data = encoded(b"x" * (size - empty))
+        assert len(data) == size
+        assert peer.sender("t").link.remote_max_message_size == size
+        peer.sender("t").publish_data([data])
+        assert receiver.take()[0].data == data
+        guilty = peer.sender("t")
+        guilty.send(data + b"x")
+        assert peer.refusal(guilty) == "amqp:link:message-size-exceeded"
+        peer.sender("t").publish("still here")
+        assert receiver.bodies() == ["still here"]
+
+
+def test_a_frame_may_be_as_large_as_the_limit(own_gateway: Make, connect: Connect) -> None:
+    """`amqp.frame_bytes_max` is what the gateway's open says; a larger frame ends its connection,
+    and no other one."""
+    with own_gateway({"amqp": {"frame_bytes_max": 4_096}}) as gateway:
+        witness = connect(port=gateway.port).sender("t")
+        sender = sender_frame("s", topic_target("t"))
+        with begun(gateway.port, "big", sender) as raw:
+            assert number(raw.next(OPEN).field(2)) == 4_096
+            raw.next(ATTACH)
+            raw.send(transfer_frame(0, encoded(b"x" * 5_000)))
+            assert closed_with(raw) == "amqp:connection:framing-error"
+        witness.publish("still here")
+
+
+def test_sessions_have_a_limit(own_gateway: Make, connect: Connect) -> None:
+    """`amqp.channels_max` is what the gateway's open says, less one; a session beyond it ends its
+    connection, and no other one."""
+    with own_gateway({"amqp": {"channels_max": 2}}) as gateway:
+        witness = connect(port=gateway.port).sender("t")
+        with Raw(gateway.port, hello=AMQP_HEADER + open_frame("many")) as raw:
+            assert number(raw.next(OPEN).field(3)) == 1
+            for channel in range(3):
+                raw.send(begin_frame()[:6] + channel.to_bytes(2, "big") + begin_frame()[8:])
+            frames = raw.until_end()
+            assert len([one for one in frames if one.code == BEGIN]) <= 2
+            [close] = [one for one in frames if one.code == CLOSE]
+            assert close.error == "amqp:connection:framing-error"
+        witness.publish("still here")
+
+
+def test_links_have_a_limit(own_gateway: Make, connect: Connect) -> None:
+    """`amqp.links_max`: one more is refused, the others work; when one goes there is room. Other
+    connections have limits of their own."""
+    with own_gateway({"amqp": {"links_max": 3}}) as gateway:
+        peer = connect("c", port=gateway.port)
+        receivers = [peer.receiver("t") for _ in range(2)]
+        sender = peer.sender("t")
+        for _ in range(5):
+            refused = peer.sender("t", opened=False)
+            assert peer.refusal(refused) == "amqp:resource-limit-exceeded"
+        peer.heard()
+        sender.publish("one")
+        assert [receiver.bodies() for receiver in receivers] == [["one"], ["one"]]
+        connect(port=gateway.port).sender("t").publish("two")
+        peer.leave(receivers.pop(), closed=True)
+        peer.sender("t").publish("room again")
+        assert receivers[0].bodies(2) == ["two", "room again"]
+
+
+def test_refused_links_that_are_never_detached_end_the_connection(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """Else a peer could have as many of them as it likes."""
+    with own_gateway({"amqp": {"links_max": 3}}) as gateway:
+        attaches = [sender_frame(f"s{n}", topic_target("t"), n) for n in range(7)]
+        with begun(gateway.port, "stubborn", *attaches) as raw:
+            assert closed_with(raw) == "amqp:resource-limit-exceeded"
+        connect("stubborn", port=gateway.port).sender("t").publish("still here")
+
+
+def test_a_producer_may_send_as_much_as_it_has_credit(own_gateway: Make, connect: Connect) -> None:
+    """`amqp.producer_credit` is what it has; it comes back with each accept. One that sends more
+    is refused, and the connection goes on."""
+    with own_gateway({"amqp": {"producer_credit": 5}}) as gateway:
+        peer = connect("c", port=gateway.port)
+        receiver = peer.receiver("t")
+        sender = peer.sender("t")
+        assert sender.link.credit == 5
+        sender.publish(*range(12))
+        peer.until(lambda: sender.link.credit == 5, "the credit is back")
+        assert receiver.bodies(12) == list(range(12))
+        witness = connect(port=gateway.port).sender("t")
+        transfers = [transfer_frame(n, encoded(n)) for n in range(6)]
+        with begun(gateway.port, "greedy", sender_frame("s", topic_target("t"))) as raw:
+            raw.next(ATTACH)
+            raw.send(*transfers)
+            detach = raw.next(0x16)
+            assert detach.error == "amqp:link:transfer-limit-exceeded"
+        witness.publish("still here")
+
+
+def test_a_consumer_may_hold_so_many_unsettled(own_gateway: Make, connect: Connect) -> None:
+    """`amqp.unsettled_max`, whatever its credit; more come as it settles. Others of the same
+    subscription get what it can't have."""
+    with own_gateway({"amqp": {"unsettled_max": 10}}) as gateway:
+        peer = connect("c", port=gateway.port)
+        greedy = peer.shared_durable("t", "crowd|global")
+        greedy.link.flow(1_000)
+        connect(port=gateway.port).sender("t").publish(*range(30))
+        held = greedy.take(10, credit=False)
+        peer.heard()
+        assert not greedy.inbox
+        other = connect(port=gateway.port).shared_durable("t", "crowd|global")
+        assert other.bodies(10) == list(range(10, 20))
+        greedy.settle(held[:4])
+        assert [got.body for got in greedy.take(4, credit=False)] == list(range(20, 24))
+        peer.heard()
+        assert not greedy.inbox
+
+
+def test_a_consumer_that_does_not_read_takes_bounded_memory(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """`amqp.write_buffer_bytes`: with credit for 100 MB it costs a few; who reads is served."""
+    size, count = 10_000, 10_000
+    settings = {
+        "amqp": {"write_buffer_bytes": 65_536},
+        "delivery": {"cache_bytes": MIB},
+        "commit": {"bytes": MIB},
+    }
+    with own_gateway(settings) as gateway:
+        receiver = receiver_frame("r", durable_source("t"))
+        with begun(gateway.port, "deaf", receiver, credit_frame(count)) as raw:
+            raw.next(ATTACH)
+            reader = connect(port=gateway.port).receiver("t")
+            reader.link.flow(count)
+            sender = connect(port=gateway.port).sender("t")
+            for _ in range(count // 500):
+                sender.publish_data([encoded(b"x" * size)] * 500)
+                reader.settle(reader.take(500, credit=False))
+            assert rss(gateway) < LIVE_BYTES_MAX + size * count // 2
+            raw.next(TRANSFER)
+
+
+def offered(port: int, total: int, size: int, seconds: float = 3.0) -> int:
+    """How many bytes of messages a producer gets rid of within that time, if it doesn't wait for
+    any accept."""
+    message = encoded(b"x" * size)
+    with begun(port, f"hasty-{os.urandom(4).hex()}", sender_frame("s", topic_target("t"))) as raw:
+        raw.next(ATTACH)
+        sent = 0
+        raw.socket.settimeout(seconds)
+        for n in range(total // size):
+            try:
+                raw.send(transfer_frame(n, message))
+            except TimeoutError:
+                break
+            sent += size
+        return sent
+
+
+def test_what_waits_for_a_full_disk_is_bounded(
+    own_gateway: Make,
+    connect: Connect,
+    small_disk: Path,  # noqa: F811
+) -> None:
+    """`journal.waiting_bytes_max`: whoever brings more isn't read, however much credit it has; a
+    consumer of what was there is served all the while."""
+    settings = {
+        "journal": {"segment_bytes": MIB, "retry_ms": 50, "waiting_bytes_max": MIB},
+        "commit": {"interval_ms": 50, "retry_ms": 50},
+    }
+    gateway = own_gateway(settings)
+    gateway.home = small_disk / "home"
+    with gateway:
+        peer = connect("c", port=gateway.port)
+        peer.leave(peer.durable("t", "mine"), closed=False)
+        peer.sender("t").publish(*range(100))
+        receiver = peer.durable("t", "mine")
+        assert len(receiver.take(50)) == 50
+        ballast = fill(small_disk)
+        connect(port=gateway.port).sender("t").send(encoded(os.urandom(2 * MIB)))
+        before = rss(gateway)
+        taken = offered(gateway.port, 100 * MIB, 100_000)
+        assert taken < 30 * MIB, "the kernel's buffers hold some of it"
+        assert rss(gateway) - before < 30 * MIB
+        assert len(receiver.take(50)) == 50
+        ballast.unlink()
+        connect(port=gateway.port).sender("t").publish("room again")
+
+
+def test_a_journal_that_is_not_committed_is_bounded(
+    own_gateway: Make,
+    connect: Connect,
+    small_disk: Path,  # noqa: F811
+) -> None:
+    """`journal.backlog_bytes_max`: above it accepted messages give no credit back, and a producer
+    that has some left isn't read once as much more has come as may wait. Consumers go on; when the
+    table has room producers do too, and all that was accepted is there."""
+    settings = {
+        "journal": {
+            "segment_bytes": 4 * MIB,
+            "backlog_bytes_max": 4 * MIB,
+            "waiting_bytes_max": MIB,
+        },
+        "commit": {"interval_ms": 50, "retry_ms": 100, "bytes": MIB},
+        "amqp": {"message_bytes_max": 2 * MIB, "producer_credit": 400},
+    }
+    gateway = own_gateway(settings)
+    tables = small_disk / "tables"
+    tables.mkdir()
+    gateway.home.mkdir(parents=True)
+    (gateway.home / "tables").symlink_to(tables)
+    with gateway:
+        peer = connect("c", port=gateway.port)
+        receiver = peer.durable("t", "mine")
+        sender = connect(port=gateway.port).sender("t")
+        sender.publish("first")
+        ballast = fill(small_disk)
+        body = os.urandom(100_000).hex()
+        patient = [sender.send(encoded(body)) for _ in range(25)]
+        for delivery in patient:
+            sender.outcome(delivery)
+        gateway.await_event("commit.failed")
+        sender.peer.heard()
+        assert sender.link.credit < 400, "the backlog is over its limit: no more credit"
+        taken = offered(gateway.port, 380 * 100_000, 100_000)
+        assert taken < 30 * MIB, "the kernel's buffers hold some of it"
+        assert journal_bytes(gateway) < 16 * MIB
+        assert receiver.bodies() == ["first"]
+        assert receiver.bodies(25) == [body] * 25
+        ballast.unlink()
+        sender.peer.until(lambda: sender.link.credit == 400, "credit")
+        sender.publish("room again")
+
+
+def journal_bytes(gateway: Gateway) -> int:
+    return sum(path.stat().st_size for path in (gateway.home / "journal").glob("*.journal"))
