@@ -269,13 +269,15 @@ class Journal:
     def recycle(self, through_group: int) -> None:
         """Give back what the table holds durably: every group up to this one.
 
-        Segments that hold no later group become spares or are unlinked; the active one stays. A
-        spare is made ahead here, so that the journal thread needn't.
+        Segments that hold no later group become spares or are unlinked; the active one stays,
+        unless its end is damaged and was cut, so that the table is ahead of it: the next group
+        goes to a new one. A spare is made ahead here, so that the journal thread needn't.
         """
         with self._lock:
             while self._frames and self._frames[0].group <= through_group:
                 self._backlog_bytes -= self._frames.popleft().size
             done = [s for s in self._live[:-1] if s.next_group - 1 <= through_group]
+            done += [s for s in self._live[-1:] if s.next_group <= through_group]
         self._owned()
         if done:
             self._retire(done)

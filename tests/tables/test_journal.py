@@ -212,6 +212,20 @@ def test_recycled_segments_are_used_again(tmp_path: Path) -> None:
     again.close()
 
 
+def test_a_journal_that_is_behind_the_table_goes_on_behind_it(tmp_path: Path) -> None:
+    """A bit of the last frame has rotted, so it is cut, but the table holds that group."""
+    ref = filled(tmp_path, 3)[-1]
+    flip(first_segment(tmp_path), ref.offset + 100)
+    journal = Journal.open(tmp_path, segment_bytes=SMALL)
+    assert journal.last_group == 2
+    journal.recycle(3)
+    append(journal, 4)
+    journal.close()
+    again = Journal.open(tmp_path, segment_bytes=SMALL)
+    assert [ref.group for ref in again.frames()] == [4]
+    again.close()
+
+
 def test_a_message_that_imitates_a_frame_is_not_one(tmp_path: Path) -> None:
     """A torn frame whose message holds a whole frame of a later group is torn, not broken."""
     journal = Journal.open(tmp_path, segment_bytes=SMALL)
