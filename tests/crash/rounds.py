@@ -36,6 +36,7 @@ UPKEEP: Mapping[str, Scenario] = {
 DAMAGE: Mapping[str, Scenario] = {
     "torn frames": of.torn_frames(3),
     "flipped bits": of.flipped_bits(2),
+    "rotten ends": of.rotten_ends(1),
     "leftovers": of.leftovers(1),
 }
 
@@ -110,6 +111,7 @@ _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "torn writes": (2, lambda draw: of.torn_writes(_STEPS)),
     "torn frames": (2, lambda draw: of.torn_frames(_STEPS)),
     "flipped bits": (1, lambda draw: of.flipped_bits(_STEPS)),
+    "rotten ends": (1, lambda draw: of.rotten_ends(_STEPS)),
     "lost checkpoints": (1, lambda draw: of.lost_checkpoints(_STEPS)),
     "leftovers": (1, lambda draw: of.leftovers(_STEPS)),
     "failed syncs": (3, _syncs),

@@ -245,6 +245,21 @@ def flipped_bits(times: int) -> Scenario:
     return Scenario(harm, {"commit": {"interval_ms": 2_000}})
 
 
+def rotten_ends(times: int) -> Scenario:
+    """A bit of the journal's last frame is another, and the table holds that frame: cut, and all
+    goes on behind it."""
+
+    def harm(world: World) -> None:
+        for _ in range(times):
+            world.work_for(60)
+            world.stop()
+            last = damage.frames(world.home)[-1]
+            damage.flip(last.path, world.draw.choice(sorted(last.parts.values())))
+            assert world.start()
+
+    return Scenario(harm)
+
+
 def refused(world: World, *says: str) -> None:
     """The gateway doesn't start: exit code 1 and one sentence with these words."""
     said = len(world.gateway.log)
@@ -310,7 +325,8 @@ def failed_syncs(*names: str, power: bool = False) -> Scenario:
         for name in names:
             world.work_for(world.draw.randrange(20, 100))
             world.layer.forget_calls()
-            code = world.run_into(Fault(SYNCS[name], "errno"), How.GAVE_UP)
+            how = How.POWER_CUT if power else How.GAVE_UP
+            code = world.run_into(Fault(SYNCS[name], "errno"), how)
             assert code == GAVE_UP_CODE, world.gateway.log[-2000:]
             assert not syncs_after_failure(world), name
             if power:
