@@ -327,6 +327,30 @@ def test_a_pointer_to_no_checkpoint_is_named_and_a_torn_one_is_a_note(made: Made
     assert any("_last_checkpoint is torn" in note for c in report.checks for note in c.notes)
 
 
+def test_a_checkpoint_that_is_not_what_the_entries_say_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers believe the checkpoint; the entries that still stand show that it is wrong. With
+    entries from version 0 on, or from an older checkpoint on."""
+    monkeypatch.setattr(upkeep, "CHECKPOINT_COMMITS", 5)
+    monkeypatch.setattr(upkeep, "ENTRIES_MAX", 1)
+    for kept in (1_000, 8):
+        home = Home(tmp_path / str(kept))
+        log = TopicLog.open(home.topic_log, limits=UpkeepLimits(kept, 1, 0))
+        for one in _history(random.Random(5), spoiled=False)[:20]:
+            log.commit([framed(one)])
+            while log.upkeep(now=one.written_at, floor=0):
+                pass
+        assert verify(home).sound
+        assert commits.json_path(home.topic_log, 0).exists() == (kept == 1_000)
+        newest = max((home.topic_log / "_delta_log").glob("*.checkpoint.parquet"))
+        table = pq.read_table(newest)
+        adds = [n for n, row in enumerate(table["add"].to_pylist()) if row]
+        pq.write_table(table.take([n for n in range(table.num_rows) if n != adds[0]]), newest)
+        [check] = [one for one in verify(home).checks if one.name == "log entries"]
+        assert "which the checkpoint doesn't (1 such files)" in check.problems[0]
+
+
 # Settlements and floors: the table takes what it is given, so bad ones are simply committed.
 
 

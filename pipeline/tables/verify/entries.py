@@ -8,11 +8,15 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from pipeline.errors import StoreError
+from pipeline.tables.table_state import TableState, live_files
 from pipeline.tables.table_view import Moved
 from pipeline.tables.verify.check import Check, Findings, counted
 
@@ -46,14 +50,17 @@ def _versions(names: list[str], pattern: re.Pattern[str]) -> tuple[int, ...]:
 
 @dataclass(slots=True)
 class _Position:
-    """How far the entries read so far have come; None before the first that says it."""
+    """How far the entries read so far have come; None before the first that says it. `files` are
+    those that the table has by the entries alone, since the first place where that is known."""
 
     group: int | None = None
     sequence: int | None = None
+    files: set[str] | None = None
 
 
-def check_entries(root: Path, version: int | None) -> Check:
-    """Entries and checkpoints up to `version`; up to the last one there is when it is None.
+def check_entries(root: Path, state: TableState | None) -> Check:
+    """Entries and checkpoints up to the state's version, and whether they lead to that state; up to
+    the last one there is when it is None.
 
     Raises Moved when clean-up takes entries away while they are read.
     """
@@ -62,17 +69,54 @@ def check_entries(root: Path, version: int | None) -> Check:
         folder = LogFolder.read(root)
     except OSError as error:
         raise StoreError(f"{root / '_delta_log'} can't be listed: {error.strerror}") from error
-    last = version if version is not None else max(folder.entries, default=0)
+    last = state.version if state is not None else max(folder.entries, default=0)
     base = max((c for c in folder.checkpoints if c <= last), default=None)
     _check_pointer(folder, findings)
     _check_checkpoint(folder, base, findings)
     _check_dense(root, folder, base, last, findings)
     position = _Position()
     read = [v for v in folder.entries if v <= last]
+    start = _start(folder, last) if state is not None else None
     for at in read:
         _check_entry(folder, at, position, findings)
+        if at == start:
+            position.files = _files_of(root, at)
+    if state is not None and position.files is not None:
+        _check_files(root, state, position.files, findings)
     since = "no checkpoint" if base is None else f"the last checkpoint at version {base:,}"
     return findings.check(NAME, f"{counted(entries=len(read))}, {since}")
+
+
+def _start(folder: LogFolder, last: int) -> int | None:
+    """From where on entries alone tell which files there are: the oldest checkpoint whose entry,
+    and every later one, is there. A log that begins with version 0 needs none."""
+    known = set(folder.entries)
+    first = last
+    while first - 1 in known:
+        first -= 1
+    if first == 0 or last not in known:
+        return None
+    return min((c for c in folder.checkpoints if first <= c <= last), default=None)
+
+
+def _files_of(root: Path, version: int) -> set[str]:
+    try:
+        return {file.path for file in live_files(DeltaTable(root, version=version))}
+    except (DeltaError, OSError) as error:
+        raise Moved(f"version {version} of {root} went while it was read: {error}") from error
+
+
+def _check_files(root: Path, state: TableState, files: set[str], findings: Findings) -> None:
+    """The table that a checkpoint stands for is the one that the entries make."""
+    named = {file.path for file in state.files}
+    for path in sorted(files ^ named)[:1]:
+        lacks, has = ("checkpoint", "entries") if path in files else ("entries", "checkpoint")
+        findings.problem(
+            f"the {has} of {root} name {path}, which the {lacks} doesn't "
+            f"({len(files ^ named):,} such files). If the entries go back to version 0, stop the "
+            "gateway and move the checkpoints and _last_checkpoint away; else restore the table "
+            "from a copy"
+        )
 
 
 def _check_pointer(folder: LogFolder, findings: Findings) -> None:
@@ -139,16 +183,21 @@ def _check_entry(folder: LogFolder, at: int, position: _Position, findings: Find
         versions = {a["txn"]["appId"]: a["txn"]["version"] for a in actions if "txn" in a}
         adds = [a["add"] for a in actions if a.get("add", {}).get("dataChange")]
         stats = [json.loads(add.get("stats") or "{}") for add in adds]
+        gone = [a["remove"]["path"] for a in actions if "remove" in a]
+        named = [a["add"]["path"] for a in actions if "add" in a]
         if not actions:
             raise ValueError("it is empty")  # noqa: TRY301 (said as any other damage)
     except FileNotFoundError as error:
         raise Moved(f"{path} went while it was read") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         findings.problem(f"the entry {path} can't be read: {error}. Restore it from a copy")
-        position.group = position.sequence = None
+        position.group = position.sequence = position.files = None
         return
     if at == 0:
-        position.group = position.sequence = 0
+        position.group, position.sequence, position.files = 0, 0, set()
+    if position.files is not None:
+        position.files.difference_update(map(unquote, gone))
+        position.files.update(map(unquote, named))
     group = versions.get("journal", position.group)
     sequence = versions.get("sequence", position.sequence)
     _check_rows(path, stats, _Position(group, sequence), position, findings)

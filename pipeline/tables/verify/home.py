@@ -87,7 +87,7 @@ def _verify(home: Home, deep: bool, progress: Progress) -> Report:
     if not isinstance(opened, TableView):
         return Report(home.root, None, (*opened, journals.check_journal(journal, None, None)))
     state = opened.state
-    log = entries.check_entries(home.topic_log, state.version)
+    log = entries.check_entries(home.topic_log, state)
     shared = _shared(journal, opened)
     rows = _check_rows(opened, shared, cursors, deep, progress)
     table = Check("table", Verdict.SOUND, f"version {state.version:,}, group {state.group:,}")
