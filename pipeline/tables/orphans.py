@@ -35,6 +35,10 @@ class Orphans:
             if written in path or store.modified(path) >= since
         }
 
+    def reach(self, version: int) -> None:
+        """The log has gone on to this version before the first step: its entries are read too."""
+        self._next = version
+
     def step(self, oldest: int) -> tuple[int, bool]:
         """Go on to look for them, down to the oldest entry: how many files went, whether done."""
         last = max(oldest, self._next - ENTRIES_MAX + 1)

@@ -188,6 +188,7 @@ class TopicLog:
                 self._writer.state = TableState.of(_open(self._store))
             else:
                 self._writer.state = self._writer.state.fenced(epoch)
+                self._steps.fenced()
                 return
         raise TableMoved(f"somebody else goes on committing to {self.path}; stop the other writer")
 

@@ -78,6 +78,12 @@ class Steps:
             self._remove_orphans,
         ]
 
+    def fenced(self) -> None:
+        """What a former owner committed between our opening of the table and its end is taken in:
+        none of it is an orphan."""
+        if self._orphans is not None:
+            self._orphans.reach(self._writer.state.version)
+
     def take(self, *, now: int, floor: int) -> Upkeep | None:
         """One step, or None when nothing is due. Raises StoreError when it can't be done now."""
         self._writer.refuse_dead()

@@ -1,13 +1,15 @@
-"""A journal changes hands while its former owner may still live: the two meet nowhere."""
+"""A home changes hands while its former owner may still live: the two meet in no file."""
 
 from pathlib import Path
 
 import pytest
+from table_groups import framed, group, run
 from test_journal import SMALL, append, change, filled
 
 from pipeline.errors import HomeLost, StoreError
 from pipeline.tables import segment
 from pipeline.tables.journal import Journal
+from pipeline.tables.topic_log import TopicLog
 
 
 def taken_over(directory: Path, epoch: int = 0) -> Journal:
@@ -122,3 +124,24 @@ def test_nothing_is_reported_durable_once_the_home_is_lost(tmp_path: Path) -> No
         append(journal, 42)
     assert sorted(tmp_path.iterdir()) == names
     journal.close()
+
+
+def test_what_the_former_owner_commits_at_the_last_moment_is_no_orphan(tmp_path: Path) -> None:
+    """Its files are there when the new owner opens the table, its commit comes after that and
+    before the fence. Upkeep removes what no commit names, and only that."""
+    former = TopicLog.open(tmp_path / "log")
+    former.commit([framed(group(1, 0, run("t", [b"first"])))])
+    name = former.path / "_delta_log" / f"{2:020d}.json"
+    former.commit([framed(group(2, 1, run("t", [b"last"])))])
+    hidden = name.rename(tmp_path / "later")
+    new = TopicLog.open(former.path)
+    (path,) = new.files("message", 0)
+    path.with_name("t0-half.parquet").write_bytes(b"PAR1")
+    hidden.rename(name)
+    new.fence(2)
+    for now in range(100):
+        new.upkeep(now=now, floor=0)
+    assert len(new.files("message", 0)) == 2
+    assert all(file.exists() for file in new.files("message", 0))
+    page = new.page("t", 0, 1_000)
+    assert [bytes(slab.blob) for slab in page.slabs] in ([b"first", b"last"], [b"firstlast"])
