@@ -84,6 +84,7 @@ class Marks:
         self._slots: dict[bytes, int] = {}
         self._free: list[int] = []
         self._doubts: dict[int, Doubt] = {}
+        self._failed: OSError | None = None
         self._map()
 
     @classmethod
@@ -151,8 +152,15 @@ class Marks:
             self._free.append(slot)
 
     def sync(self) -> None:
-        """Make all that was stored before durable. Raises OSError; then nothing is certain."""
-        os.fdatasync(self._fd)
+        """Make all that was stored before durable. Raises OSError; then nothing is certain, and no
+        later call asks the disk again: it might say yes to what it has forgotten."""
+        if self._failed is not None:
+            raise self._failed
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            self._failed = error
+            raise
 
     def close(self) -> None:
         self._marks.release()

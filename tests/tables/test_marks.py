@@ -1,5 +1,6 @@
 """Marks as a process leaves them, whatever way it ends, and what the next one makes of them."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,21 @@ def test_a_growing_file_keeps_what_it_has(lives: Lives) -> None:
     lives.floors = dict.fromkeys(names, 0)
     assert lives.below(10**6) == dict(zip(names, slots, strict=True))
     assert lives.below(10**6) == dict(zip(names, slots, strict=True))
+
+
+def test_a_sync_that_failed_is_not_tried_again(lives: Lives) -> None:
+    """Although the disk would now say yes: perhaps to what it has forgotten."""
+    marks, _ = lives.start()
+    kept = os.dup(marks._fd)
+    os.close(marks._fd)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        marks.sync()
+    os.dup2(kept, marks._fd)
+    os.close(kept)
+    os.fdatasync(marks._fd)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        marks.sync()
+    marks.close()
 
 
 def test_a_former_owner_stores_into_nothing(lives: Lives) -> None:
