@@ -79,4 +79,13 @@ SYNCS: dict[str, Where] = {
     "sync of a data file fails": Where("fsync", _DATA, "before"),
     "sync of a commit's draft fails": Where("fsync", _COMMIT_DRAFT, "before"),
     "sync of the commit's name fails": Where("fsync", _LOG, "before", ("link", _COMMIT)),
+    "sync of the marks fails": Where("fdatasync", "dispatch", "before"),
 }
+
+#: The same in upkeep, which comes seldom.
+UPKEEP_SYNCS: dict[str, Where] = {
+    "sync of a checkpoint fails": Where("fsync", _CHECKPOINT_DRAFT, "before"),
+    "sync of merged files fails": Where("fsync", _MERGED, "before"),
+    "sync of the swap fails": Where("fsync", _LOG, "before", ("write", _MERGED)),
+}
+ALL_SYNCS = SYNCS | UPKEEP_SYNCS

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Mapping
 
 import scenarios as of
-from points import JOURNAL_POINTS, POINTS, SYNCS, TABLE_POINTS, UPKEEP_POINTS
+from points import JOURNAL_POINTS, POINTS, SYNCS, TABLE_POINTS, UPKEEP_POINTS, UPKEEP_SYNCS
 from scenarios import Scenario
 
 DEFAULT_SEED = 7
@@ -30,6 +30,7 @@ UPKEEP: Mapping[str, Scenario] = {
     "checkpoints": of.killed_in_upkeep(*list(UPKEEP_POINTS)[:6]),
     "merges": of.killed_in_upkeep(*list(UPKEEP_POINTS)[6:13]),
     "lost checkpoints": of.lost_checkpoints(3),
+    "failed syncs": of.failed_syncs("sync of merged files fails", settings=of.OFTEN),
 }
 
 #: Bytes are others than they were.
@@ -83,6 +84,11 @@ def _syncs(draw: random.Random) -> Scenario:
     return of.failed_syncs(*draw.sample(list(SYNCS), _STEPS), power=draw.random() < 0.5)
 
 
+def _upkeep_syncs(draw: random.Random) -> Scenario:
+    names = draw.sample(list(UPKEEP_SYNCS), 2)
+    return of.failed_syncs(*names, power=draw.random() < 0.5, settings=of.OFTEN)
+
+
 def _paused(draw: random.Random) -> Scenario:
     return of.paused_owners(*draw.sample(list(POINTS), 2))
 
@@ -115,6 +121,7 @@ _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "lost checkpoints": (1, lambda draw: of.lost_checkpoints(_STEPS)),
     "leftovers": (1, lambda draw: of.leftovers(_STEPS)),
     "failed syncs": (3, _syncs),
+    "failed syncs in upkeep": (1, _upkeep_syncs),
     "power cuts": (5, lambda draw: of.power_cuts(_STEPS, strict=draw.random() < 0.5)),
     "killed, then a power cut": (3, lambda draw: of.kills_then_power_cut(2)),
     "full journal": (1, lambda draw: of.full_disk("journal", megabytes=4)),

@@ -13,7 +13,7 @@ import spark
 from checker import Report
 from faults import ANY_CALL, Fault, Where
 from history import How
-from points import ALL_POINTS, POINTS, SYNCS
+from points import ALL_POINTS, ALL_SYNCS, POINTS
 from world import World
 
 Settings = Mapping[str, Mapping[str, object]]
@@ -315,7 +315,7 @@ def without_journal(scenario: Scenario) -> Scenario:
 # Syncs.
 
 
-def failed_syncs(*names: str, power: bool = False) -> Scenario:
+def failed_syncs(*names: str, power: bool = False, settings: Settings | None = None) -> Scenario:
     """An fsync fails: the gateway stops with exit code 1 and never asks for that file again.
 
     With `power` the power goes at once, and a disk that failed has forgotten what it was asked.
@@ -326,14 +326,14 @@ def failed_syncs(*names: str, power: bool = False) -> Scenario:
             world.work_for(world.draw.randrange(20, 100))
             world.layer.forget_calls()
             how = How.POWER_CUT if power else How.GAVE_UP
-            code = world.run_into(Fault(SYNCS[name], "errno"), how)
+            code = world.run_into(Fault(ALL_SYNCS[name], "errno"), how)
             assert code == GAVE_UP_CODE, world.gateway.log[-2000:]
             assert not syncs_after_failure(world), name
             if power:
                 world.power_cut(None)
             assert world.start()
 
-    return Scenario(harm, shadow=power)
+    return Scenario(harm, settings or {}, shadow=power, slow=settings is not None)
 
 
 def syncs_after_failure(world: World) -> list[str]:

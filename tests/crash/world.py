@@ -23,6 +23,7 @@ from checker import Report, check
 from clients import Consumer, Publisher, Subscription, connected
 from disk import SmallDisk
 from faults import Fault, Layer, Where
+from gateway_peer import PeerLost
 from gateway_process import Gateway, until
 from history import Drained, Ended, History, How
 
@@ -35,6 +36,8 @@ SETTINGS: dict[str, dict[str, object]] = {
 }
 #: Between two turns of all clients; they needn't be fast, and the gateway wants the machine too.
 TURN_SECONDS = 0.003
+#: How often, in turns, a consumer takes another connection.
+RESTLESS = 0.004
 TOPICS = ("rain", "snow")
 
 
@@ -87,6 +90,7 @@ class World:
             for n in range(one.consumers)
         ]
         self._known = False
+        self.restless = disk is None  #: while a disk is full, a consumer may have to wait
 
     @property
     def home(self) -> Path:
@@ -166,8 +170,19 @@ class World:
                 break
             for client in (*self.publishers, *self.consumers):
                 client.turn()
+            if self.restless and self.draw.random() < RESTLESS:
+                self._another_connection(self.draw.choice(self.consumers))
             time.sleep(TURN_SECONDS)
         assert until(), f"the gateway is gone, not so: {what}\n{self.gateway.log[-1500:]}"
+
+    def _another_connection(self, consumer: Consumer) -> None:
+        """A consumer goes and comes back: what it held is available again."""
+        try:
+            consumer.leave()
+            back = connected(consumer.connect, self.gateway.port)
+        except (PeerLost, OSError):
+            back = False
+        assert back or self._gone_soon(), f"refused:\n{self.gateway.log[-1500:]}"
 
     def work_for(self, messages: int) -> None:
         """Let them work until so many more were accepted, and half as many confirmed."""
@@ -241,6 +256,7 @@ class World:
         even then must be true. At the end the standby is gone and the first one serves again."""
         standby = self._standby()
         standby.spawn()
+        self.restless = False  # an owner that is paused answers nobody
         self.work(lambda: bool(standby.events("standby.waiting")), "a standby waits")
         fired = self.layer.fired
         self.arm(fault)
@@ -267,6 +283,7 @@ class World:
             self.gateway = self._owner
             if standby.process is not None:
                 standby.kill()
+        self.restless = True
         assert self.start()
 
     def _standby(self) -> Gateway:
