@@ -21,7 +21,7 @@ from pipeline.tables.commits import AddedFile
 from pipeline.tables.home import Home
 from pipeline.tables.table_view import Moved, TableView, open_view, unmoved
 from pipeline.tables.verify.check import Findings
-from pipeline.tables.verify.entries import LogFolder
+from pipeline.tables.verify.entries import LogFolder, made
 from pipeline.tables.verify.files import FileReader
 from pipeline.tables.verify.home import check_is_home
 from pipeline.tables.verify.journal import JournalView, read_journal
@@ -120,7 +120,7 @@ def _take(home: Home) -> Inventory:
     journal = read_journal(home.journal_dir)
     if journal.problems:
         raise StoreError(f"{journal.problems[0]}. `distributary verify` says more")
-    if not (home.topic_log / "_delta_log").is_dir():
+    if not made(home.topic_log):
         return Inventory(home.root, _journal(journal, 0))
     view = open_view(home.topic_log)
     counted = _Counted(view)

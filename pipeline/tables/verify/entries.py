@@ -58,6 +58,15 @@ class _Position:
     files: set[str] | None = None
 
 
+def made(root: Path) -> bool:
+    """Whether there is a table, or anything of one: not so before its first version appears."""
+    try:
+        folder = LogFolder.read(root)
+    except FileNotFoundError:
+        return False
+    return bool(folder.entries or folder.checkpoints)
+
+
 def check_entries(root: Path, state: TableState | None) -> Check:
     """Entries and checkpoints up to the state's version, and whether they lead to that state; up to
     the last one there is when it is None.

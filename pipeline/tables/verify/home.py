@@ -81,7 +81,7 @@ def _verify(home: Home, deep: bool, progress: Progress) -> Report:
     progress("journal", 0, 0)
     journal = journals.read_journal(home.journal_dir)
     cursors = cursor_audit.read_cursors(home.cursors)
-    if not (home.topic_log / "_delta_log").is_dir():
+    if not entries.made(home.topic_log):
         return Report(home.root, None, _check_without_table(home, journal))
     opened = _open(home.topic_log)
     if not isinstance(opened, TableView):
