@@ -24,10 +24,12 @@ from pipeline.tables.inventory import take
 from pipeline.tables.verify.home import Report, verify
 
 Make = Callable[..., Gateway]
-#: Commits every few milliseconds and segments that are soon full: much moves under a reader.
+#: Commits every few milliseconds, segments that are soon full, a log that is cleaned: much moves
+#: under a reader.
 BUSY = {
     "commit": {"interval_ms": 20},
     "journal": {"segment_bytes": 1 << 20},
+    "upkeep": {"log_entries_max": 200},
 }
 TOPICS = ("orders", "bills", "events")
 #: Times that a home is read under load.
