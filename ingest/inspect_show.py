@@ -11,6 +11,7 @@ from rich.table import Table
 
 from pipeline.tables.inventory import Inventory
 from pipeline.tables.journal import Cut
+from pipeline.tables.verify.check import counted
 from pipeline.tables.verify.home import Report
 
 _COLOURS = {"sound": "green", "not sound": "red", "not checked": "yellow"}
@@ -80,9 +81,9 @@ def show_inventory(found: Inventory) -> None:
             console.print(table)
     journal = found.journal
     console.print(
-        f"journal: {journal.segments} segments, {journal.frames:,} frames of "
-        f"{journal.bytes:,} bytes; {journal.uncommitted:,} groups of "
-        f"{journal.uncommitted_bytes:,} bytes are not in the table yet",
+        f"journal: {counted(segments=journal.segments, frames=journal.frames)} of "
+        f"{journal.bytes:,} bytes; not in the table yet: {counted(groups=journal.uncommitted)} of "
+        f"{journal.uncommitted_bytes:,} bytes",
         soft_wrap=True,
     )
     if found.table is None:
@@ -92,7 +93,8 @@ def show_inventory(found: Inventory) -> None:
     checkpoint = "none yet" if log.checkpoint is None else f"of version {log.checkpoint:,}"
     console.print(
         f"topic_log: version {log.version:,}, group {log.group:,}, next sequence "
-        f"{log.next_sequence:,}, {log.entries:,} log entries, checkpoint {checkpoint}, oldest day "
+        f"{log.next_sequence:,}, {counted(log_entries=log.entries)}, checkpoint "
+        f"{checkpoint}, oldest day "
         f"{log.oldest_day or 'none'}",
         soft_wrap=True,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from table_groups import NOON, bodies, event, framed, group, run, settled
+from table_groups import bodies, event, framed, group, run, settled
 
 from pipeline.message import Group
 from pipeline.subscription import SubscriptionEvent
@@ -122,4 +122,19 @@ def replaced(name: str, values: list[object]) -> Callable[[pa.Table], pa.Table]:
     return change
 
 
-__all__ = ["GROUPS", "NOON", "MadeHome", "replaced"]
+def snapshot(home: Path) -> dict[str, bytes]:
+    """Every file under the home, byte for byte."""
+    return {str(p): p.read_bytes() for p in sorted(home.rglob("*")) if p.is_file()}
+
+
+def flipped_bit(made: MadeHome, number: int, at: int) -> None:
+    """Turn a bit over in the frame of that group."""
+    path = made.segment()
+    data = bytearray(path.read_bytes())
+    data[made.frame_at(number) + at] ^= 1
+    path.write_bytes(data)
+
+
+def broken_middle(made: MadeHome) -> None:
+    """A frame that isn't the last one is damaged."""
+    flipped_bit(made, 3, 80)
