@@ -103,7 +103,7 @@ def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
     files are read and left.
     """
     began = time.perf_counter()
-    table = TopicLog.open(home.topic_log, limits=settings.upkeep.limits)
+    table = _open_table(home, settings)
     if owner.taken:
         table.fence(owner.epoch)
     used = settings.journal.durability == "journal"
@@ -137,6 +137,18 @@ def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
         milliseconds=round((time.perf_counter() - began) * 1_000),
     )
     return Store(journal, table, state, marks, doubts)
+
+
+def _open_table(home: Home, settings: Settings) -> TopicLog:
+    """The table in the home, or where `tables.url` says."""
+    url, options = settings.tables.url.rstrip("/"), settings.tables.storage_options
+    if not url:
+        return TopicLog.open(home.topic_log, limits=settings.upkeep.limits)
+    # Loading the client of object stores takes a while, and most homes need none.
+    from pipeline.tables.object_store import ObjectStore  # noqa: PLC0415
+
+    store = ObjectStore(f"{url}/topic_log", options)
+    return TopicLog.open(home.topic_log, store=store, limits=settings.upkeep.limits)
 
 
 def _say_what_was_found(opened: Opened) -> None:

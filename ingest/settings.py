@@ -72,6 +72,11 @@ class UpkeepSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return UpkeepLimits(self.log_entries_max, self.log_retention_days, self.retention_days)
 
 
+class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    url: str
+    storage_options: dict[str, str]
+
+
 class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_bytes: int
     page_bytes: int
@@ -93,6 +98,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     journal: JournalLimits
     commit: CommitLimits
     upkeep: UpkeepSettings
+    tables: Tables
     delivery: DeliveryLimits
     security: Security
 

@@ -13,7 +13,15 @@ FILE_LINES_MAX = 400
 #: Room -> what it may import beyond the standard library and itself. Imports go one way: down.
 MAY_IMPORT = {
     "pipeline": set(),
-    "pipeline.tables": {"pipeline", "deltalake", "pyarrow", "numpy", "pyroaring", "msgspec"},
+    "pipeline.tables": {
+        "pipeline",
+        "deltalake",
+        "obstore",
+        "pyarrow",
+        "numpy",
+        "pyroaring",
+        "msgspec",
+    },
     "pipeline.transforms": {"pipeline", "pyspark", "pandas", "pyarrow", "pyroaring", "numpy"},
     "conf": {"msgspec"},
     "jobs": {

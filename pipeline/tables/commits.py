@@ -5,6 +5,7 @@ is on the disk by then, so a commit that can be seen is whole.
 """
 
 import json
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,6 +158,7 @@ def _info(operation: str, milliseconds: int, *, data_change: bool) -> object:
             "operationParameters": {},
             "isBlindAppend": operation == "WRITE" and data_change,
             "engineInfo": ENGINE,
+            "txnId": str(uuid.uuid4()),
         }
     }
 

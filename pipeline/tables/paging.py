@@ -12,7 +12,7 @@ import heapq
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -91,8 +91,8 @@ class _Rows:
 class Pager:
     """Reads pages out of the files under `root`; keeps a bounded number of footers and rows."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, parquet: Callable[[str], pq.ParquetFile]) -> None:
+        self._root, self._parquet = root, parquet
         self._open: OrderedDict[str, tuple[pq.ParquetFile, tuple[_Unit, ...]]] = OrderedDict()
         self._kept: OrderedDict[tuple[_Unit, str], _Rows] = OrderedDict()
 
@@ -158,9 +158,6 @@ class Pager:
                 oldest.close()
         self._open.move_to_end(file.path)
         return found
-
-    def _parquet(self, path: str) -> pq.ParquetFile:
-        return pq.ParquetFile(self._root / path, pre_buffer=False, page_checksum_verification=True)
 
     def _read(self, unit: _Unit, topic: str) -> _Rows:
         rows = self._kept.get((unit, topic))

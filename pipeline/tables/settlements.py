@@ -4,9 +4,8 @@ The restart's half of `pipeline.cursor.fold`: rows in whatever order, a million 
 fraction of a second, and memory for what is settled above the floors only.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, cast
 
 import numpy as np
@@ -30,7 +29,7 @@ COLUMNS: Final = [
     "floor",
     "sequences",
 ]
-#: Sequences that are read at once, and that wait to go into the bitmaps: some 30 bytes each.
+#: Sequences that are read at once: some 40 bytes each until they are in the bitmaps.
 VALUES_MAX: Final = 1 << 20
 
 
@@ -66,8 +65,6 @@ class Settlements:
         self._standings = list(standings.values())
         self._since = np.array([one.group for one in self._standings], np.int64)
         self._floors = np.array([one.floor for one in self._standings], np.int64)
-        self._waiting: list[tuple[Int64s, Int64s]] = []
-        self._waiting_count = 0
         self._failed: list[_Failed] = []
         self._failed_count = 0
 
@@ -81,12 +78,11 @@ class Settlements:
             return
         np.maximum.at(self._floors, of_row, rows["floor"].to_numpy())
         final = rows["final"].to_numpy()
-        self._add_final(rows.filter(rows["final"]), of_row[final])
+        self._add_final(rows["sequences"].filter(rows["final"]), of_row[final])
         self._add_failed(rows, of_row, ~final)
 
     def finish(self) -> None:
         """All rows were added: now the standings have them."""
-        self._settle()
         failed = _latest(self._failed)
         for one, floor in zip(self._standings, self._floors.tolist(), strict=True):
             one.floor = floor
@@ -111,29 +107,21 @@ class Settlements:
         found = cast("Chunked", pc.index_in(column, self._names))
         return found.fill_null(pa.scalar(-1, pa.int32())).to_numpy().astype(np.int64)
 
-    def _add_final(self, rows: pa.Table, of_row: Int64s) -> None:
-        of_value, values = _flat(rows, of_row)
-        keep = values >= self._floors[of_value]
-        self._waiting.append((of_value[keep], values[keep]))
-        self._waiting_count += len(self._waiting[-1][0])
-        if self._waiting_count >= VALUES_MAX:
-            self._settle()
-
-    def _settle(self) -> None:
-        """What waits goes into the bitmaps, and what is below the floors out of them."""
-        if not self._waiting_count:
+    def _add_final(self, lists: Chunked, of_row: Int64s) -> None:
+        """Each subscription's lists together into its bitmap, without what is below its floor."""
+        if not len(of_row):
             return
-        of_value = np.concatenate([of for of, _ in self._waiting]).astype(np.int32)
-        values = np.concatenate([values for _, values in self._waiting])
-        self._waiting, self._waiting_count = [], 0
-        order = np.argsort(of_value, kind="stable")
-        cuts = np.searchsorted(of_value[order], np.arange(len(self._standings) + 1))
-        values = values[order]
-        for nth, standing in enumerate(self._standings):
-            own = values[cuts[nth] : cuts[nth + 1]]
-            if len(own):
-                standing.settled |= bitmap_of(np.sort(own))
-                standing.settled.remove_range(0, int(self._floors[nth]))
+        order = np.argsort(of_row, kind="stable")
+        lists, of_row = lists.take(order), of_row[order]
+        values = pc.list_flatten(lists).to_numpy()
+        ends = np.concatenate([[0], np.cumsum(pc.list_value_length(lists).to_numpy())])
+        found, begins = np.unique(of_row, return_index=True)
+        cuts = ends[np.append(begins, len(of_row))].tolist()
+        for nth, begin, end in zip(found.tolist(), cuts, cuts[1:], strict=False):
+            floor, settled = int(self._floors[nth]), self._standings[nth].settled
+            own = values[begin:end]
+            settled |= bitmap_of(np.sort(own[own >= floor]))
+            settled.remove_range(0, floor)
 
     def _add_failed(self, rows: pa.Table, of_row: Int64s, back: npt.NDArray[np.bool_]) -> None:
         counts = rows["delivery_count"].to_numpy().astype(np.int64)
@@ -182,10 +170,10 @@ def _only(failed: _Failed, which: Int64s | npt.NDArray[np.bool_]) -> _Failed:
     )
 
 
-def tables(paths: Sequence[Path], columns: list[str]) -> Iterator[pa.Table]:
+def tables(files: Iterable[pq.ParquetFile], columns: list[str]) -> Iterator[pa.Table]:
     """These columns of the files, in tables of about VALUES_MAX sequences at most."""
-    for path in paths:
-        with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
+    for opened in files:
+        with opened as file:
             for nth in range(file.num_row_groups):
                 batches = file.iter_batches(
                     _batch_rows(file.metadata.row_group(nth)),

@@ -8,7 +8,6 @@ its incarnation's. So the fold doesn't depend on the order of rows.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -109,7 +108,7 @@ def load(home: Home, log: TopicLog) -> Snapshot:
     Called on the committer's thread, or before it starts.
     """
     try:
-        cursors = _cursors(home.cursors, log)
+        cursors = _cursors(home, log)
         since = min(fold.standing.group for fold in cursors.values())
         source = f"cursors and the log after group {since}"
     except _Unusable as why:
@@ -135,12 +134,14 @@ def load(home: Home, log: TopicLog) -> Snapshot:
     return Snapshot(log.journal_version + 1, log.sequence_version, tuple(states), source)
 
 
-def _cursors(path: Path, log: TopicLog) -> dict[str, _Fold]:
+def _cursors(home: Home, log: TopicLog) -> dict[str, _Fold]:
     """Spark's rows. Raises _Unusable when there are none, or they aren't of this log as it is."""
-    if not DeltaTable.is_deltatable(str(path)):
+    uri, options = log.cursors or (str(home.cursors), {})
+    if not DeltaTable.is_deltatable(uri, storage_options=options):
         raise _Unusable("there is no table cursors")
     try:
-        table = DeltaTable(path).to_pyarrow_table(columns=list(CURSOR_COLUMNS))
+        cursors = DeltaTable(uri, storage_options=options)
+        table = cursors.to_pyarrow_table(columns=list(CURSOR_COLUMNS))
     except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
         raise _Unusable(f"the table cursors can't be read: {error}") from error
     for name, kind in CURSOR_COLUMNS.items():
@@ -201,7 +202,7 @@ def _begin(cursors: dict[str, _Fold], log: TopicLog) -> dict[str, _Fold]:
 
 def _last_events(log: TopicLog) -> dict[str, _Event]:
     last: dict[str, _Event] = {}
-    for table in settlements.tables(log.files(schema.SUBSCRIPTION, 0), _EVENT_COLUMNS):
+    for table in settlements.tables(log.parquets(schema.SUBSCRIPTION, 0), _EVENT_COLUMNS):
         for row in table.to_pylist():
             event = _Event(
                 row["group"],
@@ -221,6 +222,6 @@ def _add_settlements(folds: dict[str, _Fold], log: TopicLog) -> None:
     standings = {name: fold.standing for name, fold in folds.items()}
     sums = Settlements(standings)
     since = min(standing.group for standing in standings.values())
-    for table in settlements.tables(log.files(schema.SETTLEMENT, since), settlements.COLUMNS):
+    for table in settlements.tables(log.parquets(schema.SETTLEMENT, since), settlements.COLUMNS):
         sums.add(table)
     sums.finish()

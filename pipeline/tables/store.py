@@ -68,6 +68,11 @@ class Store(Protocol):
         """Make it durable that names have gone from these folders; the empty ones go as well."""
 
 
+def beside(store: Store, name: str) -> str:
+    """The address of another table in the same folder."""
+    return f"{store.uri.rpartition('/')[0]}/{name}"
+
+
 class LocalStore:
     """A folder. `token` sets apart what two owners write at the same time."""
 

@@ -8,13 +8,14 @@ alone, `page` on the reader thread alone, the properties on any. The caller hold
 
 import datetime as dt
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -24,7 +25,7 @@ from pipeline.tables.checkpoint import Identity
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.frame import DecodedFrame
 from pipeline.tables.paging import Page, Pager
-from pipeline.tables.store import LocalStore, Store
+from pipeline.tables.store import LocalStore, Store, beside
 from pipeline.tables.table_state import JOURNAL_APP, OWNER_APP, SEQUENCE_APP, TableState
 from pipeline.tables.table_writer import TableWriter
 from pipeline.tables.upkeep import DEFAULT_LIMITS, Steps, Upkeep, UpkeepLimits
@@ -54,26 +55,31 @@ class TopicLog:
         self.path = path
         self._store = store
         self._writer = TableWriter(store, TableState.of(table))
-        cursors = path.parent / "cursors"
-        self._steps = Steps(self._writer, Identity.of(table), limits, cursors=cursors)
-        self._pager = Pager(path)
+        self._steps = Steps(self._writer, Identity.of(table), limits)
+        self._pager = Pager(path, store.parquet)
 
     @classmethod
     def open(
-        cls, path: Path, *, create: bool = True, limits: UpkeepLimits = DEFAULT_LIMITS
+        cls,
+        path: Path,
+        *,
+        store: Store | None = None,
+        create: bool = True,
+        limits: UpkeepLimits = DEFAULT_LIMITS,
     ) -> Self:
-        """Open the table, or make it when nothing is there, unless `create` is false.
+        """Open the table, or make it when nothing is there, unless `create` is false. It lies in
+        the folder `path`, or where `store` says.
 
         Raises StoreError for a table whose schema, partitions or protocol isn't ours, and for one
         whose last commit isn't whole; such a table is never written.
         """
-        store = LocalStore(path)
+        store = store or LocalStore(path)
         try:
-            if create and not DeltaTable.is_deltatable(store.uri):
+            if create and not DeltaTable.is_deltatable(store.uri, storage_options=store.options):
                 table_state.make(store, _now())
             return cls(path, store, _open(store), limits)
         except (DeltaError, OSError) as error:
-            raise StoreError(f"{path} can't be opened as a Delta table: {error}") from error
+            raise StoreError(f"{store.uri} can't be opened as a Delta table: {error}") from error
 
     @property
     def version(self) -> int:
@@ -105,12 +111,27 @@ class TopicLog:
         return self._state.first_sequence
 
     def files(self, record: str, after_group: int) -> list[Path]:
-        """The data files that may hold rows of that record in later groups."""
+        """The data files that may hold rows of that record in later groups, in a folder."""
+        return [self.path / file.path for file in self._later(record, after_group)]
+
+    def parquets(self, record: str, after_group: int) -> Iterator[pq.ParquetFile]:
+        """The same files, opened one after the other wherever they lie; the caller closes each."""
+        return (self._store.parquet(file.path) for file in self._later(record, after_group))
+
+    def _later(self, record: str, after_group: int) -> list[AddedFile]:
         return [
-            self.path / file.path
+            file
             for file in self._state.files
             if file.record == record and (file.group_high is None or file.group_high > after_group)
         ]
+
+    @property
+    def cursors(self) -> tuple[str, dict[str, str]] | None:
+        """The address of Spark's table beside this one, and what deltalake needs for it; None if
+        that is in the home."""
+        if isinstance(self._store, LocalStore):
+            return None
+        return beside(self._store, "cursors"), self._store.options
 
     # The reader thread
 

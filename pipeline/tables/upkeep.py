@@ -10,13 +10,12 @@ import datetime as dt
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline.errors import StoreError
 from pipeline.tables import commits, merge, retention, tiers
@@ -25,6 +24,7 @@ from pipeline.tables.commits import AddedFile
 from pipeline.tables.log_entries import CHECKPOINT_COMMITS, ENTRIES_MAX, LogEntries
 from pipeline.tables.orphans import Orphans
 from pipeline.tables.spread import Spreader
+from pipeline.tables.store import Store, beside
 from pipeline.tables.table_writer import TableWriter
 
 _DAY_US: Final = 86_400_000_000
@@ -59,12 +59,10 @@ class Upkeep:
 class Steps:
     """Chooses and does the steps; all on the committer's thread."""
 
-    def __init__(
-        self, writer: TableWriter, identity: Identity, limits: UpkeepLimits, *, cursors: Path
-    ) -> None:
+    def __init__(self, writer: TableWriter, identity: Identity, limits: UpkeepLimits) -> None:
         self._writer, self._identity, self._limits = writer, identity, limits
         self._store = writer.store
-        self._seen = _Seen(cursors)
+        self._seen = _Seen(writer.store)
         self._full: set[str] = set()
         self._log: LogEntries | None = None
         self._spreader = Spreader(writer)
@@ -184,8 +182,8 @@ class _Seen:
     has been seen: then the batch before is over.
     """
 
-    def __init__(self, cursors: Path) -> None:
-        self._cursors = cursors
+    def __init__(self, store: Store) -> None:
+        self._cursors, self._options = beside(store, "cursors"), store.options
         self._asked: int | None = None
         self._position: int | None = None
         self._sure: int | None = None
@@ -198,10 +196,12 @@ class _Seen:
         return self._sure
 
     def _ask(self) -> None:
-        if not DeltaTable.is_deltatable(str(self._cursors)):
+        try:
+            cursors = DeltaTable(self._cursors, storage_options=self._options)
+        except TableNotFoundError:
             self._position = self._sure = None
             return
-        table = DeltaTable(self._cursors).to_pyarrow_table(columns=["log_version"])
+        table = cursors.to_pyarrow_table(columns=["log_version"])
         position = pc.max(table["log_version"]).as_py()
         if self._sure is None:
             self._sure = -1

@@ -1,0 +1,144 @@
+"""A table on an object store is the same table: made, written, kept, read, and owned by one."""
+
+import http.client
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from table_groups import KEY, NOON, bodies, event, framed, group, run, settled
+
+from pipeline.errors import InvalidRequest, StoreError, TableMoved
+from pipeline.subscription import SubscriptionEvent
+from pipeline.tables import snapshot, tiers, upkeep
+from pipeline.tables.home import Home
+from pipeline.tables.object_store import ObjectStore
+from pipeline.tables.topic_log import TopicLog
+from pipeline.tables.upkeep import UpkeepLimits
+
+LIMITS = UpkeepLimits(log_entries_max=10, log_retention_days=7, retention_days=0)
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def options() -> Iterator[dict[str, str]]:
+    """An S3 of our own, which speaks HTTP and holds to conditional puts."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until(lambda: made_bucket(port), "the S3 answers", 60)
+    yield {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+    }
+    server.kill()
+    server.wait()
+
+
+def made_bucket(port: int) -> bool:
+    """Whether the server is there and has made the bucket."""
+    client = http.client.HTTPConnection("127.0.0.1", port)
+    try:
+        client.request("PUT", "/lake")
+        return client.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        client.close()
+
+
+@pytest.fixture
+def store(options: dict[str, str], request: pytest.FixtureRequest) -> ObjectStore:
+    return ObjectStore(f"s3://lake/{request.node.name}/topic_log", options)
+
+
+def opened(store: ObjectStore, home: Path) -> TopicLog:
+    return TopicLog.open(Home(home).topic_log, store=store, limits=LIMITS)
+
+
+def test_what_was_created_is_never_replaced(store: ObjectStore) -> None:
+    """Of two that make the same file one is told so; who asks again for its own is told that it
+    is there."""
+    assert store.create("_delta_log/1.json", b"ours")
+    assert not store.create("_delta_log/1.json", b"theirs")
+    assert store.create("_delta_log/1.json", b"ours")
+    assert store.read("_delta_log/1.json") == b"ours"
+
+
+def test_the_verbs_of_a_store(store: ObjectStore) -> None:
+    """Names, sizes and absence are told as a folder tells them."""
+    store.put("a/b/x.parquet", b"12345")
+    assert (store.files("a/b"), store.folders("a"), store.folders("")) == (
+        ["x.parquet"],
+        ["b"],
+        ["a"],
+    )
+    assert (store.size("a/b/x.parquet"), store.size("a/b/y")) == (5, 0)
+    assert store.exists("a/b/x.parquet")
+    store.delete(["a/b/x.parquet", "a/b/x.parquet"])
+    assert not store.exists("a/b/x.parquet")
+    with pytest.raises(FileNotFoundError):
+        store.read("a/b/x.parquet")
+
+
+def test_a_log_lives_there(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits, merges, checkpoints, clean-up, pages and a restart are as on a disk."""
+    monkeypatch.setattr(tiers, "FAN_IN", 4)
+    monkeypatch.setattr(upkeep, "CHECKPOINT_COMMITS", 5)
+    monkeypatch.setattr(upkeep, "ENTRIES_MAX", 5)
+    log = opened(store, tmp_path)
+    created = [event(SubscriptionEvent.CREATED, 0)]
+    log.commit([framed(group(1, subscriptions=created))])
+    kinds = set()
+    sent: list[bytes] = []
+    for n in range(20):
+        some = bodies(3, 10)
+        done = [settled(range(3 * n, 3 * n + 1), floor=3 * n + 1 if n == 0 else 1)]
+        log.commit([framed(group(n + 2, 3 * n, run("t", some), settlements=done))])
+        sent += some
+        while step := log.upkeep(now=NOON, floor=0):
+            kinds.add(step.kind)
+    assert kinds >= {"merge", "checkpoint", "clean-up"}
+    again = opened(store, tmp_path)
+    assert again._state == log._state
+    slabs = again.page("t", 0, 1 << 20).slabs
+    assert b"".join(bytes(slab.blob[: sum(map(len, sent))]) for slab in slabs).startswith(sent[0])
+    assert sum(slab.count for slab in slabs) == 60
+    (found,) = snapshot.load(Home(tmp_path), again).subscriptions
+    assert (found.key, found.floor) == (KEY, 1)
+    table = DeltaTable(store.uri, storage_options=store.options)
+    assert table.to_pyarrow_table().num_rows == 81
+
+
+def test_a_former_owner_commits_nothing(store: ObjectStore, tmp_path: Path) -> None:
+    """After a fence the version that the former owner would make is taken."""
+    old, new = opened(store, tmp_path), opened(store, tmp_path)
+    new.fence(3)
+    with pytest.raises(TableMoved):
+        old.commit([framed(group(1, 0, run("t", [b"x"])))])
+    new.commit([framed(group(1, 0, run("t", [b"x"])))])
+
+
+def test_a_store_that_is_not_there_is_an_error(options: dict[str, str], tmp_path: Path) -> None:
+    """A wrong address is one sentence at the start; a store that goes away may come back."""
+    with pytest.raises(InvalidRequest, match=r"tables\.url"):
+        ObjectStore("nonsense://lake", {})
+    gone = ObjectStore("s3://lake/gone", options | {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
+    with pytest.raises(StoreError, match="can't be opened"):
+        TopicLog.open(tmp_path / "log", store=gone)
