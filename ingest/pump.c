@@ -101,13 +101,13 @@ int pump_events(uint64_t collector, pump_t *p);
 int pump_receive_alone(pump_t *p, char *bytes, size_t room);
 /* Settle; with the state given, or (state 0) with the peer's own. Zeros are passed over. */
 void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state);
-/* A slab of messages and the run of them that is sent, both ascending: the sequences of a run are
- * first, first+step, ... (count of them) or, if it isn't NULL, `sequences`. */
-typedef struct { uint64_t first, step, count; const uint64_t *sequences; } pump_run;
-typedef struct { const char *blob; const int32_t *offsets; pump_run run; } pump_slab;
-/* Send the messages of the run; returns how many bytes of messages went, or -1 when it came to a
+/* Send some messages of a slab: those with the sequences first, first+step, ... (count of them) or,
+ * if it isn't NULL, `sequences`. The slab has `slab_count` messages from `slab_first` on, or those of
+ * `slab_sequences`; all ascend. Returns how many bytes of messages went, or -1 when it came to a
  * sequence that the slab doesn't have. */
-int64_t pump_send(uint64_t link, const pump_slab *slab, const pump_run *run,
+int64_t pump_send(uint64_t link, const char *blob, const int32_t *offsets, uint64_t slab_first,
+                  uint64_t slab_count, const uint64_t *slab_sequences, uint64_t first,
+                  uint64_t step, uint64_t count, const uint64_t *sequences,
                   uint32_t delivery_count, uint64_t token, int presettled);
 /* offsets[0] = 0, offsets[i+1] = offsets[i] + lengths[i]. */
 void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
@@ -448,30 +448,24 @@ static size_t bare_message(const uint8_t *m, size_t size, header_t *h, int *anno
   return at;
 }
 
-static uint64_t nth_sequence(const pump_run *run, uint64_t n) {
-  return run->sequences ? run->sequences[n] : run->first + run->step * n;
+/* Where an ascending list has the sequence, at `from` or behind it; `count` if it doesn't. */
+static uint64_t index_of(const uint64_t *listed, uint64_t count, uint64_t sequence, uint64_t from) {
+  while (from < count && listed[from] < sequence) from++;
+  return from < count && listed[from] == sequence ? from : count;
 }
 
-/* Where the slab has the sequence, at `from` or behind it; `count` if it doesn't have it. */
-static uint64_t index_of(const pump_run *slab, uint64_t sequence, uint64_t from) {
-  if (!slab->sequences) {
-    uint64_t index = sequence - slab->first; /* wraps if it lies before the slab */
-    return index < slab->count ? index : slab->count;
-  }
-  while (from < slab->count && slab->sequences[from] < sequence) from++;
-  return from < slab->count && slab->sequences[from] == sequence ? from : slab->count;
-}
-
-int64_t pump_send(uint64_t link, const pump_slab *slab, const pump_run *run,
+int64_t pump_send(uint64_t link, const char *blob, const int32_t *offsets, uint64_t slab_first,
+                  uint64_t slab_count, const uint64_t *slab_sequences, uint64_t first,
+                  uint64_t step, uint64_t count, const uint64_t *sequences,
                   uint32_t delivery_count, uint64_t token, int presettled) {
   pn_link_t *l = (pn_link_t *)(uintptr_t)link;
   int64_t bytes = 0;
-  for (uint64_t k = 0, i = 0; k < run->count; k++) {
-    uint64_t number = nth_sequence(run, k);
-    i = index_of(&slab->run, number, i);
-    if (i == slab->run.count) return -1;
-    const char *m = slab->blob + slab->offsets[i];
-    size_t size = (size_t)(slab->offsets[i + 1] - slab->offsets[i]);
+  for (uint64_t k = 0, i = 0; k < count; k++) {
+    uint64_t number = sequences ? sequences[k] : first + step * k;
+    i = slab_sequences ? index_of(slab_sequences, slab_count, number, i) : number - slab_first;
+    if (i >= slab_count) return -1; /* also what lies before the slab: the difference wraps */
+    const char *m = blob + offsets[i];
+    size_t size = (size_t)(offsets[i + 1] - offsets[i]);
     uint64_t sequence = __builtin_bswap64(number);
     pn_bytes_t tag = {sizeof sequence, (const char *)&sequence};
     pn_delivery_t *d = pn_delivery(l, tag);

@@ -29,6 +29,8 @@ ROOM_BYTES = 1 << 20
 ACCEPTED = 0x24
 REJECTED = 0x25
 
+_NULL = ffi.NULL
+
 #: Events of Proton that Python wants to see; all others are dropped by the pump.
 _EVENTS = (
     proton.PN_CONNECTION_REMOTE_OPEN,
@@ -233,28 +235,28 @@ def send(link: int, slab: Slab, run: Run, delivery_count: int, token: int, prese
     A header section with `delivery_count` is spliced in front where it says more than the
     publisher's own. Returns the bytes handed to the engine; the caller must flush.
     """
-    c_slab, c_run = ffi.new("pump_slab *"), ffi.new("pump_run *")
-    c_slab.blob = blob = ffi.from_buffer(slab.blob)
-    c_slab.offsets = offsets = ffi.from_buffer("int32_t[]", slab.offsets)
-    held = blob, offsets, _set_run(c_slab.run, _sequences(slab)), _set_run(c_run, run)
-    sent = int(lib.pump_send(link, c_slab, c_run, delivery_count, token, presettled))
-    del held
+    first, step = (run.start, run.step) if isinstance(run, range) else (0, 0)
+    sent: int = lib.pump_send(
+        link,
+        ffi.from_buffer(slab.blob),
+        ffi.from_buffer("int32_t[]", slab.offsets),
+        slab.first,
+        slab.count,
+        _listed(slab.sequences),
+        first,
+        step,
+        len(run),
+        _listed(None if isinstance(run, range) else run),
+        delivery_count,
+        token,
+        presettled,
+    )
     assert sent >= 0, f"{run} isn't all in the slab {slab.first} to {slab.stop - 1}"  # noqa: S101
     return sent
 
 
-def _sequences(slab: Slab) -> Run:
-    return range(slab.first, slab.stop) if slab.sequences is None else slab.sequences
-
-
-def _set_run(out: Any, run: Run) -> Any:
-    """Fill in a C run, and give what must be held as long as that is used."""
-    out.count = len(run)
-    if isinstance(run, range):
-        out.first, out.step = run.start, run.step
-        return None
-    out.sequences = sequences = ffi.from_buffer("uint64_t[]", run)
-    return sequences
+def _listed(sequences: "array[int] | None") -> Any:
+    return _NULL if sequences is None else ffi.from_buffer("uint64_t[]", sequences)
 
 
 def discard(link: int, delivery: int) -> None:
