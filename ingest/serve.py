@@ -67,6 +67,9 @@ async def _run(home: Home, settings: Settings, *, standby: bool) -> int:
     end: asyncio.Future[str | None] = loop.create_future()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, _end, end, None)
+    # What is wrong with these files is said now, not when the home has been taken over.
+    _users(settings)
+    _tls(settings)
     owner = await _stand_by(home, settings, end) if standby else acquire(home)
     if owner is None:
         return 0
@@ -185,6 +188,11 @@ def _replay(journal: Journal, table: TopicLog, bytes_max: int) -> None:
         _events.info("journal.replayed", groups=len(part), bytes=size, version=commit.version)
 
 
+def _users(settings: Settings) -> Users | None:
+    path = settings.security.users
+    return Users.read(Path(path)) if path else None
+
+
 def _tls(settings: Settings) -> ssl.SSLContext | None:
     security = settings.security
     if not security.tls_certificate:
@@ -208,7 +216,7 @@ async def _serve(
 ) -> int:
     loop = asyncio.get_running_loop()
     security = settings.security
-    users = Users.read(Path(security.users)) if security.users else None
+    users = _users(settings)
     tls = _tls(settings)
     store = open_store(home, settings, owner)
     state = store.snapshot

@@ -122,6 +122,17 @@ def test_a_standby_that_waits_ends_when_it_is_told(own_gateway: Make, connect: C
         assert not owner.events("owner.lost")
 
 
+def test_a_standby_that_could_not_serve_does_not_wait(own_gateway: Make) -> None:
+    """What is wrong with its files is said at its start, not when it is needed."""
+    with own_gateway(SETTINGS) as owner:
+        standby = own_gateway({"security": {"users": "/nowhere.toml"}})
+        standby.home, standby.options = owner.home, ["--standby"]
+        standby.spawn()
+        standby.ended(2)
+        assert "/nowhere.toml" in standby.log
+        assert not standby.events("standby.waiting")
+
+
 def test_an_owner_that_lives_is_left_alone(own_gateway: Make, connect: Connect) -> None:
     """Many leases long, idle or busy."""
     with own_gateway(SETTINGS) as owner:
