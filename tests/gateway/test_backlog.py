@@ -3,6 +3,7 @@
 The cache and the pages are tiny here, so that hundreds of messages are what millions are else.
 """
 
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -103,6 +104,50 @@ def test_topics_lie_side_by_side_in_the_table(tiny: Gateway, connect: Connect, t
     receiver = peer.durable(f"{topic}-rare", "mine")
     assert all_of(receiver, 4) == [0, 1, 2, 3]
     assert receiver.nothing()
+
+
+def test_topics_that_interleave_without_order_are_dealt_and_settled_in_runs(
+    tiny: Gateway, connect: Connect, topic: str
+) -> None:
+    """A backlog of single messages between those of others: all of it, in order, to two consumers;
+    whatever of it is settled, given back or modified, only what isn't final comes again."""
+    peer, other = connect(topic, port=tiny.port), f"{topic}-other"
+    name = f"{topic}-mine|global"
+    peer.leave(peer.shared_durable(topic, name), closed=False)
+    chance, before = random.Random(5), committed(tiny)
+    mine, others = peer.sender(topic), peer.sender(other)
+    for n in range(300):
+        mine.publish(f"{n} {BODY}")
+        for _ in range(chance.randrange(4)):
+            others.publish(f"0 {BODY}")
+    for n in range(300):
+        others.publish(f"{n} {BODY * 2}")
+    until(lambda: committed(tiny) > before + 600, "all is in the table")
+    receivers = [
+        connect(port=tiny.port).shared_durable(topic, name),
+        connect(port=tiny.port).shared_durable(topic, name),
+    ]
+    held = [got for receiver in receivers for got in receiver.take(120)]
+    for receiver, taken in zip(receivers, (held[:120], held[120:]), strict=True):
+        order = numbers([got.body for got in taken])
+        assert order == sorted(order)
+        receiver.settle([got for n, got in zip(order, taken, strict=True) if n % 5 > 1])
+        receiver.settle(
+            [g for n, g in zip(order, taken, strict=True) if n % 5 == 0], Delivery.RELEASED
+        )
+        failed = [g for n, g in zip(order, taken, strict=True) if n % 5 == 1]
+        for got in failed:
+            got.delivery.local.failed = True
+        receiver.settle(failed, Delivery.MODIFIED)
+    taken = numbers([got.body for got in held])
+    assert sorted(taken) == list(range(240))
+    again = [n for n in range(240) if n % 5 < 2]
+    back = receivers[0].take(len(again) + 60)
+    assert numbers([got.body for got in back]) == [*again, *range(240, 300)]
+    counts = [got.message.delivery_count for got in back]
+    assert counts == [n % 5 for n in again] + [0] * 60
+    receivers[0].settle(back)
+    assert receivers[0].nothing()
 
 
 def test_old_messages_come_again_in_their_places(

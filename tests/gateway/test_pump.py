@@ -1,5 +1,7 @@
 """The pump's reading of strangers' bytes, and its headers, against Proton's own codec."""
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from proton import Message, symbol
 
 from ingest import pump
 from ingest.pump import ffi, lib
+from pipeline.message import Slab
 
 PUMP = pump.Pump(1 << 20)
 
@@ -83,3 +86,20 @@ def test_symbolic_descriptors_are_sections_too() -> None:
     """`amqp:data:binary` means 0x75."""
     name = b"amqp:data:binary"
     assert inspect(b"\x00\xa3" + bytes([len(name)]) + name + b"\xa0\x01a")
+
+
+def test_a_sequence_that_the_slab_does_not_have_is_never_sent() -> None:
+    """Neither before nor behind the slab, nor in a gap of it, is there a message to be sent."""
+    offsets = pump.offsets(array("I", [1] * 3).tobytes(), 3)
+    dense = Slab(10, 3, b"abc", offsets)
+    sparse = Slab(10, 3, b"abc", offsets, array("q", [10, 20, 30]))
+    for slab, run in [
+        (dense, range(9, 10)),
+        (dense, range(13, 14)),
+        (dense, array("q", [14])),
+        (sparse, range(9, 10)),
+        (sparse, range(11, 12)),
+        (sparse, array("q", [31])),
+    ]:
+        with pytest.raises(AssertionError, match="isn't all in the slab"):
+            pump.send(0, slab, run, 0, 0, presettled=False)
