@@ -99,10 +99,14 @@ def main() -> int:
             bar.advance(task)
             failed += outcome.code != 0
             mark = "failed" if outcome.code else "passed"
-            bar.console.print(f"round {outcome.number} {mark}: {outcome.said}", markup=False, soft_wrap=True)
+            bar.console.print(
+                f"round {outcome.number} {mark}: {outcome.said}", markup=False, soft_wrap=True
+            )
             if outcome.code:
                 again = f"make crash SEED={arguments.seed} ROUND={outcome.number}"
-                bar.console.print(f"  again: {again}; kept: {outcome.folder}", markup=False, soft_wrap=True)
+                bar.console.print(
+                    f"  again: {again}; kept: {outcome.folder}", markup=False, soft_wrap=True
+                )
     console.print(f"{arguments.rounds - failed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -8,54 +8,82 @@ import random
 from collections.abc import Callable, Mapping
 
 import scenarios as of
-from points import JOURNAL_POINTS, POINTS, SYNCS, TABLE_POINTS, UPKEEP_POINTS, UPKEEP_SYNCS
+from points import POINTS, SYNCS, TABLE_POINTS, UPKEEP_POINTS, UPKEEP_SYNCS
 from scenarios import Scenario
 
 DEFAULT_SEED = 7
 
 #: The process is killed, paused or replaced.
 KILLS: Mapping[str, Scenario] = {
-    "journal": of.killed_at(*JOURNAL_POINTS),
-    "data files": of.killed_at(*TABLE_POINTS[:6]),
-    "commits": of.killed_at(*TABLE_POINTS[6:]),
-    "random": of.killed_at_random(2),
-    "any call": of.killed_anywhere(2),
-    "first start": of.killed_at_birth(3),
-    "torn writes": of.torn_writes(3),
-    "paused owner": of.paused_owners("before the journal is synced", "before a commit is linked"),
+    "on the way to the journal": of.in_turn(
+        of.killed_at(
+            "after the journal is written",
+            "after the journal is synced",
+            "before a segment has its name",
+            "before a segment is given back",
+        ),
+        of.killed_at_random(1),
+    ),
+    "on the way to the table": of.in_turn(
+        of.killed_at(
+            "after a data file is made",
+            "before a data file is synced",
+            "before a commit is linked",
+            "after a commit is linked",
+            "after the commit's name is synced",
+        ),
+        of.torn_writes(2),
+    ),
+    "at any call": of.in_turn(of.killed_at_birth(2), of.killed_anywhere(2)),
+    "paused": of.paused_owners("before the journal is synced", "before a commit is linked"),
 }
 
 #: Upkeep is under way.
 UPKEEP: Mapping[str, Scenario] = {
-    "checkpoints": of.killed_in_upkeep(*list(UPKEEP_POINTS)[:6]),
-    "merges": of.killed_in_upkeep(*list(UPKEEP_POINTS)[6:13]),
-    "lost checkpoints": of.lost_checkpoints(3),
-    "failed syncs": of.failed_syncs("sync of merged files fails", settings=of.OFTEN),
+    "in upkeep": of.in_turn(
+        of.killed_in_upkeep(
+            "before merged files are synced",
+            "before the swap of merged files",
+            "after the swap of merged files",
+            "before a checkpoint has its name",
+            "after the last checkpoint is named",
+        ),
+        of.lost_checkpoints(2),
+        of.failed_syncs("sync of merged files fails", settings=of.OFTEN),
+    ),
 }
 
 #: Bytes are others than they were.
 DAMAGE: Mapping[str, Scenario] = {
-    "torn frames": of.torn_frames(3),
-    "flipped bits": of.flipped_bits(2),
-    "rotten ends": of.rotten_ends(1),
-    "leftovers": of.leftovers(1),
+    "damaged": of.in_turn(
+        of.torn_frames(2), of.flipped_bits(1), of.rotten_ends(1), of.leftovers(1)
+    ),
 }
 
 #: The disk has no room, can't sync, or hasn't what wasn't synced.
 DISKS: Mapping[str, Scenario] = {
-    "failed syncs of the journal": of.failed_syncs(*list(SYNCS)[:3]),
-    "failed syncs of the table, and the power": of.failed_syncs(*list(SYNCS)[3:], power=True),
-    "power cuts, strict": of.power_cuts(3, strict=True),
-    "power cuts, by luck": of.power_cuts(2, strict=False),
-    "killed, then a power cut": of.kills_then_power_cut(1),
-    "full journal": of.full_disk("journal", megabytes=4),
-    "full tables": of.full_disk("tables", megabytes=4),
+    "can't sync": of.failed_syncs(
+        "sync of the journal fails",
+        "sync of a data file fails",
+        "sync of the commit's name fails",
+        "sync of the marks fails",
+        power=True,
+    ),
+    "loses power": of.in_turn(
+        of.power_cuts(2, strict=True), of.power_cuts(1, strict=False), of.kills_then_power_cut(1)
+    ),
+    "has no room for the journal": of.full_disk("journal", 1),
+    "has no room for the tables": of.full_disk("tables", 1),
 }
 
 #: The same without a journal.
 DELTA: Mapping[str, Scenario] = {
-    "killed": of.without_journal(of.killed_at(*TABLE_POINTS[5::3])),
-    "power cuts": of.without_journal(of.power_cuts(3, strict=True, points=TABLE_POINTS)),
+    "without a journal": of.without_journal(
+        of.in_turn(
+            of.killed_at("before a data file is synced", "after a commit is linked"),
+            of.power_cuts(2, strict=True, points=TABLE_POINTS),
+        )
+    ),
 }
 
 _STEPS = 3
@@ -124,8 +152,8 @@ _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "failed syncs in upkeep": (1, _upkeep_syncs),
     "power cuts": (5, lambda draw: of.power_cuts(_STEPS, strict=draw.random() < 0.5)),
     "killed, then a power cut": (3, lambda draw: of.kills_then_power_cut(2)),
-    "full journal": (1, lambda draw: of.full_disk("journal", megabytes=4)),
-    "full tables": (1, lambda draw: of.full_disk("tables", megabytes=4)),
+    "full journal": (1, lambda draw: of.full_disk("journal", 2)),
+    "full tables": (1, lambda draw: of.full_disk("tables", 2)),
     "paused owner": (2, _paused),
     "without a journal": (3, _delta),
     "killed jobs": (1, lambda draw: of.killed_jobs(2)),

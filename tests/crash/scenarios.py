@@ -14,7 +14,7 @@ from checker import Report
 from faults import ANY_CALL, Fault, Where
 from history import How
 from points import ALL_POINTS, ALL_SYNCS, POINTS
-from world import World
+from world import World, settings_of
 
 Settings = Mapping[str, Mapping[str, object]]
 #: Commits as fast as they go: soon there are enough of them for checkpoints and merges.
@@ -58,6 +58,22 @@ def run(scenario: Scenario, folder: Path, draw: random.Random) -> Report:
     return report
 
 
+def in_turn(*several: Scenario) -> Scenario:
+    """One after the other on the same home, with all that any of them needs."""
+
+    def harm(world: World) -> None:
+        for one in several:
+            one.harm(world)
+
+    return Scenario(
+        harm,
+        settings_of(*(one.settings for one in several)),
+        shadow=any(one.shadow for one in several),
+        slow=any(one.slow for one in several),
+        first=several[0].first,
+    )
+
+
 # Kills.
 
 
@@ -80,7 +96,7 @@ def killed_in_upkeep(*names: str, settings: Settings = OFTEN) -> Scenario:
 
 
 def killed_at_random(times: int) -> Scenario:
-    """SIGKILL from outside, whatever it does just then; and after that an orderly stop."""
+    """SIGKILL from outside, whatever it does just then; at the end an orderly stop."""
 
     def harm(world: World) -> None:
         for _ in range(times):
@@ -383,13 +399,13 @@ def kills_then_power_cut(times: int, *, points: Sequence[str] = tuple(POINTS)) -
 # Full disks.
 
 
-def full_disk(folder: str, *, megabytes: int) -> Scenario:
+def full_disk(folder: str, times: int, *, megabytes: int = 4) -> Scenario:
     """The disk under the journal, or under the tables, has no room for a while. While the journal
     finds none nothing is accepted; while the tables find none the journal keeps it all."""
 
     def harm(world: World) -> None:
         event = "journal.full" if folder == "journal" else "commit.failed"
-        for _ in range(2):
+        for _ in range(times):
             world.work_for(50)
             said = len(world.gateway.events(event))
             world.fill()

@@ -1,5 +1,4 @@
-"""The short crash round, one part of it; what is done stands in `rounds.py`. Everything accepted
-comes, nothing confirmed comes again, and the home is sound after it."""
+"""The short crash round, disks: they are full, can't sync, or forget what wasn't synced."""
 
 import random
 from pathlib import Path
@@ -11,5 +10,5 @@ from scenarios import run
 
 @pytest.mark.parametrize("kind", DISKS)
 def test_a_bad_disk_loses_nothing(tmp_path: Path, crash_seed: int, kind: str) -> None:
-    """The seed is in the name of what failed; `--seed` chooses another."""
+    """Publishers wait, or the gateway stops, or what is left is all that was accepted."""
     run(DISKS[kind], tmp_path, random.Random(f"{crash_seed}/{kind}"))

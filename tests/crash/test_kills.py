@@ -1,5 +1,7 @@
-"""The short crash round, one part of it; what is done stands in `rounds.py`. Everything accepted
-comes, nothing confirmed comes again, and the home is sound after it."""
+"""The short crash round: what is done stands in `rounds.py`, everything else of it in the files
+beside this one. Whatever is done to a gateway, everything accepted comes, nothing confirmed comes
+again, what may have been delivered is marked and what can't have been isn't, and the home is sound.
+"""
 
 import random
 from pathlib import Path
@@ -10,8 +12,8 @@ from scenarios import run
 
 
 @pytest.mark.parametrize("kind", KILLS)
-def test_a_killed_or_replaced_process_loses_nothing(
+def test_a_gateway_that_is_killed_or_paused_loses_nothing(
     tmp_path: Path, crash_seed: int, kind: str
 ) -> None:
-    """The seed is in the name of what failed; `--seed` chooses another."""
+    """In the middle of its calls, at random, while it makes its home; another takes over."""
     run(KILLS[kind], tmp_path, random.Random(f"{crash_seed}/{kind}"))
