@@ -115,7 +115,7 @@ def prepare(root: Path, *, keep: bool) -> Home:
         )
     with lock(home):
         if not keep:
-            for name in found - {"lock"}:
+            for name in found - {home.lock_path.name, home.takeover_path.name}:
                 _remove(root / name)
         (root / MARK).touch()
     return home
