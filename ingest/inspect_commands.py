@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from ingest import settings
 from pipeline.tables.home import Home
 
 if TYPE_CHECKING:
@@ -23,15 +24,19 @@ SOUND, NOT_SOUND = 0, 1
 _home = click.option(
     "--home", type=click.Path(path_type=Path), required=True, help="The gateway's folder."
 )
+_config = click.option(
+    "--config", type=click.Path(path_type=Path), help="The gateway's settings, for tables.url."
+)
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 
 
 @click.command()
 @_home
+@_config
 @click.option("--deep", is_flag=True, help="Read the messages' bytes, too.")
 @click.option("--repair", is_flag=True, help="Cut a torn tail of the journal first.")
 @_as_json
-def verify(home: Path, deep: bool, repair: bool, as_json: bool) -> None:
+def verify(home: Path, config: Path | None, deep: bool, repair: bool, as_json: bool) -> None:
     """Read all of a home and say whether it is sound.
 
     \b
@@ -44,11 +49,13 @@ def verify(home: Path, deep: bool, repair: bool, as_json: bool) -> None:
     Exit code 0: sound. 1: not sound, or it could not be read. 2: that is no gateway's home.
     """
     from ingest import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
+    from ingest.tables import table_store  # noqa: PLC0415 (as above)
     from pipeline.tables.verify import home as verification  # noqa: PLC0415 (as above)
 
-    cut = verification.repair(Home(home)) if repair else None
+    at, store = Home(home), table_store(Home(home), settings.load(config, flags={}))
+    cut = verification.repair(at) if repair else None
     with show.progress_bar(hidden=as_json) as progress:
-        report = verification.verify(Home(home), deep=deep, progress=progress)
+        report = verification.verify(at, store=store, deep=deep, progress=progress)
     if as_json:
         _print_json(_report_as_json(report, cut, repair=repair))
     else:
@@ -58,8 +65,9 @@ def verify(home: Path, deep: bool, repair: bool, as_json: bool) -> None:
 
 @click.command()
 @_home
+@_config
 @_as_json
-def info(home: Path, as_json: bool) -> None:
+def info(home: Path, config: Path | None, as_json: bool) -> None:
     """Show what a home holds: topics, subscriptions and their backlog, files, sizes, versions.
 
     \b
@@ -71,9 +79,11 @@ def info(home: Path, as_json: bool) -> None:
     Exit code 1: something can't be read. 2: that is no gateway's home.
     """
     from ingest import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
+    from ingest.tables import table_store  # noqa: PLC0415 (as above)
     from pipeline.tables import inventory  # noqa: PLC0415 (as above)
 
-    found = inventory.take(Home(home))
+    store = table_store(Home(home), settings.load(config, flags={}))
+    found = inventory.take(Home(home), store)
     if as_json:
         _print_json(asdict(found) | {"home": str(found.home)})
     else:

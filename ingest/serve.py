@@ -20,6 +20,7 @@ from ingest.log import Log
 from ingest.marking import Marking
 from ingest.service import Gateway
 from ingest.settings import Settings
+from ingest.tables import table_store
 from ingest.users import Users
 from pipeline.cursor import Doubt
 from pipeline.errors import HomeLost, InvalidRequest, StoreError
@@ -106,7 +107,8 @@ def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
     files are read and left.
     """
     began = time.perf_counter()
-    table = _open_table(home, settings)
+    place = table_store(home, settings)
+    table = TopicLog.open(home.topic_log, store=place, limits=settings.upkeep.limits)
     if owner.taken:
         table.fence(owner.epoch)
     used = settings.journal.durability == "journal"
@@ -140,18 +142,6 @@ def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
         milliseconds=round((time.perf_counter() - began) * 1_000),
     )
     return Store(journal, table, state, marks, doubts)
-
-
-def _open_table(home: Home, settings: Settings) -> TopicLog:
-    """The table in the home, or where `tables.url` says."""
-    url, options = settings.tables.url.rstrip("/"), settings.tables.storage_options
-    if not url:
-        return TopicLog.open(home.topic_log, limits=settings.upkeep.limits)
-    # Loading the client of object stores takes a while, and most homes need none.
-    from pipeline.tables.object_store import ObjectStore  # noqa: PLC0415
-
-    store = ObjectStore(f"{url}/topic_log", options)
-    return TopicLog.open(home.topic_log, store=store, limits=settings.upkeep.limits)
 
 
 def _say_what_was_found(opened: Opened) -> None:

@@ -19,6 +19,7 @@ from pipeline.errors import StoreError
 from pipeline.tables import schema
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.home import Home
+from pipeline.tables.store import LocalStore, Store, beside
 from pipeline.tables.table_view import Moved, TableView, open_view, unmoved
 from pipeline.tables.verify.check import Findings
 from pipeline.tables.verify.entries import LogFolder, made
@@ -109,20 +110,23 @@ class Inventory:
     spark: tuple[SparkLine, ...] = ()
 
 
-def take(home: Home) -> Inventory:
-    """Count what is there. Raises InvalidRequest for what is no home, StoreError for what can't
-    be read."""
+def take(home: Home, store: Store | None = None) -> Inventory:
+    """Count what is there. The log's table lies in the home, or where `store` says.
+
+    Raises InvalidRequest for what is no home, StoreError for what can't be read.
+    """
     check_is_home(home)
-    return unmoved(lambda: _take(home))
+    log = store or LocalStore(home.topic_log)
+    return unmoved(lambda: _take(home, log))
 
 
-def _take(home: Home) -> Inventory:
+def _take(home: Home, store: Store) -> Inventory:
     journal = read_journal(home.journal_dir)
     if journal.problems:
         raise StoreError(f"{journal.problems[0]}. `distributary verify` says more")
-    if not made(home.topic_log):
+    if not made(store):
         return Inventory(home.root, _journal(journal, 0))
-    view = open_view(home.topic_log)
+    view = open_view(store)
     counted = _Counted(view)
     messages, standing = counted.read()
     return Inventory(
@@ -131,7 +135,7 @@ def _take(home: Home) -> Inventory:
         _table(view),
         tuple(_topic(name, messages, counted.bytes[name]) for name in sorted(messages.topics)),
         tuple(_subscription(name, one, messages) for name, one in sorted(standing.items())),
-        tuple(_spark(home)),
+        tuple(_spark(store)),
     )
 
 
@@ -168,7 +172,7 @@ class _Counted:
 
     def _add_bytes(self, file: AddedFile) -> None:
         try:
-            with pq.ParquetFile(self.view.root / file.path, pre_buffer=False) as parquet:
+            with self.view.store.parquet(file.path) as parquet:
                 for at in range(parquet.num_row_groups):
                     size = _compressed(parquet.metadata.row_group(at))
                     table = parquet.read_row_group(at, columns=["topic"], use_threads=False)
@@ -199,7 +203,7 @@ def _subscription(name: str, one: Standing, messages: Messages) -> SubscriptionL
 
 
 def _table(view: TableView) -> TableLine:
-    folder = LogFolder.read(view.root)
+    folder = LogFolder.read(view.store)
     tiers: dict[tuple[str, int], list[AddedFile]] = {}
     for file in view.state.files:
         tiers.setdefault((file.record, file.tier), []).append(file)
@@ -225,18 +229,19 @@ def _table(view: TableView) -> TableLine:
     )
 
 
-def _spark(home: Home) -> list[SparkLine]:
+def _spark(log: Store) -> list[SparkLine]:
     lines = []
-    for path in (home.messages, home.acks, home.cursors):
-        if not DeltaTable.is_deltatable(str(path)):
+    for name in ("messages", "acks", "cursors"):
+        uri = beside(log, name)
+        if not DeltaTable.is_deltatable(uri, storage_options=log.options):
             continue
         try:
-            table = DeltaTable(path)
+            table = DeltaTable(uri, storage_options=log.options)
             seen = None
-            if path == home.cursors:
+            if name == "cursors":
                 rows = table.to_pyarrow_table(columns=["log_version"])
                 seen = max((int(v) for v in rows["log_version"].to_numpy()), default=None)
         except (DeltaError, OSError, ValueError) as error:
-            raise StoreError(f"{path} can't be read: {error}") from error
-        lines.append(SparkLine(path.name, table.version(), seen))
+            raise StoreError(f"{uri} can't be read: {error}") from error
+        lines.append(SparkLine(name, table.version(), seen))
     return lines

@@ -8,7 +8,6 @@ left the file behind, the answer is to raise `Moved`, and to begin again with a 
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from deltalake import DeltaTable
@@ -16,6 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from pipeline.errors import StoreError
 from pipeline.tables.commits import AddedFile
+from pipeline.tables.store import Store
 from pipeline.tables.table_state import TableState, check_ours
 
 T = TypeVar("T")
@@ -30,10 +30,14 @@ class Moved(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """The table under `root` at one version."""
+    """The table in `store` at one version."""
 
-    root: Path
+    store: Store
     state: TableState
+
+    @property
+    def uri(self) -> str:
+        return self.store.uri
 
     def of(self, record: str) -> tuple[AddedFile, ...]:
         """The data files of that record, by group."""
@@ -42,7 +46,7 @@ class TableView:
     def moved(self, file: AddedFile) -> bool:
         """Whether the table has left this file behind since the view was opened."""
         try:
-            return file.path not in {other.path for other in open_view(self.root).state.files}
+            return file.path not in {other.path for other in open_view(self.store).state.files}
         except StoreError:
             return False
 
@@ -58,11 +62,11 @@ def unmoved(read: Callable[[], T]) -> T:
     return read()
 
 
-def open_view(root: Path) -> TableView:
+def open_view(store: Store) -> TableView:
     """The table as it is now. Raises StoreError when it can't be read or isn't a `topic_log`."""
     try:
-        table = DeltaTable(root)
-        check_ours(str(root), table)
-        return TableView(root, TableState.of(table))
+        table = DeltaTable(store.uri, storage_options=store.options)
+        check_ours(store.uri, table)
+        return TableView(store, TableState.of(table))
     except (DeltaError, OSError) as error:
-        raise StoreError(f"{root} can't be opened as a Delta table: {error}") from error
+        raise StoreError(f"{store.uri} can't be opened as a Delta table: {error}") from error

@@ -280,6 +280,14 @@ def test_sequences_that_are_wrong_are_named(
     )
 
 
+def test_a_group_in_two_commits_is_named(made: MadeHome) -> None:
+    """What an entry adds lies behind the groups that were there before it."""
+    path = made.file("message", 1)
+    made.rewrite(path, replaced("group", [5, 5, 2, 2, 2, 2, 2]))
+    sentences = made.problems()["log entries"]
+    assert "adds rows of groups 2 to 5, but it goes from 2 to 5" in sentences[0]
+
+
 def test_an_entry_that_is_missing_makes_the_table_unreadable(made: MadeHome) -> None:
     """The log says which."""
     absent_entry(made)

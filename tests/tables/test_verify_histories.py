@@ -13,6 +13,7 @@ from pipeline.subscription import SubscriptionEvent, SubscriptionKey
 from pipeline.tables import commits, tiers, upkeep
 from pipeline.tables.home import Home
 from pipeline.tables.inventory import take
+from pipeline.tables.store import LocalStore
 from pipeline.tables.table_view import open_view
 from pipeline.tables.topic_log import TopicLog
 from pipeline.tables.upkeep import UpkeepLimits
@@ -126,14 +127,14 @@ class Restless:
 
     def write(self) -> None:
         """Go on until a file is gone that the table has now."""
-        files = open_view(self.home.topic_log).state.files
+        files = open_view(LocalStore(self.home.topic_log)).state.files
         while all((self.home.topic_log / file.path).exists() for file in files):
             self.number += 1
             one = group(self.number, self.number - 1, run("orders", bodies(1, 100)))
             self.log.commit([framed(one)])
             while self.log.upkeep(now=one.written_at, floor=0):
                 pass
-            files = files or open_view(self.home.topic_log).state.files
+            files = files or open_view(LocalStore(self.home.topic_log)).state.files
 
     def progress(self, what: str, done: int, total: int) -> None:
         """The table was opened, none of its files was read."""
@@ -166,25 +167,51 @@ def test_files_that_go_while_they_are_read_are_read_again(
     assert report.version > version
 
 
+def checkpointed(folder: Path, patch: pytest.MonkeyPatch, kept: int) -> tuple[Home, list[Path]]:
+    """A home of twenty commits with a checkpoint every five, and `kept` entries at least; its
+    checkpoints, the oldest first."""
+    patch.setattr(upkeep, "CHECKPOINT_COMMITS", 5)
+    patch.setattr(upkeep, "ENTRIES_MAX", 1)
+    home = Home(folder)
+    log = TopicLog.open(home.topic_log, limits=UpkeepLimits(kept, 1, 0))
+    for one in _history(random.Random(5), spoiled=False)[:20]:
+        log.commit([framed(one)])
+        while log.upkeep(now=one.written_at, floor=0):
+            pass
+    assert verify(home).sound
+    return home, sorted((home.topic_log / "_delta_log").glob("*.checkpoint.parquet"))
+
+
+def entries_say(home: Home) -> str:
+    """What is wrong with the log entries."""
+    [check] = [one for one in verify(home).checks if one.name == "log entries"]
+    return check.problems[0]
+
+
+@pytest.mark.parametrize("kept", [1_000, 8])
 def test_a_checkpoint_that_is_not_what_the_entries_say_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     """Readers believe the checkpoint; the entries that still stand show that it is wrong. With
     entries from version 0 on, or from an older checkpoint on."""
-    monkeypatch.setattr(upkeep, "CHECKPOINT_COMMITS", 5)
-    monkeypatch.setattr(upkeep, "ENTRIES_MAX", 1)
-    for kept in (1_000, 8):
-        home = Home(tmp_path / str(kept))
-        log = TopicLog.open(home.topic_log, limits=UpkeepLimits(kept, 1, 0))
-        for one in _history(random.Random(5), spoiled=False)[:20]:
-            log.commit([framed(one)])
-            while log.upkeep(now=one.written_at, floor=0):
-                pass
-        assert verify(home).sound
-        assert commits.json_path(home.topic_log, 0).exists() == (kept == 1_000)
-        newest = max((home.topic_log / "_delta_log").glob("*.checkpoint.parquet"))
-        table = pq.read_table(newest)
-        adds = [n for n, row in enumerate(table["add"].to_pylist()) if row]
-        pq.write_table(table.take([n for n in range(table.num_rows) if n != adds[0]]), newest)
-        [check] = [one for one in verify(home).checks if one.name == "log entries"]
-        assert "which the checkpoint doesn't (1 such files)" in check.problems[0]
+    home, checkpoints = checkpointed(tmp_path / "home", monkeypatch, kept)
+    assert commits.json_path(home.topic_log, 0).exists() == (kept == 1_000)
+    table = pq.read_table(checkpoints[-1])
+    adds = [n for n, row in enumerate(table["add"].to_pylist()) if row]
+    rest = [n for n in range(table.num_rows) if n != adds[0]]
+    pq.write_table(table.take(rest), checkpoints[-1])
+    assert "which the checkpoint doesn't (1 such files)" in entries_say(home)
+
+
+@pytest.mark.parametrize(
+    ("nth", "words"), [(-1, "can't be read:"), (0, "can't be read as of its checkpoint of version")]
+)
+def test_a_checkpoint_that_can_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int, words: str
+) -> None:
+    """The newest one, which readers need, and the oldest one, from which streams go on."""
+    home, checkpoints = checkpointed(tmp_path / "home", monkeypatch, 8)
+    checkpoints[nth].write_bytes(checkpoints[nth].read_bytes()[:-9])
+    said = entries_say(home)
+    assert words in said
+    assert str(int(checkpoints[nth].name[:20])) in said

@@ -4,13 +4,13 @@ The table is read before the log, which is therefore at least as new.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyroaring import BitMap64
 
+from pipeline.tables.store import Store, beside
 from pipeline.tables.table_view import TableView
 from pipeline.tables.verify.check import Check, Findings, counted, sequences, unknown
 from pipeline.tables.verify.messages import Messages, members
@@ -40,7 +40,7 @@ class CursorRow:
 class CursorTable:
     """Spark's rows; or, with `absent`, why there are none to be checked."""
 
-    path: Path
+    uri: str
     rows: tuple[CursorRow, ...] = ()
     absent: str = ""
     problem: str = ""
@@ -50,12 +50,14 @@ class CursorTable:
         return {row.group for row in self.rows}
 
 
-def read_cursors(path: Path) -> CursorTable:
-    """The table as it is now."""
-    if not DeltaTable.is_deltatable(str(path)):
-        return CursorTable(path, absent="no Spark job has run")
+def read_cursors(log: Store) -> CursorTable:
+    """The table beside this log as it is now."""
+    uri = beside(log, "cursors")
+    if not DeltaTable.is_deltatable(uri, storage_options=log.options):
+        return CursorTable(uri, absent="no Spark job has run")
     try:
-        table = DeltaTable(path).to_pyarrow_table(columns=_COLUMNS)
+        found = DeltaTable(uri, storage_options=log.options)
+        table = found.to_pyarrow_table(columns=_COLUMNS)
         rows = tuple(
             CursorRow(
                 row["subscription"],
@@ -68,8 +70,8 @@ def read_cursors(path: Path) -> CursorTable:
             for row in table.to_pylist()
         )
     except (DeltaError, OSError, ValueError, TypeError, pa.ArrowException) as error:
-        return CursorTable(path, problem=f"{path} can't be read: {error}. {_MEND}")
-    return CursorTable(path, rows, absent="" if rows else "the table is empty")
+        return CursorTable(uri, problem=f"{uri} can't be read: {error}. {_MEND}")
+    return CursorTable(uri, rows, absent="" if rows else "the table is empty")
 
 
 def check_cursors(
@@ -88,7 +90,7 @@ def check_cursors(
     group, version = max(cursors.groups), max(row.log_version for row in cursors.rows)
     if version > view.state.version or group > view.state.group:
         findings.problem(
-            f"{cursors.path} is as of version {version} and group {group} of the log, which is "
+            f"{cursors.uri} is as of version {version} and group {group} of the log, which is "
             f"only at {view.state.version} and {view.state.group}: it is of another log. {_MEND}"
         )
         return findings.check(NAME, counted(cursors=len(cursors.rows)))
@@ -96,7 +98,7 @@ def check_cursors(
         _check_row(row, standing[row.group].get(row.subscription), messages.first, findings)
     lacking = sorted(set(standing[group]) - {row.subscription for row in cursors.rows})
     for name in lacking:
-        findings.problem(f"{cursors.path} has no row for {name}, which lives. {_MEND}")
+        findings.problem(f"{cursors.uri} has no row for {name}, which lives. {_MEND}")
     return findings.check(NAME, f"{counted(cursors=len(cursors.rows))}, as of group {group:,}")
 
 

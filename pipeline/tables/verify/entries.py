@@ -7,40 +7,44 @@ and audits go back to; clean-up takes them away from the oldest on.
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from pipeline.errors import StoreError
+from pipeline.tables.commits import LOG, json_name
+from pipeline.tables.store import Store
 from pipeline.tables.table_state import TableState, live_files
 from pipeline.tables.table_view import Moved
 from pipeline.tables.verify.check import Check, Findings, counted
 
 NAME = "log entries"
+POINTER = "_last_checkpoint"
 _ENTRY = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class LogFolder:
     """The names in `_delta_log`: versions of entries and of checkpoints, ascending."""
 
-    path: Path
+    store: Store
     entries: tuple[int, ...]
     checkpoints: tuple[int, ...]
 
     @classmethod
-    def read(cls, root: Path) -> "LogFolder":
-        path = root / "_delta_log"
-        names = [child.name for child in path.iterdir()]
-        return cls(path, _versions(names, _ENTRY), _versions(names, _CHECKPOINT))
+    def read(cls, store: Store) -> "LogFolder":
+        names = store.files(LOG)
+        return cls(store, _versions(names, _ENTRY), _versions(names, _CHECKPOINT))
 
-    def entry(self, version: int) -> Path:
-        return self.path / f"{version:020d}.json"
+    @property
+    def uri(self) -> str:
+        return f"{self.store.uri}/{LOG}"
+
+    def entry(self, version: int) -> str:
+        """Where that entry lies, for a person."""
+        return f"{self.store.uri}/{json_name(version)}"
 
 
 def _versions(names: list[str], pattern: re.Pattern[str]) -> tuple[int, ...]:
@@ -58,40 +62,34 @@ class _Position:
     files: set[str] | None = None
 
 
-def made(root: Path) -> bool:
+def made(store: Store) -> bool:
     """Whether there is a table, or anything of one: not so before its first version appears."""
-    try:
-        folder = LogFolder.read(root)
-    except FileNotFoundError:
-        return False
+    folder = LogFolder.read(store)
     return bool(folder.entries or folder.checkpoints)
 
 
-def check_entries(root: Path, state: TableState | None) -> Check:
+def check_entries(store: Store, state: TableState | None) -> Check:
     """Entries and checkpoints up to the state's version, and whether they lead to that state; up to
     the last one there is when it is None.
 
     Raises Moved when clean-up takes entries away while they are read.
     """
     findings = Findings()
-    try:
-        folder = LogFolder.read(root)
-    except OSError as error:
-        raise StoreError(f"{root / '_delta_log'} can't be listed: {error.strerror}") from error
+    folder = LogFolder.read(store)
     last = state.version if state is not None else max(folder.entries, default=0)
     base = max((c for c in folder.checkpoints if c <= last), default=None)
     _check_pointer(folder, findings)
     _check_checkpoint(folder, base, findings)
-    _check_dense(root, folder, base, last, findings)
+    _check_dense(folder, base, last, findings)
     position = _Position()
     read = [v for v in folder.entries if v <= last]
     start = _start(folder, last) if state is not None else None
     for at in read:
         _check_entry(folder, at, position, findings)
         if at == start:
-            position.files = _files_of(root, at)
+            position.files = _files_of(folder, at, findings)
     if state is not None and position.files is not None:
-        _check_files(root, state, position.files, findings)
+        _check_files(folder, state, position.files, findings)
     since = "no checkpoint" if base is None else f"the last checkpoint at version {base:,}"
     return findings.check(NAME, f"{counted(entries=len(read))}, {since}")
 
@@ -108,20 +106,28 @@ def _start(folder: LogFolder, last: int) -> int | None:
     return min((c for c in folder.checkpoints if first <= c <= last), default=None)
 
 
-def _files_of(root: Path, version: int) -> set[str]:
+def _files_of(folder: LogFolder, version: int, findings: Findings) -> set[str] | None:
+    store = folder.store
     try:
-        return {file.path for file in live_files(DeltaTable(root, version=version))}
+        table = DeltaTable(store.uri, version=version, storage_options=store.options)
+        return {file.path for file in live_files(table)}
     except (DeltaError, OSError) as error:
-        raise Moved(f"version {version} of {root} went while it was read: {error}") from error
+        if version not in LogFolder.read(store).checkpoints:
+            raise Moved(f"version {version} of {store.uri} went while it was read") from error
+        findings.problem(
+            f"{store.uri} can't be read as of its checkpoint of version {version}: {error}. Later "
+            "ones may do; restore it from a copy"
+        )
+        return None
 
 
-def _check_files(root: Path, state: TableState, files: set[str], findings: Findings) -> None:
+def _check_files(folder: LogFolder, state: TableState, files: set[str], findings: Findings) -> None:
     """The table that a checkpoint stands for is the one that the entries make."""
     named = {file.path for file in state.files}
     for path in sorted(files ^ named)[:1]:
         lacks, has = ("checkpoint", "entries") if path in files else ("entries", "checkpoint")
         findings.problem(
-            f"the {has} of {root} name {path}, which the {lacks} doesn't "
+            f"the {has} of {folder.store.uri} name {path}, which the {lacks} doesn't "
             f"({len(files ^ named):,} such files). If the entries go back to version 0, stop the "
             "gateway and move the checkpoints and _last_checkpoint away; else restore the table "
             "from a copy"
@@ -129,19 +135,19 @@ def _check_files(root: Path, state: TableState, files: set[str], findings: Findi
 
 
 def _check_pointer(folder: LogFolder, findings: Findings) -> None:
-    path = folder.path / "_last_checkpoint"
+    uri = f"{folder.uri}/{POINTER}"
     try:
-        said = json.loads(path.read_bytes())["version"]
+        said = json.loads(folder.store.read(f"{LOG}/{POINTER}"))["version"]
     except FileNotFoundError:
         if folder.checkpoints:
-            findings.note(f"{path} is missing; readers list the folder instead")
+            findings.note(f"{uri} is missing; readers list the folder instead")
         return
     except (OSError, ValueError, KeyError, TypeError):
-        findings.note(f"{path} is torn; readers list the folder instead")
+        findings.note(f"{uri} is torn; readers list the folder instead")
         return
     if said not in folder.checkpoints:
         findings.problem(
-            f"{path} names a checkpoint of version {said}, which isn't there, so Delta readers "
+            f"{uri} names a checkpoint of version {said}, which isn't there, so Delta readers "
             f"can't open the table. If the entries go back to version 0 or to an older "
             "checkpoint, delete that file: readers then list the folder"
         )
@@ -150,28 +156,26 @@ def _check_pointer(folder: LogFolder, findings: Findings) -> None:
 def _check_checkpoint(folder: LogFolder, base: int | None, findings: Findings) -> None:
     if base is None:
         return
-    for path in folder.path.glob(f"{base:020d}.checkpoint*.parquet"):
-        try:
-            with pq.ParquetFile(path, pre_buffer=False) as file:
-                file.read()
-        except FileNotFoundError as error:
-            raise Moved(f"{path} went while it was read") from error
-        except (OSError, pa.ArrowException) as error:
-            findings.problem(
-                f"the checkpoint {path} can't be read: {error}. If the entries from version 0 or "
-                "from an older checkpoint on are there, move it and _last_checkpoint away"
-            )
+    name = f"{LOG}/{base:020d}.checkpoint.parquet"
+    try:
+        with folder.store.parquet(name) as file:
+            file.read()
+    except FileNotFoundError as error:
+        raise Moved(f"{folder.store.uri}/{name} went while it was read") from error
+    except (OSError, pa.ArrowException) as error:
+        findings.problem(
+            f"the checkpoint {folder.store.uri}/{name} can't be read: {error}. If the entries from "
+            "version 0 or from an older checkpoint on are there, move it and _last_checkpoint away"
+        )
 
 
-def _check_dense(
-    root: Path, folder: LogFolder, base: int | None, last: int, findings: Findings
-) -> None:
+def _check_dense(folder: LogFolder, base: int | None, last: int, findings: Findings) -> None:
     """Every entry that readers need is there, and what is older ends without a gap."""
     first = 0 if base is None else base + 1
     missing = sorted(set(range(first, last + 1)) - set(folder.entries))
     if missing:
-        if LogFolder.read(root).checkpoints != folder.checkpoints:
-            raise Moved(f"{folder.path} was cleaned while it was listed")
+        if LogFolder.read(folder.store).checkpoints != folder.checkpoints:
+            raise Moved(f"{folder.uri} was cleaned while it was listed")
         findings.problem(
             f"{folder.entry(missing[0])} is missing ({len(missing)} of the entries {first} to "
             f"{last} are), and no checkpoint stands for it: the table can't be read as it was. "
@@ -180,7 +184,7 @@ def _check_dense(
     older = [v for v in folder.entries if v < first]
     if older and older[-1] - older[0] + 1 != len(older):
         findings.note(
-            f"of the entries {older[0]} to {older[-1]} in {folder.path} some are missing; a "
+            f"of the entries {older[0]} to {older[-1]} in {folder.uri} some are missing; a "
             "stream that has not come past them will stop there"
         )
 
@@ -188,7 +192,7 @@ def _check_dense(
 def _check_entry(folder: LogFolder, at: int, position: _Position, findings: Findings) -> None:
     path = folder.entry(at)
     try:
-        actions = [json.loads(line) for line in path.read_bytes().splitlines()]
+        actions = [json.loads(line) for line in folder.store.read(json_name(at)).splitlines()]
         versions = {a["txn"]["appId"]: a["txn"]["version"] for a in actions if "txn" in a}
         adds = [a["add"] for a in actions if a.get("add", {}).get("dataChange")]
         stats = [json.loads(add.get("stats") or "{}") for add in adds]
@@ -214,7 +218,7 @@ def _check_entry(folder: LogFolder, at: int, position: _Position, findings: Find
 
 
 def _check_rows(
-    path: Path,
+    path: str,
     stats: list[dict[str, dict[str, int]]],
     after: _Position,
     before: _Position,

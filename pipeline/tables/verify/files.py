@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.tables import schema
 from pipeline.tables.commits import AddedFile
@@ -46,11 +45,10 @@ class FileReader:
 
     def present(self, file: AddedFile) -> bool:
         """Whether the file is there with its size. Raises Moved when the table has left it."""
-        path = self.view.root / file.path
-        try:
-            size = path.stat().st_size
-        except FileNotFoundError as error:
-            self._moved(file, error)
+        path = f"{self.view.uri}/{file.path}"
+        size = self.view.store.size(file.path)
+        if not size and not self.view.store.exists(file.path):
+            self._moved(file)
             self.findings.problem(f"{path} is missing: {_held(file)}. {_RESTORE}")
             return False
         if size != file.size:
@@ -62,11 +60,11 @@ class FileReader:
 
     def row_groups_of(self, file: AddedFile) -> Iterator[pa.Table]:
         """The narrow columns of the file, a row group at a time; ends at what can't be read."""
-        path = self.view.root / file.path
+        path = f"{self.view.uri}/{file.path}"
         summary = _Summary(file)
         at = 0
         try:
-            with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as parquet:
+            with self.view.store.parquet(file.path) as parquet:
                 names = set(parquet.schema_arrow.names)
                 due = self._columns(file.record)
                 columns = [name for name in due if name in names]
@@ -80,8 +78,8 @@ class FileReader:
                     summary.add(table)
                     if table.num_rows and not summary.nulls:
                         yield table
-        except FileNotFoundError as error:
-            self._moved(file, error)
+        except FileNotFoundError:
+            self._moved(file)
             self.findings.problem(f"{path} is missing: {_held(file)}. {_RESTORE}")
             return
         except (OSError, pa.ArrowException) as error:
@@ -95,9 +93,9 @@ class FileReader:
     def _columns(self, record: str) -> list[str]:
         return [name for name in schema.FILES[record].names if self.deep or name != "message"]
 
-    def _moved(self, file: AddedFile, error: OSError) -> None:
+    def _moved(self, file: AddedFile) -> None:
         if self.view.moved(file):
-            raise Moved(f"{file.path} was replaced while it was read") from error
+            raise Moved(f"{file.path} was replaced while it was read")
 
 
 def _completed(table: pa.Table, columns: list[str]) -> pa.Table:

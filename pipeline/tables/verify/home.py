@@ -16,6 +16,7 @@ from pipeline.tables import marks
 from pipeline.tables.home import Home
 from pipeline.tables.journal import Cut
 from pipeline.tables.owner import lock
+from pipeline.tables.store import LocalStore, Store
 from pipeline.tables.table_view import TableView, open_view, unmoved
 from pipeline.tables.verify import cursors as cursor_audit
 from pipeline.tables.verify import entries, files, messages, settlements
@@ -44,14 +45,22 @@ def quiet(_what: str, _done: int, _total: int) -> None:
     """Progress that nobody looks at."""
 
 
-def verify(home: Home, *, deep: bool = False, progress: Progress = quiet) -> Report:
+def verify(
+    home: Home,
+    *,
+    store: Store | None = None,
+    deep: bool = False,
+    progress: Progress = quiet,
+) -> Report:
     """Read the home and say what holds and what doesn't; `deep` reads the messages' bytes, too.
+    The log's table lies in the home, or where `store` says.
 
     Raises InvalidRequest for a folder that is no home, StoreError when it changes faster than it
     can be read.
     """
     check_is_home(home)
-    return unmoved(lambda: _verify(home, deep, progress))
+    log = store or LocalStore(home.topic_log)
+    return unmoved(lambda: _verify(home, log, deep, progress))
 
 
 def repair(home: Home) -> Cut | None:
@@ -77,17 +86,17 @@ def check_is_home(home: Home) -> None:
         )
 
 
-def _verify(home: Home, deep: bool, progress: Progress) -> Report:
+def _verify(home: Home, store: Store, deep: bool, progress: Progress) -> Report:
     progress("journal", 0, 0)
     journal = journals.read_journal(home.journal_dir)
-    cursors = cursor_audit.read_cursors(home.cursors)
-    if not entries.made(home.topic_log):
-        return Report(home.root, None, _check_without_table(home, journal))
-    opened = _open(home.topic_log)
+    cursors = cursor_audit.read_cursors(store)
+    if not entries.made(store):
+        return Report(home.root, None, _check_without_table(store, journal))
+    opened = _open(store)
     if not isinstance(opened, TableView):
         return Report(home.root, None, (*opened, journals.check_journal(journal, None, None)))
     state = opened.state
-    log = entries.check_entries(home.topic_log, state)
+    log = entries.check_entries(store, state)
     shared = _shared(journal, opened)
     rows = _check_rows(opened, shared, cursors, deep, progress)
     table = Check("table", Verdict.SOUND, f"version {state.version:,}, group {state.group:,}")
@@ -98,24 +107,24 @@ def _verify(home: Home, deep: bool, progress: Progress) -> Report:
     return Report(home.root, state.version, checks)
 
 
-def _open(root: Path) -> TableView | tuple[Check, ...]:
+def _open(store: Store) -> TableView | tuple[Check, ...]:
     """The table, or the checks that say why it isn't one."""
     try:
-        return open_view(root)
+        return open_view(store)
     except StoreError as error:
         findings = Findings()
         findings.problem(f"{error}. Restore it from a copy")
-        return (findings.check("table", ""), entries.check_entries(root, None))
+        return (findings.check("table", ""), entries.check_entries(store, None))
 
 
-def _check_without_table(home: Home, journal: journals.JournalView) -> tuple[Check, ...]:
+def _check_without_table(store: Store, journal: journals.JournalView) -> tuple[Check, ...]:
     """A gateway that was killed before it made its table has a journal from the first group on, or
     nothing in it."""
     findings = Findings()
     first = journal.frames[0].group if journal.frames else 1
     if first > 1:
         findings.problem(
-            f"{home.topic_log} is missing, but the journal begins with group {first}: the groups "
+            f"{store.uri} is missing, but the journal begins with group {first}: the groups "
             "before it are nowhere. Restore the table from a copy"
         )
     table = findings.check("table", "there is none yet")

@@ -218,7 +218,7 @@ def _check_shared(view: JournalView, table: TableView, rows: GroupRows, findings
             findings.problem(
                 f"group {one.group} has {one.count} messages from sequence {one.first} on in the "
                 f"journal, but {count} from {int(rows.firsts[at]) if count else 'nowhere'} on in "
-                f"{table.root}. Was another home's journal or table put here?"
+                f"{table.uri}. Was another home's journal or table put here?"
             )
 
 

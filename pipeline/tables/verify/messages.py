@@ -100,12 +100,12 @@ def _add(
     order = np.argsort(values, kind="stable")
     if (np.diff(groups[order]) < 0).any():
         findings.problem(
-            f"{view.root / path} has sequences that don't rise with their groups: it was not "
+            f"{view.uri}/{path} has sequences that don't rise with their groups: it was not "
             "written by a gateway. Restore it from a copy"
         )
     if groups.max() > view.state.group:
         findings.problem(
-            f"{view.root / path} has messages of group {groups.max()}, but the table ends with "
+            f"{view.uri}/{path} has messages of group {groups.max()}, but the table ends with "
             f"group {view.state.group}. Restore the table from a copy"
         )
     new = bitmap(values)
@@ -113,7 +113,7 @@ def _add(
     if twice or len(new) < len(values):
         again = members(twice) if twice else _repeated(values[order])
         findings.problem(
-            f"{view.root / path} has messages that are there already: sequences "
+            f"{view.uri}/{path} has messages that are there already: sequences "
             f"{sequences(again)}. They are delivered twice; restore the table from a copy"
         )
     messages.all |= new
@@ -133,13 +133,13 @@ def _check_dense(view: TableView, messages: Messages, findings: Findings) -> Non
     missing = stretch(messages.first, view.state.sequence) - messages.all
     if missing:
         findings.problem(
-            f"{len(missing):,} messages are in no file of {view.root}: sequences "
+            f"{len(missing):,} messages are in no file of {view.uri}: sequences "
             f"{sequences(members(missing))}. Restore the table from a copy"
         )
     beyond = messages.all - stretch(0, view.state.sequence)
     if beyond:
         findings.problem(
-            f"{view.root} has messages with sequences {sequences(members(beyond))}, but says that "
+            f"{view.uri} has messages with sequences {sequences(members(beyond))}, but says that "
             f"the next one is {view.state.sequence}: it would be used twice. Restore the table "
             "from a copy"
         )

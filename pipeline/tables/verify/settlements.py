@@ -118,7 +118,7 @@ class Settlements:
         self.deliveries += int(pc.sum(pc.list_value_length(table["sequences"])).as_py() or 0)
         if groups[-1] > self._view.state.group:
             self.findings.problem(
-                f"{self._view.root} has settlements of group {groups[-1]}, but ends with group "
+                f"{self._view.uri} has settlements of group {groups[-1]}, but ends with group "
                 f"{self._view.state.group}. {_MEND}"
             )
         of_row = self._lives.find(table["subscription"], groups)
