@@ -16,9 +16,11 @@ from pipeline.errors import InvalidRequest, StoreError, TableMoved
 from pipeline.subscription import SubscriptionEvent
 from pipeline.tables import snapshot, tiers, upkeep
 from pipeline.tables.home import Home
+from pipeline.tables.inventory import take
 from pipeline.tables.object_store import ObjectStore
 from pipeline.tables.topic_log import TopicLog
 from pipeline.tables.upkeep import UpkeepLimits
+from pipeline.tables.verify.home import verify
 
 LIMITS = UpkeepLimits(log_entries_max=10, log_retention_days=7, retention_days=0)
 
@@ -124,6 +126,27 @@ def test_a_log_lives_there(
     assert (found.key, found.floor) == (KEY, 1)
     table = DeltaTable(store.uri, storage_options=store.options)
     assert table.to_pyarrow_table().num_rows == 81
+
+
+def test_verify_and_info_read_it_there(store: ObjectStore, tmp_path: Path) -> None:
+    """The table is sound, and counted; and a file that is missing there is named with its URL."""
+    home = Home(tmp_path)
+    home.journal_dir.mkdir()
+    log = opened(store, tmp_path)
+    created = [event(SubscriptionEvent.CREATED, 0)]
+    log.commit([framed(group(1, subscriptions=created))])
+    log.commit([framed(group(2, 0, run("orders", bodies(3, 10))))])
+    log.commit([framed(group(3, 3, settlements=[settled(range(1), floor=1)]))])
+    report = verify(home, store=store, deep=True)
+    assert report.sound, report
+    assert report.version == log.version
+    found = take(home, store)
+    assert [line.messages for line in found.topics] == [3]
+    assert [line.backlog for line in found.subscriptions] == [2]
+    path = next(file.path for file in log._state.files if file.record == "message")
+    store.delete([path])
+    [check] = [one for one in verify(home, store=store).checks if one.problems]
+    assert check.problems[0].startswith(f"{store.uri}/{path} is missing")
 
 
 def test_a_former_owner_commits_nothing(store: ObjectStore, tmp_path: Path) -> None:
