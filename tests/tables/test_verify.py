@@ -10,8 +10,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from table_groups import bodies, framed, group, run
 from verify_homes import GROUPS, MadeHome, broken_middle, replaced, snapshot
 
@@ -278,6 +280,19 @@ def test_sequences_that_are_wrong_are_named(
     assert any(
         "are in no file" in sentence and "sequences 16." in sentence for sentence in sentences
     )
+
+
+def test_another_table_in_its_place_is_named(made: MadeHome) -> None:
+    """What isn't a topic_log is not read as one."""
+    shutil.rmtree(made.root)
+    write_deltalake(made.root, pa.table({"sequence": [1]}))
+    assert "has another schema than topic_log" in made.problems()["table"][0]
+
+
+def test_a_table_that_can_not_be_opened_is_named(made: MadeHome) -> None:
+    """With what Delta says of it."""
+    made.entry(0).write_text("{}\n")
+    assert "can't be opened as a Delta table" in made.problems()["table"][0]
 
 
 def test_a_group_in_two_commits_is_named(made: MadeHome) -> None:

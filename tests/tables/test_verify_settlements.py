@@ -9,7 +9,7 @@ import pytest
 from deltalake import write_deltalake
 from pyroaring import BitMap64
 from table_groups import KEY, event, framed, group, settled
-from verify_homes import GROUPS, MadeHome
+from verify_homes import GROUPS, MadeHome, replaced
 
 from pipeline.message import Settlement
 from pipeline.outcome import Outcome
@@ -91,6 +91,14 @@ def test_a_floor_that_is_ahead_of_its_settlement_by_a_group_is_named(made: MadeH
     )
     shutil.rmtree(made.home.journal_dir)
     assert "passes sequences 5, 10 in group 7" in made.problems()["floors"][0]
+
+
+@pytest.mark.parametrize(("column", "value"), [("floor", 99), ("event", "paused")])
+def test_an_event_that_can_not_be_is_named(made: MadeHome, column: str, value: object) -> None:
+    """A subscription can't be owed from beyond the end on, nor can anything else befall it."""
+    made.rewrite(made.file("subscription"), replaced(column, [value]))
+    sentences = made.problems()["settlements"]
+    assert any("of global/dispatchers in group 1 with floor" in one for one in sentences)
 
 
 def test_released_and_modified_settle_nothing_and_may_come_again(made: MadeHome) -> None:
