@@ -17,7 +17,6 @@ from test_restart import (  # noqa: F401 (collected here too, with the gateways 
     test_a_deleted_subscription_stays_deleted,
     test_cursors_and_the_whole_log_say_the_same,
     test_durable_subscriptions_their_positions_and_exceptions_outlive_it,
-    test_killed_in_the_middle_of_publishing_and_acknowledging_it_loses_nothing,
     test_restarts_in_a_row_change_nothing,
     test_sigterm_says_goodbye_and_commits,
 )
