@@ -148,6 +148,26 @@ def test_topics_that_interleave_without_order_are_dealt_and_settled_in_runs(
     assert counts == [n % 5 for n in again] + [0] * 60
     receivers[0].settle(back)
     assert receivers[0].nothing()
+    owed = sequences_of(tiny, "message", topic, "sequence")
+    assert len(owed) == 300
+    until(lambda: settled_of(tiny, topic) == owed, "the log says what was settled")
+
+
+def settled_of(gateway: Gateway, topic: str) -> list[int]:
+    """The sequences that the table has final settlements of, for the topic's subscription."""
+    rows = sequences_of(gateway, "settlement", topic, "sequences")
+    return sorted(one for row in rows for one in row)
+
+
+def sequences_of(gateway: Gateway, record: str, topic: str, column: str) -> list:
+    """A column of the topic's rows; of settlements only the final ones."""
+    filters = [("record", "=", record), ("topic", "=", topic)]
+    if record == "settlement":
+        filters.append(("final", "=", True))
+    table = DeltaTable(gateway.home / "tables/topic_log").to_pyarrow_table(
+        columns=[column], filters=filters
+    )
+    return sorted(table[column].to_pylist())
 
 
 def test_old_messages_come_again_in_their_places(
