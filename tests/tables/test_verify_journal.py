@@ -102,6 +102,19 @@ def test_a_torn_tail_is_a_note_and_repair_cuts_it_and_nothing_else(made: MadeHom
     journal.close()
 
 
+def test_a_journal_that_ends_before_the_table_is_a_note(made: MadeHome) -> None:
+    """The last frame rots when the table has it: nothing is lost, but something is wrong."""
+    shutil.rmtree(made.home.journal_dir)
+    journal = Journal.open(made.home.journal_dir, segment_bytes=1 << 20)
+    for one in made.groups[:3]:
+        journal.append(frame.encode(one))
+    journal.close()
+    report = made.verify()
+    assert report.sound
+    notes = [note for check in report.checks for note in check.notes]
+    assert any("the journal ends with group 3, the table with 5" in note for note in notes)
+
+
 def test_repair_is_refused_while_the_home_has_an_owner(made: MadeHome) -> None:
     """One sentence, and nothing is cut."""
     torn(made)

@@ -101,6 +101,19 @@ def test_an_event_that_can_not_be_is_named(made: MadeHome, column: str, value: o
     assert any("of global/dispatchers in group 1 with floor" in one for one in sentences)
 
 
+@pytest.mark.parametrize(
+    ("record", "values", "check"),
+    [("message", [9] * 7, "sequences"), ("settlement", [9, 9], "settlements")],
+)
+def test_rows_of_a_group_from_the_future_are_named(
+    made: MadeHome, record: str, values: list[object], check: str
+) -> None:
+    """The table says with which group it ends."""
+    nth = 1 if record == "message" else 0
+    made.rewrite(made.file(record, nth), replaced("group", values))
+    assert any(f"{record}s of group 9, but " in one for one in made.problems()[check])
+
+
 def test_released_and_modified_settle_nothing_and_may_come_again(made: MadeHome) -> None:
     """Only final outcomes count, so a message may be given back often and settled once."""
     again = [

@@ -197,13 +197,14 @@ def _check_table(view: JournalView, table: TableView, findings: Findings) -> Non
 
 
 def _check_end(view: JournalView, table: TableView, findings: Findings) -> None:
-    """Its last group stays in the journal until a later one comes, whatever the table has."""
+    """Its last group stays in the journal until a later one comes, whatever the table has: a
+    journal that ends before the table lost its end, or is an older one."""
     group = table.state.group
     if view.frames and not view.problems and view.frames[-1].group < group:
-        findings.problem(
-            f"the journal ends with group {view.frames[-1].group} but the table with "
-            f"{group}: an older journal was put here, and the gateway can't go on with it. "
-            "Move the journal folder away; the table has all of it"
+        findings.note(
+            f"the journal ends with group {view.frames[-1].group}, the table with {group}: its end "
+            "was damaged, or an older journal was put here. The table has all of it, and the "
+            "gateway begins a new segment when it starts"
         )
 
 
