@@ -8,7 +8,7 @@ Rule 3: `cursors` come last: what a cursor says is materialized, is.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from delta.tables import DeltaTable
@@ -71,15 +71,25 @@ def write_acks(spark: SparkSession, places: Places, batch: Batch) -> None:
 
 def write_cursors(spark: SparkSession, places: Places, batch: Batch) -> None:
     table = DeltaTable.forPath(spark, places.table("cursors"))
-    rows = batch.rows(spark, places)
-    after = cursors(table.toDF(), rows, group=batch.last_group, log_version=batch.log_version)
+    existing, rows = table.toDF(), batch.rows(spark, places)
+    # A table of before lacks what only the whole log can say: then it is all folded anew.
+    complete = set(CURSORS.names) <= set(existing.columns)
+    if not complete:
+        existing = spark.createDataFrame([], CURSORS)
+        rows = replace(batch, first_group=0).rows(spark, places)
+    after = cursors(existing, rows, group=batch.last_group, log_version=batch.log_version)
     # MERGE reads its source more than once; as plain rows it costs a second, as a plan ten.
+    merge = table.alias("t").merge(
+        after.localCheckpoint().alias("s"), "t.subscription = s.subscription"
+    )
+    if not complete:
+        merge = merge.withSchemaEvolution()
     (
-        table.alias("t")
-        .merge(after.localCheckpoint().alias("s"), "t.subscription = s.subscription")
-        .whenMatchedUpdateAll(condition="s.`group` > t.`group`")
+        merge.whenMatchedUpdateAll(condition="s.`group` > t.`group`" if complete else None)
         .whenNotMatchedInsertAll()
-        .whenNotMatchedBySourceDelete(condition=f"t.`group` < {batch.last_group}")
+        .whenNotMatchedBySourceDelete(
+            condition=f"t.`group` < {batch.last_group}" if complete else None
+        )
         .execute()
     )
 

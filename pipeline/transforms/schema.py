@@ -7,6 +7,7 @@ per message. A column's comment is its meaning, and stands in the table itself.
 from typing import TypeAlias
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
@@ -23,6 +24,15 @@ from pyspark.sql.types import (
 )
 
 Column: TypeAlias = tuple[str, DataType, str]
+
+#: What is known of a message that came back with failed attempts behind it.
+FAILURE = StructType(
+    [
+        StructField("sequence", LongType()),
+        StructField("failures", IntegerType()),
+        StructField("group", LongType()),
+    ]
+)
 
 #: One application property. Its AMQP type says which of the others is set.
 PROPERTY = StructType(
@@ -55,10 +65,15 @@ CURSORS = _table(
         "settled sequences from the floor on: portable 64-bit roaring bitmap",
     ),
     ("settled_count", LongType(), "how many sequences are in `settled`"),
+    (
+        "failures",
+        ArrayType(FAILURE),
+        "of messages owed that came back: failed attempts, as of the last group that says so",
+    ),
     ("accepted", LongType(), "deliveries accepted since it was created or redefined"),
     ("rejected", LongType(), "deliveries rejected"),
     ("released", LongType(), "deliveries given back with no failure counted"),
-    ("modified", LongType(), "deliveries given back as modified"),
+    ("modified", LongType(), "deliveries given back as failed, or as undeliverable here"),
     ("group", LongType(), "last group of the journal that is in this row"),
     ("log_version", LongType(), "version of topic_log for which this row is wholly true"),
     ("updated_at", TimestampType(), "when this row was written"),

@@ -23,6 +23,7 @@ class Model:
     topic: str
     owed: set[int] = field(default_factory=set)
     settled: set[int] = field(default_factory=set)
+    failures: dict[int, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
 
     def floor(self, head: int) -> int:
@@ -70,15 +71,31 @@ class History:
             some = [s for s in sorted(model.owed) if self.random.random() < 0.4]
             if not some:
                 continue
-            outcome = self.random.choice(COUNTED)
-            final = outcome in ("accepted", "rejected")
-            if final:
-                model.owed.difference_update(some)
-                model.settled.update(some)
-            model.counts[outcome] += len(some)
-            floor = model.floor(self.log.sequence)
-            self.log.settle(name, model.topic, some, floor, outcome=outcome, final=final)
-            self.acks += len(some)
+            self._settle_some(name, model, some)
+
+    def _settle_some(self, name: str, model: Model, some: list[int]) -> None:
+        """With one outcome; a row for each number of failed attempts behind them."""
+        outcome = self.random.choice(COUNTED)
+        final = outcome in ("accepted", "rejected")
+        if final:
+            model.owed.difference_update(some)
+            model.settled.update(some)
+        model.counts[outcome] += len(some)
+        floor = model.floor(self.log.sequence)
+        for count in {model.failures.get(one, 0) for one in some}:
+            same = [one for one in some if model.failures.get(one, 0) == count]
+            self.log.settle(
+                name,
+                model.topic,
+                same,
+                floor,
+                outcome=outcome,
+                final=final,
+                delivery_count=count,
+            )
+        for one in some:
+            model.failures[one] = model.failures.get(one, 0) + (outcome == "modified")
+        self.acks += len(some)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -97,6 +114,8 @@ def test_cursors_and_pending_equal_the_model(place: Place, seed: int) -> None:
             settled = set(BitMap64.deserialize(bytes(row.settled)))
             assert settled == {s for s in model.settled if s >= row.floor}
             assert row.settled_count == len(settled)
+            failures = {one.sequence: one.failures for one in row.failures}
+            assert failures == {s: n for s, n in model.failures.items() if n and s in model.owed}
             found = pending(place.spark, str(place.home.root), name).select("sequence").collect()
             assert sorted(r.sequence for r in found) == sorted(model.owed)
     assert place.table("acks").count() == history.acks
