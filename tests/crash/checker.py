@@ -190,8 +190,9 @@ class Checker:
         """What consumers held may have been delivered: after a crash it must be marked. What was
         on its way to them, nobody has seen: as many as they had credit for may be marked."""
         crashed = event.how is not How.STOPPED
+        unknown = crashed and event.how is not How.CUT_SHORT
         for delivery in self._deliveries.values():
-            if crashed and delivery.holders.total() > 0:
+            if unknown and delivery.holders.total() > 0:
                 delivery.must_be_marked = True
             delivery.holders.clear()
         if crashed:

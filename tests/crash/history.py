@@ -18,6 +18,7 @@ class How(StrEnum):
 
     KILLED = "killed"  #: the process alone: what it wrote is there, synced or not
     POWER_CUT = "power cut"  #: what wasn't synced may be gone
+    CUT_SHORT = "cut short"  #: killed while it stopped: it may have taken back what was held
     STOPPED = "stopped"  #: it was asked to
     GAVE_UP = "gave up"  #: it stopped by itself, with a reason
 

@@ -34,7 +34,9 @@ KILLS: Mapping[str, Scenario] = {
         ),
         of.torn_writes(2),
     ),
-    "at any call": of.in_turn(of.killed_at_birth(2), of.killed_anywhere(2)),
+    "at any call": of.in_turn(
+        of.killed_at_birth(2), of.killed_anywhere(1), of.killed_while_it_stops(1)
+    ),
     "paused": of.paused_owners("before the journal is synced", "before a commit is linked"),
 }
 
@@ -100,6 +102,10 @@ def _points(draw: random.Random) -> Scenario:
     return of.killed_at(*draw.sample(list(POINTS), _STEPS), nth_max=10)
 
 
+def _stops(draw: random.Random) -> Scenario:
+    return of.killed_while_it_stops(_STEPS, power=draw.random() < 0.5)
+
+
 def _upkeep(draw: random.Random) -> Scenario:
     return of.killed_in_upkeep(*draw.sample(list(UPKEEP_POINTS)[:13], _STEPS))
 
@@ -140,6 +146,7 @@ _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "killed at random": (2, lambda draw: of.killed_at_random(_STEPS)),
     "killed at any call": (4, lambda draw: of.killed_anywhere(_STEPS)),
     "killed at its first start": (1, lambda draw: of.killed_at_birth(_STEPS)),
+    "killed while it stops": (2, _stops),
     "killed in upkeep": (3, _upkeep),
     "killed in clean-up": (1, _clean_up),
     "torn writes": (2, lambda draw: of.torn_writes(_STEPS)),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import damage
-import spark
+import spark_job
 from checker import Report
 from faults import ANY_CALL, Fault, Where
 from history import How
@@ -129,6 +129,22 @@ def killed_anywhere(times: int, nth_max: int = 60) -> Scenario:
     return Scenario(harm)
 
 
+def killed_while_it_stops(times: int, *, power: bool = False) -> Scenario:
+    """SIGTERM, and at some call after it SIGKILL, or the end comes first; with `power` that goes
+    too, and after an orderly end it takes nothing with it."""
+
+    def harm(world: World) -> None:
+        for _ in range(times):
+            world.work_for(world.draw.randrange(1, 100))
+            world.arm(_anywhere(world.draw, 40))
+            world.stop_or_die(power=power)
+            if power:
+                world.power_cut(None)
+            assert world.start()
+
+    return Scenario(harm, shadow=power)
+
+
 def killed_at_birth(times: int, nth_max: int = 40) -> Scenario:
     """Killed again and again while it makes its home."""
 
@@ -177,7 +193,7 @@ def killed_jobs(times: int) -> Scenario:
     def harm(world: World) -> None:
         for _ in range(times):
             world.work_for(100)
-            with spark.job(world.home) as process:
+            with spark_job.job(world.home) as process:
                 ends = time.monotonic() + world.draw.uniform(4.0, 20.0)
                 world.work(
                     lambda ends=ends, process=process: (
@@ -186,13 +202,13 @@ def killed_jobs(times: int) -> Scenario:
                     "a moment",
                 )
         world.stop()
-        spark.run(world.home)
+        spark_job.run(world.home)
         undisturbed = world.folder / "undisturbed"
-        spark.run(world.home, undisturbed)
-        for table in spark.TABLES:
-            rows = spark.rows(world.home / "tables" / table)
+        spark_job.run(world.home, undisturbed)
+        for table in spark_job.TABLES:
+            rows = spark_job.rows(world.home / "tables" / table)
             assert rows, f"{table} is empty"
-            assert rows == spark.rows(undisturbed / table), f"{table} has not converged"
+            assert rows == spark_job.rows(undisturbed / table), f"{table} has not converged"
         assert world.start()
 
     return Scenario(harm)

@@ -87,6 +87,10 @@ SOUND: dict[str, tuple[Event, ...]] = {
     "held at a clean stop, comes again as it was": (
         *(SUBSCRIBED, sent(), accepted(), came(), crashed(How.STOPPED), came(), settle(), DRAINED),
     ),
+    "held when a stop was cut short": (
+        *(SUBSCRIBED, sent(0), accepted(0), sent(1), accepted(1), came(0)),
+        *(crashed(How.CUT_SHORT, credit=1), came(0), came(1, 1), settle(0), settle(1), DRAINED),
+    ),
     "given back and taken in its old place": (
         *(SUBSCRIBED, sent(0), sent(1), came(0), came(1), settle(0, Said.RELEASED), came(0)),
     ),
