@@ -5,7 +5,8 @@ why it changed and want it so.
 
 A run is written `3`, `3-7` (both ends in it) or `3-11/4` (every fourth). Commands:
 
-    start POSITION [settled RUN ...]   a new dispatcher, as after a restart
+    start POSITION [settled RUN ...] [failed SEQUENCE=COUNT ...] [doubtful SEQUENCE]
+                                       a new dispatcher, as after a restart; doubtful below that
     attach NAME | detach NAME | credit NAME NUMBER
     offer RUN | skip POSITION
     settle NAME RUN OUTCOME [failed] [undeliverable]
@@ -47,12 +48,27 @@ class Story:
             self.names.append(name)
         return self.names.index(name)
 
+    @staticmethod
+    def restarted(position, words):
+        said = {"settled": [], "failed": [], "doubtful": []}
+        for word in words:
+            if word in said:
+                values = said[word]
+            else:
+                values.append(word)
+        pairs = [pair.split("=") for pair in said["failed"]]
+        return Dispatcher(
+            position,
+            SequenceSet(map(parse_run, said["settled"])),
+            failures={int(sequence): int(count) for sequence, count in pairs},
+            doubtful_below=max(map(int, said["doubtful"]), default=0),
+        )
+
     def do(self, line):
         dispatcher = self.dispatcher
         match line.split():
-            case ["start", position, *runs]:
-                settled = SequenceSet(map(parse_run, runs[1:]))
-                self.dispatcher = Dispatcher(int(position), settled)
+            case ["start", position, *words]:
+                self.dispatcher = self.restarted(int(position), words)
             case ["attach", name]:
                 dispatcher.attach(self.number(name))
             case ["detach", name]:
