@@ -4,6 +4,7 @@ Goal: every promise that it checks can be broken, and its sentence comes. Method
 by the room's own code and broken by hand, one promise at a time.
 """
 
+import datetime as dt
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ from table_groups import bodies, framed, group, run
 from verify_homes import GROUPS, MadeHome, broken_middle, replaced, snapshot
 
 from pipeline.errors import InvalidRequest
-from pipeline.tables import frame, segment
+from pipeline.tables import frame, schema, segment
 from pipeline.tables.home import Home
 from pipeline.tables.journal import Journal
 from pipeline.tables.topic_log import TopicLog
@@ -284,6 +285,16 @@ def test_a_table_that_can_not_be_opened_is_named(made: MadeHome) -> None:
     """With what Delta says of it."""
     made.entry(0).write_text("{}\n")
     assert "can't be opened as a Delta table" in made.problems()["table"][0]
+
+
+def test_rows_that_no_gateway_writes_are_named(made: MadeHome) -> None:
+    """Somebody else has appended to the table; the log entries tell of it, too."""
+    rows = [{"record": "rumour", "day": dt.date(2026, 11, 21), "group": 1, "topic": "orders"}]
+    table = pa.Table.from_pylist(rows, schema=schema.SCHEMA)
+    write_deltalake(made.root, table, mode="append")
+    found = made.problems()
+    assert "holds rows of record rumour" in found["data files"][0]
+    assert "adds rows of groups 1 to 1, but it goes from 5 to 5" in found["log entries"][0]
 
 
 def test_a_group_in_two_commits_is_named(made: MadeHome) -> None:

@@ -43,6 +43,15 @@ class FileReader:
             NAME, counted(files=files, bytes=size, row_groups=self.row_groups, rows=self.rows)
         )
 
+    def check_records(self) -> None:
+        """No file holds anything but messages, settlements and events."""
+        for file in self.view.state.files:
+            if file.record not in schema.FILES:
+                self.findings.problem(
+                    f"{self.view.uri}/{file.path} holds rows of record {file.record}: another "
+                    "program has written to this table. Restore the table from a copy"
+                )
+
     def present(self, file: AddedFile) -> bool:
         """Whether the file is there with its size. Raises Moved when the table has left it."""
         path = f"{self.view.uri}/{file.path}"

@@ -66,7 +66,7 @@ def verify(
 def repair(home: Home) -> Cut | None:
     """Cut a torn frame at the journal's end, and nothing else; None if there is none.
 
-    Raises HomeLocked while a gateway runs, JournalBroken when the damage isn't a torn end.
+    Raises HomeLocked while a gateway runs, StoreError when the damage isn't a torn end.
     """
     check_is_home(home)
     with lock(home):
@@ -172,6 +172,7 @@ def _check_rows(
     progress: Progress,
 ) -> _Rows:
     reader = files.FileReader(view, deep)
+    reader.check_records()
     total, done = sum(file.size for file in view.state.files), 0
 
     def step(size: int) -> None:
