@@ -7,6 +7,7 @@ process that dies in a commit leaves its data files behind.
 """
 
 import io
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Final, cast
@@ -33,12 +34,13 @@ class ObjectStore:
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self._url, self._options = url.rstrip("/"), dict(options)
         names = {name.lower(): value for name, value in options.items()}
-        client = {
-            key: names.pop(name)
-            for key in _CLIENT
-            for name in (key, f"aws_{key}", f"azure_{key}", f"google_{key}")
-            if name in names
-        }
+        known = {name.lower(): value for name, value in os.environ.items()} | names
+        client: dict[str, str] = {}
+        for key in _CLIENT:
+            for name in (key, f"aws_{key}", f"azure_{key}", f"google_{key}"):
+                if name in known and (name != key or name in names):
+                    client[key] = known[name]
+                names.pop(name, None)
         allow = client.get("allow_http", "").lower() == "true"
         try:
             # obstore types the names of each kind of store apart; which one it is the URL says.
@@ -168,6 +170,11 @@ def _as_os_errors(path: str) -> Iterator[None]:
     try:
         yield
     except NotFoundError as error:
-        raise FileNotFoundError(f"{path}: {error}") from error
+        raise FileNotFoundError(f"{path}: {_first_line(error)}") from error
     except BaseError as error:
-        raise OSError(f"{path}: {error}") from error
+        raise OSError(f"{path}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseError) -> str:
+    """What happened; behind it obstore writes out every value on the way."""
+    return str(error).partition("\n")[0]

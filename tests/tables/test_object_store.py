@@ -1,15 +1,11 @@
 """A table on an object store is the same table: made, written, kept, read, and owned by one."""
 
-import http.client
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from s3_server import served
 from table_groups import KEY, NOON, bodies, event, framed, group, run, settled
 
 from pipeline.errors import InvalidRequest, StoreError, TableMoved
@@ -25,42 +21,10 @@ from pipeline.tables.verify.home import verify
 LIMITS = UpkeepLimits(log_entries_max=10, log_retention_days=7, retention_days=0)
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
-        time.sleep(0.05)
-
-
 @pytest.fixture(scope="module")
 def options() -> Iterator[dict[str, str]]:
-    """An S3 of our own, which speaks HTTP and holds to conditional puts."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until(lambda: made_bucket(port), "the S3 answers", 60)
-    yield {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "us-east-1",
-    }
-    server.kill()
-    server.wait()
-
-
-def made_bucket(port: int) -> bool:
-    """Whether the server is there and has made the bucket."""
-    client = http.client.HTTPConnection("127.0.0.1", port)
-    try:
-        client.request("PUT", "/lake")
-        return client.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        client.close()
+    with served() as found:
+        yield found
 
 
 @pytest.fixture
