@@ -14,8 +14,7 @@ from typing import Literal
 import msgspec
 
 from pipeline.errors import InvalidRequest
-from pipeline.tables.log_entries import CHECKPOINT_COMMITS
-from pipeline.tables.upkeep import UpkeepLimits
+from pipeline.tables.limits import CHECKPOINT_COMMITS, UpkeepLimits
 
 
 class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

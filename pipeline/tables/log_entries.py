@@ -15,8 +15,6 @@ from pipeline.tables.commits import LOG
 from pipeline.tables.store import Store
 from pipeline.tables.table_state import TableState
 
-#: Commits between two checkpoints: what a reader must read beside one.
-CHECKPOINT_COMMITS: Final = 100
 #: Entries that one step of the clean-up takes at most, and data files, about: each is a system
 #: call that may wait for the disk.
 ENTRIES_MAX: Final = 25

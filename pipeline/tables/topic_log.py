@@ -24,11 +24,12 @@ from pipeline.tables import commits, data_file, frame, rows, table_state
 from pipeline.tables.checkpoint import Identity
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.frame import DecodedFrame
+from pipeline.tables.limits import DEFAULT_LIMITS, UpkeepLimits
 from pipeline.tables.paging import Page, Pager
 from pipeline.tables.store import LocalStore, Store, beside
 from pipeline.tables.table_state import JOURNAL_APP, OWNER_APP, SEQUENCE_APP, TableState
 from pipeline.tables.table_writer import TableWriter
-from pipeline.tables.upkeep import DEFAULT_LIMITS, Steps, Upkeep, UpkeepLimits
+from pipeline.tables.upkeep import Steps, Upkeep
 
 #: Versions that others may make while a fence is being made, before it gives up.
 FENCE_TRIES_MAX = 10

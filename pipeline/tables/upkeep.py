@@ -21,7 +21,8 @@ from pipeline.errors import StoreError
 from pipeline.tables import commits, merge, retention, tiers
 from pipeline.tables.checkpoint import Identity
 from pipeline.tables.commits import AddedFile
-from pipeline.tables.log_entries import CHECKPOINT_COMMITS, ENTRIES_MAX, LogEntries
+from pipeline.tables.limits import CHECKPOINT_COMMITS, UpkeepLimits
+from pipeline.tables.log_entries import ENTRIES_MAX, LogEntries
 from pipeline.tables.orphans import Orphans
 from pipeline.tables.spread import Spreader
 from pipeline.tables.store import Store, beside
@@ -32,18 +33,6 @@ _DAY_US: Final = 86_400_000_000
 DAY_GRACE_US: Final = 600_000_000
 #: How often at most it is asked what Spark's job has seen, while the log waits for it.
 SEEN_INTERVAL_US: Final = 60_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class UpkeepLimits:
-    """How much is kept. `conf/distributary.toml` has the reasons."""
-
-    log_entries_max: int
-    log_retention_days: int
-    retention_days: int  #: 0: for ever
-
-
-DEFAULT_LIMITS: Final = UpkeepLimits(18_000, 7, 7)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,9 @@ from pipeline.outcome import Outcome
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
 from pipeline.tables import frame
 from pipeline.tables.home import Home
+from pipeline.tables.limits import UpkeepLimits
 from pipeline.tables.topic_log import TopicLog
-from pipeline.tables.upkeep import Upkeep, UpkeepLimits
+from pipeline.tables.upkeep import Upkeep
 from tests.bench.bench import Bench, Measurement
 from tests.bench.server import fresh_home
 

@@ -1,0 +1,20 @@
+"""How much of a table is kept, by numbers alone: the settings read them before anything big is
+imported."""
+
+from dataclasses import dataclass
+from typing import Final
+
+#: Commits between two checkpoints: what a reader must read beside one.
+CHECKPOINT_COMMITS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepLimits:
+    """How much is kept. `conf/distributary.toml` has the reasons."""
+
+    log_entries_max: int
+    log_retention_days: int
+    retention_days: int  #: 0: for ever
+
+
+DEFAULT_LIMITS: Final = UpkeepLimits(18_000, 7, 7)
