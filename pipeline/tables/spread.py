@@ -33,6 +33,8 @@ FAN_IN: Final = 8
 TIER: Final = tiers.LAST_TIER + 1
 #: A file with fewer rows isn't looked into to find out whether it is full.
 ROWS_MIN: Final = 256
+#: Files that are looked into in one step; a footer takes about a millisecond.
+LOOKS_MAX: Final = 32
 #: Bytes that a topic has in a file on average from which on it is cheap to read as it lies.
 TOPIC_BYTES_ENOUGH: Final = tiers.FULL_BYTES // 16
 
@@ -101,12 +103,14 @@ class Spreader:
 
     def _looked_into(self) -> dict[str, bool]:
         """Whether files are full, by their real size: the log knows only the compressed one."""
-        files = [file for file in _candidates(self._writer.state.files) if file.rows >= ROWS_MIN]
-        known = {file.path: self._full.get(file.path) for file in files}
-        self._full = {
-            path: _is_full(self._store, path) if full is None else full
-            for path, full in known.items()
-        }
+        files = [
+            file.path
+            for file in _candidates(self._writer.state.files)
+            if file.rows >= ROWS_MIN and not tiers.is_full(file, ())
+        ]
+        new = [path for path in files if path not in self._full][:LOOKS_MAX]
+        self._full |= {path: _is_full(self._store, path) for path in new}
+        self._full = {path: self._full[path] for path in files if path in self._full}
         return self._full
 
     def _swap(self, work: _Work, now: int) -> tuple[int, int]:
@@ -162,6 +166,8 @@ def _is_full(store: Store, path: str) -> bool:
 def plan(store: Store, files: Sequence[AddedFile]) -> list[Piece]:
     """The files to be written, of about `tiers.FULL_BYTES` of rows each; none if each topic has
     enough in every file already."""
+    if len({name for file in files for name in (file.topic_low, file.topic_high)}) == 1:
+        return []
     topics, sizes = _sizes(store, files)
     total = sizes.sum(axis=0)
     if len(topics) < 2 or total.sum() >= TOPIC_BYTES_ENOUGH * len(topics) * len(files):
