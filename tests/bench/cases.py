@@ -185,7 +185,7 @@ CASES = (
     Case("stall", "stall", _stall, Budget(stall_ms_max=100)),
     Case("end-to-end", "end-to-end", _end_to_end),
     Case("delta-publish", "delta", _by_commits(_publish("publish", 100_000, 1)), own=True),
-    Case("delta-sync", "delta", _by_commits(_publish("one-at-a-time", 300, 1)), own=True),
+    Case("delta-sync", "delta", _by_commits(_publish("one-at-a-time", 200, 1)), own=True),
     Case(
         "interleaved",
         "interleaved",

@@ -11,7 +11,7 @@ from tests.bench.bench import Bench, Measurement
 from tests.bench.server import fresh_home, gateway
 
 #: Messages of a round and their rate.
-MESSAGES: Final = 20_000
+MESSAGES: Final = 12_000
 RATE: Final = 2_000.0
 SETTINGS: Final = {"COMMIT_INTERVAL_MS": 200}
 FAN_IN: Final = {"with_upkeep": 2, "without_upkeep": 1_000_000}

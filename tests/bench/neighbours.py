@@ -45,7 +45,7 @@ def _compared(bench: Bench, topic: str, *, stuck: bool) -> dict[str, float]:
     """Rounds alone, on topics of their own, and rounds on the topic with the neighbour."""
     alone, beside = [], []
     before = after = 0.0
-    for _ in range(2 * bench.settings.repeat):
+    for _ in range(bench.settings.repeat + 1):
         alone.append(_round(bench, bench.name("alone")))
         before = max(before, bench.server.rss_mb() or 0.0)
         if stuck:
