@@ -13,7 +13,7 @@ from verify_homes import GROUPS, MadeHome, replaced
 
 from pipeline.message import Settlement
 from pipeline.outcome import Outcome
-from pipeline.subscription import SubscriptionEvent
+from pipeline.subscription import SubscriptionEvent, SubscriptionKey
 from pipeline.tables.verify.check import Verdict
 
 
@@ -91,6 +91,19 @@ def test_a_floor_that_is_ahead_of_its_settlement_by_a_group_is_named(made: MadeH
     )
     shutil.rmtree(made.home.journal_dir)
     assert "passes sequences 5, 10 in group 7" in made.problems()["floors"][0]
+
+
+def test_a_settlement_of_what_is_older_than_the_subscription_is_named(made: MadeHome) -> None:
+    """It is owed what comes from the head on at which it was made."""
+    late = SubscriptionKey(None, "late", durable=True)
+    created = [event(SubscriptionEvent.CREATED, 10, key=late)]
+    early = [settled(range(5, 6), range(10, 11), subscription=late.id, floor=11)]
+    made.log.commit([framed(GROUPS[5]), framed(group(7, 20, subscriptions=created))])
+    made.log.commit([framed(group(8, 20, settlements=early))])
+    shutil.rmtree(made.home.journal_dir)
+    found = made.problems()
+    assert list(found) == ["settlements"]
+    assert "has settled sequences 5, but it is owed those from 10 on" in found["settlements"][0]
 
 
 @pytest.mark.parametrize(("column", "value"), [("floor", 99), ("event", "paused")])
