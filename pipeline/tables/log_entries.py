@@ -40,11 +40,18 @@ class LogEntries:
         self.oldest = min((v for v in entries if v is not None), default=0)
         checkpoints = [_version(name) for name in names if name.endswith(checkpoint.SUFFIX)]
         self.checkpoints = sorted(v for v in checkpoints if v is not None)
+        self._made = (-1, 0)  #: an entry, and when it was made
 
     @property
     def checkpointed(self) -> int:
         """The version of the last checkpoint; -1 without one."""
         return self.checkpoints[-1] if self.checkpoints else -1
+
+    def oldest_made_at(self) -> int:
+        """When the oldest entry was made, microseconds."""
+        if self._made[0] != self.oldest:
+            self._made = self.oldest, _made_at(self._store.read(commits.json_name(self.oldest)))
+        return self._made[1]
 
     def checkpoint(self, identity: Identity, state: TableState) -> None:
         checkpoint.write(self._store, identity, state)
@@ -53,17 +60,19 @@ class LogEntries:
     def clean(
         self, *, below: int, seen: int | None, since: int, live: frozenset[str]
     ) -> Cleaned | None:
-        """Remove the oldest entries below that version, a bounded number; None if none can go.
+        """Remove the oldest entries, a bounded number; None if none can go.
 
-        An entry goes when whoever reads changes has seen it (`seen`, None if nobody does), or
-        when it was made before `since` (microseconds). `live` are the files of the table now.
+        An entry goes when it was made before `since` (microseconds); or when it is below the
+        version `below` and whoever reads changes has seen it (`seen`, None if nobody does).
+        `live` are the files of the table now.
         """
-        end = min(below, self.checkpointed, self.oldest + ENTRIES_MAX)
+        end = min(self.checkpointed, self.oldest + ENTRIES_MAX)
         doomed: list[str] = []
         version = self.oldest
         while version < end and len(doomed) < FILES_MAX:
             text = self._store.read(commits.json_name(version))
-            if seen is not None and version > seen and _made_at(text) >= since:
+            wanted = version >= below or (seen is not None and version > seen)
+            if wanted and _made_at(text) >= since:
                 break
             doomed += (path for path in commits.removed(text) if path not in live)
             version += 1

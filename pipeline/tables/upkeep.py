@@ -90,9 +90,11 @@ class Steps:
             self._log = LogEntries(self._store)
         return self._log
 
-    def _checkpoint(self, _now: int, _floor: int) -> Upkeep | None:
-        state = self._writer.state
-        if state.version - max(self._entries.checkpointed, 0) < CHECKPOINT_COMMITS:
+    def _checkpoint(self, now: int, _floor: int) -> Upkeep | None:
+        state, last = self._writer.state, self._entries.checkpointed
+        # An entry that is old can go only below a checkpoint, however few commits there were.
+        waiting = self._entries.oldest >= last and self._old(now) and state.version > last
+        if state.version - max(last, 0) < CHECKPOINT_COMMITS and not waiting:
             return None
         self._writer.durably(lambda: self._entries.checkpoint(self._identity, state))
         return Upkeep("checkpoint", 1, 0, 0.0)
@@ -139,21 +141,29 @@ class Steps:
         return Upkeep("retention", len(files), sum(file.size for file in files), 0.0)
 
     def _clean(self, now: int, _floor: int) -> Upkeep | None:
-        state, limits = self._writer.state, self._limits
-        below = state.version + 1 - limits.log_entries_max
-        if self._entries.oldest + ENTRIES_MAX > below:
+        state = self._writer.state
+        below = state.version + 1 - self._limits.log_entries_max
+        many = self._entries.oldest + ENTRIES_MAX <= below
+        if not many and not self._old(now):
             return None
         cleaned = self._writer.durably(
             lambda: self._entries.clean(
                 below=below,
                 seen=self._seen.version(now),
-                since=now - limits.log_retention_days * _DAY_US,
+                since=self._since(now),
                 live=frozenset(file.path for file in state.files),
             )
         )
         if cleaned is None:
             return None
         return Upkeep("clean-up", cleaned.entries + cleaned.files, 0, 0.0)
+
+    def _old(self, now: int) -> bool:
+        """Whether the oldest entry is kept for nobody any more."""
+        return self._entries.oldest_made_at() < self._since(now)
+
+    def _since(self, now: int) -> int:
+        return now - self._limits.log_retention_days * _DAY_US
 
     def _remove_orphans(self, _now: int, _floor: int) -> Upkeep | None:
         if self._orphans is None:

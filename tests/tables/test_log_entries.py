@@ -150,3 +150,28 @@ def test_entries_wait_for_the_job_that_reads_them(
     story.now += 8 * DAY_US
     assert oldest_after_more(1) > 60
     assert_same(story)
+
+
+def test_no_entry_is_older_than_a_week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few they are, old entries go, with what they removed: a job that was stopped for
+    longer is told so by the gap and doesn't miss rows without a word."""
+    small_steps(monkeypatch)
+    few = UpkeepLimits(log_entries_max=1_000, log_retention_days=7, retention_days=0)
+    story = Story(tmp_path / "tables" / "log", few)
+    cursors(story, 2)
+    for _ in range(6):
+        story.commit(1)
+    assert story.upkeep() == []
+    story.now += 6 * DAY_US
+    assert set(story.upkeep()) == {"merge"}
+    before = len(list(story.log.path.rglob("record=*/*/*.parquet")))
+    story.now += 2 * DAY_US
+    assert set(story.upkeep()) == {"checkpoint", "clean-up"}
+    assert log_entries.LogEntries(LocalStore(story.log.path)).oldest == 7
+    story.commit(1)
+    story.now += 8 * DAY_US
+    story.upkeep()
+    assert len(list(story.log.path.rglob("record=*/*/*.parquet"))) < before
+    assert_same(story)
+    story.reopen()
+    assert_same(story)
