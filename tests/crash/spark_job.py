@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +12,8 @@ from deltalake import DeltaTable
 from gateway_process import Gateway
 
 TABLES = ("messages", "acks", "cursors")
+#: Seconds that a run may take; half a minute on an idle machine, most of it for the JVM.
+SECONDS_MAX = 600
 #: Columns that say when or in which version a row was written, not what it says.
 _OF_THE_WRITER = {"updated_at", "log_version"}
 
@@ -25,11 +26,11 @@ def _command(home: Path, elsewhere: Path | None) -> list[str]:
 
 
 @contextmanager
-def job(home: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def job(home: Path, elsewhere: Path | None = None) -> Iterator["subprocess.Popen[bytes]"]:
     """A job that runs; at the end of the block it and its JVM are killed, if they still are."""
-    with tempfile.TemporaryFile() as output:
+    with home.with_name("job.log").open("ab") as output:
         process = subprocess.Popen(
-            _command(home, None), stdout=output, stderr=output, start_new_session=True
+            _command(home, elsewhere), stdout=output, stderr=output, start_new_session=True
         )
         try:
             yield process
@@ -41,10 +42,10 @@ def job(home: Path) -> Iterator["subprocess.Popen[bytes]"]:
 
 def run(home: Path, elsewhere: Path | None = None) -> None:
     """Run the job until it has all of the log; into other tables, if they are named."""
-    done = subprocess.run(
-        _command(home, elsewhere), capture_output=True, text=True, check=False, timeout=240
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    with job(home, elsewhere) as process:
+        code = process.wait(SECONDS_MAX)
+    said = home.with_name("job.log").read_text(errors="replace")
+    assert code == 0, f"the job ended with exit code {code}:\n{said[-3000:]}"
 
 
 def rows(path: Path) -> list[str]:

@@ -110,6 +110,7 @@ class World:
                 gateway.kill()
         for client in (*self.publishers, *self.consumers):
             client.lost()
+        self.history.save(self.folder / "history.jsonl")
         if self._disk is not None:
             self._disk.__exit__()
 
@@ -332,7 +333,6 @@ class World:
             self.history.add(Drained(subscription.name))
         self.gateway.stop()
         self.verify()
-        self.history.save(self.folder / "history.jsonl")
         return check(self.history, flags=(self.home / "dispatch").exists())
 
     def verify(self) -> None:
