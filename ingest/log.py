@@ -8,6 +8,7 @@ All methods run on the loop's thread; the journal is a thread of its own.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -96,6 +97,8 @@ class Log:
         self.stopped: Callable[[str], None] = lambda _reason: None
         self._next_group, self._next_sequence = next_group, next_sequence
         self._waiting = _Waiting()
+        self._full_groups: deque[_Waiting] = deque()  # what waits before it, large enough each
+        self._waiting_bytes = 0
         self._writing: _Writing | None = None
         self._worker: Worker[FrameRef] = Worker("journal", loop)
         self._committer = Committer(loop, settings, journal, table, self.recent, owned)
@@ -113,7 +116,7 @@ class Log:
 
     @property
     def next_sequence(self) -> int:
-        """The first sequence of the group that is waiting: what a new subscription is owed from."""
+        """The first sequence that waits: what a new subscription is owed from."""
         return self._next_sequence
 
     @property
@@ -127,11 +130,16 @@ class Log:
         waiting.runs.append(run)
         waiting.receipts.append(receipt)
         waiting.size += len(run.blob)
-        if waiting.size > self._settings.journal.waiting_bytes_max:
+        self._waiting_bytes += len(run.blob)
+        if self._waiting_bytes > self._settings.journal.waiting_bytes_max:
             receipt.link.connection.hold(True)
             waiting.held.append(receipt.link)
         else:
             self._committer.hold(receipt.link)
+        if waiting.size >= self._settings.commit.bytes:
+            # A commit takes in whole groups, so no group is larger than a commit should be.
+            self._full_groups.append(waiting)
+            self._waiting = _Waiting()
 
     def settle(self, settlement: Settlement) -> None:
         """An outcome rides in the next group."""
@@ -160,22 +168,28 @@ class Log:
     def kick(self) -> None:
         """Write what waits, after it has waited for more (`journal.linger_ms`), unless a group is
         being written: then it goes next."""
-        if self._writing is not None or not self._waiting or self._dead:
+        if self._writing is not None or self._dead:
             return
-        limits = self._settings.journal
-        if not limits.linger_ms or self._waiting.size > limits.waiting_bytes_max or self._ending:
+        linger_ms = self._settings.journal.linger_ms
+        if self._full_groups or not linger_ms or self._ending:
             self._begin()
-        elif self._lingering is None:
-            self._lingering = self._loop.call_later(limits.linger_ms / 1_000, self._begin)
+        elif self._waiting and self._lingering is None:
+            self._lingering = self._loop.call_later(linger_ms / 1_000, self._begin)
 
     def _begin(self) -> None:
-        """What waits becomes a group, and the group is written."""
+        """What waits longest becomes a group, and the group is written."""
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
-        if self._writing is not None or not self._waiting or self._dead:
+        if self._writing is not None or self._dead:
             return
-        waiting, self._waiting = self._waiting, _Waiting()
+        if self._full_groups:
+            waiting = self._full_groups.popleft()
+        elif self._waiting:
+            waiting, self._waiting = self._waiting, _Waiting()
+        else:
+            return
+        self._waiting_bytes -= waiting.size
         runs = _by_topic(waiting.runs)
         group = Group(
             self._next_group,

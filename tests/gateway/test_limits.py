@@ -29,7 +29,7 @@ from gateway_frames import (
     transfer_frame,
 )
 from gateway_links import encoded
-from gateway_process import Gateway
+from gateway_process import Gateway, until
 from test_operation import fill, small_disk  # noqa: F401 (a fixture)
 
 Make = Callable[..., Gateway]
@@ -240,6 +240,39 @@ def test_what_waits_for_a_full_disk_is_bounded(
         assert len(receiver.take(50)) == 50
         ballast.unlink()
         connect(port=gateway.port).sender("t").publish("room again")
+
+
+def test_a_group_is_no_larger_than_a_commit(own_gateway: Make, connect: Connect) -> None:
+    """`commit.bytes`: what many large messages bring at once is divided over groups, in order; a
+    commit holds one message more at most. A subscription made in between has what comes after."""
+    size = 400_000
+    with own_gateway({"commit": {"bytes": MIB, "interval_ms": 50}}) as gateway:
+        peer = connect("c", port=gateway.port)
+        receiver = peer.durable("t", "mine")
+        senders = [connect(port=gateway.port).sender("t") for _ in range(6)]
+        deliveries = []
+        for n in range(4):
+            for at, sender in enumerate(senders):
+                data = encoded(f"{at} {n} {'x' * size}")
+                deliveries.append((sender, sender.send(data)))
+        for sender in senders:
+            sender.peer.write()
+        late = peer.durable("t", "late")
+        peer.sender("t").publish("last")
+        for sender, delivery in deliveries:
+            sender.outcome(delivery)
+        got = [str(body).split()[:2] for body in receiver.bodies(24 + 1)]
+        for at in range(6):
+            assert [n for who, *n in got if who == f"{at}"] == [[f"{n}"] for n in range(4)]
+        while late.bodies() != ["last"]:
+            pass
+        until(lambda: sum(map(committed, gateway.events("batch.committed"))) > 24 * size, "commits")
+        assert max(map(committed, gateway.events("batch.committed"))) < MIB + 2 * size
+
+
+def committed(event: dict[str, object]) -> int:
+    """The bytes of one commit."""
+    return int(str(event["bytes"]))
 
 
 def test_a_journal_that_is_not_committed_is_bounded(
