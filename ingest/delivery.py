@@ -257,7 +257,8 @@ class DeliveryService:
                 return None
             if subscription.pages:
                 return subscription.pages[0]
-        slab = recent.find(topic, max(wanted, recent.floor))
+        room = subscription.dispatcher.room
+        slab = recent.find(topic, max(wanted, recent.floor), room)
         if slab is None:
             subscription.dispatcher.skip_to(recent.head)
         return slab

@@ -131,6 +131,11 @@ class Dispatcher:
         """What this consumer has and did not settle: to be read, not to be changed."""
         return self._held[consumer]
 
+    @property
+    def room(self) -> int:
+        """How many messages all consumers together take now."""
+        return sum([self._credit[consumer] for consumer in self._line])
+
     def attach(self, consumer: int) -> None:
         """A consumer came. It has no credit yet."""
         assert consumer not in self._held, f"consumer {consumer} is attached"  # noqa: S101
@@ -220,7 +225,7 @@ class Dispatcher:
         lowest = self._returned.first()
         assert lowest is not None  # noqa: S101
         assert lowest >= first, f"{lowest} is owed, offered from {first} on"  # noqa: S101
-        for run in gathered(self._returned.runs_within(first, stop), self._room()):
+        for run in gathered(self._returned.runs_within(first, stop), self.room):
             for part, failures in self._by_failures(run):
                 taken = self._serve(part, failures, effects)
                 self._returned.discard(part[:taken])
@@ -248,22 +253,18 @@ class Dispatcher:
         if not self._settled:
             return (range(start, stop),)
         settled = self._settled.runs_within(start, stop)
-        return gathered(_between(settled, start, stop), self._room())
+        return gathered(_between(settled, start, stop), self.room)
 
     def _unsettled_of(self, sequences: "array[int]", start: int) -> Iterator["array[int]"]:
         """As much at once as there is credit for, so that little credit is little work."""
         at = bisect_left(sequences, start)
         while at < len(sequences):
-            part = sequences[at : at + max(self._room(), 1)]
+            part = sequences[at : at + max(self.room, 1)]
             at += len(part)
             if self._settled:
                 part = array("q", [one for one in part if one not in self._settled])
             if part:
                 yield part
-
-    def _room(self) -> int:
-        """How many messages all consumers together take now."""
-        return sum([self._credit[consumer] for consumer in self._line])
 
     def _serve(self, run: Run, delivery_count: int, effects: list[Deliver]) -> int:
         """Deal the run out to the line, one each in turn, and return how many were taken."""

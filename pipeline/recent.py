@@ -4,12 +4,20 @@ Slabs come in the order of their sequences and leave in that order, the oldest f
 when the table has them: what isn't committed can be read nowhere else.
 """
 
+from array import array
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipeline.message import Slab
 
+#: A slab of fewer messages is handed out together with those behind it: a slab costs about ten
+#: microseconds until it is delivered, a message in it far less than one.
+SMALL = 32
+#: Slabs, and bytes, that are joined at most: their bytes are copied.
+JOIN_SLABS_MAX = 256
+JOIN_BYTES_MAX = 1 << 18
 #: Entries of a topic's line that are gone before it is cut: makes leaving O(1) on average.
 _TRIM_AT = 1_024
 
@@ -55,10 +63,11 @@ class RecentMessages:
         self._committed = max(self._committed, through)
         self._evict()
 
-    def find(self, topic: str, sequence: int) -> Slab | None:
+    def find(self, topic: str, sequence: int, most: int = 1) -> Slab | None:
         """The slab of `topic` with `sequence`, else the first one after it, else None.
 
-        `sequence` must not be below the floor.
+        Small ones are joined while they hold no more than `most` messages. `sequence` must not be
+        below the floor.
         """
         line = self._lines.get(topic)
         if line is None:
@@ -67,7 +76,7 @@ class RecentMessages:
         while at < len(line.slabs):
             slab = line.slabs[at]
             if slab is not None and slab.stop > sequence:
-                return slab
+                return _joined(_small(line.slabs, at, most)) or slab
             at += 1
         return None
 
@@ -90,3 +99,33 @@ class RecentMessages:
         elif line.start >= _TRIM_AT:
             del line.firsts[: line.start], line.slabs[: line.start]
             line.start = 0
+
+
+def _small(slabs: Sequence[Slab | None], at: int, most: int) -> list[Slab]:
+    """The small slabs from `at` on that are worth joining; none is gone behind one that isn't."""
+    found: list[Slab] = []
+    count = size = 0
+    for nth in range(at, min(at + JOIN_SLABS_MAX, len(slabs))):
+        slab = slabs[nth]
+        assert slab is not None  # noqa: S101
+        count, size = count + slab.count, size + len(slab.blob)
+        if slab.count >= SMALL or size > JOIN_BYTES_MAX or count > most:
+            break
+        found.append(slab)
+    return found
+
+
+def _joined(slabs: Sequence[Slab]) -> Slab | None:
+    """These slabs of one topic, behind each other, as one; None if there is nothing to join."""
+    if len(slabs) < 2:
+        return None
+    sequences, offsets, base = array("q"), array("i", [0]), 0
+    for slab in slabs:
+        sequences.extend(range(slab.first, slab.stop))
+        for offset in memoryview(slab.offsets).cast("B").cast("i")[1:]:
+            offsets.append(base + offset)
+        base += len(slab.blob)
+    first, count = sequences[0], len(sequences)
+    blob = b"".join([slab.blob for slab in slabs])
+    dense = sequences[-1] - first == count - 1
+    return Slab(first, count, blob, offsets.tobytes(), None if dense else sequences)

@@ -1,5 +1,7 @@
 """Recent messages, against a plain list of everything that was ever published."""
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +51,62 @@ def test_memory_is_bounded_by_what_is_committed(
         assert recent.bytes == SIZE * (recent.head - recent.floor)
         if recent.floor < committed:  # there was more that could leave, so it fitted
             assert recent.bytes <= bytes_max
+
+
+def numbered(first: int, count: int) -> Slab:
+    """A slab whose messages are their own sequences as text, of different lengths."""
+    bodies = [str(n).encode() for n in range(first, first + count)]
+    offsets = array("i", [0])
+    for body in bodies:
+        offsets.append(offsets[-1] + len(body))
+    return Slab(first, count, b"".join(bodies), bytearray(offsets.tobytes()))
+
+
+def messages(found: Slab) -> list[tuple[int, bytes]]:
+    offsets = memoryview(found.offsets).cast("i")
+    sequences = found.sequences or range(found.first, found.stop)
+    assert len(offsets) == found.count + 1 == len(sequences) + 1
+    assert (found.first, found.stop) == (sequences[0], sequences[-1] + 1)
+    return [(n, bytes(found.blob[offsets[i] : offsets[i + 1]])) for i, n in enumerate(sequences)]
+
+
+@given(
+    st.lists(st.tuples(topics, st.integers(1, 4) | st.integers(30, 34)), max_size=40),
+    st.integers(0, 60),
+)
+def test_small_slabs_are_joined(steps: list[tuple[str, int]], most: int) -> None:
+    """What is found is all that the topic has from its first to its last message, and no more
+    than was asked for unless it is one slab as it came."""
+    recent, all_of = RecentMessages(head=95, bytes_max=1 << 20), {}
+    for topic, count in steps:
+        new = numbered(recent.head, count)
+        recent.add(topic, new)
+        all_of.setdefault(topic, []).extend(messages(new))
+    for topic, everything in all_of.items():
+        for wanted, _ in everything:
+            found = recent.find(topic, wanted, most)
+            assert found is not None
+            got = messages(found)
+            assert got == [m for m in everything if found.first <= m[0] < found.stop]
+            assert found.first <= wanted < found.stop
+            assert found.count <= most or found is recent.find(topic, wanted)
+
+
+def test_one_message_a_group_is_one_slab() -> None:
+    """A backlog of single messages between those of others is handed out together."""
+    recent = RecentMessages(head=0, bytes_max=1 << 20)
+    for n in range(100):
+        recent.add("mine", numbered(recent.head, 1))
+        recent.add("other", numbered(recent.head, 1 + n % 3))
+    found = recent.find("mine", 0, 1_000)
+    assert found is not None
+    assert found.count == 100
+    alone = RecentMessages(head=0, bytes_max=1 << 20)
+    for n in range(100):
+        alone.add("mine", numbered(n, 1))
+    together = alone.find("mine", 3, 20)
+    assert together is not None
+    assert (together.first, together.count, together.sequences) == (3, 20, None)
 
 
 def test_a_slab_must_follow_the_one_before() -> None:
