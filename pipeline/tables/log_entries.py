@@ -50,8 +50,15 @@ class LogEntries:
     def oldest_made_at(self) -> int:
         """When the oldest entry was made, microseconds."""
         if self._made[0] != self.oldest:
-            self._made = self.oldest, _made_at(self._store.read(commits.json_name(self.oldest)))
+            self._made = self.oldest, _made_at(self._read(self.oldest))
         return self._made[1]
+
+    def _read(self, version: int) -> bytes:
+        """An entry; nothing if somebody was quicker, as a former owner may be that wakes up."""
+        try:
+            return self._store.read(commits.json_name(version))
+        except FileNotFoundError:
+            return b""
 
     def checkpoint(self, identity: Identity, state: TableState) -> None:
         checkpoint.write(self._store, identity, state)
@@ -70,7 +77,7 @@ class LogEntries:
         doomed: list[str] = []
         version = self.oldest
         while version < end and len(doomed) < FILES_MAX:
-            text = self._store.read(commits.json_name(version))
+            text = self._read(version)
             wanted = version >= below or (seen is not None and version > seen)
             if wanted and _made_at(text) >= since:
                 break

@@ -175,3 +175,22 @@ def test_no_entry_is_older_than_a_week(tmp_path: Path, monkeypatch: pytest.Monke
     assert_same(story)
     story.reopen()
     assert_same(story)
+
+
+def test_entries_that_somebody_else_removed_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A former owner that wakes in the middle of its clean-up doesn't stop the new one's."""
+    small_steps(monkeypatch)
+    story = Story(tmp_path / "log", LITTLE_LOG)
+    for _ in range(30):
+        story.commit(1)
+        story.upkeep()
+    oldest = log_entries.LogEntries(LocalStore(story.log.path)).oldest
+    for version in range(oldest, oldest + 5):
+        json_path(story.log.path, version).unlink()
+    for _ in range(20):
+        story.commit(1)
+        story.upkeep()
+    assert log_entries.LogEntries(LocalStore(story.log.path)).oldest > oldest + 5
+    assert_same(story)
