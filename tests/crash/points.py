@@ -25,6 +25,7 @@ POINTS: dict[str, Where] = {
     "after the journal is synced": Where("fdatasync", _SEGMENT, "after"),
     "before a segment has its name": Where("rename", _SEGMENT, "before"),
     "after a segment has its name": Where("rename", _SEGMENT, "after"),
+    "after a segment's name is synced": Where("fsync", "journal", "after", ("rename", _SEGMENT)),
     "before a segment is given back": Where("rename", _SPARE, "before"),
     "after a segment is given back": Where("rename", _SPARE, "after"),
     "after a segment is begun in a spare file": Where("fdatasync", _SPARE, "after"),
@@ -66,9 +67,7 @@ UPKEEP_POINTS: dict[str, Where] = {
 
 ALL_POINTS = POINTS | UPKEEP_POINTS
 #: Those of the way to the table, which is the only one without a journal.
-TABLE_POINTS = tuple(
-    name for name, where in POINTS.items() if where.files not in {_SEGMENT, _SPARE}
-)
+TABLE_POINTS = tuple(name for name, at in POINTS.items() if not at.files.startswith("journal"))
 JOURNAL_POINTS = tuple(name for name in POINTS if name not in TABLE_POINTS)
 
 #: Syncs that may fail: what the gateway then believes to be on the disk may not be there.

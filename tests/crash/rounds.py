@@ -72,7 +72,9 @@ DISKS: Mapping[str, Scenario] = {
         power=True,
     ),
     "loses power": of.in_turn(
-        of.power_cuts(2, strict=True), of.power_cuts(1, strict=False), of.kills_then_power_cut(1)
+        of.power_cuts_at("after a segment's name is synced", "after the journal is synced"),
+        of.power_cuts(2, strict=False),
+        of.kills_then_power_cut(1),
     ),
     "has no room for the journal": of.full_disk("journal", 1),
     "has no room for the tables": of.full_disk("tables", 1),
@@ -123,6 +125,10 @@ def _upkeep_syncs(draw: random.Random) -> Scenario:
     return of.failed_syncs(*names, power=draw.random() < 0.5, settings=of.OFTEN)
 
 
+def _power_cuts(draw: random.Random) -> Scenario:
+    return of.power_cuts_at(*draw.sample(list(POINTS), _STEPS))
+
+
 def _paused(draw: random.Random) -> Scenario:
     return of.paused_owners(*draw.sample(list(POINTS), 2))
 
@@ -158,6 +164,7 @@ _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "failed syncs": (3, _syncs),
     "failed syncs in upkeep": (1, _upkeep_syncs),
     "power cuts": (5, lambda draw: of.power_cuts(_STEPS, strict=draw.random() < 0.5)),
+    "power cuts at points": (3, _power_cuts),
     "killed, then a power cut": (3, lambda draw: of.kills_then_power_cut(2)),
     "full journal": (1, lambda draw: of.full_disk("journal", 2)),
     "full tables": (1, lambda draw: of.full_disk("tables", 2)),

@@ -83,11 +83,17 @@ def killed_at(*names: str, nth_max: int = 4) -> Scenario:
     def harm(world: World) -> None:
         for name in names:
             world.work_for(world.draw.randrange(20, 120))
-            nth = 1 if ALL_POINTS[name].calls == "rename" else world.draw.randint(1, nth_max)
-            world.run_into(Fault(ALL_POINTS[name], "kill", nth))
+            world.run_into(_kill(world.draw, name, nth_max))
             assert world.start()
 
     return Scenario(harm)
+
+
+def _kill(draw: random.Random, name: str, nth_max: int) -> Fault:
+    """A kill at the point: at its first time if it is a rare one, or counts behind another."""
+    where = ALL_POINTS[name]
+    rare = where.calls == "rename" or where.since is not None
+    return Fault(where, "kill", 1 if rare else draw.randint(1, nth_max))
 
 
 def killed_in_upkeep(*names: str, settings: Settings = OFTEN) -> Scenario:
@@ -384,11 +390,24 @@ def power_cuts(times: int, *, strict: bool, points: Sequence[str] = tuple(POINTS
             if n % 3 == 1:
                 world.run_into(_anywhere(world.draw, 60), How.POWER_CUT)
             elif n % 3 == 2:
-                point = POINTS[world.draw.choice(points)]
-                world.run_into(Fault(point, "kill", world.draw.randint(1, 3)), How.POWER_CUT)
+                fault = _kill(world.draw, world.draw.choice(points), 3)
+                world.run_into(fault, How.POWER_CUT)
             else:
                 world.lose_power()
             world.power_cut(None if strict else world.draw)
+            assert world.start()
+
+    return Scenario(harm, shadow=True)
+
+
+def power_cuts_at(*names: str) -> Scenario:
+    """The power goes at each of these points, one after the other; strictly."""
+
+    def harm(world: World) -> None:
+        for name in names:
+            world.work_for(world.draw.randrange(1, 60))
+            world.run_into(_kill(world.draw, name, 3), How.POWER_CUT)
+            world.power_cut(None)
             assert world.start()
 
     return Scenario(harm, shadow=True)
@@ -402,8 +421,7 @@ def kills_then_power_cut(times: int, *, points: Sequence[str] = tuple(POINTS)) -
         for _ in range(times):
             for _ in range(2):
                 world.work_for(world.draw.randrange(1, 60))
-                point = POINTS[world.draw.choice(points)]
-                world.run_into(Fault(point, "kill", world.draw.randint(1, 3)))
+                world.run_into(_kill(world.draw, world.draw.choice(points), 3))
                 assert world.start()
             world.lose_power()
             world.power_cut(None)
