@@ -65,10 +65,16 @@ class UpkeepSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_entries_max: int
     log_retention_days: int
     retention_days: int
+    removed_bytes_max: int
 
     @property
     def limits(self) -> UpkeepLimits:
-        return UpkeepLimits(self.log_entries_max, self.log_retention_days, self.retention_days)
+        return UpkeepLimits(
+            self.log_entries_max,
+            self.log_retention_days,
+            self.retention_days,
+            self.removed_bytes_max,
+        )
 
 
 class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -209,6 +215,7 @@ def _check(settings: Settings) -> None:
             f"upkeep.log_entries_max must be {2 * CHECKPOINT_COMMITS} at least: two checkpoints",
         ),
         (upkeep.retention_days >= 0, "upkeep.retention_days must not be negative; 0: for ever"),
+        (upkeep.removed_bytes_max >= 0, "upkeep.removed_bytes_max must not be negative"),
         (upkeep.log_retention_days >= 1, "upkeep.log_retention_days must be positive"),
         (
             not upkeep.retention_days or upkeep.retention_days >= upkeep.log_retention_days,

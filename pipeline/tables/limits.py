@@ -15,6 +15,7 @@ class UpkeepLimits:
     log_entries_max: int
     log_retention_days: int
     retention_days: int  #: 0: for ever
+    removed_bytes_max: int = 4 << 30  #: of files that the table has left behind
 
 
 DEFAULT_LIMITS: Final = UpkeepLimits(18_000, 7, 7)

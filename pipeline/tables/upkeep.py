@@ -8,6 +8,7 @@ miss.
 
 import datetime as dt
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,7 @@ from pipeline.tables.log_entries import ENTRIES_MAX, LogEntries
 from pipeline.tables.orphans import Orphans
 from pipeline.tables.spread import Spreader
 from pipeline.tables.store import Store, beside
+from pipeline.tables.table_state import TableState
 from pipeline.tables.table_writer import TableWriter
 
 _DAY_US: Final = 86_400_000_000
@@ -54,6 +56,8 @@ class Steps:
         self._seen = _Seen(writer.store)
         self._full: set[str] = set()
         self._log: LogEntries | None = None
+        #: Versions that removed files, since our start, and the bytes of these.
+        self._removed: deque[tuple[int, int]] = deque()
         self._spreader = Spreader(writer)
         self._orphans: Orphans | None = Orphans(writer.store, writer.state)
         self._kinds: list[Callable[[int, int], Upkeep | None]] = [
@@ -77,7 +81,9 @@ class Steps:
         began = time.perf_counter()
         try:
             for nth, kind in enumerate(self._kinds):
+                before = self._writer.state
                 if done := kind(now, floor):
+                    self._note_removed(before)
                     self._kinds = self._kinds[nth + 1 :] + self._kinds[: nth + 1]
                     return Upkeep(done.kind, done.files, done.bytes, time.perf_counter() - began)
         except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
@@ -142,7 +148,7 @@ class Steps:
 
     def _clean(self, now: int, _floor: int) -> Upkeep | None:
         state = self._writer.state
-        below = state.version + 1 - self._limits.log_entries_max
+        below = max(state.version + 1 - self._limits.log_entries_max, self._too_much())
         many = self._entries.oldest + ENTRIES_MAX <= below
         if not many and not self._old(now):
             return None
@@ -157,6 +163,27 @@ class Steps:
         if cleaned is None:
             return None
         return Upkeep("clean-up", cleaned.entries + cleaned.files, 0, 0.0)
+
+    def _note_removed(self, before: TableState) -> None:
+        state = self._writer.state
+        if state is before:
+            return
+        live = {file.path for file in state.files}
+        size = sum(file.size for file in before.files if file.path not in live)
+        if size:
+            self._removed.append((state.version, size))
+
+    def _too_much(self) -> int:
+        """The version below which entries go because the files that they removed are too big
+        together; 0 if they aren't."""
+        while self._removed and self._removed[0][0] < self._entries.oldest:
+            self._removed.popleft()
+        total, below = sum(size for _, size in self._removed), 0
+        for version, size in self._removed:
+            if total <= self._limits.removed_bytes_max:
+                break
+            total, below = total - size, version + 1
+        return below
 
     def _old(self, now: int) -> bool:
         """Whether the oldest entry is kept for nobody any more."""

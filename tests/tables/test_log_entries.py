@@ -194,3 +194,21 @@ def test_entries_that_somebody_else_removed_are_passed_over(
         story.upkeep()
     assert log_entries.LogEntries(LocalStore(story.log.path)).oldest > oldest + 5
     assert_same(story)
+
+
+def test_what_was_left_behind_has_a_limit_in_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that were merged away don't fill the disk while the log is far from its limit."""
+    small_steps(monkeypatch)
+    limits = UpkeepLimits(1_000, 7, 0, removed_bytes_max=100_000)
+    story = Story(tmp_path / "log", limits)
+    for _ in range(80):
+        story.commit(20, 20)
+        story.upkeep()
+    files = list(story.log.path.rglob("record=*/*/*.parquet"))
+    live = sum(file.size for file in story.log._state.files)
+    entry = sum(path.stat().st_size for path in files) // 80  # about what a few commits weigh
+    assert sum(path.stat().st_size for path in files) - live < 100_000 + 20 * entry
+    assert len(list((story.log.path / "_delta_log").glob("*.json"))) < 80
+    assert_same(story)
