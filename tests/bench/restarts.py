@@ -112,13 +112,22 @@ def _pair(
     try:
         wait_listening(owner, ports[0], home.parent / "server.log")
         _publish_one(_connected(owner, ports[0]))
-        waiting = start(f"{bench.serve} --standby", home, ports[1])
-        time.sleep(2.0)  # until it has started and waits
+        log = bench.folder / "standby.log"
+        waiting = start(f"{bench.serve} --standby", home, ports[1], log=log)
+        _wait_said(log, "standby.waiting")
         yield owner, waiting, ports[1]
     finally:
         for process in (owner, waiting):
             if process is not None and process.poll() is None:
                 stop(process)
+
+
+def _wait_said(log: Path, word: str) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while word not in log.read_text():
+        if time.monotonic() > deadline:
+            raise LoadError(f"a standby did not say {word} within {START_SECONDS_MAX:.0f} s")
+        time.sleep(KNOCK_SECONDS)
 
 
 def _publish_one(peer: Peer) -> None:

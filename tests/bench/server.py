@@ -135,12 +135,16 @@ def log_of(home: Path) -> Path:
 
 
 def start(
-    template: str, home: Path, port: int, settings: Mapping[str, object] = {}
+    template: str,
+    home: Path,
+    port: int,
+    settings: Mapping[str, object] = {},
+    log: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start it, without waiting for anything."""
+    """Start it, without waiting for anything; what it says goes to `log`, or to the home's."""
     command = [part.format(home=home, port=port) for part in shlex.split(template)]
     said = {f"DISTRIBUTARY_{key}": str(value) for key, value in settings.items()}
-    with log_of(home).open("wb") as output:
+    with (log or log_of(home)).open("wb") as output:
         return subprocess.Popen(
             command,
             stdout=output,
