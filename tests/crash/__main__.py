@@ -82,7 +82,7 @@ def _run(seed: int, number: int) -> Outcome:
         os.killpg(process.pid, signal.SIGKILL)
         said, complaints = f"not over after {ROUND_SECONDS_MAX} s", ""
         process.wait()
-    outcome = Outcome(number, process.returncode, (said.strip().splitlines() or ["?"])[-1])
+    outcome = Outcome(number, process.returncode, ((said or complaints).splitlines() or ["?"])[-1])
     if outcome.code:
         outcome.folder.mkdir(parents=True, exist_ok=True)
         (outcome.folder / "failure.txt").write_text(said + complaints)

@@ -7,6 +7,7 @@ same seed does the same things to the gateway, but not always with the same end.
 import random
 from collections.abc import Callable, Mapping
 
+import disk_scenarios as disks
 import scenarios as of
 from points import POINTS, SYNCS, TABLE_POINTS, UPKEEP_POINTS, UPKEEP_SYNCS
 from scenarios import Scenario
@@ -51,7 +52,7 @@ UPKEEP: Mapping[str, Scenario] = {
             "after the last checkpoint is named",
         ),
         of.lost_checkpoints(2),
-        of.failed_syncs("sync of merged files fails", settings=of.OFTEN),
+        disks.failed_syncs("sync of merged files fails", settings=of.OFTEN),
     ),
 }
 
@@ -64,7 +65,7 @@ DAMAGE: Mapping[str, Scenario] = {
 
 #: The disk has no room, can't sync, or hasn't what wasn't synced.
 DISKS: Mapping[str, Scenario] = {
-    "can't sync": of.failed_syncs(
+    "can't sync": disks.failed_syncs(
         "sync of the journal fails",
         "sync of a data file fails",
         "sync of the commit's name fails",
@@ -72,12 +73,12 @@ DISKS: Mapping[str, Scenario] = {
         power=True,
     ),
     "loses power": of.in_turn(
-        of.power_cuts_at("after a segment's name is synced", "after the journal is synced"),
-        of.power_cuts(2, strict=False),
-        of.kills_then_power_cut(1),
+        disks.power_cuts_at("after a segment's name is synced", "after the journal is synced"),
+        disks.power_cuts(2, strict=False),
+        disks.kills_then_power_cut(1),
     ),
-    "has no room for the journal": of.full_disk("journal", 1),
-    "has no room for the tables": of.full_disk("tables", 1),
+    "has no room for the journal": disks.full_disk("journal", 1),
+    "has no room for the tables": disks.full_disk("tables", 1),
 }
 
 #: The same without a journal.
@@ -85,7 +86,7 @@ DELTA: Mapping[str, Scenario] = {
     "without a journal": of.without_journal(
         of.in_turn(
             of.killed_at("before a data file is synced", "after a commit is linked"),
-            of.power_cuts(2, strict=True, points=TABLE_POINTS),
+            disks.power_cuts(2, strict=True, points=TABLE_POINTS),
         )
     ),
 }
@@ -117,16 +118,16 @@ def _clean_up(draw: random.Random) -> Scenario:
 
 
 def _syncs(draw: random.Random) -> Scenario:
-    return of.failed_syncs(*draw.sample(list(SYNCS), _STEPS), power=draw.random() < 0.5)
+    return disks.failed_syncs(*draw.sample(list(SYNCS), _STEPS), power=draw.random() < 0.5)
 
 
 def _upkeep_syncs(draw: random.Random) -> Scenario:
     names = draw.sample(list(UPKEEP_SYNCS), 2)
-    return of.failed_syncs(*names, power=draw.random() < 0.5, settings=of.OFTEN)
+    return disks.failed_syncs(*names, power=draw.random() < 0.5, settings=of.OFTEN)
 
 
 def _power_cuts(draw: random.Random) -> Scenario:
-    return of.power_cuts_at(*draw.sample(list(POINTS), _STEPS))
+    return disks.power_cuts_at(*draw.sample(list(POINTS), _STEPS))
 
 
 def _paused(draw: random.Random) -> Scenario:
@@ -139,8 +140,8 @@ def _delta(draw: random.Random) -> Scenario:
             (
                 of.killed_at(*draw.sample(TABLE_POINTS, _STEPS), nth_max=10),
                 of.killed_anywhere(_STEPS),
-                of.power_cuts(_STEPS, strict=draw.random() < 0.5, points=TABLE_POINTS),
-                of.kills_then_power_cut(1, points=TABLE_POINTS),
+                disks.power_cuts(_STEPS, strict=draw.random() < 0.5, points=TABLE_POINTS),
+                disks.kills_then_power_cut(1, points=TABLE_POINTS),
             )
         )
     )
@@ -163,11 +164,11 @@ _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "leftovers": (1, lambda draw: of.leftovers(_STEPS)),
     "failed syncs": (3, _syncs),
     "failed syncs in upkeep": (1, _upkeep_syncs),
-    "power cuts": (5, lambda draw: of.power_cuts(_STEPS, strict=draw.random() < 0.5)),
+    "power cuts": (5, lambda draw: disks.power_cuts(_STEPS, strict=draw.random() < 0.5)),
     "power cuts at points": (3, _power_cuts),
-    "killed, then a power cut": (3, lambda draw: of.kills_then_power_cut(2)),
-    "full journal": (1, lambda draw: of.full_disk("journal", 2)),
-    "full tables": (1, lambda draw: of.full_disk("tables", 2)),
+    "killed, then a power cut": (3, lambda draw: disks.kills_then_power_cut(2)),
+    "full journal": (1, lambda draw: disks.full_disk("journal", 2)),
+    "full tables": (1, lambda draw: disks.full_disk("tables", 2)),
     "paused owner": (2, _paused),
     "without a journal": (3, _delta),
     "killed jobs": (1, lambda draw: of.killed_jobs(2)),

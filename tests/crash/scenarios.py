@@ -4,7 +4,7 @@ that works; in between it harms it. The same draw gives the same harm, though no
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import spark_job
 from checker import Report
 from faults import ANY_CALL, Fault, Where
 from history import How
-from points import ALL_POINTS, ALL_SYNCS, POINTS
+from points import ALL_POINTS, POINTS
 from world import World, settings_of
 
 Settings = Mapping[str, Mapping[str, object]]
@@ -21,8 +21,6 @@ Settings = Mapping[str, Mapping[str, object]]
 OFTEN: Settings = {"commit": {"interval_ms": 10}}
 #: The log of the table is cleaned up as soon as that is allowed.
 TIDY: Settings = {**OFTEN, "upkeep": {"log_entries_max": 200}}
-#: The gateway's own word for each of its ends by a failed sync.
-GAVE_UP_CODE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +81,13 @@ def killed_at(*names: str, nth_max: int = 4) -> Scenario:
     def harm(world: World) -> None:
         for name in names:
             world.work_for(world.draw.randrange(20, 120))
-            world.run_into(_kill(world.draw, name, nth_max))
+            world.run_into(kill(world.draw, name, nth_max))
             assert world.start()
 
     return Scenario(harm)
 
 
-def _kill(draw: random.Random, name: str, nth_max: int) -> Fault:
+def kill(draw: random.Random, name: str, nth_max: int) -> Fault:
     """A kill at the point: at its first time if it is a rare one, or counts behind another."""
     where = ALL_POINTS[name]
     rare = where.calls == "rename" or where.since is not None
@@ -122,11 +120,11 @@ def killed_anywhere(times: int, nth_max: int = 60) -> Scenario:
     def harm(world: World) -> None:
         for _ in range(times):
             world.work_for(world.draw.randrange(1, 100))
-            world.run_into(_anywhere(world.draw, nth_max))
-            world.arm(_anywhere(world.draw, nth_max))
+            world.run_into(anywhere(world.draw, nth_max))
+            world.arm(anywhere(world.draw, nth_max))
             while not world.start():
                 world.ended(How.KILLED)
-                world.arm(_anywhere(world.draw, nth_max) if world.draw.random() < 0.6 else None)
+                world.arm(anywhere(world.draw, nth_max) if world.draw.random() < 0.6 else None)
             world.arm(None)
             if world.gone:
                 world.ended(How.KILLED)
@@ -142,7 +140,7 @@ def killed_while_it_stops(times: int, *, power: bool = False) -> Scenario:
     def harm(world: World) -> None:
         for _ in range(times):
             world.work_for(world.draw.randrange(1, 100))
-            world.arm(_anywhere(world.draw, 40))
+            world.arm(anywhere(world.draw, 40))
             world.stop_or_die(power=power)
             if power:
                 world.power_cut(None)
@@ -156,7 +154,7 @@ def killed_at_birth(times: int, nth_max: int = 40) -> Scenario:
 
     def harm(world: World) -> None:
         for _ in range(times):
-            world.arm(_anywhere(world.draw, nth_max))
+            world.arm(anywhere(world.draw, nth_max))
             if world.start():
                 break
             world.ended(How.KILLED)
@@ -170,7 +168,8 @@ def killed_at_birth(times: int, nth_max: int = 40) -> Scenario:
     return Scenario(harm, first=True)
 
 
-def _anywhere(draw: random.Random, nth_max: int) -> Fault:
+def anywhere(draw: random.Random, nth_max: int) -> Fault:
+    """A kill at some call that changes a file."""
     when = draw.choice(("before", "after"))
     return Fault(Where(ANY_CALL, "*", when), "kill", draw.randint(1, nth_max))
 
@@ -348,114 +347,3 @@ def without_journal(scenario: Scenario) -> Scenario:
     """The same harm with `durability = "delta"`: accepted after the commit."""
     journal: Settings = {"journal": {"durability": "delta", "linger_ms": 20}}
     return replace(scenario, settings={**scenario.settings, **journal})
-
-
-# Syncs.
-
-
-def failed_syncs(*names: str, power: bool = False, settings: Settings | None = None) -> Scenario:
-    """An fsync fails: the gateway stops with exit code 1 and never asks for that file again.
-
-    With `power` the power goes at once, and a disk that failed has forgotten what it was asked.
-    """
-
-    def harm(world: World) -> None:
-        for name in names:
-            world.work_for(world.draw.randrange(20, 100))
-            world.layer.forget_calls()
-            how = How.POWER_CUT if power else How.GAVE_UP
-            code = world.run_into(Fault(ALL_SYNCS[name], "errno"), how)
-            assert code == GAVE_UP_CODE, world.gateway.log[-2000:]
-            assert not syncs_after_failure(world), name
-            if power:
-                world.power_cut(None)
-            assert world.start()
-
-    return Scenario(harm, settings or {}, shadow=power, slow=settings is not None)
-
-
-def syncs_after_failure(world: World) -> list[str]:
-    """The syncs of a file or folder of which one had failed before, in this life."""
-    calls = [c for c in world.layer.calls() if c.name in {"fsync", "fdatasync"}]
-    first = next(n for n, call in enumerate(calls) if call.result < 0)
-    return [call.path for call in calls[first + 1 :] if call.path == calls[first].path]
-
-
-def power_cuts(times: int, *, strict: bool, points: Sequence[str] = tuple(POINTS)) -> Scenario:
-    """SIGKILL and the power with it: what wasn't synced is gone, or by luck a part of it is not."""
-
-    def harm(world: World) -> None:
-        for n in range(times):
-            world.work_for(world.draw.randrange(1, 200))
-            if n % 3 == 1:
-                world.run_into(_anywhere(world.draw, 60), How.POWER_CUT)
-            elif n % 3 == 2:
-                fault = _kill(world.draw, world.draw.choice(points), 3)
-                world.run_into(fault, How.POWER_CUT)
-            else:
-                world.lose_power()
-            world.power_cut(None if strict else world.draw)
-            assert world.start()
-
-    return Scenario(harm, shadow=True)
-
-
-def power_cuts_at(*names: str) -> Scenario:
-    """The power goes at each of these points, one after the other; strictly."""
-
-    def harm(world: World) -> None:
-        for name in names:
-            world.work_for(world.draw.randrange(1, 60))
-            world.run_into(_kill(world.draw, name, 3), How.POWER_CUT)
-            world.power_cut(None)
-            assert world.start()
-
-    return Scenario(harm, shadow=True)
-
-
-def kills_then_power_cut(times: int, *, points: Sequence[str] = tuple(POINTS)) -> Scenario:
-    """Killed and started again several times, and only then the power goes: what a former life
-    left unsynced, and the next one relied on, is lost now."""
-
-    def harm(world: World) -> None:
-        for _ in range(times):
-            for _ in range(2):
-                world.work_for(world.draw.randrange(1, 60))
-                world.run_into(_kill(world.draw, world.draw.choice(points), 3))
-                assert world.start()
-            world.lose_power()
-            world.power_cut(None)
-            assert world.start()
-
-    return Scenario(harm, shadow=True)
-
-
-# Full disks.
-
-
-def full_disk(folder: str, times: int, *, megabytes: int = 4) -> Scenario:
-    """The disk under the journal, or under the tables, has no room for a while. While the journal
-    finds none nothing is accepted; while the tables find none the journal keeps it all."""
-
-    def harm(world: World) -> None:
-        event = "journal.full" if folder == "journal" else "commit.failed"
-        for _ in range(times):
-            world.work_for(50)
-            said = len(world.gateway.events(event))
-            world.fill()
-            world.work(
-                lambda said=said: len(world.gateway.events(event)) > said, f"{folder} is full"
-            )
-            if world.draw.random() < 0.5:
-                world.kill()
-                world.empty()
-                assert world.start()
-            else:
-                world.empty()
-            world.work_for(50)
-
-    commit: dict[str, object] = {"retry_ms": 50}
-    if folder == "journal":
-        commit["interval_ms"] = 5_000  # nothing is given back meanwhile
-    retry: Settings = {"journal": {"retry_ms": 50}, "commit": commit}
-    return Scenario(harm, retry, disk=(folder, megabytes))
