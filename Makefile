@@ -37,8 +37,8 @@ run: $(READY) ## A gateway on LISTEN that keeps everything under HOME_DIR
 crash: $(READY) ## Kills, power cuts, bad disks: ROUNDS of them drawn by SEED, or ROUND alone
 	$(BIN)/python -m tests.crash --seed $(SEED) --rounds $(ROUNDS) $(if $(ROUND),--round $(ROUND))
 
-jms: ## The Qpid JMS client's tests
-	@echo "The tests with the Qpid JMS client do not exist yet; 'make test' tests with Proton's client." && exit 1
+jms: $(READY) ## The Qpid JMS client's tests: Java against a real gateway
+	$(BIN)/python -m tests.jms
 
 clean: ## Remove what was built, the virtual environment too
 	rm -rf build spark-warehouse $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis ingest/_pump.*

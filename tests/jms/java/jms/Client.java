@@ -1,0 +1,134 @@
+package jms;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+
+import jakarta.jms.Connection;
+import jakarta.jms.JMSException;
+import jakarta.jms.Message;
+import jakarta.jms.MessageConsumer;
+import jakarta.jms.MessageProducer;
+import jakarta.jms.Session;
+import jakarta.jms.TextMessage;
+import jakarta.jms.Topic;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.UUID;
+import org.apache.qpid.jms.JmsConnectionFactory;
+import org.junit.jupiter.api.AfterEach;
+
+/** What the tests share: connections that end with the test, names of its own, plain texts. */
+abstract class Client {
+    /** Milliseconds that a message may take before a test gives up; the machine may be shared. */
+    static final long PATIENCE = 10_000;
+    /** Milliseconds without a message after which there is none; every drain is answered sooner. */
+    static final long SILENCE = 300;
+    /** No call waits for ever for an answer. */
+    private static final String LIMITS = "jms.requestTimeout=20000&jms.sendTimeout=20000&jms.closeTimeout=20000";
+
+    private final List<Connection> opened = new ArrayList<>();
+    private final String own = UUID.randomUUID().toString().substring(0, 8);
+
+    @AfterEach
+    final void closeConnections() {
+        for (Connection connection : opened) {
+            try {
+                connection.close();
+            } catch (JMSException gone) {
+                // Its gateway may have been killed.
+            }
+        }
+    }
+
+    /** A name that no other test uses. */
+    final String name(String word) {
+        return word + "-" + own;
+    }
+
+    static String uri(Gateway gateway, String options) {
+        String more = options.isEmpty() ? "" : "&" + options;
+        return "amqp://127.0.0.1:" + gateway.port + "?" + LIMITS + more;
+    }
+
+    static String failover(Gateway gateway) {
+        return "failover:(amqp://127.0.0.1:" + gateway.port + ")?" + LIMITS
+                + "&failover.reconnectDelay=50&failover.maxReconnectDelay=200";
+    }
+
+    /** A started connection by this URI; with a client id unless it is null. */
+    final Connection open(String uri, String clientId) throws JMSException {
+        Connection connection = new JmsConnectionFactory(uri).createConnection();
+        opened.add(connection);
+        if (clientId != null) {
+            connection.setClientID(clientId);
+        }
+        connection.start();
+        return connection;
+    }
+
+    final Connection connect() throws JMSException {
+        return open(uri(Gateway.SHARED, ""), null);
+    }
+
+    final Connection connect(String clientId) throws JMSException {
+        return open(uri(Gateway.SHARED, ""), clientId);
+    }
+
+    final Connection connectWith(String options) throws JMSException {
+        return open(uri(Gateway.SHARED, options), null);
+    }
+
+    static Session auto(Connection connection) throws JMSException {
+        return connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+    }
+
+    static Session session(Connection connection, int mode) throws JMSException {
+        return connection.createSession(false, mode);
+    }
+
+    /** Publish these texts, one after the other, each accepted before the next. */
+    static void publish(Connection connection, Topic topic, String... texts) throws JMSException {
+        Session session = auto(connection);
+        MessageProducer producer = session.createProducer(topic);
+        for (String text : texts) {
+            producer.send(session.createTextMessage(text));
+        }
+        session.close();
+    }
+
+    /** Publish numbered texts fast: not persistent ones, closed by one that is accepted. */
+    static void publishMany(Connection connection, Topic topic, int count) throws JMSException {
+        Session session = auto(connection);
+        MessageProducer producer = session.createProducer(topic);
+        producer.setDeliveryMode(jakarta.jms.DeliveryMode.NON_PERSISTENT);
+        for (int i = 0; i < count - 1; i++) {
+            producer.send(session.createTextMessage(Integer.toString(i)));
+        }
+        producer.setDeliveryMode(jakarta.jms.DeliveryMode.PERSISTENT);
+        producer.send(session.createTextMessage(Integer.toString(count - 1)));
+        session.close();
+    }
+
+    static Message next(MessageConsumer consumer) throws JMSException {
+        Message message = consumer.receive(PATIENCE);
+        assertNotNull(message, "a message was waited for in vain");
+        return message;
+    }
+
+    static String text(MessageConsumer consumer) throws JMSException {
+        return ((TextMessage) next(consumer)).getText();
+    }
+
+    /** The next texts are these, in this order. */
+    static void expect(MessageConsumer consumer, String... texts) throws JMSException {
+        for (String text : texts) {
+            assertEquals(text, text(consumer));
+        }
+    }
+
+    static void expectNothing(MessageConsumer consumer) throws JMSException {
+        Message message = consumer.receive(SILENCE);
+        assertNull(message, () -> "there should be no message: " + message);
+    }
+}

@@ -1,0 +1,58 @@
+package jms;
+
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+
+/** A gateway process: the one that most tests share, or one of a test's own that may be killed. */
+final class Gateway {
+    /** Number 0; tests keep apart by topics, subscriptions and client ids of their own. */
+    static final Gateway SHARED = new Gateway(0, Integer.getInteger("jms.gateway", 0));
+
+    private static final HttpClient CONTROL = HttpClient.newHttpClient();
+
+    private final int number;
+    final int port;
+
+    private Gateway(int number, int port) {
+        this.number = number;
+        this.port = port;
+    }
+
+    /** A gateway with a home of its own, started. */
+    static Gateway own() throws Exception {
+        String[] said = ask("").split(" ");
+        return new Gateway(Integer.parseInt(said[0]), Integer.parseInt(said[1]));
+    }
+
+    /** SIGKILL. */
+    void kill() throws Exception {
+        ask("/" + number + "/kill");
+    }
+
+    /** SIGTERM, and its orderly end. */
+    void stop() throws Exception {
+        ask("/" + number + "/stop");
+    }
+
+    /** Again, after kill or stop, on the same home and port. */
+    void start() throws Exception {
+        ask("/" + number + "/start");
+    }
+
+    void restart() throws Exception {
+        stop();
+        start();
+    }
+
+    private static String ask(String what) throws Exception {
+        URI uri = URI.create("http://127.0.0.1:" + Integer.getInteger("jms.control") + "/gateways" + what);
+        HttpRequest request = HttpRequest.newBuilder(uri).POST(HttpRequest.BodyPublishers.noBody()).build();
+        HttpResponse<String> said = CONTROL.send(request, HttpResponse.BodyHandlers.ofString());
+        if (said.statusCode() != 200) {
+            throw new IllegalStateException("the control server: " + said.body());
+        }
+        return said.body();
+    }
+}

@@ -1,0 +1,91 @@
+"""The Java tests' hand on the gateways: a small HTTP server that starts, kills and stops them.
+
+`POST /gateways` starts a gateway with a home of its own and answers `<number> <port>`; `POST
+/gateways/<number>/<start | kill | stop>` does that to it and answers when it is done. Whatever
+runs at the end is ended, and a gateway that has said that it has a bug fails the whole run.
+"""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "gateway"))
+
+from gateway_process import Gateway
+
+
+class Gateways:
+    """All gateways of one run, by number; number 0 is the one that most tests share."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ends = ExitStack()
+        self._made: list[Gateway] = []
+        self._lock = threading.Lock()
+
+    def make(self) -> tuple[int, Gateway]:
+        """One more gateway, started."""
+        with self._lock:
+            number = len(self._made)
+            gateway = Gateway(self._folder / f"gateway-{number}")
+            self._made.append(gateway)
+            self._ends.push(gateway)
+        gateway.start()
+        return number, gateway
+
+    def act(self, number: int, verb: str) -> None:
+        gateway = self._made[number]
+        match verb:
+            case "start":
+                gateway.start()
+            case "kill":
+                gateway.kill()
+            case "stop":
+                gateway.stop()
+            case _:
+                raise ValueError(f"a gateway can start, kill and stop, not {verb}")
+
+    def end(self) -> None:
+        self._ends.close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    gateways: Gateways
+
+    def do_POST(self) -> None:
+        _, _, *rest = self.path.split("/")
+        try:
+            if rest:
+                self.gateways.act(int(rest[0]), rest[1])
+                said = ""
+            else:
+                number, gateway = self.gateways.make()
+                said = f"{number} {gateway.port}"
+            code = 200
+        except (AssertionError, ValueError, LookupError) as error:
+            code, said = 500, str(error)
+        body = said.encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """The tests' own output is the log."""
+
+
+@contextmanager
+def serve(gateways: Gateways) -> Iterator[int]:
+    """The control server, on a port of the loopback, until the block ends."""
+    handler = type("Handler", (_Handler,), {"gateways": gateways})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,42 @@
+"""The Qpid JMS client, unmodified, against real gateways: every Java test is a test here.
+
+They run once, in one JVM, when the first of them is asked for. Without a JDK they are skipped;
+where `CI` is `true` that is a failure. `make jms` runs them alone.
+"""
+
+import os
+from collections.abc import Mapping
+
+import pytest
+from jms_suite import Result, Verdict, jdk_missing, named, run
+
+#: Seconds; the first test waits for the whole suite.
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Result]:
+    missing = jdk_missing()
+    if missing:
+        assert os.environ.get("CI") != "true", missing
+        pytest.skip(missing)
+    return {result.name: result for result in run(tmp_path_factory.mktemp("jms"))}
+
+
+@pytest.mark.parametrize("name", named())
+def test_with_the_qpid_jms_client(name: str, results: Mapping[str, Result]) -> None:
+    """What the Java test's own sentence says."""
+    result = results[name]
+    if result.verdict is Verdict.SKIPPED:
+        pytest.skip(result.reason)
+    assert result.verdict is Verdict.PASSED, result.reason
+
+
+def test_every_java_test_is_one_here(results: Mapping[str, Result]) -> None:
+    """What ran is what the sources name: none is forgotten, none runs unseen."""
+    assert sorted(results) == sorted(named())
+    assert all(
+        result.reason.startswith("pending: ")
+        for result in results.values()
+        if result.verdict is Verdict.SKIPPED
+    )
