@@ -79,12 +79,14 @@ class Steps:
         """One step, or None when nothing is due. Raises StoreError when it can't be done now."""
         self._writer.refuse_dead()
         began = time.perf_counter()
+        turn = self._kinds
         try:
-            for nth, kind in enumerate(self._kinds):
+            for nth, kind in enumerate(turn):
+                # Also one that fails has had its turn: a rotten file must not stop all others.
+                self._kinds = turn[nth + 1 :] + turn[: nth + 1]
                 before = self._writer.state
                 if done := kind(now, floor):
                     self._note_removed(before)
-                    self._kinds = self._kinds[nth + 1 :] + self._kinds[: nth + 1]
                     return Upkeep(done.kind, done.files, done.bytes, time.perf_counter() - began)
         except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
             raise StoreError(f"upkeep of {self._store.uri} failed: {error}") from error

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from table_groups import DAY_US, NOON
 from table_story import KEEP_ALL, TOPICS, Story, assert_same
 
+from pipeline.errors import StoreError
 from pipeline.tables import merge, tiers, upkeep
 from pipeline.tables.commits import read_commit
 from pipeline.tables.store import LocalStore
@@ -200,3 +201,27 @@ def test_a_merge_of_random_runs_is_sorted(tmp_path: Path) -> None:
         table = file.read()
     keys = list(zip(table["topic"].to_pylist(), table["sequence"].to_pylist(), strict=True))
     assert keys == sorted((topic, sequence) for sequence, topic, _ in story.messages())
+
+
+def test_a_rotten_file_stops_its_own_merge_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who can't be read is said each time; checkpoints and all other steps go on."""
+    monkeypatch.setattr(upkeep, "CHECKPOINT_COMMITS", 5)
+    story = Story(tmp_path / "log")
+    for _ in range(FAN_IN):
+        story.commit(1)
+    path = story.log.files("message", 0)[3]
+    path.write_bytes(bytes(path.stat().st_size))
+    done: list[str] = []
+    failed = 0
+    for _ in range(8):
+        try:
+            step = story.log.upkeep(now=NOON, floor=0)
+        except StoreError:
+            failed += 1
+        else:
+            done += [step.kind] if step else []
+    assert failed > 1
+    assert "checkpoint" in done
+    story.commit(1)
