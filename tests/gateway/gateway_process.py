@@ -16,7 +16,7 @@ T = TypeVar("T")
 Settings = Mapping[str, Mapping[str, object]]
 
 #: Seconds that anything may take before a test gives up; a machine shared by many is slow at times.
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 def until(condition: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
