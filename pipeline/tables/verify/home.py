@@ -69,10 +69,11 @@ def repair(home: Home) -> Cut | None:
     Raises HomeLocked while a gateway runs, StoreError when the damage isn't a torn end.
     """
     check_is_home(home)
-    with lock(home):
+    with lock(home) as owner:
         view = journals.read_journal(home.journal_dir)
         if view.problems:
             raise StoreError(f"nothing was repaired: {view.problems[0]}")
+        owner.check()  # reading may have outlasted the patience of a standby
         return journals.cut_torn(view)
 
 
