@@ -100,7 +100,7 @@ def run(folder: Path) -> list[Result]:
     (BUILT / "classes").mkdir(parents=True)
     _java(
         "javac",
-        "-Xlint:all,-serial",
+        "-Xlint:all,-serial,-unchecked",
         "-Werror",
         "-cp",
         path,
@@ -182,10 +182,16 @@ def _result(case: ET.Element) -> Result:
     )
     for child in case:
         if child.tag in ("failure", "error"):
-            return Result(name, Verdict.FAILED, f"{case.get('name')}: {child.text}")
+            return Result(name, Verdict.FAILED, f"{case.get('name')}: {_own(child.text or '')}")
         if child.tag == "skipped":
             return Result(name, Verdict.SKIPPED, _pending(child.text or ""))
     return Result(name, Verdict.PASSED)
+
+
+def _own(trace: str) -> str:
+    """A stack trace without the frames that are Java's and JUnit's own."""
+    lines = trace.rstrip().splitlines()
+    return "\n".join(line for line in lines if not line.startswith("\tat ") or "\tat jms." in line)
 
 
 def _pending(text: str) -> str:
