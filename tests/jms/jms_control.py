@@ -54,6 +54,7 @@ class Gateways:
 
 class _Handler(BaseHTTPRequestHandler):
     gateways: Gateways
+    protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         _, _, *rest = self.path.split("/")

@@ -10,7 +10,7 @@ final class Gateway {
     /** Number 0; tests keep apart by topics, subscriptions and client ids of their own. */
     static final Gateway SHARED = new Gateway(0, Integer.getInteger("jms.gateway", 0));
 
-    private static final HttpClient CONTROL = HttpClient.newHttpClient();
+    private static final HttpClient CONTROL = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
 
     private final int number;
     final int port;

@@ -1,0 +1,112 @@
+package jms;
+
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import jakarta.jms.Connection;
+import jakarta.jms.InvalidSelectorException;
+import jakarta.jms.JMSException;
+import jakarta.jms.MessageConsumer;
+import jakarta.jms.MessageProducer;
+import jakarta.jms.Session;
+import jakarta.jms.Topic;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.DisplayName;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+
+/** What isn't served yet is refused with a sentence, at once, and the connection goes on. */
+class NotYetTest extends Client {
+    private Connection connection;
+    private Session session;
+    private Topic topic;
+
+    @BeforeEach
+    void begin() throws Exception {
+        connection = connect(name("client"));
+        session = auto(connection);
+        topic = session.createTopic(name("topic"));
+    }
+
+    @AfterEach
+    void goesOn() throws Exception {
+        MessageConsumer consumer = auto(connection).createConsumer(topic);
+        publish(connection, topic, "still here");
+        expect(consumer, "still here");
+    }
+
+    private static void refused(Executable call) {
+        JMSException refused = assertThrows(JMSException.class, call);
+        String said = refused.getMessage();
+        assertTrue(said.contains("not served yet") && said.contains("amqp:not-implemented"), said);
+    }
+
+    @Test
+    @DisplayName("A transacted session is refused.")
+    void transactions() {
+        refused(() -> connection.createSession(true, Session.SESSION_TRANSACTED));
+    }
+
+    @Test
+    @DisplayName("A consumer of a queue is refused.")
+    void queueConsumer() {
+        refused(() -> session.createConsumer(session.createQueue("q")));
+    }
+
+    @Test
+    @DisplayName("A producer for a queue is refused.")
+    void queueProducer() {
+        refused(() -> session.createProducer(session.createQueue("q")));
+    }
+
+    @Test
+    @DisplayName("A queue browser is refused when it begins to browse.")
+    void browser() {
+        refused(() -> session.createBrowser(session.createQueue("q")).getEnumeration());
+    }
+
+    @Test
+    @DisplayName("A temporary queue is refused.")
+    void temporaryQueue() {
+        refused(session::createTemporaryQueue);
+    }
+
+    @Test
+    @DisplayName("A temporary topic is refused.")
+    void temporaryTopic() {
+        refused(session::createTemporaryTopic);
+    }
+
+    @Test
+    @DisplayName("A consumer with a selector is refused, never served without it.")
+    void selector() {
+        refused(() -> session.createConsumer(topic, "n > 1"));
+    }
+
+    @Test
+    @DisplayName("A durable consumer with a selector is refused, never served without it.")
+    void durableSelector() {
+        refused(() -> session.createDurableConsumer(topic, "s", "n > 1", false));
+    }
+
+    @Test
+    @DisplayName("A selector that can't be read is an InvalidSelectorException.")
+    void brokenSelector() {
+        assertThrows(InvalidSelectorException.class, () -> session.createConsumer(topic, "n > > 1"));
+    }
+
+    @Test
+    @DisplayName("A consumer that wants no messages of its own connection is refused.")
+    void noLocal() {
+        refused(() -> session.createConsumer(topic, null, true));
+    }
+
+    @Test
+    @DisplayName("A send with a delay is refused by the client: the gateway doesn't offer it.")
+    void deliveryDelay() throws Exception {
+        MessageProducer producer = session.createProducer(topic);
+        producer.setDeliveryDelay(1_000);
+        assertThrows(JMSException.class, () -> producer.send(session.createMessage()));
+    }
+}
