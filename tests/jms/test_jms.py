@@ -5,10 +5,11 @@ where `CI` is `true` that is a failure. `make jms` runs them alone.
 """
 
 import os
+import re
 from collections.abc import Mapping
 
 import pytest
-from jms_suite import Result, Verdict, jdk_missing, named, run
+from jms_suite import ROOT, Result, Verdict, jdk_missing, named, run
 
 #: Seconds; the first test waits for the whole suite.
 pytestmark = pytest.mark.timeout(900)
@@ -40,3 +41,13 @@ def test_every_java_test_is_one_here(results: Mapping[str, Result]) -> None:
         for result in results.values()
         if result.verdict is Verdict.SKIPPED
     )
+
+
+def test_the_page_of_conformance_names_tests_that_are_there() -> None:
+    """Every test that it names exists, and no class is left out."""
+    text = (ROOT / "docs" / "conformance.md").read_text()
+    shown = set(re.findall(r"`(\w+Test\.\w+)`", text))
+    assert not shown - set(named())
+    assert {name.partition(".")[0] for name in shown} == {
+        name.partition(".")[0] for name in named()
+    }
