@@ -1,8 +1,8 @@
 """The Java tests' hand on the gateways: a small HTTP server that starts, kills and stops them.
 
 `POST /gateways` starts a gateway with a home of its own and answers `<number> <port>`; `POST
-/gateways/<number>/<start | kill | stop>` does that to it and answers when it is done. Whatever
-runs at the end is ended, and a gateway that has said that it has a bug fails the whole run.
+/gateways/<number>/<start | kill | stop | end>` does that to it and answers when it is done. A
+gateway that has said that it has a bug fails the test that ends it, or else the whole run.
 """
 
 import sys
@@ -45,8 +45,10 @@ class Gateways:
                 gateway.kill()
             case "stop":
                 gateway.stop()
+            case "end":
+                gateway.__exit__(None, None, None)
             case _:
-                raise ValueError(f"a gateway can start, kill and stop, not {verb}")
+                raise ValueError(f"a gateway can start, kill, stop and end, not {verb}")
 
     def end(self) -> None:
         self._ends.close()

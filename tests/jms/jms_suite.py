@@ -146,21 +146,24 @@ def _launch(path: str, gateway: int, control: int) -> None:
         "junit.jupiter.execution.parallel.config.fixed.parallelism": str(CLASSES_AT_ONCE),
     }
     options = ["--scan-classpath", str(BUILT / "classes"), "--reports-dir", str(BUILT)]
-    with (BUILT / "console.log").open("wb") as log:
-        code = subprocess.run(
-            [
-                "java",
-                "-Xmx512m",
-                *(f"-D{name}={value}" for name, value in properties.items()),
-                *("-cp", path, "org.junit.platform.console.ConsoleLauncher", "execute"),
-                *(*options, "--details=tree", "--disable-banner"),
-                *("--disable-ansi-colors", "--include-engine", "junit-jupiter"),
-            ],
-            stdout=log,
-            stderr=log,
-            timeout=SUITE_SECONDS_MAX,
-            check=False,
-        ).returncode
+    try:
+        with (BUILT / "console.log").open("wb") as log:
+            code = subprocess.run(
+                [
+                    "java",
+                    "-Xmx512m",
+                    *(f"-D{name}={value}" for name, value in properties.items()),
+                    *("-cp", path, "org.junit.platform.console.ConsoleLauncher", "execute"),
+                    *(*options, "--details=tree", "--disable-banner"),
+                    *("--disable-ansi-colors", "--include-engine", "junit-jupiter"),
+                ],
+                stdout=log,
+                stderr=log,
+                timeout=SUITE_SECONDS_MAX,
+                check=False,
+            ).returncode
+    except subprocess.TimeoutExpired as error:
+        raise SuiteFailed(f"the tests took longer than {SUITE_SECONDS_MAX} s") from error
     if code not in (0, 1):  # 1: some tests failed, which the reports say
         raise SuiteFailed(f"the tests ended with {code}:\n{(BUILT / 'console.log').read_text()}")
 

@@ -86,7 +86,7 @@ class AcknowledgeTest extends Client {
     @Test
     @DisplayName("CLIENT: the count goes on over several sessions and a restart of the gateway.")
     void countGoesOn() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection connection = open(uri(gateway, ""), "c");
         Topic topic = given(connection, "one");
         for (int count = 1; count <= 3; count++) {

@@ -199,7 +199,7 @@ class BodyTest extends Client {
     @Test
     @DisplayName("All kinds come back from the disk as they were, after the gateway was killed.")
     void allKindsSurvive() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection connection = open(uri(gateway, ""), "c");
         Session own = auto(connection);
         Topic topic = own.createTopic("t");

@@ -28,16 +28,27 @@ abstract class Client {
     private static final String LIMITS = "jms.requestTimeout=20000&jms.sendTimeout=20000&jms.closeTimeout=20000";
 
     private final List<Connection> opened = new ArrayList<>();
+    private final List<Gateway> gateways = new ArrayList<>();
     private final String own = UUID.randomUUID().toString().substring(0, 8);
 
+    /** A gateway of the test's own, to be restarted and killed. */
+    final Gateway ownGateway() throws Exception {
+        Gateway gateway = Gateway.launch();
+        gateways.add(gateway);
+        return gateway;
+    }
+
     @AfterEach
-    final void closeConnections() {
+    final void closeAll() throws Exception {
         for (Connection connection : opened) {
             try {
                 connection.close();
             } catch (JMSException gone) {
                 // Its gateway may have been killed.
             }
+        }
+        for (Gateway gateway : gateways) {
+            gateway.end();
         }
     }
 

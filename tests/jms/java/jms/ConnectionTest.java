@@ -53,7 +53,7 @@ class ConnectionTest extends Client {
     @Test
     @DisplayName("A client id is free again after the gateway has died.")
     void clientIdFreedByDeath() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         open(uri(gateway, ""), "c");
         gateway.kill();
         gateway.start();
@@ -132,7 +132,7 @@ class ConnectionTest extends Client {
     @Test
     @DisplayName("Without failover the exception listener hears that the gateway died.")
     void exceptionListener() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection connection = open(uri(gateway, ""), null);
         BlockingQueue<JMSException> heard = new LinkedBlockingQueue<>();
         ExceptionListener listener = heard::add;

@@ -45,7 +45,7 @@ class DurableTest extends Client {
     @Test
     @DisplayName("A durable subscription and what it is owed survive an orderly restart.")
     void survivesStop() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection connection = open(uri(gateway, ""), "c");
         Topic topic = auto(connection).createTopic("t");
         MessageConsumer consumer = auto(connection).createDurableConsumer(topic, "s");
@@ -61,7 +61,7 @@ class DurableTest extends Client {
     @Test
     @DisplayName("A durable subscription and what it is owed survive the death of the gateway.")
     void survivesKill() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection connection = open(uri(gateway, ""), "c");
         Topic topic = auto(connection).createTopic("t");
         auto(connection).createDurableConsumer(topic, "s").close();
@@ -88,7 +88,7 @@ class DurableTest extends Client {
     @Test
     @DisplayName("An unsubscribe is remembered over a kill of the gateway.")
     void unsubscribeSurvivesKill() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection connection = open(uri(gateway, ""), "c");
         Session session = auto(connection);
         session.createDurableConsumer(session.createTopic("t"), "s").close();
@@ -232,7 +232,7 @@ class DurableTest extends Client {
     @Test
     @DisplayName("A hundred durable subscriptions of one client all survive a restart.")
     void manySurvive() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection connection = open(uri(gateway, ""), "c");
         Session session = auto(connection);
         Topic topic = session.createTopic("t");

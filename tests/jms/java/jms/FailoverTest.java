@@ -92,14 +92,14 @@ class FailoverTest extends Client {
     @Test
     @DisplayName("A durable listener gets all that is published before, over and after a restart.")
     void listenerOverRestart() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         listenedOver(gateway::restart, gateway);
     }
 
     @Test
     @DisplayName("A durable listener gets all that is published before, over and after a kill.")
     void listenerOverKill() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         listenedOver(() -> {
             gateway.kill();
             gateway.start();
@@ -109,7 +109,7 @@ class FailoverTest extends Client {
     @Test
     @DisplayName("A receive that waits while the gateway restarts gets what is published after.")
     void receiveOverRestart() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection subscriber = open(failover(gateway), "c");
         Topic topic = auto(subscriber).createTopic("t");
         MessageConsumer consumer = auto(subscriber).createDurableConsumer(topic, "s");
@@ -121,7 +121,7 @@ class FailoverTest extends Client {
     @Test
     @DisplayName("Shared consumers on failover URIs get all between them over a kill.")
     void sharedOverKill() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection publisher = open(failover(gateway), null);
         Topic topic = auto(publisher).createTopic("t");
         BlockingQueue<String> got = new LinkedBlockingQueue<>();
@@ -152,7 +152,7 @@ class FailoverTest extends Client {
     @Test
     @DisplayName("What was received and not acknowledged before a kill comes again, marked so.")
     void unacknowledgedOverKill() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection connection = open(uri(gateway, ""), "c");
         Topic topic = auto(connection).createTopic("t");
         MessageConsumer consumer =

@@ -20,8 +20,8 @@ final class Gateway {
         this.port = port;
     }
 
-    /** A gateway with a home of its own, started. */
-    static Gateway own() throws Exception {
+    /** A gateway with a home of its own, started; `end` it. */
+    static Gateway launch() throws Exception {
         String[] said = ask("").split(" ");
         return new Gateway(Integer.parseInt(said[0]), Integer.parseInt(said[1]));
     }
@@ -39,6 +39,11 @@ final class Gateway {
     /** Again, after kill or stop, on the same home and port. */
     void start() throws Exception {
         ask("/" + number + "/start");
+    }
+
+    /** The last of it, running or not; an exception when it has said that it has a bug. */
+    void end() throws Exception {
+        ask("/" + number + "/end");
     }
 
     void restart() throws Exception {

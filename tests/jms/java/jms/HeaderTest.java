@@ -205,7 +205,7 @@ class HeaderTest extends Client {
     @Test
     @DisplayName("All headers come back from the disk as they were, after the gateway was killed.")
     void headersSurvive() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Session own = auto(open(uri(gateway, ""), "c"));
         Topic there = own.createTopic("t");
         own.createDurableConsumer(there, "s").close();

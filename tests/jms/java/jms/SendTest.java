@@ -85,7 +85,7 @@ class SendTest extends Client {
     @Test
     @DisplayName("A completed asynchronous send is durable: it survives the gateway's death.")
     void completedIsDurable() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection connection = open(uri(gateway, ""), "c");
         Session session = auto(connection);
         Topic topic = session.createTopic("t");

@@ -69,7 +69,7 @@ class SharedDurableTest extends Client {
     @Test
     @DisplayName("It survives the death of the gateway, global or of a client.")
     void survivesKill() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection all = open(uri(gateway, ""), null);
         Connection client = open(uri(gateway, ""), "c");
         Topic topic = auto(all).createTopic("t");

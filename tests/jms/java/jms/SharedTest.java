@@ -94,7 +94,7 @@ class SharedTest extends Client {
     @Test
     @DisplayName("It doesn't survive a restart of the gateway.")
     void doesNotSurvive() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection connection = open(uri(gateway, ""), null);
         Topic topic = auto(connection).createTopic("t");
         auto(connection).createSharedConsumer(topic, "s");

@@ -78,7 +78,7 @@ class TenThousandTest extends Client {
     @Test
     @DisplayName("After the gateway's death all come again, in order; what was seen is marked.")
     void gatewayKilled() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection connection = open(uri(gateway, PREFETCH), "c");
         Topic topic = given(connection, session(connection, Session.CLIENT_ACKNOWLEDGE));
         gateway.kill();
@@ -103,7 +103,7 @@ class TenThousandTest extends Client {
     @Test
     @DisplayName("After an orderly restart all come again, in order; what was seen is marked.")
     void gatewayRestarted() throws Exception {
-        Gateway gateway = Gateway.own();
+        Gateway gateway = ownGateway();
         Connection connection = open(uri(gateway, PREFETCH), "c");
         Topic topic = given(connection, session(connection, Session.CLIENT_ACKNOWLEDGE));
         connection.close();
