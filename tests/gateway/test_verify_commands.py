@@ -32,8 +32,8 @@ BUSY = {
     "upkeep": {"log_entries_max": 200},
 }
 TOPICS = ("orders", "bills", "events")
-#: Times that a home is read under load.
-READINGS = 6
+#: Times that a home is read under load, and versions that must have come meanwhile.
+READINGS, VERSIONS = 6, 3
 
 
 class Load:
@@ -73,6 +73,12 @@ class Load:
             consumer.settle([one], state)
 
 
+def moved(reports: list[Report]) -> bool:
+    """Whether the table has gone on while it was read."""
+    first, last = reports[0].version, reports[-1].version
+    return first is not None and last is not None and last >= first + VERSIONS
+
+
 @pytest.mark.timeout(120)
 def test_a_gateway_at_work_is_sound_at_every_moment_and_so_is_what_it_leaves(
     own_gateway: Make, connect: Connect
@@ -86,7 +92,7 @@ def test_a_gateway_at_work_is_sound_at_every_moment_and_so_is_what_it_leaves(
 
         def read() -> None:
             try:
-                for _ in range(READINGS):
+                while len(reports) < READINGS or not moved(reports):
                     reports.append(verify(home))
             except BaseException as error:  # noqa: BLE001 (told by the test's own thread)
                 failed.append(error)
@@ -100,7 +106,6 @@ def test_a_gateway_at_work_is_sound_at_every_moment_and_so_is_what_it_leaves(
         assert [r for r in reports if not r.sound] == []
         versions = [report.version for report in reports if report.version is not None]
         assert versions == sorted(versions)
-        assert versions[-1] > versions[0] + 2, "nothing moved under the reader"
 
         gateway.kill()
         report = verify(home, deep=True)
