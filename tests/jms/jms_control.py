@@ -5,11 +5,14 @@
 gateway that has said that it has a bug fails the test that ends it, or else the whole run.
 """
 
+import random
+import socket
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gateway"))
@@ -25,16 +28,27 @@ class Gateways:
         self._ends = ExitStack()
         self._made: list[Gateway] = []
         self._lock = threading.Lock()
+        self._ports = count(random.randrange(15_000, 30_000))
 
     def make(self) -> tuple[int, Gateway]:
         """One more gateway, started."""
         with self._lock:
             number = len(self._made)
             gateway = Gateway(self._folder / f"gateway-{number}")
+            gateway.port = self._port()
             self._made.append(gateway)
             self._ends.push(gateway)
         gateway.start()
         return number, gateway
+
+    def _port(self) -> int:
+        """A free port below those that the system gives to outgoing connections: while a gateway
+        is down, no client's connection takes its port."""
+        while True:
+            port = next(self._ports)
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)):
+                    return port
 
     def act(self, number: int, verb: str) -> None:
         gateway = self._made[number]
