@@ -113,6 +113,8 @@ def run(folder: Path) -> list[Result]:
         _, shared = gateways.make()
         with serve(gateways) as control:
             _launch(path, shared.port, control)
+        if not shared.running:
+            raise SuiteFailed(f"the shared gateway ended, and said last:\n{shared.log[-4_000:]}")
     finally:
         gateways.end()
     return _results()
