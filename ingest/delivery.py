@@ -54,6 +54,11 @@ class Consumer:
     #: Its credit is cut to what it may hold unsettled.
     cut: bool = False
 
+    @property
+    def left(self) -> bool:
+        """Whether it has been detached; its link may live on until its peer has all answers."""
+        return self.number not in self.subscription.consumers
+
 
 @dataclass(slots=True, eq=False)
 class Subscription:
@@ -128,6 +133,8 @@ class DeliveryService:
 
     def flowed(self, consumer: Consumer) -> None:
         """The link's credit or drain changed, or its socket can or can't take more."""
+        if consumer.left:
+            return
         self._set_credit(consumer)
         self._due[consumer.subscription] = None
 
@@ -162,7 +169,7 @@ class DeliveryService:
                 self._log.confirm(receipt)
             else:
                 answer(receipt, 0)
-        if consumer.cut:
+        if consumer.cut and not consumer.left:
             self._set_credit(consumer)
             self._due[subscription] = None
 

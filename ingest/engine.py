@@ -121,6 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handler.closed(self)
         self._amqp.unbind()
         self.proton.free()
+        del self.proton, self._collector, self._amqp  # as in Link.release
         self._handler.passed()
         self._engine.flush()
 

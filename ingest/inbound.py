@@ -175,6 +175,8 @@ class Inbound:
             raise BrokenFrame(f"attach: {error}") from error
         if not link.name:
             raise BrokenFrame("attach: the link has no name")
+        if link.address in self._links:
+            raise BrokenFrame(f"attach: link '{link.name}' is there, its detach isn't answered yet")
         self._links[link.address] = link
         if len(self._links) <= self._links_max:
             self._handler.attached(link)
@@ -211,13 +213,14 @@ class Inbound:
             self._links.pop(link.address, None)
             if not link.ended:
                 self._handler.lost(link)
+            link.release()
 
     def forget(self, link: Link) -> None:
         """Both sides have ended the link: free it, or each link would leak (P8)."""
         if link.alive:
-            link.alive = False
             self._links.pop(link.address, None)
             link.proton.free()
+            link.release()
 
 
 def _wrap(kind: Any, pointer: Any) -> Any:

@@ -111,6 +111,15 @@ class Link:
         #: The service's own object for this link.
         self.owner: object | None = None
 
+    def release(self) -> None:
+        """The link is gone: give Proton's object back, here and now.
+
+        Left to the collector of cycles it would be given back by whichever thread that runs in,
+        and after its session: Proton frees such a link twice.
+        """
+        self.alive = False
+        del self.proton
+
     @property
     def is_outgoing(self) -> bool:
         return bool(self.proton.is_sender)

@@ -9,6 +9,7 @@ import ssl
 import sys
 import time
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import structlog
@@ -40,6 +41,9 @@ _events = structlog.get_logger("gateway")
 SWITCH_SECONDS = 0.000_5
 #: Seconds that peers have to answer our close when the gateway stops.
 FAREWELL_SECONDS = 1.0
+#: Seconds between two collections of cycles among what is new, and how many until all is looked at.
+COLLECT_SECONDS = 1.0
+COLLECT_ALL_TURNS = 60
 #: Seconds between two looks of a standby at the home's lock, and at a port that isn't free yet.
 STANDBY_SECONDS = 0.1
 
@@ -238,9 +242,7 @@ async def _serve(
     loop.set_exception_handler(lambda _loop, context: _crashed(end, context))
     heartbeat.started()
     server = await _listen(loop, engine, settings, tls, patient=owner.taken)
-    # What lives until now lives as long as the process: the collector need not walk over it.
-    gc.collect()
-    gc.freeze()
+    _collect_here(loop)
     _events.info("listening", address=settings.gateway.listen, home=str(home.root))
     failure = await end
     server.close()
@@ -288,6 +290,24 @@ async def _listen(
                 said = True
                 _events.warning("standby.port_in_use", address=f"{host}:{port}", then="it waits")
         await asyncio.sleep(STANDBY_SECONDS)
+
+
+def _collect_here(loop: asyncio.AbstractEventLoop) -> None:
+    """From now on cycles are collected on the loop's thread alone, at set times.
+
+    By itself the collector runs in whichever thread allocates, and what it finds may end in calls
+    into Proton, which only this thread may make.
+    """
+    gc.disable()
+    gc.collect()
+    gc.freeze()  # what lives until now lives as long as the process: no need to walk over it
+    turns = count(1)
+
+    def collect() -> None:
+        gc.collect(1 if next(turns) % COLLECT_ALL_TURNS else 2)
+        loop.call_later(COLLECT_SECONDS, collect)
+
+    loop.call_later(COLLECT_SECONDS, collect)
 
 
 def _owned(owner: Owner) -> bool:

@@ -7,6 +7,7 @@ Proton gives it away and must get it back.
 import asyncio
 import ctypes
 import threading
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Generic, TypeVar
@@ -34,13 +35,16 @@ class Worker(Generic[T]):
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._name, self._loop = name, loop
-        self._jobs: SimpleQueue[tuple[Callable[[], T], Callable[[T | Failure], None]] | None]
-        self._jobs = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], T] | None] = SimpleQueue()
+        #: Who is told of each job that isn't done yet. The thread never holds one: what hangs on
+        #: it, Proton's objects too, must not be let go by any thread but the loop's.
+        self._told: deque[Callable[[T | Failure], None]] = deque()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def submit(self, job: Callable[[], T], done: Callable[[T | Failure], None]) -> None:
-        self._jobs.put((job, done))
+        self._told.append(done)
+        self._jobs.put(job)
 
     def stop(self) -> None:
         """Finish the jobs that wait, then end."""
@@ -50,11 +54,13 @@ class Worker(Generic[T]):
     def _run(self) -> None:
         # The kernel's name of the thread, for `top -H` and the benches' budget by stage.
         ctypes.CDLL(None).prctl(_PR_SET_NAME, self._name.encode(), 0, 0, 0)
-        while (item := self._jobs.get()) is not None:
-            job, done = item
+        while (job := self._jobs.get()) is not None:
             result: T | Failure
             try:
                 result = job()
             except BaseException as error:  # noqa: BLE001 (handed to the loop, which stops)
                 result = Failure(error)
-            self._loop.call_soon_threadsafe(done, result)
+            self._loop.call_soon_threadsafe(self._tell, result)
+
+    def _tell(self, result: T | Failure) -> None:
+        self._told.popleft()(result)

@@ -4,6 +4,7 @@ import random
 from contextlib import suppress
 
 import pytest
+from conftest import Connect
 from gateway_frames import (
     AMQP_HEADER,
     CLOSE,
@@ -14,6 +15,7 @@ from gateway_frames import (
     Raw,
     accept_frame,
     begin_frame,
+    begun,
     composite,
     credit_frame,
     durable_source,
@@ -53,6 +55,18 @@ def conversation(container: str) -> list[bytes]:
         frame(END),
         frame(CLOSE),
     ]
+
+
+def test_a_link_that_is_attached_twice_ends_its_connection(
+    gateway: Gateway, connect: Connect, topic: str
+) -> None:
+    """And leaves no consumer behind: the subscription is free for the next one."""
+    receiver = receiver_frame("r", durable_source(topic))
+    with begun(gateway.port, topic, receiver, credit_frame(1), receiver, credit_frame(2)) as raw:
+        assert raw.next(CLOSE).error
+        raw.send(frame(CLOSE))
+    connect().sender(topic).publish("one")
+    assert connect(topic).durable(topic, "r").bodies() == ["one"]
 
 
 @pytest.mark.parametrize("seed", range(3))
