@@ -14,13 +14,16 @@ from gateway_frames import (
     ATTACH,
     BEGIN,
     CLOSE,
+    DETACH,
     OPEN,
     TRANSFER,
     Raw,
+    accept_frame,
     begin_frame,
     begun,
     credit_frame,
     durable_source,
+    frame,
     number,
     open_frame,
     receiver_frame,
@@ -30,6 +33,7 @@ from gateway_frames import (
 )
 from gateway_links import encoded
 from gateway_process import Gateway, until
+from proton import uint
 from test_operation import fill, small_disk  # noqa: F401 (a fixture)
 
 Make = Callable[..., Gateway]
@@ -193,6 +197,20 @@ def test_a_consumer_that_does_not_read_takes_bounded_memory(
                 reader.settle(reader.take(500, credit=False))
             assert rss(gateway) < LIVE_BYTES_MAX + size * count // 2
             raw.next(TRANSFER)
+
+
+def test_a_consumer_may_leave_while_its_socket_is_full(own_gateway: Make, connect: Connect) -> None:
+    """It is told of its outcome and its end; its socket takes the rest after it has left."""
+    with own_gateway({"journal": {"linger_ms": 900}}) as gateway:
+        with begun(gateway.port, "c", receiver_frame("r", durable_source("t"))) as raw:
+            raw.next(ATTACH)
+            connect(port=gateway.port).sender("t").publish(*["x" * 100_000] * 150)
+            raw.send(credit_frame(150))
+            raw.next(TRANSFER)
+            raw.send(accept_frame(0, 0, settled=False), frame(DETACH, uint(0), False))
+            raw.next(DETACH)
+        heir = connect("c", port=gateway.port).durable("t", "r")
+        assert len(heir.take(149)) == 149
 
 
 def offered(port: int, total: int, size: int, seconds: float = 3.0) -> int:
