@@ -31,6 +31,7 @@ class Marking:
         self._durable: set[int] = set()
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._syncing = False
+        self._kept = False
 
     def joined(self, subscription: Subscription, then: Callable[[], None]) -> None:
         """A consumer came to a durable subscription; `then` is called when that is durable, at
@@ -66,6 +67,11 @@ class Marking:
         self._marks.free(subscription.key.id)
         subscription.mark = 0
 
+    def keep(self) -> None:
+        """The gateway gives up: no mark is taken back any more, whatever consumers still give back.
+        What they hold they may have seen, and a stop that nobody asked for is a crash to them."""
+        self._kept = True
+
     def close(self) -> None:
         """After the log is closed: what went quiet at the end is durable as such. Raises
         StoreError when it isn't; the next start then takes deliveries for doubtful that are not."""
@@ -81,7 +87,7 @@ class Marking:
         self._changes[slot] = self._changes.get(slot, 0) + 1
 
     def _quiet(self, slot: int, change: int) -> None:
-        if self._changes[slot] == change:
+        if self._changes[slot] == change and not self._kept:
             self._changed(slot)
             self._durable.discard(slot)
             self._marks.quiet(slot)

@@ -246,6 +246,8 @@ async def _serve(
     _events.info("listening", address=settings.gateway.listen, home=str(home.root))
     failure = await end
     server.close()
+    if failure is not None:
+        marking.keep()
     if failure is not None and not _owned(owner):
         log.halt()
         engine.abort()

@@ -9,7 +9,7 @@ import pytest
 from conftest import Connect
 from gateway_links import Incoming
 from gateway_peer import Peer
-from gateway_process import Gateway
+from gateway_process import Gateway, until
 from proton import Delivery
 
 from pipeline.tables import marks
@@ -30,6 +30,11 @@ def counts(incoming: Incoming) -> dict[object, int]:
     """Everything that the subscription has for this link: body and delivery count."""
     incoming.drain(1_000)
     return {got.body: got.message.delivery_count for got in incoming.inbox}
+
+
+def rows(gateway: Gateway) -> int:
+    """How many the table has got, by the gateway's own log."""
+    return sum(int(str(event["rows"])) for event in gateway.events("batch.committed"))
 
 
 def expected(bodies: range, **changed: int) -> dict[object, int]:
@@ -109,6 +114,26 @@ def test_an_orderly_stop_leaves_nothing_in_doubt(own_gateway: Make, connect: Con
         assert gateway.events("store.opened")[-1]["doubtful"] == 0
         peer = connect("c", port=gateway.port)
         assert counts(peer.durable("t", "mine")) == expected(range(6), n0=1, n1=1)
+
+
+def test_a_gateway_that_gives_up_leaves_its_marks(own_gateway: Make, connect: Connect) -> None:
+    """The journal still takes what consumers give back, but to them it was a crash."""
+    small = {"delivery": {"cache_bytes": 1_000}, "commit": {"interval_ms": 50}}
+    with own_gateway(small) as gateway:
+        peer = connect("c", port=gateway.port)
+        three, reader = peer.durable("t", "three"), peer.durable("t", "reader")
+        peer.sender("t").publish(*range(100))
+        three.take(3)
+        until(lambda: rows(gateway) >= 100, "the table has them")
+        (log,) = Home(gateway.home).topic_log.glob("record=message")
+        log.rename(log.with_name("away"))
+        reader.link.flow(1)
+        peer.turn(0.1)
+        gateway.ended(1)
+        log.with_name("away").rename(log)
+        gateway.start()
+        left = counts(connect("c", port=gateway.port).durable("t", "three"))
+        assert left == expected(range(100), n0=1, n1=1, n2=1)
 
 
 def test_failed_attempts_outlive_every_end(own_gateway: Make, connect: Connect) -> None:
