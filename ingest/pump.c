@@ -118,12 +118,16 @@ int pump_input(uint64_t transport, const char *bytes, size_t size);
 int64_t pump_output(uint64_t transport, char *out, size_t room);
 /* Whether `size` bytes are a message; fills in what its header says. */
 int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot);
+/* What kind of destination each of `count` messages says that it goes to: 0 queue, 1 topic,
+ * 2 temporary queue, 3 temporary topic, 255 where it says nothing that can be understood. */
+void pump_destinations(const char *blob, const uint32_t *lengths, uint32_t count, uint8_t *out);
 /* cdef:end */
 
 enum { NOT_A_SECTION = 0, FIRST_SECTION = 0x70, BODY_DATA = 0x75, BODY_SEQUENCE = 0x76,
        LAST_SECTION = 0x78 };
 #define HEADER 0x70
 #define DELIVERY_ANNOTATIONS 0x71
+#define MESSAGE_ANNOTATIONS 0x72
 #define PROPERTIES 0x73
 
 static uint32_t be32(const uint8_t *p) {
@@ -260,6 +264,79 @@ int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot) {
   p->priority[slot] = (uint8_t)(h.priority > 9 ? 9 : h.priority);
   p->ttl[slot] = h.ttl;
   return 0;
+}
+
+/* The bytes of a string (code 0xa1, 0xb1) or symbol (0xa3, 0xb3) that is known to be whole. */
+static pn_bytes_t text(const uint8_t *m, size_t at) {
+  if (m[at] >> 4 == 0xa) return (pn_bytes_t){m[at + 1], (const char *)m + at + 2};
+  return (pn_bytes_t){be32(m + at + 1), (const char *)m + at + 5};
+}
+
+static int is_symbol(const uint8_t *m, size_t at, const char *name) {
+  if (m[at] != 0xa3 && m[at] != 0xb3) return 0;
+  pn_bytes_t t = text(m, at);
+  return t.size == strlen(name) && !memcmp(t.start, name, t.size);
+}
+
+enum { QUEUE, TOPIC, TEMPORARY, UNKNOWN = 255 };
+
+/* The kind that a value names: a byte, or the older words "queue" and "topic", with "temporary"
+ * before or after them, between commas. */
+static uint8_t kind_named(const uint8_t *m, size_t at) {
+  if (m[at] == 0x51) return m[at + 1] <= TOPIC + TEMPORARY ? m[at + 1] : UNKNOWN;
+  if (m[at] != 0xa1 && m[at] != 0xb1 && m[at] != 0xa3 && m[at] != 0xb3) return UNKNOWN;
+  static const char *const words[] = {"queue", "topic", "temporary"};
+  int found[3] = {0, 0, 0};
+  pn_bytes_t t = text(m, at);
+  const char *end = t.start + t.size;
+  for (const char *word = t.start; word < end;) {
+    const char *comma = memchr(word, ',', (size_t)(end - word));
+    const char *next = comma ? comma + 1 : end, *stop = comma ? comma : end;
+    while (word < stop && *word == ' ') word++;
+    while (word < stop && stop[-1] == ' ') stop--;
+    for (int i = 0; i < 3; i++)
+      if (strlen(words[i]) == (size_t)(stop - word) && !memcmp(words[i], word, (size_t)(stop - word)))
+        found[i] = 1;
+    word = next;
+  }
+  if (!found[QUEUE] && !found[TOPIC]) return UNKNOWN;
+  return (uint8_t)((found[QUEUE] ? QUEUE : TOPIC) + (found[TEMPORARY] ? TEMPORARY : 0));
+}
+
+/* What message annotations say: `x-opt-jms-dest`, or else the older `x-opt-to-type`. */
+static uint8_t kind_annotated(const uint8_t *m, size_t end, size_t at) {
+  uint32_t count;
+  size_t key;
+  uint8_t kind = UNKNOWN, older = UNKNOWN;
+  if (m[at] == 0xc1 && at + 3 <= end) { count = m[at + 2]; key = at + 3; }
+  else if (m[at] == 0xd1 && at + 9 <= end) { count = be32(m + at + 5); key = at + 9; }
+  else return UNKNOWN;
+  for (; count >= 2; count -= 2) {
+    size_t value = value_end(m, end, key), next = value ? value_end(m, end, value) : 0;
+    if (!next) return UNKNOWN;
+    if (is_symbol(m, key, "x-opt-jms-dest")) kind = kind_named(m, value);
+    else if (is_symbol(m, key, "x-opt-to-type")) older = kind_named(m, value);
+    key = next;
+  }
+  if (count || key != end) return UNKNOWN;
+  return kind == UNKNOWN ? older : kind;
+}
+
+static uint8_t destination(const uint8_t *m, size_t size) {
+  size_t value;
+  for (size_t at = 0; at < size;) {
+    int code = section(m, size, at, &value);
+    size_t end = code && code <= MESSAGE_ANNOTATIONS ? value_end(m, size, value) : 0;
+    if (!end) return UNKNOWN;
+    if (code == MESSAGE_ANNOTATIONS) return kind_annotated(m, end, value);
+    at = end;
+  }
+  return UNKNOWN;
+}
+
+void pump_destinations(const char *blob, const uint32_t *lengths, uint32_t count, uint8_t *out) {
+  for (uint32_t i = 0; i < count; blob += lengths[i++])
+    out[i] = destination((const uint8_t *)blob, lengths[i]);
 }
 
 /* The delivery's message lies in the arrays' slot: keep it for its accept, or settle it now. */

@@ -26,6 +26,9 @@ ROOM_MESSAGES = 4096
 #: Bytes that one call takes in at most; a bigger message is received alone.
 ROOM_BYTES = 1 << 20
 
+#: A message doesn't say what kind of destination it goes to.
+NO_DESTINATION = 255
+
 ACCEPTED = 0x24
 REJECTED = 0x25
 
@@ -227,6 +230,20 @@ def offsets(lengths: Bytes, count: int) -> bytearray:
         ffi.from_buffer("uint32_t[]", lengths), count, ffi.from_buffer("int32_t[]", out)
     )
     return out
+
+
+def destinations(received: Received) -> bytes:
+    """What kind of destination each message says that it goes to, one byte each: what its
+    annotation `x-opt-jms-dest` has (0 queue, 1 topic, 2 temporary queue, 3 temporary topic), or
+    the older `x-opt-to-type` in words; `NO_DESTINATION` where neither says any of these."""
+    out = bytearray(received.count)
+    lib.pump_destinations(
+        ffi.from_buffer(received.blob),
+        ffi.from_buffer("uint32_t[]", received.lengths),
+        received.count,
+        ffi.from_buffer("uint8_t[]", out),
+    )
+    return bytes(out)
 
 
 def send(link: int, slab: Slab, run: Run, delivery_count: int, token: int, presettled: bool) -> int:

@@ -5,7 +5,7 @@ from array import array
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proton import Message, symbol
+from proton import Data, Message, byte, symbol, ubyte
 
 from ingest import pump
 from ingest.pump import ffi, lib
@@ -103,3 +103,135 @@ def test_a_sequence_that_the_slab_does_not_have_is_never_sent() -> None:
     ]:
         with pytest.raises(AssertionError, match="isn't all in the slab"):
             pump.send(0, slab, run, 0, 0, presettled=False)
+
+
+def destinations(*messages: bytes) -> list[int]:
+    """What the pump says of messages received in one run."""
+    received = pump.Received(
+        link=0,
+        count=len(messages),
+        blob=b"".join(messages),
+        lengths=array("I", map(len, messages)).tobytes(),
+        durable=b"",
+        priority=b"",
+        ttl=b"",
+        deliveries=b"",
+        kept=0,
+        to_at=b"",
+        to_size=b"",
+    )
+    return list(pump.destinations(received))
+
+
+def annotated(annotations: object, **fields: object) -> bytes:
+    """A message with these annotations, as Proton encodes it."""
+    message = Message("body", **fields)
+    message.annotations = annotations
+    return bytes(message.encode())
+
+
+JMS, OLDER = symbol("x-opt-jms-dest"), symbol("x-opt-to-type")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "kind"),
+    [
+        ({JMS: byte(0)}, 0),
+        ({JMS: byte(1)}, 1),
+        ({JMS: byte(2)}, 2),
+        ({JMS: byte(3)}, 3),
+        ({JMS: byte(4)}, 255),
+        ({JMS: byte(-1)}, 255),
+        ({JMS: ubyte(1)}, 255),
+        ({JMS: 1}, 255),
+        ({JMS: None}, 255),
+        ({}, 255),
+        (None, 255),
+        ({symbol("x-opt-jms-msg-type"): byte(5), JMS: byte(1)}, 1),
+        ({symbol("x" * 300): "y" * 300, JMS: byte(2), symbol("z"): [1, 2]}, 2),
+        ({OLDER: "queue"}, 0),
+        ({OLDER: "topic"}, 1),
+        ({OLDER: "temporary,queue"}, 2),
+        ({OLDER: "queue,temporary"}, 2),
+        ({OLDER: "topic , temporary"}, 3),
+        ({OLDER: symbol("temporary,topic")}, 3),
+        ({OLDER: "," * 300 + "topic,durable"}, 1),
+        ({OLDER: "temporary"}, 255),
+        ({OLDER: "topics"}, 255),
+        ({OLDER: "que,ue"}, 255),
+        ({OLDER: ""}, 255),
+        ({OLDER: byte(1)}, 1),
+        ({JMS: "queue"}, 0),
+        ({JMS: byte(0), OLDER: "topic"}, 0),
+        ({OLDER: "topic", JMS: byte(9)}, 1),
+    ],
+)
+def test_a_message_says_what_kind_of_destination_it_goes_to(annotations: object, kind: int) -> None:
+    """By the byte of today's JMS clients, or the words of the older ones, or not at all."""
+    assert destinations(annotated(annotations)) == [kind]
+
+
+def test_each_message_of_a_run_has_its_own_destination() -> None:
+    """In their order, with and without sections before and after the annotations."""
+    plain = Message("body", address="flights")
+    run = [
+        annotated({JMS: byte(1)}, durable=True, priority=9),
+        bytes(plain.encode()),
+        annotated({JMS: byte(0)}, address="flights"),
+        b"\x00\x53\x75\xa0\x01a",
+        annotated({OLDER: "temporary,topic"}),
+    ]
+    assert destinations(*run) == [1, 255, 0, 255, 3]
+    assert destinations() == []
+
+
+@given(st.dictionaries(st.text(max_size=20), st.integers(-128, 127)), st.integers(0, 3))
+def test_a_destination_is_found_among_any_annotations(others: dict[str, int], kind: int) -> None:
+    """Whatever else is annotated, in short and long maps."""
+    pairs = {symbol(f"x-{name}"): value for name, value in others.items() if name.isascii()}
+    assert destinations(annotated({**pairs, JMS: byte(kind)})) == [kind]
+
+
+def wide(annotations: dict[object, object]) -> bytes:
+    """Message annotations as Proton encodes a map in bytes of its own."""
+    data = Data()
+    data.put_object(annotations)
+    return b"\x00\x53\x72" + bytes(data.encode()) + b"\x00\x53\x75\xa0\x01a"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda d: d[:3] + b"\x45" + d[3:],
+        lambda d: d.replace(b"\xd1\x00\x00\x00", b"\xd1\x00\x00\x7f"),
+        lambda d: d.replace(b"\x00\x00\x00\x02", b"\x00\x00\x00\x03"),
+        lambda d: d.replace(b"\x00\x00\x00\x02", b"\x00\x00\x00\x04"),
+        lambda d: d.replace(b"\x00\x00\x00\x02", b"\x00\x00\x00\x00"),
+        lambda d: d.replace(b"\x00\x00\x00\x02", b"\xff\xff\xff\xff"),
+        lambda d: d.replace(b"\xa3\x0e", b"\xa3\xfe"),
+        lambda d: d.replace(b"\xa3\x0e", b"\xa1\x0e"),
+    ],
+    ids=["a list", "beyond", "odd", "more", "none", "huge", "key beyond", "key no symbol"],
+)
+def test_broken_annotations_name_no_destination(broken: object) -> None:
+    """A map that isn't whole says nothing; the whole one does."""
+    whole = wide({JMS: byte(1)})
+    assert destinations(whole) == [1]
+    assert destinations(broken(whole)) == [255]
+
+
+@given(st.lists(st.binary(max_size=120), max_size=5))
+def test_no_destination_is_read_beyond_a_message(run: list[bytes]) -> None:
+    """Any bytes have an answer, one for each message, and the same for each alone."""
+    kinds = destinations(*run)
+    assert len(kinds) == len(run)
+    assert kinds == [destinations(one)[0] for one in run]
+    assert set(kinds) <= {0, 1, 2, 3, 255}
+
+
+@given(st.integers(0, 200), st.integers(0, 255))
+def test_damaged_annotations_are_read_or_not(at: int, value: int) -> None:
+    """One byte changed, or the end cut off, never leads outside of the message."""
+    data = bytearray(annotated({JMS: byte(1), OLDER: "temporary,topic"}))
+    data[at % len(data)] = value
+    destinations(bytes(data), bytes(data[: at % len(data)]))
