@@ -1,0 +1,109 @@
+"""What a gateway finds in its home at the start: opened, checked, and the journal emptied."""
+
+import time
+from dataclasses import dataclass
+
+import structlog
+
+from ingest.settings import Settings
+from ingest.tables import table_store
+from pipeline.cursor import Doubt
+from pipeline.errors import StoreError
+from pipeline.tables import snapshot
+from pipeline.tables.home import Home
+from pipeline.tables.journal import Journal, Opened
+from pipeline.tables.marks import Marks, Standpoint
+from pipeline.tables.owner import Owner
+from pipeline.tables.segment import FrameRef
+from pipeline.tables.topic_log import TopicLog
+
+_events = structlog.get_logger("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What was found at the start: the journal is empty, and the table has all."""
+
+    journal: Journal
+    table: TopicLog
+    snapshot: snapshot.Snapshot
+    marks: Marks
+    doubts: dict[str, Doubt]
+
+
+def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
+    """Open the home's journal and table, and commit what the table lacks, exactly once.
+
+    After a take-over from an owner that may still live its commits are fenced off first, and its
+    files are read and left.
+    """
+    began = time.perf_counter()
+    place = table_store(home, settings)
+    table = TopicLog.open(home.topic_log, store=place, limits=settings.upkeep.limits)
+    if owner.taken:
+        table.fence(owner.epoch)
+    used = settings.journal.durability == "journal"
+    journal = Journal.open(
+        home.journal_dir,
+        segment_bytes=settings.journal.segment_bytes,
+        epoch=owner.epoch,
+        adopt=used and not owner.taken,
+        owned=owner.check,
+    )
+    _say_what_was_found(journal.opened)
+    _replay(journal, table, settings.commit.bytes)
+    if owner.taken or not used:
+        journal.clear()
+    if used:
+        journal.recycle(table.journal_version)
+    state = snapshot.load(home, table)
+    marks, doubts = Marks.open(
+        home.marks,
+        [Standpoint(one.key.id, one.floor) for one in state.subscriptions],
+        head=state.next_sequence,
+        next_group=state.next_group,
+    )
+    _events.info(
+        "store.opened",
+        subscriptions=len(state.subscriptions),
+        next_sequence=state.next_sequence,
+        source=state.source,
+        marks=marks.found,
+        doubtful=sum(1 for doubt in doubts.values() if doubt.below),
+        milliseconds=round((time.perf_counter() - began) * 1_000),
+    )
+    return Store(journal, table, state, marks, doubts)
+
+
+def _say_what_was_found(opened: Opened) -> None:
+    if opened.cut is not None:
+        _events.warning(
+            "journal.cut",
+            file=str(opened.cut.path),
+            offset=opened.cut.offset,
+            then="that group was never accepted; nothing is lost",
+        )
+    if opened.strays:
+        _events.warning(
+            "journal.strays",
+            files=[str(path) for path in opened.strays],
+            then="an owner that had lost the home wrote them and accepted nothing; they are gone",
+        )
+
+
+def _replay(journal: Journal, table: TopicLog, bytes_max: int) -> None:
+    """Commit the groups that the journal has and the table has not, in commits of bounded size."""
+    refs = [ref for ref in journal.frames() if ref.group > table.journal_version]
+    if refs and refs[0].group != table.journal_version + 1:
+        raise StoreError(
+            f"the table ends with group {table.journal_version} but the journal begins with "
+            f"{refs[0].group}: groups are missing. Was another home's journal or table put here?"
+        )
+    while refs:
+        part: list[FrameRef] = []
+        size = 0
+        while refs and (not part or size + refs[0].size <= bytes_max):
+            size += refs[0].size
+            part.append(refs.pop(0))
+        commit = table.commit(journal.read(part))
+        _events.info("journal.replayed", groups=len(part), bytes=size, version=commit.version)
