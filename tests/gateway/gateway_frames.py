@@ -1,6 +1,8 @@
 """Frames by hand, over a plain socket: what no well-behaved engine would send or show.
 
-Performatives are Python values that Proton's codec turns into bytes; nothing of ours is used.
+`make("attach", name="N", handle=0, ...)` is a performative by the names of its fields, and
+`one["source"]["address"]` reads them so; their types are in `gateway_fields`.
+Nothing of ours and nothing of Proton's engine is used, see `gateway_codec`.
 """
 
 import socket
@@ -10,7 +12,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from proton import UNDESCRIBED, Array, Data, Described, symbol, ubyte, uint, ulong, ushort
+from gateway_codec import decode, encode
+from gateway_fields import KINDS, Fields, composite, make, words  # noqa: F401 (part of this client)
+from proton import Described, symbol, ubyte, uint, ushort
 
 #: Seconds that an answer may take.
 ANSWER_SECONDS = 5.0
@@ -23,26 +27,26 @@ SASL_INIT = 0x41
 ACCEPTED, SOURCE, TARGET, COORDINATOR = 0x24, 0x28, 0x29, 0x30
 
 
-def encode(value: object) -> bytes:
-    data = Data()
-    data.put_object(value)
-    return bytes(data.encode())
+def frame_of(kind: str, *, payload: bytes = b"", channel: int = 0, **given: object) -> bytes:
+    """A frame by the names of its performative's fields."""
+    return framed(
+        encode(make(kind, **given)) + payload, channel=channel, kind=int(kind.startswith("sasl"))
+    )
 
 
-def composite(code: int, *fields: object) -> Described:
-    return Described(ulong(code), list(fields))
+def framed(body: bytes, *, channel: int = 0, kind: int = 0) -> bytes:
+    return struct.pack(">IBBH", 8 + len(body), 2, kind, channel) + body
 
 
 def frame(
     code: int, *fields: object, payload: bytes = b"", channel: int = 0, kind: int = 0
 ) -> bytes:
-    body = encode(composite(code, *fields)) + payload
-    return struct.pack(">IBBH", 8 + len(body), 2, kind, channel) + body
+    """A frame by the order of its performative's fields."""
+    return framed(encode(composite(code, *fields)) + payload, channel=channel, kind=kind)
 
 
-def words(*names: str) -> Array:
-    """An array of symbols, as capabilities are."""
-    return Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, names))
+#: A frame without a performative: it only shows that its sender lives.
+EMPTY_FRAME = framed(b"")
 
 
 def number(value: object) -> int:
@@ -54,8 +58,8 @@ def open_frame(container: str, frame_bytes_max: int = 1 << 20) -> bytes:
     return frame(OPEN, container, "localhost", uint(frame_bytes_max), ushort(10))
 
 
-def begin_frame() -> bytes:
-    return frame(BEGIN, None, uint(0), uint(1 << 20), uint(1 << 20))
+def begin_frame(channel: int = 0) -> bytes:
+    return frame(BEGIN, None, uint(0), uint(1 << 20), uint(1 << 20), channel=channel)
 
 
 def sender_frame(name: str, target: Described | None, handle: int = 0) -> bytes:
@@ -98,9 +102,22 @@ class Frame:
     code: int
     fields: list[object]
     payload: bytes
+    channel: int = 0
+
+    @property
+    def kind(self) -> str:
+        return KINDS[self.code] if self.code else "empty"
 
     def field(self, number: int) -> object:
         return self.fields[number] if number < len(self.fields) else None
+
+    def __getitem__(self, name: str) -> object:
+        """A field by its name; a composite's own fields have names, too."""
+        return Fields(composite(self.code, *self.fields))[name]
+
+    def __repr__(self) -> str:
+        shown = repr(Fields(composite(self.code, *self.fields))) if self.code else "empty"
+        return f"[{self.channel}] {shown} + {len(self.payload)} bytes"
 
     @property
     def error(self) -> str:
@@ -110,14 +127,12 @@ class Frame:
                 return str(value.value[0])
         return ""
 
-
-def own(value: object) -> object:
-    """A copy: Proton's binaries are views into memory that goes."""
-    if isinstance(value, memoryview):
-        return bytes(value)
-    if isinstance(value, list):
-        return [own(one) for one in value]
-    return Described(value.descriptor, own(value.value)) if isinstance(value, Described) else value
+    @property
+    def says(self) -> str:
+        """The error's sentence."""
+        error = self["error"]
+        assert isinstance(error, Fields), f"{self!r} has no error"
+        return str(error["description"])
 
 
 class Raw:
@@ -170,18 +185,41 @@ class Raw:
         while head := self.exactly(8):
             if head.startswith(b"AMQP"):
                 continue
-            size, offset, _kind, _channel = struct.unpack(">IBBH", head)
+            size, offset, _kind, channel = struct.unpack(">IBBH", head)
             body = self.exactly(size - 8)[4 * offset - 8 :]
             if not body:
-                yield Frame(0, [], b"")
+                yield Frame(0, [], b"", channel)
                 continue
-            data = Data()
-            used = data.decode(body)
-            data.rewind()
-            data.next()
-            value = own(data.get_object())
+            value, used = decode(body)
             assert isinstance(value, Described)
-            yield Frame(int(value.descriptor), list(value.value), body[used:])
+            yield Frame(int(value.descriptor), list(value.value), body[used:], channel)
+
+    def read(self) -> Frame:
+        """The next frame that says anything, whatever it is."""
+        for one in self.frames():
+            if one.code:
+                return one
+        raise AssertionError("the socket ended without a frame")
+
+    def expect(self, *kinds: str) -> list[Frame]:
+        """The next frames; they must be of these kinds, in this order, with nothing in between."""
+        came: list[Frame] = []
+        for kind in kinds:
+            came.append(self.read())
+            assert came[-1].kind == kind, f"awaited {kinds}, there came {came}"
+        return came
+
+    def heard(self) -> list[Frame]:
+        """Wait until the gateway has acted on all that was sent; what it said until then. Asked by
+        a session that begins and ends: the answers to it come behind everything else."""
+        self.send(begin_frame(channel=9), frame_of("end", channel=9))
+        came: list[Frame] = []
+        while (one := self.read()).kind != "begin" or one["remote-channel"] != 9:
+            came.append(one)
+        own = one.channel
+        while (one := self.read()).kind != "end" or one.channel != own:
+            came.append(one)
+        return came
 
     def next(self, code: int) -> Frame:
         """The next frame of this kind."""
