@@ -5,6 +5,7 @@ those of real JMS clients: a link's name, its source's capabilities, durability 
 which subscription is meant (`pipeline.registry`).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,7 +13,9 @@ from proton import Data, Described, Terminus, symbol
 from proton import Link as ProtonLink
 
 from ingest.link import BROKEN_VALUES, BrokenFrame
-from pipeline.registry import key_of_link, key_of_lookup
+from pipeline.address import Destination, Kind, destination_of, said_by
+from pipeline.refusal import INVALID_FIELD, NOT_FOUND, NOT_IMPLEMENTED, Refusal
+from pipeline.registry import key_of_link, key_of_lookup, key_of_queue
 from pipeline.subscription import Definition, SubscriptionKey
 
 SELECTOR_DESCRIPTORS = frozenset(
@@ -25,8 +28,6 @@ SELECTOR_DESCRIPTORS = frozenset(
 NO_LOCAL_DESCRIPTORS = frozenset(
     {0x0000468C00000003, "apache.org:no-local-filter:list", "apache.org:jms-no-local-filter:string"}
 )
-#: Characters of a topic's name: fits a file name, a log line and a metric label.
-TOPIC_CHARACTERS_MAX = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,16 @@ class Attach:
     dynamic: bool
     address: str | None
     durable: bool
+    copy: bool  #: distribution-mode `copy`: on a queue a browser
     capabilities: frozenset[str]
     filters: tuple[object, ...]  #: descriptors of the filters
 
 
 @dataclass(frozen=True, slots=True)
 class Produce:
-    """Messages for one topic."""
+    """Messages for one topic or queue."""
 
-    topic: str
+    destination: Destination
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,6 @@ class Lookup:
     """A null source: find the durable subscription, to end it (unsubscribe)."""
 
     key: SubscriptionKey
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """No, and why: an AMQP error condition and a sentence."""
-
-    condition: str
-    description: str
 
 
 Wish: TypeAlias = Produce | Relay | Subscribe | Lookup | Refusal
@@ -103,6 +97,7 @@ def _read(link: ProtonLink) -> Attach:
         address=terminus.address,
         durable=terminus.expiry_policy == Terminus.EXPIRE_NEVER
         or terminus.durability != Terminus.NONDURABLE,
+        copy=outgoing and terminus.distribution_mode == Terminus.DIST_MODE_COPY,
         capabilities=_symbols(terminus.capabilities),
         filters=_filters(terminus.filter) if outgoing else (),
     )
@@ -130,59 +125,42 @@ def _value(data: object) -> object:
     return data.get_object() if data.next() else None  # type: ignore[attr-defined]
 
 
-def topic_of(address: str) -> str | Refusal:
-    """The topic that an address names; `topic://` in front is allowed."""
-    if address.startswith("queue://"):
-        return Refusal(
-            "amqp:not-implemented", f"'{address}': queues are not served yet, topics are"
-        )
-    name = address.removeprefix("topic://")
-    if not name or name.startswith("$"):
-        return Refusal("amqp:not-found", f"'{address}' is not the name of a topic")
-    if len(name) > TOPIC_CHARACTERS_MAX or not name.isprintable():
-        return Refusal(
-            "amqp:invalid-field",
-            f"a topic's name has {TOPIC_CHARACTERS_MAX} printable characters at most",
-        )
-    return name
-
-
-def wish(attach: Attach, container: str) -> Wish:
-    """What the link wants, or why it can't be had."""
+def wish(attach: Attach, container: str, bare: Kind) -> Wish:
+    """What the link wants, or why it can't be had. `bare` is the kind of an address that doesn't
+    say its own."""
     if attach.coordinator:
-        return Refusal("amqp:not-implemented", "transactions are not served yet")
+        return Refusal(NOT_IMPLEMENTED, "transactions are not served yet")
     if attach.dynamic:
-        return Refusal("amqp:not-implemented", "temporary destinations are not served yet")
-    if attach.capabilities & {"queue", "temporary-queue"}:
-        return Refusal("amqp:not-implemented", "queues are not served yet, topics are")
-    return _consumer(attach, container) if attach.outgoing else _producer(attach)
-
-
-def _producer(attach: Attach) -> Wish:
-    if not attach.present:
-        return Refusal("amqp:invalid-field", "a producer's target must not be null")
-    if attach.address is None:
-        return Relay()
-    topic = topic_of(attach.address)
-    return topic if isinstance(topic, Refusal) else Produce(topic)
-
-
-def _consumer(attach: Attach, container: str) -> Wish:
-    if not attach.present:
+        return Refusal(NOT_IMPLEMENTED, "temporary destinations are not served yet")
+    if attach.outgoing and not attach.present:
         return Lookup(key_of_lookup(container, attach.name))
+    if not attach.present:
+        return Refusal(INVALID_FIELD, "a producer's target must not be null")
     if attach.address is None:
-        return Refusal("amqp:invalid-field", "a consumer's source must name a topic")
-    topic = topic_of(attach.address)
-    if isinstance(topic, Refusal):
-        return topic
+        if attach.outgoing:
+            return Refusal(INVALID_FIELD, "a consumer's source must name a topic or queue")
+        return Relay()
+    said = said_by(attach.capabilities)
+    if isinstance(said, Refusal):
+        return said
+    destination = destination_of(attach.address, said, bare)
+    if isinstance(destination, Refusal):
+        return destination
+    return _consumer(attach, container, destination) if attach.outgoing else Produce(destination)
+
+
+def _consumer(attach: Attach, container: str, destination: Destination) -> Wish:
     if any(descriptor in SELECTOR_DESCRIPTORS for descriptor in attach.filters):
-        return Refusal("amqp:not-implemented", "selectors are not served yet")
+        return Refusal(NOT_IMPLEMENTED, "selectors are not served yet")
     if any(descriptor in NO_LOCAL_DESCRIPTORS for descriptor in attach.filters):
-        return Refusal("amqp:not-implemented", "no-local is not served yet")
+        return Refusal(NOT_IMPLEMENTED, "no-local is not served yet")
+    if destination.is_temporary:
+        return Refusal(NOT_FOUND, f"there is no '{destination.topic}'")
+    if destination.is_queue:
+        if attach.copy:
+            return Refusal(NOT_IMPLEMENTED, "queue browsers are not served yet")
+        return Subscribe(key_of_queue(destination), Definition(destination.topic, shared=True))
     shared = "shared" in attach.capabilities
-    definition = Definition(topic, shared)
-    if not shared and not attach.durable:
-        return Subscribe(None, definition)
     key = key_of_link(
         container,
         attach.name,
@@ -190,13 +168,14 @@ def _consumer(attach: Attach, container: str) -> Wish:
         global_="global" in attach.capabilities,
         durable=attach.durable,
     )
-    return Subscribe(key, definition)
+    return Subscribe(key, Definition(destination.topic, shared))
 
 
-def echo(link: ProtonLink, message_bytes_max: int = 0) -> None:
+def echo(link: ProtonLink, kind: Kind | None = None, *, message_bytes_max: int = 0) -> None:
     """Answer the attach with what was asked for, except what isn't honoured: unknown filters.
 
-    The settle mode is the peer's own; receiver-settle-mode is `first` whatever it asked.
+    A terminus that doesn't say its `kind` is told. The settle mode is the peer's own;
+    receiver-settle-mode is `first` whatever it asked.
     """
     link.source.copy(link.remote_source)
     link.target.copy(link.remote_target)
@@ -205,6 +184,11 @@ def echo(link: ProtonLink, message_bytes_max: int = 0) -> None:
     link.rcv_settle_mode = ProtonLink.RCV_FIRST
     if message_bytes_max:
         link.max_message_size = message_bytes_max
+    terminus = link.source if link.is_sender else link.target
+    if kind is not None and said_by(_symbols(terminus.capabilities)) is None:
+        words = sorted(_symbols(terminus.capabilities))
+        terminus.capabilities.clear()
+        _put(terminus.capabilities, [kind, *words])
 
 
 def found(link: ProtonLink, definition: Definition, *, global_: bool) -> None:
@@ -217,8 +201,12 @@ def found(link: ProtonLink, definition: Definition, *, global_: bool) -> None:
     source.expiry_policy = Terminus.EXPIRE_NEVER
     source.distribution_mode = Terminus.DIST_MODE_COPY
     words = ["topic"] + ["shared"] * definition.shared + ["global"] * global_
-    source.capabilities.put_array(False, Data.SYMBOL)
-    source.capabilities.enter()
+    _put(source.capabilities, words)
+
+
+def _put(data: Data, words: Iterable[str]) -> None:
+    data.put_array(False, Data.SYMBOL)
+    data.enter()
     for word in words:
-        source.capabilities.put_symbol(symbol(word))
-    source.capabilities.exit()
+        data.put_symbol(symbol(word))
+    data.exit()

@@ -5,15 +5,21 @@ pump has found; consecutive messages to one topic stay one run.
 """
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TypeAlias
 
 from ingest import pump
 from ingest.link import Link
-from ingest.links import Refusal, topic_of
 from ingest.log import Receipt
 from ingest.pump import Received
+from pipeline.address import ANNOTATED, Kind
 from pipeline.message import MessageRun
+from pipeline.refusal import NOT_FOUND, Refusal
+
+#: Where a message goes by its address and the kind that its annotation says: a topic of the log.
+Resolve: TypeAlias = Callable[[str, Kind | None], str | Refusal]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,22 +33,22 @@ class Complaint:
 
 
 def route(
-    received: Received, receipt: Receipt
+    received: Received, receipt: Receipt, resolve: Resolve
 ) -> tuple[list[MessageRun], Receipt, list[Complaint]]:
     """Runs by topic in the order of the messages, the receipt without those that go nowhere, and
     the complaints about these."""
     offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
-    addresses = _addresses(received, offsets)
+    addresses = zip(_addresses(received, offsets), pump.destinations(received), strict=True)
     runs: list[MessageRun] = []
     complaints: list[Complaint] = []
     deliveries = array("Q", received.deliveries)
     start = 0
-    for address, group in groupby(addresses):
+    for (address, annotated), group in groupby(addresses):
         stop = start + sum(1 for _ in group)
         topic = (
-            topic_of(address)
+            resolve(address, ANNOTATED.get(annotated))
             if address
-            else Refusal("amqp:not-found", "properties.to must name a topic")
+            else Refusal(NOT_FOUND, "properties.to must name a topic or queue")
         )
         if isinstance(topic, Refusal):
             refused = deliveries[start:stop]

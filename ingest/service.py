@@ -5,32 +5,26 @@ pure part (`pipeline`); here is only what must happen for each frame that matter
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
+from typing import assert_never
 
 import structlog
 
 from ingest import links, relay
-from ingest.delivery import Consumer, DeliveryService, Subscription
+from ingest.delivery import Consumer, DeliveryService
 from ingest.engine import Connection, Engine
 from ingest.link import Link
 from ingest.log import Log, Receipt
 from ingest.marking import Marking
 from ingest.pump import Outcomes, Received
 from ingest.settings import Settings
+from ingest.subscriptions import Subscriptions
 from ingest.users import Users
+from pipeline.address import Destination, Kind, destination_of
 from pipeline.cursor import Doubt
-from pipeline.dispatch import Dispatcher
-from pipeline.errors import StoreError
-from pipeline.registry import (
-    AttachAction,
-    LeaveAction,
-    LinkKind,
-    decide_attach,
-    decide_leave,
-)
-from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
-from pipeline.tables.snapshot import Snapshot, SubscriptionState
+from pipeline.refusal import NOT_FOUND, Refusal
+from pipeline.tables.snapshot import Snapshot
 
 _events = structlog.get_logger("gateway")
 
@@ -42,15 +36,6 @@ class Producer:
 
     def __init__(self, topic: str | None) -> None:
         self.topic = topic
-
-
-class Lookup:
-    """A link that only asked for a subscription by name, to end it."""
-
-    __slots__ = ("key",)
-
-    def __init__(self, key: SubscriptionKey) -> None:
-        self.key = key
 
 
 class Gateway:
@@ -68,26 +53,18 @@ class Gateway:
     ) -> None:
         self._loop, self._settings, self._log, self._users = loop, settings, log, users
         self._containers: dict[str, Connection] = {}
-        self._subscriptions: dict[SubscriptionKey, Subscription] = {
-            state.key: _subscription(state, doubts[state.key.id])
-            for state in snapshot.subscriptions
-        }
+        self._subscriptions = Subscriptions(log, marking, snapshot, doubts)
         self._marking = marking
-        #: Subscriptions whose last record isn't durable yet.
-        self._unsure: dict[SubscriptionKey, int] = {}
+        self._bare = Kind(settings.amqp.bare_address)
         self._delivery: DeliveryService
         self.engine: Engine
 
     def bind(self, engine: Engine, delivery: DeliveryService) -> None:
         """The two that know this one, and that it must know."""
         self.engine, self._delivery = engine, delivery
+        self._subscriptions.bind(delivery)
         self._marking.passed = self._marked
-        self._log.lowest_floor = self._lowest_floor
-
-    def _lowest_floor(self) -> int:
-        """The first sequence that any durable subscription may be owed."""
-        durable = (s for s in self._subscriptions.values() if s.durable)
-        return min((s.dispatcher.floor for s in durable), default=self._log.next_sequence)
+        self._log.lowest_floor = self._subscriptions.lowest_floor
 
     # Connections.
 
@@ -144,187 +121,54 @@ class Gateway:
 
     def attached(self, link: Link) -> None:
         attach = links.read(link.proton)
-        wish = links.wish(attach, link.connection.container)
+        wish = links.wish(attach, link.connection.container, self._bare)
         match wish:
-            case links.Produce(topic):
-                self._open_producer(link, topic)
+            case links.Produce(destination):
+                self._produce(link, destination)
             case links.Relay():
                 self._open_producer(link, None)
             case links.Subscribe(key, definition):
-                self._subscribe(link, key, definition)
+                self._subscriptions.subscribe(link, key, definition)
             case links.Lookup(key):
-                self._look_up(link, key)
-            case links.Refusal(condition, description):
+                self._subscriptions.look_up(link, key)
+            case Refusal(condition, description):
                 link.refuse(condition, description)
+            case _ as never:
+                assert_never(never)
 
-    def _open_producer(self, link: Link, topic: str | None) -> None:
-        link.owner = Producer(topic)
-        links.echo(link.proton, self._settings.amqp.message_bytes_max)
+    def _produce(self, link: Link, destination: Destination) -> None:
+        """A queue is there, durably, before its producer is."""
+        if destination.is_temporary:
+            link.refuse(NOT_FOUND, f"there is no '{destination.topic}'")
+        elif destination.is_queue:
+            key = self._subscriptions.keep_queue(destination)
+            self._subscriptions.when_sure(key, partial(self._open_producer, link, destination))
+        else:
+            self._open_producer(link, destination)
+
+    def _open_producer(self, link: Link, destination: Destination | None) -> None:
+        if not link.alive or link.ended:
+            return
+        link.owner = Producer(destination.topic if destination else None)
+        kind = destination.kind if destination else None
+        links.echo(link.proton, kind, message_bytes_max=self._settings.amqp.message_bytes_max)
         link.open()
         link.grant(self._settings.amqp.producer_credit)
-
-    def _subscribe(self, link: Link, key: SubscriptionKey | None, definition: Definition) -> None:
-        if key is None:
-            subscription = Subscription(None, definition, Dispatcher(self._log.next_sequence))
-            self._join(link, subscription, LinkKind.PRIVATE)
-            return
-        existing = self._subscriptions.get(key)
-        decision = decide_attach(
-            existing.definition if existing else None,
-            len(existing.consumers) if existing else 0,
-            definition,
-        )
-        kind = LinkKind.DURABLE if key.durable else LinkKind.VOLATILE
-        match decision.action:
-            case AttachAction.REFUSE_IN_USE:
-                link.refuse("amqp:resource-locked", f"{key.id}: {decision.reason}")
-            case AttachAction.JOIN:
-                assert existing is not None  # noqa: S101
-                self._join(link, existing, kind)
-            case AttachAction.CREATE | AttachAction.REDEFINE if key in self._unsure:
-                # A group holds one event of a subscription, no more: their order would be lost.
-                self._log.after(partial(self._subscribe_again, link, key, definition))
-            case AttachAction.CREATE | AttachAction.REDEFINE:
-                event = (
-                    SubscriptionEvent.CREATED
-                    if decision.action is AttachAction.CREATE
-                    else SubscriptionEvent.REDEFINED
-                )
-                self._join(link, self._define(event, key, definition), kind)
-
-    def _subscribe_again(self, link: Link, key: SubscriptionKey, definition: Definition) -> None:
-        if link.alive and not link.ended:
-            self._subscribe(link, key, definition)
-
-    def _define(
-        self, event: SubscriptionEvent, key: SubscriptionKey, definition: Definition
-    ) -> Subscription:
-        subscription = Subscription(key, definition, Dispatcher(self._log.next_sequence))
-        self._subscriptions[key] = subscription
-        if key.durable:
-            self._remember(event, key, definition, lambda: None)
-            _events.info(f"subscription.{event.value}", subscription=key.id, topic=definition.topic)
-        return subscription
-
-    def _remember(
-        self,
-        event: SubscriptionEvent,
-        key: SubscriptionKey,
-        definition: Definition,
-        then: Callable[[], None],
-    ) -> None:
-        """Record the event; until it is durable nobody is told that the subscription is so."""
-        self._unsure[key] = self._unsure.get(key, 0) + 1
-
-        def durable() -> None:
-            self._unsure[key] -= 1
-            if not self._unsure[key]:
-                del self._unsure[key]
-            then()
-
-        self._log.record(event, key, definition, durable)
-
-    def _join(self, link: Link, subscription: Subscription, kind: LinkKind) -> None:
-        """The consumer counts at once; its attach is answered when what it rests on is durable."""
-        name = f"{link.connection.container}/{link.name}"
-        link.owner = self._delivery.attach(subscription, link, name, kind)
-
-        waits = 1 + (subscription.key in self._unsure)
-
-        def answer() -> None:
-            nonlocal waits
-            waits -= 1
-            if not waits and link.alive and not link.ended:
-                links.echo(link.proton)
-                link.open()
-
-        if subscription.key in self._unsure:
-            self._log.after(answer)
-        if not subscription.durable:
-            answer()
-            return
-        try:
-            self._marking.joined(subscription, answer)
-        except StoreError as error:
-            self._release(link)
-            link.refuse("amqp:resource-limit-exceeded", str(error))
 
     def _marked(self) -> None:
         self.passed()
         self.engine.flush()
 
-    def _look_up(self, link: Link, key: SubscriptionKey) -> None:
-        subscription = self._subscriptions.get(key)
-        if subscription is None:
-            link.refuse("amqp:not-found", f"there is no durable subscription {key.id}")
-            return
-        link.owner = Lookup(key)
-        links.found(link.proton, subscription.definition, global_=key.container is None)
-        link.open()
-
     def detached(self, link: Link, closed: bool) -> None:
         if link.waiting:
             # The peer hears of every outcome before it hears the end of its link.
-            self._release(link)
-            link.when_answered = partial(self._leave, link, closed)
+            self._subscriptions.release(link)
+            link.when_answered = partial(self._subscriptions.leave, link, closed)
         else:
-            self._leave(link, closed)
-
-    def _release(self, link: Link) -> None:
-        if isinstance(link.owner, Consumer):
-            self._delivery.detach(link.owner)
-            self._marking.left(link.owner.subscription)
-
-    def _leave(self, link: Link, closed: bool) -> None:
-        """Answer the detach, after what it means for the subscription is durable."""
-        self._release(link)
-        if not link.alive:
-            return
-        match link.owner:
-            case Consumer(subscription=subscription, kind=kind):
-                key = subscription.key
-            case Lookup(key=key):
-                kind = LinkKind.LOOKUP
-            case _:
-                link.detach(closed=closed)
-                return
-        if closed and key in self._unsure:
-            self._log.after(partial(self._leave, link, closed))  # as in _subscribe
-            return
-        current = self._subscriptions.get(key) if key is not None else None
-        others = len(current.consumers) if current is not None else 0
-        decision = decide_leave(kind, closed, others)
-        if decision.action is LeaveAction.REFUSE_IN_USE:
-            link.detach(closed=True, condition="amqp:resource-locked", description=decision.reason)
-        elif decision.action is LeaveAction.KEEP or key is None or current is None:
-            link.detach(closed=closed)
-        else:
-            self._delete(key, current, partial(_detach, link, closed))
-
-    def _delete(
-        self, key: SubscriptionKey, subscription: Subscription, then: Callable[[], None]
-    ) -> None:
-        del self._subscriptions[key]
-        if not key.durable:
-            then()
-            return
-        definition = subscription.definition
-
-        def deleted() -> None:
-            self._marking.deleted(subscription)
-            then()
-
-        self._remember(SubscriptionEvent.DELETED, key, definition, deleted)
-        _events.info("subscription.deleted", subscription=key.id, topic=definition.topic)
+            self._subscriptions.leave(link, closed)
 
     def lost(self, link: Link) -> None:
-        """No detach came, or nobody would read our answer to it."""
-        self._release(link)
-        owner = link.owner
-        if isinstance(owner, Consumer) and owner.kind is LinkKind.VOLATILE:
-            key = owner.subscription.key
-            if key is not None and not owner.subscription.consumers:
-                self._subscriptions.pop(key, None)
+        self._subscriptions.lost(link)
 
     # Messages.
 
@@ -335,12 +179,23 @@ class Gateway:
         if owner.topic is not None:
             self._log.publish(received.run(owner.topic), receipt)
             return
-        runs, receipt, complaints = relay.route(received, receipt)
+        runs, receipt, complaints = relay.route(received, receipt, self._resolve)
         for last, run in enumerate(runs, start=1 - len(runs)):
             # All of them lie in one group, so the receipt of the whole goes with the last.
             self._log.publish(run, receipt if not last else Receipt(link, b"", 0, 0))
         for complaint in complaints:
             relay.reject(link, complaint)
+
+    def _resolve(self, address: str, said: Kind | None) -> str | Refusal:
+        """The topic of a message that says itself where it goes; its queue is there before it."""
+        destination = destination_of(address, said, self._bare)
+        if isinstance(destination, Refusal):
+            return destination
+        if destination.is_temporary:
+            return Refusal(NOT_FOUND, f"there is no '{destination.topic}'")
+        if destination.is_queue:
+            self._subscriptions.keep_queue(destination)
+        return destination.topic
 
     def settled(self, link: Link, outcomes: Outcomes) -> None:
         if isinstance(link.owner, Consumer):
@@ -349,19 +204,3 @@ class Gateway:
     def flowed(self, link: Link) -> None:
         if isinstance(link.owner, Consumer):
             self._delivery.flowed(link.owner)
-
-
-def _subscription(state: SubscriptionState, doubt: Doubt) -> Subscription:
-    """One from before the start. A delivery of which nobody knows how it ended counts as failed."""
-    dispatcher = Dispatcher(
-        state.floor,
-        state.settled,
-        failures=doubt.failures(state.failures),
-        doubtful_below=doubt.below,
-    )
-    return Subscription(state.key, state.definition, dispatcher)
-
-
-def _detach(link: Link, closed: bool) -> None:
-    if link.alive:
-        link.detach(closed=closed)

@@ -40,6 +40,7 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     producer_credit: int
     unsettled_max: int
     write_buffer_bytes: int
+    bare_address: Literal["topic", "queue"]
 
 
 class Ownership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

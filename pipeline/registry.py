@@ -9,6 +9,7 @@ Rule 3: who calls decides and performs in one step: between the two, nothing els
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pipeline.address import Destination
 from pipeline.subscription import Definition, SubscriptionKey
 
 #: Ends the subscription's name in a link name; what follows counts links, or says the scope.
@@ -16,26 +17,86 @@ _SEPARATOR = "|"
 _GLOBAL_SUFFIX = "|global"
 
 
+class Scope(StrEnum):
+    """Whose name a subscription's name is."""
+
+    CONTAINER = "container"
+    GLOBAL = "global"
+    LINK = "link"  #: nobody's: the subscription is the link's own and has no name
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a consumer's link means; `cut`: the links of the subscription are numbered, its name
+    is what stands before the first `|`, if anything does."""
+
+    scope: Scope
+    cut: bool
+    durable: bool
+
+    def key(self, container: str, link_name: str) -> SubscriptionKey | None:
+        """The subscription that is meant; None for one of the link's own."""
+        if self.scope is Scope.LINK:
+            return None
+        at = link_name.find(_SEPARATOR) if self.cut else -1
+        name = link_name[:at] if at > 0 else link_name
+        return SubscriptionKey(
+            container if self.scope is Scope.CONTAINER else None, name, self.durable
+        )
+
+
+#: (shared, global, durable) -> what a link with a source means. Durable is an expiry of `never` or
+#: a durability that isn't `none`; shared and global are capabilities of the source.
+CLAIMS: dict[tuple[bool, bool, bool], Claim] = {
+    (False, False, False): Claim(Scope.LINK, cut=False, durable=False),
+    (False, False, True): Claim(Scope.CONTAINER, cut=False, durable=True),
+    (False, True, False): Claim(Scope.LINK, cut=False, durable=False),
+    (False, True, True): Claim(Scope.GLOBAL, cut=False, durable=True),
+    (True, False, False): Claim(Scope.CONTAINER, cut=True, durable=False),
+    (True, False, True): Claim(Scope.CONTAINER, cut=True, durable=True),
+    (True, True, False): Claim(Scope.GLOBAL, cut=True, durable=False),
+    (True, True, True): Claim(Scope.GLOBAL, cut=True, durable=True),
+}
+
+#: (shared, global) -> which subscription a link without a source looks for, to end it. Shared and
+#: global are capabilities that the link desires; it is durable, or there is nothing to look for.
+LOOKUPS: dict[tuple[bool, bool], Claim] = {
+    (False, False): Claim(Scope.CONTAINER, cut=False, durable=True),
+    (False, True): Claim(Scope.GLOBAL, cut=False, durable=True),
+    (True, False): Claim(Scope.CONTAINER, cut=True, durable=True),
+    (True, True): Claim(Scope.GLOBAL, cut=True, durable=True),
+}
+
+
 def key_of_link(
     container: str, link_name: str, *, shared: bool, global_: bool, durable: bool
-) -> SubscriptionKey:
-    """The subscription that a consumer's link means.
+) -> SubscriptionKey | None:
+    """The subscription that a consumer's link means, None for one of its own.
 
-    The links of a shared subscription are `N`, `N|2`, `N|global`, `N|volatile1`, ...: its name is
-    what stands before the first `|`, if anything does. Links of a subscription that isn't shared
-    bear its name as it is.
+    Clients name the links of a shared subscription `N`, `N|2`, `N|global`, `N|volatile1`, ...;
+    those of one that isn't shared bear its name as it is.
     """
-    at = link_name.find(_SEPARATOR) if shared else -1
-    name = link_name[:at] if at > 0 else link_name
-    return SubscriptionKey(None if global_ else container, name, durable)
+    return CLAIMS[shared, global_, durable].key(container, link_name)
 
 
-def key_of_lookup(container: str, link_name: str) -> SubscriptionKey:
-    """The durable subscription that a link without a source asks for, to unsubscribe."""
-    name = link_name.removesuffix(_GLOBAL_SUFFIX)
-    if name and name != link_name:
-        return SubscriptionKey(None, name, durable=True)
-    return SubscriptionKey(container, link_name, durable=True)
+def key_of_lookup(
+    container: str, link_name: str, *, shared: bool = False, global_: bool = False
+) -> SubscriptionKey:
+    """The durable subscription that a link without a source asks for, to unsubscribe.
+
+    Of a client that desires nothing the name alone may say it: nobody's own name ends so.
+    """
+    if not shared and not global_ and link_name.endswith(_GLOBAL_SUFFIX):
+        shared = global_ = link_name != _GLOBAL_SUFFIX
+    key = LOOKUPS[shared, global_].key(container, link_name)
+    assert key is not None  # noqa: S101 (no row is of a link's own)
+    return key
+
+
+def key_of_queue(queue: Destination) -> SubscriptionKey:
+    """The one subscription that a queue is: shared by all of its consumers, and durable unless the
+    queue is temporary."""
+    return SubscriptionKey(None, queue.name, durable=not queue.is_temporary, queue=True)
 
 
 class Fit(StrEnum):
@@ -117,6 +178,7 @@ class LinkKind(StrEnum):
     DURABLE = "durable"  #: a consumer of a durable subscription, shared or exclusive
     VOLATILE = "volatile"  #: a consumer of a shared non-durable subscription
     PRIVATE = "private"  #: the one consumer of a subscription without a name
+    QUEUE = "queue"  #: a consumer of a queue, which doesn't end with its consumers
 
 
 class LeaveAction(StrEnum):
@@ -156,6 +218,10 @@ LEAVE: dict[tuple[LinkKind, bool, bool], LeaveDecision] = {
     (LinkKind.VOLATILE, True, True): _KEEP,
     (LinkKind.PRIVATE, False, False): _DELETE,
     (LinkKind.PRIVATE, True, False): _DELETE,
+    (LinkKind.QUEUE, False, False): _KEEP,
+    (LinkKind.QUEUE, False, True): _KEEP,
+    (LinkKind.QUEUE, True, False): _KEEP,
+    (LinkKind.QUEUE, True, True): _KEEP,
 }
 
 

@@ -27,18 +27,24 @@ class SubscriptionKey:
     """Who a named subscription is: equal keys are one subscription.
 
     `container` is None for a global subscription. `durable` is part of the key: a durable and a
-    non-durable subscription of one name live side by side.
+    non-durable subscription of one name live side by side. `queue` marks the one subscription that
+    a queue is; its name is the queue's, and it has no container.
     """
 
     container: str | None
     name: str
     durable: bool
+    queue: bool = False
 
     @property
     def id(self) -> str:
-        """The word for this subscription in tables, logs and metrics, e.g. `global/dispatchers`
-        or `container/billing/orders`; parts are percent-encoded, so the id is unambiguous."""
-        scope = "global" if self.container is None else f"container/{quote(self.container, '')}"
+        """The word for this subscription in tables, logs and metrics, e.g. `global/dispatchers`,
+        `container/billing/orders` or `queue/orders`; parts are percent-encoded, so the id is
+        unambiguous."""
+        if self.queue:
+            scope = "queue"
+        else:
+            scope = "global" if self.container is None else f"container/{quote(self.container, '')}"
         return f"{scope}/{quote(self.name, '')}" + ("" if self.durable else _VOLATILE)
 
     @classmethod
@@ -48,11 +54,13 @@ class SubscriptionKey:
         match text.removesuffix(_VOLATILE).split("/"):
             case ["global", name]:
                 return cls(None, unquote(name), durable)
+            case ["queue", name]:
+                return cls(None, unquote(name), durable, queue=True)
             case ["container", container, name]:
                 return cls(unquote(container), unquote(name), durable)
         raise InvalidRequest(
-            f"{text!r} is no subscription's id; one looks like global/dispatchers "
-            "or container/billing/orders"
+            f"{text!r} is no subscription's id; one looks like global/dispatchers, "
+            "container/billing/orders or queue/orders"
         )
 
 

@@ -2,9 +2,12 @@
 
 import pytest
 
+from pipeline.address import Kind, destination_of
 from pipeline.registry import (
     ATTACH,
+    CLAIMS,
     LEAVE,
+    LOOKUPS,
     AttachAction,
     Fit,
     LeaveAction,
@@ -13,6 +16,7 @@ from pipeline.registry import (
     decide_leave,
     key_of_link,
     key_of_lookup,
+    key_of_queue,
 )
 from pipeline.subscription import Definition, SubscriptionKey
 
@@ -58,11 +62,19 @@ LEAVE_ROWS = [
     (LinkKind.VOLATILE, True, 1, KEEP),
     (LinkKind.PRIVATE, False, 0, DELETE),
     (LinkKind.PRIVATE, True, 0, DELETE),
+    (LinkKind.QUEUE, False, 0, KEEP),
+    (LinkKind.QUEUE, False, 2, KEEP),
+    (LinkKind.QUEUE, True, 0, KEEP),
+    (LinkKind.QUEUE, True, 2, KEEP),
 ]
 
 LINK_ROWS = [
     # link name, shared, global, durable, key
+    ("N", False, False, False, None),
+    ("N", False, True, False, None),
     ("N", False, False, True, SubscriptionKey("c1", "N", durable=True)),
+    ("N", False, True, True, SubscriptionKey(None, "N", durable=True)),
+    ("N|2", False, True, True, SubscriptionKey(None, "N|2", durable=True)),
     ("N", True, False, True, SubscriptionKey("c1", "N", durable=True)),
     ("N|2", True, False, True, SubscriptionKey("c1", "N", durable=True)),
     ("N|global", True, True, True, SubscriptionKey(None, "N", durable=True)),
@@ -75,11 +87,20 @@ LINK_ROWS = [
 ]
 
 LOOKUP_ROWS = [
-    ("N", SubscriptionKey("c1", "N", durable=True)),
-    ("N|global", SubscriptionKey(None, "N", durable=True)),
-    ("N|2", SubscriptionKey("c1", "N|2", durable=True)),
-    ("N|global|2", SubscriptionKey("c1", "N|global|2", durable=True)),
-    ("|global", SubscriptionKey("c1", "|global", durable=True)),
+    # link name, shared, global (both desired by the link), key
+    ("N", False, False, SubscriptionKey("c1", "N", durable=True)),
+    ("N|2", False, False, SubscriptionKey("c1", "N|2", durable=True)),
+    ("N", False, True, SubscriptionKey(None, "N", durable=True)),
+    ("N|2", False, True, SubscriptionKey(None, "N|2", durable=True)),
+    ("N", True, False, SubscriptionKey("c1", "N", durable=True)),
+    ("N|2", True, False, SubscriptionKey("c1", "N", durable=True)),
+    ("N|global", True, True, SubscriptionKey(None, "N", durable=True)),
+    ("N|global2", True, True, SubscriptionKey(None, "N", durable=True)),
+    ("|global", True, True, SubscriptionKey(None, "|global", durable=True)),
+    # by its name alone
+    ("N|global", False, False, SubscriptionKey(None, "N", durable=True)),
+    ("N|global|2", False, False, SubscriptionKey("c1", "N|global|2", durable=True)),
+    ("|global", False, False, SubscriptionKey("c1", "|global", durable=True)),
 ]
 
 
@@ -104,6 +125,9 @@ def test_the_tables_have_no_gaps():
     assert ATTACH.keys() == {(fit, used) for fit in Fit for used in (False, True)} - {
         (Fit.ABSENT, True)
     }
+    both = (False, True)
+    assert CLAIMS.keys() == {(s, g, d) for s in both for g in both for d in both}
+    assert LOOKUPS.keys() == {(s, g) for s in both for g in both}
     assert LEAVE.keys() == {
         (kind, closed, others)
         for kind in LinkKind
@@ -120,10 +144,22 @@ def test_key_of_link(link_name, shared, global_, durable, key):
     assert found == key
 
 
-@pytest.mark.parametrize(("link_name", "key"), LOOKUP_ROWS)
-def test_key_of_lookup(link_name, key):
+@pytest.mark.parametrize(("link_name", "shared", "global_", "key"), LOOKUP_ROWS)
+def test_key_of_lookup(link_name, shared, global_, key):
     """A lookup means a durable subscription: the container's, or the global one."""
-    assert key_of_lookup("c1", link_name) == key
+    assert key_of_lookup("c1", link_name, shared=shared, global_=global_) == key
+
+
+@pytest.mark.parametrize(
+    ("queue", "durable"), [("queue://orders", True), ("temp-queue://orders", False)]
+)
+def test_key_of_queue(queue, durable):
+    """A queue is one subscription of nobody's, apart from all that could have its name."""
+    destination = destination_of(queue, None, Kind.TOPIC)
+    key = key_of_queue(destination)
+    assert key == SubscriptionKey(None, "orders", durable=durable, queue=True)
+    assert SubscriptionKey.parse(key.id) == key
+    assert key != key_of_link("c1", "orders", shared=True, global_=True, durable=durable)
 
 
 def test_a_consumer_and_its_lookup_mean_the_same():

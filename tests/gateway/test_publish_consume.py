@@ -225,13 +225,13 @@ def test_the_anonymous_relay_rejects_what_goes_nowhere(connect: Connect, topic: 
     peer = connect()
     receiver = peer.receiver(topic)
     relay = peer.sender(None)
-    addresses = [topic, None, topic, "$internal", "queue://q", topic]
+    addresses = [topic, None, topic, "$internal", "queue://topic://q", topic]
     deliveries = [relay.send(encoded(n, address=address)) for n, address in enumerate(addresses)]
     states = [relay.outcome(delivery) for delivery in deliveries]
     yes, no = Delivery.ACCEPTED, Delivery.REJECTED
     assert states == [yes, no, yes, no, no, yes]
     conditions = [deliveries[n].remote.condition.name for n in (1, 3, 4)]
-    assert conditions == ["amqp:not-found", "amqp:not-found", "amqp:not-implemented"]
+    assert conditions == ["amqp:not-found", "amqp:not-found", "amqp:invalid-field"]
     assert receiver.bodies(3) == [0, 2, 5]
     relay.publish_data([encoded("more", address=topic)])
     assert receiver.bodies() == ["more"]

@@ -67,8 +67,13 @@ def test_a_refused_connection_can_do_nothing(
 
 
 REFUSALS = {
-    "a queue": (composite(TARGET, "q", *[None] * 5, words("queue")), "amqp:not-implemented"),
-    "a queue by its address": (topic_target("queue://q"), "amqp:not-implemented"),
+    "two kinds at once": (
+        composite(TARGET, "q", *[None] * 5, words("queue", "topic")), "amqp:invalid-field",
+    ),
+    "a queue that is said to be a topic": (
+        composite(TARGET, "queue://q", *[None] * 5, words("topic")), "amqp:invalid-field",
+    ),
+    "two prefixes": (topic_target("topic://queue://q"), "amqp:invalid-field"),
     "a coordinator": (
         composite(COORDINATOR, words("amqp:local-transactions")), "amqp:not-implemented",
     ),
@@ -99,7 +104,9 @@ def test_a_producer_is_refused_in_the_form_that_clients_need(
 
 
 SOURCES = {
-    "a queue": composite(SOURCE, "q", *[None] * 9, words("queue")),
+    "a topic that is said to be a queue": composite(
+        SOURCE, "topic://q", *[None] * 9, words("queue")
+    ),
     "a temporary topic": composite(SOURCE, None, uint(0), None, uint(0), True),
     "an internal name": composite(SOURCE, "$catalog"),
     "an unknown subscription": None,

@@ -1,0 +1,262 @@
+"""The subscriptions of one home: who may join them, and what of their life is durable.
+
+What a link's coming and going means is decided by the pure part (`pipeline.registry`); here it
+is performed, and nobody is told of a subscription's beginning or end before that is durable.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import structlog
+
+from ingest import links
+from ingest.delivery import Consumer, DeliveryService, Subscription
+from ingest.link import Link
+from ingest.log import Log
+from ingest.marking import Marking
+from pipeline.address import Destination, kind_of_topic
+from pipeline.cursor import Doubt
+from pipeline.dispatch import Dispatcher
+from pipeline.errors import StoreError
+from pipeline.refusal import LOCKED, NOT_FOUND
+from pipeline.registry import (
+    AttachAction,
+    LeaveAction,
+    LinkKind,
+    decide_attach,
+    decide_leave,
+    key_of_queue,
+)
+from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from pipeline.tables.snapshot import Snapshot, SubscriptionState
+
+_events = structlog.get_logger("gateway")
+
+
+class Lookup:
+    """A link that only asked for a subscription by name, to end it."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: SubscriptionKey) -> None:
+        self.key = key
+
+
+class Subscriptions:
+    """All named subscriptions, and the links that are on any."""
+
+    def __init__(
+        self,
+        log: Log,
+        marking: Marking,
+        snapshot: Snapshot,
+        doubts: Mapping[str, Doubt],
+    ) -> None:
+        self._log, self._marking = log, marking
+        self._named: dict[SubscriptionKey, Subscription] = {
+            state.key: _restored(state, doubts[state.key.id]) for state in snapshot.subscriptions
+        }
+        #: Subscriptions whose last record isn't durable yet.
+        self._unsure: dict[SubscriptionKey, int] = {}
+        self._delivery: DeliveryService
+
+    def bind(self, delivery: DeliveryService) -> None:
+        """Who serves them."""
+        self._delivery = delivery
+
+    def lowest_floor(self) -> int:
+        """The first sequence that any durable subscription may be owed."""
+        durable = (s for s in self._named.values() if s.durable)
+        return min((s.dispatcher.floor for s in durable), default=self._log.next_sequence)
+
+    # A consumer comes.
+
+    def subscribe(self, link: Link, key: SubscriptionKey | None, definition: Definition) -> None:
+        """Let the link consume, or refuse it."""
+        if key is None:
+            subscription = Subscription(None, definition, Dispatcher(self._log.next_sequence))
+            self._join(link, subscription, LinkKind.PRIVATE)
+            return
+        existing = self._named.get(key)
+        decision = decide_attach(
+            existing.definition if existing else None,
+            len(existing.consumers) if existing else 0,
+            definition,
+        )
+        match decision.action:
+            case AttachAction.REFUSE_IN_USE:
+                link.refuse(LOCKED, f"{key.id}: {decision.reason}")
+            case AttachAction.JOIN:
+                assert existing is not None  # noqa: S101
+                self._join(link, existing, _kind(key))
+            case AttachAction.CREATE | AttachAction.REDEFINE if key in self._unsure:
+                # A group holds one event of a subscription, no more: their order would be lost.
+                self._log.after(partial(self._subscribe_again, link, key, definition))
+            case AttachAction.CREATE:
+                created = self._define(SubscriptionEvent.CREATED, key, definition)
+                self._join(link, created, _kind(key))
+            case AttachAction.REDEFINE:
+                redefined = self._define(SubscriptionEvent.REDEFINED, key, definition)
+                self._join(link, redefined, _kind(key))
+
+    def _subscribe_again(self, link: Link, key: SubscriptionKey, definition: Definition) -> None:
+        if link.alive and not link.ended:
+            self.subscribe(link, key, definition)
+
+    def keep_queue(self, queue: Destination) -> SubscriptionKey:
+        """Make the queue if it isn't there: what waits for the log from now on is kept for it."""
+        key = key_of_queue(queue)
+        if key not in self._named:
+            self._define(SubscriptionEvent.CREATED, key, Definition(queue.topic, shared=True))
+        return key
+
+    def when_sure(self, key: SubscriptionKey, then: Callable[[], None]) -> None:
+        """Call `then` when all that was said of this subscription is durable, at once if it is."""
+        if key in self._unsure:
+            self._log.after(then)
+        else:
+            then()
+
+    def _define(
+        self, event: SubscriptionEvent, key: SubscriptionKey, definition: Definition
+    ) -> Subscription:
+        subscription = Subscription(key, definition, Dispatcher(self._log.next_sequence))
+        self._named[key] = subscription
+        if key.durable:
+            self._remember(event, key, definition, lambda: None)
+            _events.info(f"subscription.{event.value}", subscription=key.id, topic=definition.topic)
+        return subscription
+
+    def _remember(
+        self,
+        event: SubscriptionEvent,
+        key: SubscriptionKey,
+        definition: Definition,
+        then: Callable[[], None],
+    ) -> None:
+        """Record the event; until it is durable nobody is told that the subscription is so."""
+        self._unsure[key] = self._unsure.get(key, 0) + 1
+
+        def durable() -> None:
+            self._unsure[key] -= 1
+            if not self._unsure[key]:
+                del self._unsure[key]
+            then()
+
+        self._log.record(event, key, definition, durable)
+
+    def _join(self, link: Link, subscription: Subscription, kind: LinkKind) -> None:
+        """The consumer counts at once; its attach is answered when what it rests on is durable."""
+        name = f"{link.connection.container}/{link.name}"
+        link.owner = self._delivery.attach(subscription, link, name, kind)
+
+        waits = 1 + (subscription.key in self._unsure)
+
+        def answer() -> None:
+            nonlocal waits
+            waits -= 1
+            if not waits and link.alive and not link.ended:
+                links.echo(link.proton, kind_of_topic(subscription.definition.topic))
+                link.open()
+
+        if subscription.key in self._unsure:
+            self._log.after(answer)
+        if not subscription.durable:
+            answer()
+            return
+        try:
+            self._marking.joined(subscription, answer)
+        except StoreError as error:
+            self.release(link)
+            link.refuse("amqp:resource-limit-exceeded", str(error))
+
+    def look_up(self, link: Link, key: SubscriptionKey) -> None:
+        """Let the link have found the durable subscription, or say that there is none."""
+        subscription = self._named.get(key)
+        if subscription is None:
+            link.refuse(NOT_FOUND, f"there is no durable subscription {key.id}")
+            return
+        link.owner = Lookup(key)
+        links.found(link.proton, subscription.definition, global_=key.container is None)
+        link.open()
+
+    # A link goes.
+
+    def release(self, link: Link) -> None:
+        """The link consumes no more; what it held is given back."""
+        if isinstance(link.owner, Consumer):
+            self._delivery.detach(link.owner)
+            self._marking.left(link.owner.subscription)
+
+    def leave(self, link: Link, closed: bool) -> None:
+        """Answer the detach, after what it means for the subscription is durable."""
+        self.release(link)
+        if not link.alive:
+            return
+        match link.owner:
+            case Consumer(subscription=subscription, kind=kind):
+                key = subscription.key
+            case Lookup(key=key):
+                kind = LinkKind.LOOKUP
+            case _:
+                link.detach(closed=closed)
+                return
+        if closed and key in self._unsure:
+            self._log.after(partial(self.leave, link, closed))  # as in subscribe
+            return
+        current = self._named.get(key) if key is not None else None
+        others = len(current.consumers) if current is not None else 0
+        decision = decide_leave(kind, closed, others)
+        if decision.action is LeaveAction.REFUSE_IN_USE:
+            link.detach(closed=True, condition=LOCKED, description=decision.reason)
+        elif decision.action is LeaveAction.KEEP or key is None or current is None:
+            link.detach(closed=closed)
+        else:
+            self._delete(key, current, partial(_detach, link, closed))
+
+    def _delete(
+        self, key: SubscriptionKey, subscription: Subscription, then: Callable[[], None]
+    ) -> None:
+        del self._named[key]
+        if not key.durable:
+            then()
+            return
+        definition = subscription.definition
+
+        def deleted() -> None:
+            self._marking.deleted(subscription)
+            then()
+
+        self._remember(SubscriptionEvent.DELETED, key, definition, deleted)
+        _events.info("subscription.deleted", subscription=key.id, topic=definition.topic)
+
+    def lost(self, link: Link) -> None:
+        """No detach came, or nobody would read our answer to it."""
+        self.release(link)
+        owner = link.owner
+        if isinstance(owner, Consumer) and owner.kind is LinkKind.VOLATILE:
+            key = owner.subscription.key
+            if key is not None and not owner.subscription.consumers:
+                self._named.pop(key, None)
+
+
+def _kind(key: SubscriptionKey) -> LinkKind:
+    if key.queue:
+        return LinkKind.QUEUE
+    return LinkKind.DURABLE if key.durable else LinkKind.VOLATILE
+
+
+def _restored(state: SubscriptionState, doubt: Doubt) -> Subscription:
+    """One from before the start. A delivery of which nobody knows how it ended counts as failed."""
+    dispatcher = Dispatcher(
+        state.floor,
+        state.settled,
+        failures=doubt.failures(state.failures),
+        doubtful_below=doubt.below,
+    )
+    return Subscription(state.key, state.definition, dispatcher)
+
+
+def _detach(link: Link, closed: bool) -> None:
+    if link.alive:
+        link.detach(closed=closed)
