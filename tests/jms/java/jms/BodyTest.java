@@ -22,7 +22,6 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Random;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -30,24 +29,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Every kind of body comes back as it was sent. */
-class BodyTest extends Client {
-    private Session session;
-    private MessageProducer producer;
-    private MessageConsumer consumer;
-
-    @BeforeEach
-    void pair() throws Exception {
-        session = auto(connect());
-        Topic topic = session.createTopic(name("body"));
-        consumer = session.createConsumer(topic);
-        producer = session.createProducer(topic);
-    }
-
-    private <T extends Message> T through(Message sent, Class<T> kind) throws Exception {
-        producer.send(sent);
-        return assertInstanceOf(kind, next(consumer));
-    }
-
+class BodyTest extends RoundTrip {
     static List<String> texts() {
         return List.of("", "a", "größer als 主题 🚀", "\u0000\n\t\"'\\", "x".repeat(1_000_000));
     }
@@ -200,7 +182,7 @@ class BodyTest extends Client {
     @DisplayName("All kinds come back from the disk as they were, after the gateway was killed.")
     void allKindsSurvive() throws Exception {
         Gateway gateway = ownGateway();
-        Connection connection = open(uri(gateway, ""), "c");
+        Connection connection = connectTo(gateway, "c");
         Session own = auto(connection);
         Topic topic = own.createTopic("t");
         own.createDurableConsumer(topic, "s").close();
@@ -215,9 +197,8 @@ class BodyTest extends Client {
                 own.createObjectMessage("object"), own.createMessage())) {
             sender.send(one);
         }
-        gateway.kill();
-        gateway.start();
-        MessageConsumer again = auto(open(uri(gateway, ""), "c")).createDurableConsumer(topic, "s");
+        gateway.crash();
+        MessageConsumer again = durable(connectTo(gateway, "c"), topic);
         assertEquals("text", assertInstanceOf(TextMessage.class, next(again)).getText());
         assertArrayEquals(new byte[] {0, 1, -1}, next(again).getBody(byte[].class));
         assertEquals(1, assertInstanceOf(MapMessage.class, next(again)).getInt("n"));

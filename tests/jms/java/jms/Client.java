@@ -3,8 +3,11 @@ package jms;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import jakarta.jms.Connection;
+import jakarta.jms.Destination;
 import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
@@ -17,6 +20,7 @@ import java.util.List;
 import java.util.UUID;
 import org.apache.qpid.jms.JmsConnectionFactory;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.function.Executable;
 
 /** What the tests share: connections that end with the test, names of its own, plain texts. */
 abstract class Client {
@@ -24,6 +28,10 @@ abstract class Client {
     static final long PATIENCE = 10_000;
     /** Milliseconds without a message after which there is none; every drain is answered sooner. */
     static final long SILENCE = 300;
+    /** A consumer gets what it asks for, one message at a time, and holds nothing else. */
+    static final String NO_PREFETCH = "jms.prefetchPolicy.all=0";
+    /** The client's own acknowledge mode, for each message by itself. */
+    static final int INDIVIDUAL = 101;
     /** No call waits for ever for an answer. */
     private static final String LIMITS = "jms.requestTimeout=20000&jms.sendTimeout=20000&jms.closeTimeout=20000";
 
@@ -87,7 +95,15 @@ abstract class Client {
     }
 
     final Connection connectWith(String options) throws JMSException {
-        return open(uri(Gateway.SHARED, options), null);
+        return connectWith(options, null);
+    }
+
+    final Connection connectWith(String options, String clientId) throws JMSException {
+        return open(uri(Gateway.SHARED, options), clientId);
+    }
+
+    final Connection connectTo(Gateway gateway, String clientId) throws JMSException {
+        return open(uri(gateway, ""), clientId);
     }
 
     static Session auto(Connection connection) throws JMSException {
@@ -98,10 +114,31 @@ abstract class Client {
         return connection.createSession(false, mode);
     }
 
+    /** A consumer of the client's own durable subscription `s`, in a session of its own. */
+    static MessageConsumer durable(Connection connection, Topic topic) throws JMSException {
+        return auto(connection).createDurableConsumer(topic, "s");
+    }
+
+    /** A consumer of the shared durable subscription `s`, in a session of its own. */
+    final MessageConsumer shareDurable(Connection connection, Topic topic) throws JMSException {
+        return auto(connection).createSharedDurableConsumer(topic, name("s"));
+    }
+
+    /** A consumer of the shared subscription `s` that isn't durable, in a session of its own. */
+    final MessageConsumer share(Connection connection, Topic topic) throws JMSException {
+        return auto(connection).createSharedConsumer(topic, name("s"));
+    }
+
+    /** The durable subscription `s` exists, and these texts wait in it. */
+    static void waiting(Connection connection, Topic topic, String... texts) throws JMSException {
+        durable(connection, topic).close();
+        publish(connection, topic, texts);
+    }
+
     /** Publish these texts, one after the other, each accepted before the next. */
-    static void publish(Connection connection, Topic topic, String... texts) throws JMSException {
+    static void publish(Connection connection, Destination to, String... texts) throws JMSException {
         Session session = auto(connection);
-        MessageProducer producer = session.createProducer(topic);
+        MessageProducer producer = session.createProducer(to);
         for (String text : texts) {
             producer.send(session.createTextMessage(text));
         }
@@ -109,9 +146,9 @@ abstract class Client {
     }
 
     /** Publish numbered texts fast: not persistent ones, closed by one that is accepted. */
-    static void publishMany(Connection connection, Topic topic, int count) throws JMSException {
+    static void publishMany(Connection connection, Destination to, int count) throws JMSException {
         Session session = auto(connection);
-        MessageProducer producer = session.createProducer(topic);
+        MessageProducer producer = session.createProducer(to);
         producer.setDeliveryMode(jakarta.jms.DeliveryMode.NON_PERSISTENT);
         for (int i = 0; i < count - 1; i++) {
             producer.send(session.createTextMessage(Integer.toString(i)));
@@ -136,6 +173,27 @@ abstract class Client {
         for (String text : texts) {
             assertEquals(text, text(consumer));
         }
+    }
+
+    /** The texts of the numbers from the first to before the last, in order. */
+    static void expectNumbers(MessageConsumer consumer, int first, int last) throws JMSException {
+        for (int i = first; i < last; i++) {
+            expect(consumer, Integer.toString(i));
+        }
+    }
+
+    /** The next message has this text, and says that this is its count-th delivery. */
+    static void expectCounted(MessageConsumer consumer, String text, int count) throws JMSException {
+        Message message = next(consumer);
+        assertEquals(text, message.getBody(String.class));
+        assertEquals(count > 1, message.getJMSRedelivered(), text);
+        assertEquals(count, message.getIntProperty("JMSXDeliveryCount"), text);
+    }
+
+    /** The call is refused with this AMQP condition, which the client puts into its exception. */
+    static void expectRefused(String condition, Executable call) {
+        JMSException refused = assertThrows(JMSException.class, call);
+        assertTrue(refused.getMessage().contains("[condition = " + condition + "]"), refused.getMessage());
     }
 
     static void expectNothing(MessageConsumer consumer) throws JMSException {

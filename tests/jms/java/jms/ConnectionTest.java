@@ -28,7 +28,7 @@ class ConnectionTest extends Client {
     void clientIdInUse() throws Exception {
         Connection connection = connect(name("c"));
         Topic topic = auto(connection).createTopic(name("owner"));
-        MessageConsumer consumer = auto(connection).createDurableConsumer(topic, "s");
+        MessageConsumer consumer = durable(connection, topic);
         assertThrows(InvalidClientIDException.class, () -> connect(name("c")));
         publish(connection, topic, "one");
         expect(consumer, "one");
@@ -54,10 +54,9 @@ class ConnectionTest extends Client {
     @DisplayName("A client id is free again after the gateway has died.")
     void clientIdFreedByDeath() throws Exception {
         Gateway gateway = ownGateway();
-        open(uri(gateway, ""), "c");
-        gateway.kill();
-        gateway.start();
-        assertEquals("c", open(uri(gateway, ""), "c").getClientID());
+        connectTo(gateway, "c");
+        gateway.crash();
+        assertEquals("c", connectTo(gateway, "c").getClientID());
     }
 
     @Test
@@ -133,7 +132,7 @@ class ConnectionTest extends Client {
     @DisplayName("Without failover the exception listener hears that the gateway died.")
     void exceptionListener() throws Exception {
         Gateway gateway = ownGateway();
-        Connection connection = open(uri(gateway, ""), null);
+        Connection connection = connectTo(gateway, null);
         BlockingQueue<JMSException> heard = new LinkedBlockingQueue<>();
         ExceptionListener listener = heard::add;
         connection.setExceptionListener(listener);

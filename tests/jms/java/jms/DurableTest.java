@@ -1,14 +1,11 @@
 package jms;
 
-import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import jakarta.jms.Connection;
 import jakarta.jms.IllegalStateException;
 import jakarta.jms.InvalidDestinationException;
 import jakarta.jms.JMSException;
-import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.Session;
 import jakarta.jms.Topic;
@@ -16,17 +13,14 @@ import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
 /** Durable subscriptions that are one consumer's alone. */
-class DurableTest extends Client {
+class DurableTest extends OneClient {
     @Test
     @DisplayName("A durable subscription keeps what is published while its consumer is away.")
     void keepsWhileAway() throws Exception {
-        Connection publisher = connect();
-        Topic topic = auto(publisher).createTopic(name("away"));
-        Connection connection = connect(name("client"));
-        auto(connection).createDurableConsumer(topic, "s").close();
+        durable(connection, topic).close();
         connection.close();
-        publish(publisher, topic, "one", "two", "three");
-        MessageConsumer again = auto(connect(name("client"))).createDurableConsumer(topic, "s");
+        publish(connect(), topic, "one", "two", "three");
+        MessageConsumer again = durable(connect(name("c")), topic);
         expect(again, "one", "two", "three");
         expectNothing(again);
     }
@@ -34,9 +28,6 @@ class DurableTest extends Client {
     @Test
     @DisplayName("createDurableSubscriber and createDurableConsumer mean the same subscription.")
     void oldAndNewNames() throws Exception {
-        Connection connection = connect(name("client"));
-        Session session = auto(connection);
-        Topic topic = session.createTopic(name("old"));
         session.createDurableSubscriber(topic, "s").close();
         publish(connection, topic, "one");
         expect(session.createDurableConsumer(topic, "s"), "one");
@@ -46,14 +37,13 @@ class DurableTest extends Client {
     @DisplayName("A durable subscription and what it is owed survive an orderly restart.")
     void survivesStop() throws Exception {
         Gateway gateway = ownGateway();
-        Connection connection = open(uri(gateway, ""), "c");
-        Topic topic = auto(connection).createTopic("t");
-        MessageConsumer consumer = auto(connection).createDurableConsumer(topic, "s");
+        Connection connection = connectTo(gateway, "c");
+        MessageConsumer consumer = durable(connection, topic);
         publish(connection, topic, "one", "two", "three");
         expect(consumer, "one");
         connection.close();
         gateway.restart();
-        MessageConsumer again = auto(open(uri(gateway, ""), "c")).createDurableConsumer(topic, "s");
+        MessageConsumer again = durable(connectTo(gateway, "c"), topic);
         expect(again, "two", "three");
         expectNothing(again);
     }
@@ -62,13 +52,9 @@ class DurableTest extends Client {
     @DisplayName("A durable subscription and what it is owed survive the death of the gateway.")
     void survivesKill() throws Exception {
         Gateway gateway = ownGateway();
-        Connection connection = open(uri(gateway, ""), "c");
-        Topic topic = auto(connection).createTopic("t");
-        auto(connection).createDurableConsumer(topic, "s").close();
-        publish(connection, topic, "one", "two");
-        gateway.kill();
-        gateway.start();
-        MessageConsumer again = auto(open(uri(gateway, ""), "c")).createDurableConsumer(topic, "s");
+        waiting(connectTo(gateway, "c"), topic, "one", "two");
+        gateway.crash();
+        MessageConsumer again = durable(connectTo(gateway, "c"), topic);
         expect(again, "one", "two");
         expectNothing(again);
     }
@@ -76,9 +62,6 @@ class DurableTest extends Client {
     @Test
     @DisplayName("After unsubscribe the subscription is gone, and what it was owed with it.")
     void unsubscribed() throws Exception {
-        Connection connection = connect(name("client"));
-        Session session = auto(connection);
-        Topic topic = session.createTopic(name("gone"));
         session.createDurableConsumer(topic, "s").close();
         publish(connection, topic, "one");
         session.unsubscribe("s");
@@ -89,28 +72,24 @@ class DurableTest extends Client {
     @DisplayName("An unsubscribe is remembered over a kill of the gateway.")
     void unsubscribeSurvivesKill() throws Exception {
         Gateway gateway = ownGateway();
-        Connection connection = open(uri(gateway, ""), "c");
-        Session session = auto(connection);
-        session.createDurableConsumer(session.createTopic("t"), "s").close();
-        session.unsubscribe("s");
-        gateway.kill();
-        gateway.start();
-        Session again = auto(open(uri(gateway, ""), "c"));
+        Session before = auto(connectTo(gateway, "c"));
+        before.createDurableConsumer(topic, "s").close();
+        before.unsubscribe("s");
+        gateway.crash();
+        Session again = auto(connectTo(gateway, "c"));
         assertThrows(InvalidDestinationException.class, () -> again.unsubscribe("s"));
     }
 
     @Test
     @DisplayName("Unsubscribing what isn't there is an InvalidDestinationException.")
     void unsubscribeUnknown() throws Exception {
-        Session session = auto(connect(name("client")));
         assertThrows(InvalidDestinationException.class, () -> session.unsubscribe("nobody"));
     }
 
     @Test
     @DisplayName("Unsubscribing twice is an InvalidDestinationException the second time.")
     void unsubscribeTwice() throws Exception {
-        Session session = auto(connect(name("client")));
-        session.createDurableConsumer(session.createTopic(name("twice")), "s").close();
+        session.createDurableConsumer(topic, "s").close();
         session.unsubscribe("s");
         assertThrows(InvalidDestinationException.class, () -> session.unsubscribe("s"));
     }
@@ -118,9 +97,6 @@ class DurableTest extends Client {
     @Test
     @DisplayName("A subscription with an active consumer can't be unsubscribed, and goes on.")
     void unsubscribeActive() throws Exception {
-        Connection connection = connect(name("client"));
-        Session session = auto(connection);
-        Topic topic = session.createTopic(name("active"));
         MessageConsumer consumer = session.createDurableConsumer(topic, "s");
         assertThrows(JMSException.class, () -> session.unsubscribe("s"));
         publish(connection, topic, "one");
@@ -130,8 +106,6 @@ class DurableTest extends Client {
     @Test
     @DisplayName("Another topic under the same name begins the subscription anew.")
     void redefinedTopic() throws Exception {
-        Connection connection = connect(name("client"));
-        Session session = auto(connection);
         Topic before = session.createTopic(name("before"));
         Topic after = session.createTopic(name("after"));
         session.createDurableConsumer(before, "s").close();
@@ -146,12 +120,9 @@ class DurableTest extends Client {
     @Test
     @DisplayName("Two clients with one subscription name have a subscription each.")
     void clientsAreApart() throws Exception {
-        Connection one = connect(name("one"));
-        Connection other = connect(name("other"));
-        Topic topic = auto(one).createTopic(name("apart"));
-        MessageConsumer first = auto(one).createDurableConsumer(topic, "s");
-        MessageConsumer second = auto(other).createDurableConsumer(topic, "s");
-        publish(one, topic, "one", "two");
+        MessageConsumer first = durable(connection, topic);
+        MessageConsumer second = durable(connect(name("other")), topic);
+        publish(connection, topic, "one", "two");
         expect(first, "one", "two");
         expect(second, "one", "two");
     }
@@ -159,8 +130,6 @@ class DurableTest extends Client {
     @Test
     @DisplayName("Two subscriptions of one client receive every message each.")
     void namesAreApart() throws Exception {
-        Connection connection = connect(name("client"));
-        Topic topic = auto(connection).createTopic(name("names"));
         MessageConsumer first = auto(connection).createDurableConsumer(topic, "a");
         MessageConsumer second = auto(connection).createDurableConsumer(topic, "b");
         publish(connection, topic, "one");
@@ -171,26 +140,19 @@ class DurableTest extends Client {
     @Test
     @DisplayName("What a closed consumer had prefetched comes again as if for the first time.")
     void prefetchedComesAgain() throws Exception {
-        Connection connection = connect(name("client"));
-        Session session = auto(connection);
-        Topic topic = session.createTopic(name("prefetched"));
         MessageConsumer consumer = session.createDurableConsumer(topic, "s");
         publish(connection, topic, "one", "two", "three");
         expect(consumer, "one");
         consumer.close();
         MessageConsumer again = session.createDurableConsumer(topic, "s");
-        Message two = next(again);
-        assertFalse(two.getJMSRedelivered());
-        assertEquals(1, two.getIntProperty("JMSXDeliveryCount"));
+        expectCounted(again, "two", 1);
         expect(again, "three");
     }
 
     @Test
     @DisplayName("A second consumer of an exclusive subscription is refused, the first goes on.")
     void secondConsumerRefused() throws Exception {
-        Connection connection = connect(name("client"));
-        Topic topic = auto(connection).createTopic(name("second"));
-        MessageConsumer consumer = auto(connection).createDurableConsumer(topic, "s");
+        MessageConsumer consumer = durable(connection, topic);
         Session other = auto(connection);
         assertThrows(JMSException.class, () -> other.createDurableConsumer(topic, "s"));
         publish(connection, topic, "one");
@@ -200,9 +162,6 @@ class DurableTest extends Client {
     @Test
     @DisplayName("A durable subscription that was exclusive can't be taken as a shared one.")
     void exclusiveIsNotShared() throws Exception {
-        Connection connection = connect(name("client"));
-        Session session = auto(connection);
-        Topic topic = session.createTopic(name("sharing"));
         session.createDurableConsumer(topic, "s").close();
         publish(connection, topic, "kept");
         assertThrows(JMSException.class, () -> session.createSharedDurableConsumer(topic, "s"));
@@ -212,9 +171,6 @@ class DurableTest extends Client {
     @Test
     @DisplayName("A durable subscription that was shared can't be taken as an exclusive one.")
     void sharedIsNotExclusive() throws Exception {
-        Connection connection = connect(name("client"));
-        Session session = auto(connection);
-        Topic topic = session.createTopic(name("sharing"));
         session.createSharedDurableConsumer(topic, "s").close();
         publish(connection, topic, "kept");
         assertThrows(JMSException.class, () -> session.createDurableConsumer(topic, "s"));
@@ -224,25 +180,23 @@ class DurableTest extends Client {
     @Test
     @DisplayName("Without a client id there is no exclusive durable subscription.")
     void needsClientId() throws Exception {
-        Session session = auto(connect());
-        Topic topic = session.createTopic(name("anonymous"));
-        assertThrows(IllegalStateException.class, () -> session.createDurableConsumer(topic, "s"));
+        Session anonymous = auto(connect());
+        assertThrows(IllegalStateException.class, () -> anonymous.createDurableConsumer(topic, "s"));
     }
 
     @Test
     @DisplayName("A hundred durable subscriptions of one client all survive a restart.")
     void manySurvive() throws Exception {
         Gateway gateway = ownGateway();
-        Connection connection = open(uri(gateway, ""), "c");
-        Session session = auto(connection);
-        Topic topic = session.createTopic("t");
+        Connection connection = connectTo(gateway, "c");
+        Session before = auto(connection);
         for (int i = 0; i < 100; i++) {
-            session.createDurableConsumer(topic, "s" + i).close();
+            before.createDurableConsumer(topic, "s" + i).close();
         }
         publish(connection, topic, "one");
         connection.close();
         gateway.restart();
-        Session again = auto(open(uri(gateway, ""), "c"));
+        Session again = auto(connectTo(gateway, "c"));
         for (int i = 0; i < 100; i++) {
             expect(again.createDurableConsumer(topic, "s" + i), "one");
         }

@@ -46,6 +46,12 @@ final class Gateway {
         ask("/" + number + "/end");
     }
 
+    /** Killed, and started again on what it left. */
+    void crash() throws Exception {
+        kill();
+        start();
+    }
+
     void restart() throws Exception {
         stop();
         start();

@@ -11,34 +11,13 @@ import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
 import jakarta.jms.Session;
 import jakarta.jms.Topic;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The headers of a message come as the sender gave them. */
-class HeaderTest extends Client {
-    private Connection connection;
-    private Session session;
-    private Topic topic;
-    private MessageProducer producer;
-    private MessageConsumer consumer;
-
-    @BeforeEach
-    void pair() throws Exception {
-        connection = connect(name("client"));
-        session = auto(connection);
-        topic = session.createTopic(name("headers"));
-        consumer = session.createConsumer(topic);
-        producer = session.createProducer(topic);
-    }
-
-    private Message through(Message sent) throws Exception {
-        producer.send(sent);
-        return next(consumer);
-    }
-
+class HeaderTest extends RoundTrip {
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
     @DisplayName("Every priority comes as it was given.")
@@ -206,7 +185,7 @@ class HeaderTest extends Client {
     @DisplayName("All headers come back from the disk as they were, after the gateway was killed.")
     void headersSurvive() throws Exception {
         Gateway gateway = ownGateway();
-        Session own = auto(open(uri(gateway, ""), "c"));
+        Session own = auto(connectTo(gateway, "c"));
         Topic there = own.createTopic("t");
         own.createDurableConsumer(there, "s").close();
         Message sent = own.createTextMessage("one");
@@ -219,9 +198,8 @@ class HeaderTest extends Client {
         sender.setPriority(7);
         sender.setTimeToLive(3_600_000);
         sender.send(sent);
-        gateway.kill();
-        gateway.start();
-        Message got = next(auto(open(uri(gateway, ""), "c")).createDurableConsumer(there, "s"));
+        gateway.crash();
+        Message got = next(durable(connectTo(gateway, "c"), there));
         assertEquals(sent.getJMSMessageID(), got.getJMSMessageID());
         assertEquals("ID:AMQP_ULONG:42", got.getJMSCorrelationID());
         assertEquals("type", got.getJMSType());

@@ -3,31 +3,18 @@ package jms;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import jakarta.jms.Connection;
 import jakarta.jms.InvalidSelectorException;
 import jakarta.jms.JMSException;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
 import jakarta.jms.Session;
-import jakarta.jms.Topic;
 import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
 /** What isn't served yet is refused with a sentence, at once, and the connection goes on. */
-class NotYetTest extends Client {
-    private Connection connection;
-    private Session session;
-    private Topic topic;
-
-    @BeforeEach
-    void begin() throws Exception {
-        connection = connect(name("client"));
-        session = auto(connection);
-        topic = session.createTopic(name("topic"));
-    }
+class NotYetTest extends OneClient {
 
     @AfterEach
     void goesOn() throws Exception {

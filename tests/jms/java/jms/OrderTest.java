@@ -1,41 +1,34 @@
 package jms;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertNotNull;
 
 import jakarta.jms.Connection;
 import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.Session;
-import jakarta.jms.Topic;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.BlockingQueue;
-import java.util.concurrent.LinkedBlockingQueue;
-import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
 /** What comes back comes back to its old place. */
-class OrderTest extends Client {
-    private static final int INDIVIDUAL = 101;
+class OrderTest extends OneClient {
     private static final int RELEASED = 3;
 
-    private Topic given(Connection connection, String... texts) throws Exception {
-        Topic topic = auto(connection).createTopic(name("topic"));
-        auto(connection).createDurableConsumer(topic, "s").close();
-        publish(connection, topic, texts);
-        return topic;
+    private Connection few;
+
+    /** A durable consumer of another client that takes few messages at a time. */
+    private MessageConsumer prefetching(int count, int mode) throws Exception {
+        few = connectWith("jms.prefetchPolicy.all=" + count, name("few"));
+        return session(few, mode).createDurableConsumer(topic, "s");
     }
 
     @Test
     @DisplayName("A released message comes before everything that was published after it.")
     void releasedComesFirst() throws Exception {
-        Connection connection = open(uri(Gateway.SHARED, "jms.prefetchPolicy.all=0"), name("c"));
-        Topic topic = given(connection, "one", "two", "three", "four");
-        Session session = session(connection, INDIVIDUAL);
-        MessageConsumer consumer = session.createDurableConsumer(topic, "s");
+        MessageConsumer consumer = prefetching(0, INDIVIDUAL);
+        publish(connection, topic, "one", "two", "three", "four");
         Message one = next(consumer);
         Message two = next(consumer);
         next(consumer).acknowledge();
@@ -49,28 +42,17 @@ class OrderTest extends Client {
     @Test
     @DisplayName("What a listener fails at is released and comes again, nothing is lost.")
     void listenerThatThrows() throws Exception {
-        Connection connection = connect(name("c"));
-        Topic topic = given(connection, "one", "two", "three");
-        BlockingQueue<String> got = new LinkedBlockingQueue<>();
+        given("one", "two", "three");
+        Heard heard = new Heard();
         boolean[] failed = {false};
-        auto(connection).createDurableConsumer(topic, "s").setMessageListener(message -> {
-            try {
-                String text = message.getBody(String.class);
-                if (text.equals("two") && !failed[0]) {
-                    failed[0] = true;
-                    throw new RuntimeException("not yet");
-                }
-                got.add(text);
-            } catch (JMSException error) {
-                got.add(error.toString());
+        again().setMessageListener(message -> {
+            if (!failed[0]) {
+                failed[0] = true;
+                throw new RuntimeException("not yet");
             }
+            heard.onMessage(message);
         });
-        List<String> all = new ArrayList<>();
-        for (int i = 0; i < 3; i++) {
-            String text = got.poll(PATIENCE, TimeUnit.MILLISECONDS);
-            assertNotNull(text);
-            all.add(text);
-        }
+        List<String> all = heard.next(3);
         all.sort(null);
         assertEquals(List.of("one", "three", "two"), all);
     }
@@ -78,38 +60,29 @@ class OrderTest extends Client {
     @Test
     @DisplayName("What a closed session held comes before what it had not yet received.")
     void closedSession() throws Exception {
-        Connection connection = open(uri(Gateway.SHARED, "jms.prefetchPolicy.all=3"), name("c"));
-        Topic topic = given(connection, "1", "2", "3", "4", "5", "6", "7", "8");
-        Session session = session(connection, Session.CLIENT_ACKNOWLEDGE);
-        MessageConsumer consumer = session.createDurableConsumer(topic, "s");
+        MessageConsumer consumer = prefetching(3, Session.CLIENT_ACKNOWLEDGE);
+        publish(connection, topic, "1", "2", "3", "4", "5", "6", "7", "8");
         next(consumer).acknowledge();
         expect(consumer, "2", "3");
-        session.close();
-        expect(auto(connection).createDurableConsumer(topic, "s"), "2", "3", "4", "5", "6", "7", "8");
+        few.close();
+        expect(durable(connect(name("few")), topic), "2", "3", "4", "5", "6", "7", "8");
     }
 
     @Test
     @DisplayName("Messages of one producer stay in order, persistent or not.")
     void mixedDurability() throws Exception {
-        Connection connection = connect(name("c"));
-        Session session = auto(connection);
-        Topic topic = session.createTopic(name("mixed"));
         MessageConsumer consumer = session.createDurableConsumer(topic, "s");
         jakarta.jms.MessageProducer producer = session.createProducer(topic);
         for (int i = 0; i < 200; i++) {
             producer.setDeliveryMode(1 + i % 2);
             producer.send(session.createTextMessage(Integer.toString(i)));
         }
-        for (int i = 0; i < 200; i++) {
-            expect(consumer, Integer.toString(i));
-        }
+        expectNumbers(consumer, 0, 200);
     }
 
     @Test
     @DisplayName("Two subscriptions see the messages of two producers in the same order.")
     void oneOrderForAll() throws Exception {
-        Connection connection = connect(name("c"));
-        Topic topic = auto(connection).createTopic(name("same"));
         MessageConsumer one = auto(connection).createDurableConsumer(topic, "a");
         MessageConsumer other = auto(connection).createDurableConsumer(topic, "b");
         List<Thread> publishers = new ArrayList<>();

@@ -17,7 +17,6 @@ import jakarta.jms.TemporaryQueue;
 import jakarta.jms.TemporaryTopic;
 import jakarta.jms.Topic;
 import java.util.Collections;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Disabled;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
@@ -26,7 +25,7 @@ import org.junit.jupiter.api.Test;
  * What a JMS client may ask for and the gateway doesn't serve yet; NotYetTest shows how it says so.
  * A part that is served loses its @Disabled here and its refusal there.
  */
-class PendingTest extends Client {
+class PendingTest extends OneClient {
     private static final String TRANSACTIONS = "pending: transactions are not served yet";
     private static final String QUEUES = "pending: queues are not served yet";
     private static final String TEMPORARY = "pending: temporary destinations are not served yet";
@@ -34,16 +33,6 @@ class PendingTest extends Client {
     private static final String NO_LOCAL = "pending: no-local is not served yet";
     private static final String DELAY = "pending: delayed delivery is not served yet";
 
-    private Connection connection;
-    private Session session;
-    private Topic topic;
-
-    @BeforeEach
-    void begin() throws Exception {
-        connection = connect(name("client"));
-        session = auto(connection);
-        topic = session.createTopic(name("topic"));
-    }
 
     private Session transacted() throws Exception {
         return connection.createSession(true, Session.SESSION_TRANSACTED);
@@ -94,13 +83,9 @@ class PendingTest extends Client {
         Session transacted = transacted();
         MessageConsumer consumer = transacted.createDurableConsumer(topic, "s");
         publishMany(connection, topic, 1_000);
-        for (int i = 0; i < 100; i++) {
-            expect(consumer, Integer.toString(i));
-        }
+        expectNumbers(consumer, 0, 100);
         transacted.rollback();
-        for (int i = 0; i < 1_000; i++) {
-            expect(consumer, Integer.toString(i));
-        }
+        expectNumbers(consumer, 0, 1_000);
     }
 
     @Test
@@ -120,7 +105,7 @@ class PendingTest extends Client {
     void queue() throws Exception {
         Queue queue = session.createQueue(name("queue"));
         send(session, queue, "one", 1);
-        Connection zero = connectWith("jms.prefetchPolicy.all=0");
+        Connection zero = connectWith(NO_PREFETCH);
         MessageConsumer first = auto(zero).createConsumer(queue);
         MessageConsumer second = auto(zero).createConsumer(queue);
         send(session, queue, "two", 2);

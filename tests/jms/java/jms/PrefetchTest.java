@@ -9,9 +9,6 @@ import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.Session;
 import jakarta.jms.Topic;
-import java.util.concurrent.BlockingQueue;
-import java.util.concurrent.LinkedBlockingQueue;
-import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -19,27 +16,28 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** How credit is given and taken back: prefetch 0, 1 and 1000, receiving in every way. */
 class PrefetchTest extends Client {
-    private Connection prefetching(int count) throws Exception {
-        return open(uri(Gateway.SHARED, "jms.prefetchPolicy.all=" + count), name("c"));
+    private Connection connection;
+    private Topic topic;
+
+    private void prefetching(int count) throws Exception {
+        connection = connectWith("jms.prefetchPolicy.all=" + count, name("c"));
+        topic = auto(connection).createTopic(name("topic"));
     }
 
-    private Topic given(Connection connection, int count) throws Exception {
-        Topic topic = auto(connection).createTopic(name("topic"));
-        auto(connection).createDurableConsumer(topic, "s").close();
+    /** A durable consumer with this prefetch, for which so many messages waited. */
+    private MessageConsumer waitingFor(int prefetch, int count) throws Exception {
+        prefetching(prefetch);
+        durable(connection, topic).close();
         publishMany(connection, topic, count);
-        return topic;
+        return durable(connection, topic);
     }
 
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 1000})
     @DisplayName("receive with a time limit gets all, in order, then null.")
     void receive(int prefetch) throws Exception {
-        Connection connection = prefetching(prefetch);
-        Topic topic = given(connection, 50);
-        MessageConsumer consumer = auto(connection).createDurableConsumer(topic, "s");
-        for (int i = 0; i < 50; i++) {
-            expect(consumer, Integer.toString(i));
-        }
+        MessageConsumer consumer = waitingFor(prefetch, 50);
+        expectNumbers(consumer, 0, 50);
         expectNothing(consumer);
     }
 
@@ -47,9 +45,7 @@ class PrefetchTest extends Client {
     @ValueSource(ints = {0, 1, 1000})
     @DisplayName("receiveNoWait gets what waits, in order, and null only when nothing does.")
     void receiveNoWait(int prefetch) throws Exception {
-        Connection connection = prefetching(prefetch);
-        Topic topic = given(connection, 20);
-        MessageConsumer consumer = auto(connection).createDurableConsumer(topic, "s");
+        MessageConsumer consumer = waitingFor(prefetch, 20);
         for (int i = 0; i < 20; i++) {
             Message message = consumer.receiveNoWait();
             assertEquals(Integer.toString(i), message == null ? null : message.getBody(String.class));
@@ -62,9 +58,7 @@ class PrefetchTest extends Client {
     @ValueSource(ints = {0, 1, 1000})
     @DisplayName("receive without a time limit waits for what comes.")
     void receiveForEver(int prefetch) throws Exception {
-        Connection connection = prefetching(prefetch);
-        Topic topic = given(connection, 1);
-        MessageConsumer consumer = auto(connection).createDurableConsumer(topic, "s");
+        MessageConsumer consumer = waitingFor(prefetch, 1);
         assertEquals("0", consumer.receive().getBody(String.class));
         assertNull(consumer.receive(50));
         publish(connection, topic, "later");
@@ -75,28 +69,17 @@ class PrefetchTest extends Client {
     @ValueSource(ints = {0, 1, 1000})
     @DisplayName("A listener is told of all, in order.")
     void listener(int prefetch) throws Exception {
-        Connection connection = prefetching(prefetch);
-        Topic topic = given(connection, 50);
-        BlockingQueue<String> got = new LinkedBlockingQueue<>();
-        auto(connection).createDurableConsumer(topic, "s").setMessageListener(m -> {
-            try {
-                got.add(m.getBody(String.class));
-            } catch (jakarta.jms.JMSException error) {
-                got.add(error.toString());
-            }
-        });
-        for (int i = 0; i < 50; i++) {
-            assertEquals(Integer.toString(i), got.poll(PATIENCE, TimeUnit.MILLISECONDS));
-        }
-        assertNull(got.poll(SILENCE, TimeUnit.MILLISECONDS));
+        Heard heard = new Heard();
+        waitingFor(prefetch, 50).setMessageListener(heard);
+        heard.expectNumbers(50);
+        heard.expectNothing();
     }
 
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 1000})
     @DisplayName("After receive has run out of time the next message still comes.")
     void afterSilence(int prefetch) throws Exception {
-        Connection connection = prefetching(prefetch);
-        Topic topic = auto(connection).createTopic(name("silence"));
+        prefetching(prefetch);
         MessageConsumer consumer = auto(connection).createConsumer(topic);
         for (int i = 0; i < 3; i++) {
             assertNull(consumer.receive(20));
@@ -108,8 +91,7 @@ class PrefetchTest extends Client {
     @Test
     @DisplayName("With prefetch 0 a consumer holds nothing that it didn't ask for.")
     void zeroHoldsNothing() throws Exception {
-        Connection connection = prefetching(0);
-        Topic topic = auto(connection).createTopic(name("zero"));
+        prefetching(0);
         MessageConsumer idle = auto(connection).createSharedDurableConsumer(topic, "s");
         MessageConsumer busy = auto(connection).createSharedDurableConsumer(topic, "s");
         publish(connection, topic, "one", "two", "three");
@@ -120,8 +102,7 @@ class PrefetchTest extends Client {
     @Test
     @DisplayName("Consumers that prefetch share in turn: neither goes without.")
     void inTurn() throws Exception {
-        Connection connection = prefetching(10);
-        Topic topic = auto(connection).createTopic(name("turn"));
+        prefetching(10);
         MessageConsumer one = auto(connection).createSharedDurableConsumer(topic, "s");
         MessageConsumer other = auto(connection).createSharedDurableConsumer(topic, "s");
         publish(connection, topic, "a", "b", "c", "d");
@@ -134,19 +115,14 @@ class PrefetchTest extends Client {
     @Test
     @DisplayName("More than the prefetch flows on, two thousand messages with credit for ten.")
     void creditIsRenewed() throws Exception {
-        Connection connection = prefetching(10);
-        Topic topic = given(connection, 2_000);
-        MessageConsumer consumer = auto(connection).createDurableConsumer(topic, "s");
-        for (int i = 0; i < 2_000; i++) {
-            expect(consumer, Integer.toString(i));
-        }
+        MessageConsumer consumer = waitingFor(10, 2_000);
+        expectNumbers(consumer, 0, 2_000);
     }
 
     @Test
     @DisplayName("A stopped connection receives nothing; started again it receives what waited.")
     void stopAndStart() throws Exception {
-        Connection connection = prefetching(1000);
-        Topic topic = auto(connection).createTopic(name("stop"));
+        prefetching(1000);
         Session session = auto(connection);
         MessageConsumer consumer = session.createConsumer(topic);
         connection.stop();

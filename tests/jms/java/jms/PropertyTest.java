@@ -5,36 +5,14 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 
 import jakarta.jms.Message;
-import jakarta.jms.MessageConsumer;
-import jakarta.jms.MessageProducer;
-import jakarta.jms.Session;
-import jakarta.jms.Topic;
 import java.util.List;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /** Properties keep their names, types and values. */
-class PropertyTest extends Client {
-    private Session session;
-    private MessageProducer producer;
-    private MessageConsumer consumer;
-
-    @BeforeEach
-    void pair() throws Exception {
-        session = auto(connect());
-        Topic topic = session.createTopic(name("properties"));
-        consumer = session.createConsumer(topic);
-        producer = session.createProducer(topic);
-    }
-
-    private Message through(Message sent) throws Exception {
-        producer.send(sent);
-        return next(consumer);
-    }
-
+class PropertyTest extends RoundTrip {
     static List<Object> values() {
         return List.of(
                 true, false, Byte.MIN_VALUE, Byte.MAX_VALUE, Short.MIN_VALUE, Short.MAX_VALUE,

@@ -2,12 +2,10 @@ package jms;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import jakarta.jms.BytesMessage;
-import jakarta.jms.CompletionListener;
 import jakarta.jms.Connection;
 import jakarta.jms.DeliveryMode;
 import jakarta.jms.InvalidDestinationException;
@@ -20,41 +18,17 @@ import jakarta.jms.Topic;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
-import java.util.concurrent.BlockingQueue;
-import java.util.concurrent.LinkedBlockingQueue;
-import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** All ways to send, and what the sender is told. */
-class SendTest extends Client {
-    private static CompletionListener into(BlockingQueue<String> queue) {
-        return new CompletionListener() {
-            @Override
-            public void onCompletion(Message message) {
-                try {
-                    queue.add(message.getBody(String.class));
-                } catch (JMSException error) {
-                    queue.add(error.toString());
-                }
-            }
-
-            @Override
-            public void onException(Message message, Exception exception) {
-                queue.add(exception.toString());
-            }
-        };
-    }
-
+class SendTest extends OneClient {
     @ParameterizedTest
     @ValueSource(ints = {DeliveryMode.PERSISTENT, DeliveryMode.NON_PERSISTENT})
     @DisplayName("Persistent or not, what is sent arrives and says how it was sent.")
     void deliveryModes(int mode) throws Exception {
-        Connection connection = connect();
-        Session session = auto(connection);
-        Topic topic = session.createTopic(name("mode"));
         MessageConsumer consumer = session.createConsumer(topic);
         MessageProducer producer = session.createProducer(topic);
         producer.setDeliveryMode(mode);
@@ -67,17 +41,14 @@ class SendTest extends Client {
     @Test
     @DisplayName("A thousand asynchronous sends complete, in order, and all arrive.")
     void asynchronous() throws Exception {
-        Connection connection = connect();
-        Session session = auto(connection);
-        Topic topic = session.createTopic(name("async"));
         MessageConsumer consumer = auto(connection).createConsumer(topic);
         MessageProducer producer = session.createProducer(topic);
-        BlockingQueue<String> completed = new LinkedBlockingQueue<>();
+        Heard completed = new Heard();
         for (int i = 0; i < 1_000; i++) {
-            producer.send(session.createTextMessage(Integer.toString(i)), into(completed));
+            producer.send(session.createTextMessage(Integer.toString(i)), completed);
         }
         for (int i = 0; i < 1_000; i++) {
-            assertEquals(Integer.toString(i), completed.poll(PATIENCE, TimeUnit.MILLISECONDS));
+            completed.expect(Integer.toString(i));
             expect(consumer, Integer.toString(i));
         }
     }
@@ -86,24 +57,19 @@ class SendTest extends Client {
     @DisplayName("A completed asynchronous send is durable: it survives the gateway's death.")
     void completedIsDurable() throws Exception {
         Gateway gateway = ownGateway();
-        Connection connection = open(uri(gateway, ""), "c");
+        Connection connection = connectTo(gateway, "c");
         Session session = auto(connection);
         Topic topic = session.createTopic("t");
-        auto(connection).createDurableConsumer(topic, "s").close();
+        durable(connection, topic).close();
         MessageProducer producer = session.createProducer(topic);
-        BlockingQueue<String> completed = new LinkedBlockingQueue<>();
+        Heard completed = new Heard();
         for (int i = 0; i < 100; i++) {
-            producer.send(session.createTextMessage(Integer.toString(i)), into(completed));
+            producer.send(session.createTextMessage(Integer.toString(i)), completed);
         }
-        for (int i = 0; i < 100; i++) {
-            assertNotNull(completed.poll(PATIENCE, TimeUnit.MILLISECONDS));
-        }
-        gateway.kill();
-        gateway.start();
-        MessageConsumer consumer = auto(open(uri(gateway, ""), "c")).createDurableConsumer(topic, "s");
-        for (int i = 0; i < 100; i++) {
-            expect(consumer, Integer.toString(i));
-        }
+        completed.expectNumbers(100);
+        gateway.crash();
+        MessageConsumer consumer = durable(connectTo(gateway, "c"), topic);
+        expectNumbers(consumer, 0, 100);
     }
 
     @ParameterizedTest
@@ -118,16 +84,12 @@ class SendTest extends Client {
         Topic topic = auto(connection).createTopic(name("options"));
         MessageConsumer consumer = auto(connect()).createConsumer(topic);
         publishMany(connection, topic, 100);
-        for (int i = 0; i < 100; i++) {
-            expect(consumer, Integer.toString(i));
-        }
+        expectNumbers(consumer, 0, 100);
     }
 
     @Test
     @DisplayName("A producer without a destination sends to each topic that it is given.")
     void anonymousProducer() throws Exception {
-        Connection connection = connect();
-        Session session = auto(connection);
         MessageProducer producer = session.createProducer(null);
         List<MessageConsumer> consumers = new ArrayList<>();
         List<Topic> topics = new ArrayList<>();
@@ -146,7 +108,6 @@ class SendTest extends Client {
     @Test
     @DisplayName("A topic that nobody subscribes to takes messages all the same.")
     void nobodyListens() throws Exception {
-        Connection connection = connect();
         publish(connection, auto(connection).createTopic(name("nobody")), "one", "two");
     }
 
@@ -155,9 +116,6 @@ class SendTest extends Client {
     void large() throws Exception {
         byte[] sent = new byte[5_000_000];
         new Random(7).nextBytes(sent);
-        Connection connection = connect();
-        Session session = auto(connection);
-        Topic topic = session.createTopic(name("large"));
         MessageConsumer consumer = session.createConsumer(topic);
         BytesMessage message = session.createBytesMessage();
         message.writeBytes(sent);
@@ -168,9 +126,6 @@ class SendTest extends Client {
     @Test
     @DisplayName("A message that is too large is refused with an exception; others go on.")
     void tooLarge() throws Exception {
-        Connection connection = connect();
-        Session session = auto(connection);
-        Topic topic = session.createTopic(name("huge"));
         MessageProducer producer = session.createProducer(topic);
         BytesMessage message = session.createBytesMessage();
         message.writeBytes(new byte[17_000_000]);
@@ -184,7 +139,6 @@ class SendTest extends Client {
     @Test
     @DisplayName("A topic's name that can't be is an InvalidDestinationException.")
     void impossibleTopic() throws Exception {
-        Session session = auto(connect());
         Topic topic = session.createTopic("$internal");
         assertThrows(InvalidDestinationException.class, () -> session.createProducer(topic));
         assertThrows(InvalidDestinationException.class, () -> session.createConsumer(topic));
@@ -193,7 +147,6 @@ class SendTest extends Client {
     @Test
     @DisplayName("A producer without a destination is told of an impossible one by an exception.")
     void anonymousImpossible() throws Exception {
-        Session session = auto(connect());
         MessageProducer producer = session.createProducer(null);
         Topic topic = session.createTopic("$internal");
         assertThrows(
@@ -207,8 +160,6 @@ class SendTest extends Client {
     @Test
     @DisplayName("Topics' names may hold spaces, slashes, dots and letters of all alphabets.")
     void names() throws Exception {
-        Connection connection = connect();
-        Session session = auto(connection);
         for (String word : List.of("a b", "a/b/c", "a.b.c", "größe", "主题", "a|b", "a?b=c", "*")) {
             Topic topic = session.createTopic(name(word));
             MessageConsumer consumer = session.createConsumer(topic);

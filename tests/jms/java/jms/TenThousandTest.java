@@ -34,7 +34,7 @@ class TenThousandTest extends Client {
     }
 
     private static void expectAll(Connection connection, Topic topic, Count count) throws Exception {
-        MessageConsumer consumer = auto(connection).createDurableConsumer(topic, "s");
+        MessageConsumer consumer = durable(connection, topic);
         for (int i = 0; i < COUNT; i++) {
             Message message = next(consumer);
             assertEquals(Integer.toString(i), message.getBody(String.class));
@@ -47,7 +47,7 @@ class TenThousandTest extends Client {
     @Test
     @DisplayName("After a session's close: what was seen counts two, what wasn't counts one.")
     void sessionClosed() throws Exception {
-        Connection connection = open(uri(Gateway.SHARED, PREFETCH), name("c"));
+        Connection connection = connectWith(PREFETCH, name("c"));
         Session session = session(connection, Session.CLIENT_ACKNOWLEDGE);
         Topic topic = given(connection, session);
         session.close();
@@ -57,10 +57,10 @@ class TenThousandTest extends Client {
     @Test
     @DisplayName("After a connection's close: what was seen counts two, what wasn't counts one.")
     void connectionClosed() throws Exception {
-        Connection connection = open(uri(Gateway.SHARED, PREFETCH), name("c"));
+        Connection connection = connectWith(PREFETCH, name("c"));
         Topic topic = given(connection, session(connection, Session.CLIENT_ACKNOWLEDGE));
         connection.close();
-        expectAll(open(uri(Gateway.SHARED, PREFETCH), name("c")), topic, i -> i < SEEN ? 2 : 1);
+        expectAll(connectWith(PREFETCH, name("c")), topic, i -> i < SEEN ? 2 : 1);
     }
 
     @Test
@@ -81,10 +81,9 @@ class TenThousandTest extends Client {
         Gateway gateway = ownGateway();
         Connection connection = open(uri(gateway, PREFETCH), "c");
         Topic topic = given(connection, session(connection, Session.CLIENT_ACKNOWLEDGE));
-        gateway.kill();
-        gateway.start();
+        gateway.crash();
         MessageConsumer consumer =
-                auto(open(uri(gateway, PREFETCH), "c")).createDurableConsumer(topic, "s");
+                durable(open(uri(gateway, PREFETCH), "c"), topic);
         boolean marked = true;
         for (int i = 0; i < COUNT; i++) {
             Message message = next(consumer);
