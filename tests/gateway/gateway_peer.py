@@ -193,6 +193,7 @@ class Peer:
         session: Session | None = None,
         opened: bool = True,
         kind: int = Terminus.TARGET,
+        capabilities: Iterable[str] = (),
     ) -> Outgoing:
         """A producer's link; without a topic the anonymous relay."""
         link = (session or self.session).sender(f"sender-{next(_numbers)}")
@@ -201,6 +202,7 @@ class Peer:
         link.source.address = link.name
         link.target.type = kind
         link.target.address = topic
+        put_symbols(link.target.capabilities, capabilities)
         link.snd_settle_mode = Link.SND_SETTLED if presettled else Link.SND_UNSETTLED
         link.open()
         if opened:
@@ -301,6 +303,8 @@ class Peer:
 
 
 def put_symbols(data: Data, words: Iterable[str]) -> None:
+    if not words:
+        return
     data.put_array(False, Data.SYMBOL)
     data.enter()
     for word in words:
