@@ -1,10 +1,12 @@
 """A table with its whole history, to be compared with what readers find in it."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import numpy as np
 from deltalake import DeltaTable
-from table_groups import NOON, bodies, framed, group, run, settled
+from table_groups import DAY_US, NOON, bodies, framed, group, run, settled
 
 from pipeline.message import Group
 from pipeline.tables.topic_log import TopicLog
@@ -12,6 +14,9 @@ from pipeline.tables.upkeep import UpkeepLimits
 
 KEEP_ALL = UpkeepLimits(log_entries_max=1_000_000, log_retention_days=7, retention_days=0)
 TOPICS = ("a", "b", "c")
+
+#: A commit with so many messages for each topic, or something else that happens to a table.
+Step: TypeAlias = tuple[int, ...] | Literal["upkeep", "step", "reopen", "hours", "day"]
 
 
 class Story:
@@ -50,6 +55,27 @@ class Story:
 
     def reopen(self) -> None:
         self.log = TopicLog.open(self.log.path, limits=self.limits)
+
+    def play(self, steps: Iterable[Step]) -> None:
+        """These steps in this order; at the end, before and after all upkeep that is due, readers
+        find what was committed."""
+        for step in steps:
+            match step:
+                case "upkeep":
+                    self.upkeep()
+                case "step":
+                    self.log.upkeep(now=self.now, floor=0)
+                case "reopen":
+                    self.reopen()
+                case "hours":
+                    self.now += DAY_US // 5
+                case "day":
+                    self.now += DAY_US
+                case _:
+                    self.commit(*step)
+        assert_same(self)
+        self.upkeep()
+        assert_same(self)
 
     def messages(self) -> list[tuple[int, str, bytes]]:
         """What the groups held, in the order of sequences."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from table_groups import DAY_US, NOON
-from table_story import KEEP_ALL, TOPICS, Story, assert_same
+from table_story import KEEP_ALL, TOPICS, Step, Story, assert_same
 
 from pipeline.errors import StoreError
 from pipeline.tables import merge, tiers, upkeep
@@ -34,7 +34,7 @@ STEPS = st.lists(
 @given(steps=STEPS)
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_order_of_commits_and_upkeep_keeps_every_row(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, ...] | str]
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Step]
 ) -> None:
     """Whatever runs in whatever order, rows and pages are those of the groups."""
     with pytest.MonkeyPatch.context() as patch:
@@ -42,23 +42,7 @@ def test_any_order_of_commits_and_upkeep_keeps_every_row(
         patch.setattr(tiers, "FULL_ROWS", 9)
         patch.setattr(upkeep, "CHECKPOINT_COMMITS", 5)
         story = Story(tmp_path_factory.mktemp("t") / "log")
-        for step in steps:
-            match step:
-                case "upkeep":
-                    story.upkeep()
-                case "step":
-                    story.log.upkeep(now=story.now, floor=0)
-                case "reopen":
-                    story.reopen()
-                case "hours":
-                    story.now += DAY_US // 5
-                case "day":
-                    story.now += DAY_US
-                case _:
-                    story.commit(*step)
-        assert_same(story)
-        story.upkeep()
-        assert_same(story)
+        story.play(steps)
         assert TopicLog.open(story.log.path)._state == story.log._state
 
 

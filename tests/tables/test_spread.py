@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from table_groups import DAY_US, framed, group, run
-from table_story import TOPICS, Story, assert_same, paged
+from table_story import TOPICS, Step, Story, assert_same, paged
 
 from pipeline.tables import spread, tiers, upkeep
 from pipeline.tables.commits import AddedFile
@@ -181,24 +181,10 @@ STEPS = st.lists(
 @given(steps=STEPS)
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_order_of_commits_and_steps_keeps_every_row(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, ...] | str]
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Step]
 ) -> None:
     """Whatever runs in whatever order, rows and pages are those of the groups."""
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch)
         story = Story(tmp_path_factory.mktemp("t") / "log")
-        for step in steps:
-            match step:
-                case "upkeep":
-                    story.upkeep()
-                case "step":
-                    story.log.upkeep(now=story.now, floor=0)
-                case "reopen":
-                    story.reopen()
-                case "day":
-                    story.now += DAY_US
-                case _:
-                    story.commit(*step)
-        assert_same(story)
-        story.upkeep()
-        assert_same(story)
+        story.play(steps)
