@@ -1,0 +1,152 @@
+// Logging in, errors, and a connection that comes back, as rhea has them.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+    connect,
+    dial,
+    durable,
+    event,
+    Gateway,
+    PORT_WITH_USERS,
+    publish,
+    receive,
+    refusal,
+    sender,
+} from "./client.js";
+
+test("rhea connects without SASL, and as ANONYMOUS", async (t) => {
+    const bare = await connect(t); // without a user rhea leaves SASL out
+    const named = await connect(t, { username: "ann" });
+    for (const [index, connection] of [bare, named].entries()) {
+        const topic = `rhea-login-${index}`;
+        const inbox = await receive(connection, topic);
+        await publish(await sender(connection, topic), "a");
+        assert.deepEqual(await inbox.take(1), ["a"]);
+    }
+});
+
+test("the gateway says who it is and what it can do", async (t) => {
+    const connection = await connect(t);
+    assert.equal(connection.container_id, "distributary");
+    for (const word of ["ANONYMOUS-RELAY", "SHARED-SUBS"]) {
+        assert.ok(connection.offered_capabilities.includes(word), word);
+    }
+});
+
+test("PLAIN: the right password opens", async (t) => {
+    const options = { port: PORT_WITH_USERS, username: "ann", password: "secret" };
+    const connection = await connect(t, options);
+    const inbox = await receive(connection, "rhea-plain-login");
+    await publish(await sender(connection, "rhea-plain-login"), "a");
+    assert.deepEqual(await inbox.take(1), ["a"]);
+});
+
+test("PLAIN: a wrong password, no password and no SASL don't", async (t) => {
+    for (const user of [{ username: "ann", password: "guess" }, { username: "ann" }]) {
+        const connection = dial(t, { port: PORT_WITH_USERS, ...user });
+        const { error } = await event(connection, "connection_error");
+        assert.equal(error.condition, "amqp:unauthorized-access");
+    }
+    const bare = dial(t, { port: PORT_WITH_USERS });
+    await Promise.race([event(bare, "disconnected"), event(bare, "protocol_error")]);
+    assert.ok(!bare.is_remote_open());
+});
+
+test("a container id in use is refused, and its owner goes on", async (t) => {
+    const owner = await connect(t, { container_id: "rhea-owner" });
+    const inbox = await receive(owner, "rhea-owner");
+    const second = dial(t, { container_id: "rhea-owner" });
+    const { error } = await event(second, "connection_error");
+    assert.equal(error.condition, "amqp:invalid-field");
+    await publish(await sender(owner, "rhea-owner"), "a");
+    assert.deepEqual(await inbox.take(1), ["a"]);
+});
+
+test("what can't be had is refused on its link alone, with a reason", async (t) => {
+    const connection = await connect(t);
+    const refused = [
+        [connection.open_sender("$management"), "amqp:not-found"],
+        [connection.open_receiver("$management"), "amqp:not-found"],
+        [connection.open_receiver({ source: {} }), "amqp:not-found"],
+        [connection.open_sender({ target: null }), "amqp:invalid-field"],
+        [connection.open_sender("x".repeat(300)), "amqp:invalid-field"],
+    ];
+    const errors = await Promise.all(refused.map(([link]) => refusal(link)));
+    for (const [index, error] of errors.entries()) {
+        assert.equal(error.condition, refused[index][1]);
+        assert.ok(error.description.length > 10);
+    }
+    const inbox = await receive(connection, "rhea-still-here");
+    await publish(await sender(connection, "rhea-still-here"), "a");
+    assert.deepEqual(await inbox.take(1), ["a"]);
+});
+
+test("a connection with heartbeats stays open while nothing is said", async (t) => {
+    const connection = await connect(t, { idle_time_out: 300 });
+    let lost = false;
+    connection.on("disconnected", () => (lost = true));
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    assert.ok(!lost && connection.is_remote_open());
+});
+
+// rhea attaches its links again by itself; what had no outcome yet is the application's to send
+// again, as with any client.
+
+/** Numbers published one after another, each again until it is accepted, over whatever happens. */
+function insist(to, numbers) {
+    const waiting = [...numbers];
+    return new Promise((resolve) => {
+        const next = () => waiting.length && to.send({ body: waiting[0], durable: true });
+        let asked = false;
+        to.on("sendable", () => asked || ((asked = true), next()));
+        to.on("accepted", () => {
+            waiting.shift();
+            if (waiting.length) next();
+            else resolve();
+        });
+        to.connection.on("disconnected", () => (asked = false));
+        if (to.sendable()) to.emit("sendable");
+    });
+}
+
+/** Everything that a durable consumer sees while the gateway goes and comes back. */
+async function overEnds(t, ends) {
+    const gateway = await Gateway.start(t);
+    const dialled = { port: gateway.port, reconnect: 50 };
+    const consumer = await connect(t, { ...dialled, container_id: "rhea-consumer" });
+    const producer = await connect(t, dialled);
+    const inbox = await receive(consumer, durable("stays", "rhea-reconnect"));
+    const to = await sender(producer, "rhea-reconnect");
+    const numbers = Array.from({ length: 300 }, (_, i) => i);
+    const done = insist(to, numbers);
+    const seen = new Set();
+    let again = 0;
+    let last = -1;
+    for (let ended = false; seen.size < numbers.length; ) {
+        const { message } = await inbox.next();
+        if (seen.has(message.body)) again++;
+        else assert.equal(message.body, ++last, "in order");
+        seen.add(message.body);
+        if (seen.size === 100 && !ended) {
+            ended = true;
+            ends(gateway).then(() => {});
+        }
+    }
+    await done;
+    return again;
+}
+
+test("over a stop and a start nothing is lost, and what is new comes in order", async (t) => {
+    await overEnds(t, async (gateway) => {
+        await gateway.stop();
+        await gateway.up();
+    });
+});
+
+test("over a kill and a start nothing is lost, and what is new comes in order", async (t) => {
+    await overEnds(t, async (gateway) => {
+        await gateway.kill();
+        await gateway.up();
+    });
+});
