@@ -1,6 +1,6 @@
 """The order of system calls, read from strace's output: nothing is said before it is durable.
 
-Rules, for a gateway with one publisher of persistent messages:
+Rules, for a gateway with publishers of persistent messages and links of durable subscriptions:
 
 1. A disposition goes to the socket only when the fdatasync of the frames that hold all messages
    accepted so far has returned.
@@ -8,15 +8,23 @@ Rules, for a gateway with one publisher of persistent messages:
    the link of the commit that holds all its groups.
 3. A commit is linked only when its draft, each data file that it adds and that file's folder were
    synced.
+4. The answer to a link that makes a durable subscription or a queue goes to the socket only when
+   the fdatasync of the frame with its `created` record has returned; so the answer to the close
+   that ends a subscription, and its `deleted` record.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
+import msgspec
+from gateway_codec import decode
+from gateway_frames import ATTACH, DETACH, DISPOSITION
+
+from pipeline.subscription import SubscriptionEvent
 from pipeline.tables import frame
 
 CALLS = (
@@ -33,9 +41,6 @@ _WHOLE = re.compile(r"^(\w+)\((.*)\)\s+= (-?\d+)")
 _RESULT = re.compile(r"\)\s+= (-?\d+)")
 _FD = re.compile(r"^(?:AT_FDCWD<[^>]*>, )?\d+<([^>]*)>")
 _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
-
-#: A disposition's descriptor: described, smallulong, 0x15 (AMQP 1.0 part 2, 7.6).
-_DISPOSITION = bytes.fromhex("005315")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,37 +85,47 @@ def unescaped(path: str) -> str:
     return re.sub(r"\\x([0-9a-f]{2})", lambda m: chr(int(m[1], 16)), path)
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One performative that the gateway wrote, with its channel."""
+
+    code: int
+    channel: int
+    fields: list[object]
+
+
+def said_in(data: bytes) -> Iterator[Said]:
+    """The performatives of whole frames (strace cuts long writes; what it cut is passed over)."""
+    at = 0
+    while at + 8 <= len(data) and (size := int.from_bytes(data[at : at + 4])) >= 8:
+        body = data[at + 4 * data[at + 4] : at + size]
+        if data[at + 5] == 0 and body and at + size <= len(data):
+            performative, _ = decode(body)
+            channel = int.from_bytes(data[at + 6 : at + 8])
+            yield Said(performative.descriptor, channel, performative.value)
+        at += size
+
+
 def accepted_in(data: bytes) -> int:
     """How many deliveries the dispositions in these frames settle for a publisher."""
-    count = at = 0
-    while at + 8 <= len(data):
-        size = int.from_bytes(data[at : at + 4])
-        body = data[at + 4 * data[at + 4] : at + size]
-        at += max(size, 8)
-        if body.startswith(_DISPOSITION):
-            count += _settled_in(body[len(_DISPOSITION) :])
-    return count
+    return sum(map(_accepted, said_in(data)))
 
 
-def _settled_in(fields: bytes) -> int:
-    """last - first + 1 of a disposition whose role is receiver; `fields` is its list."""
-    at = {0xC0: 3, 0xD0: 9}[fields[0]]
-    role, at = fields[at] == 0x41, at + 1
-    first, at = _uint(fields, at)
-    last, _ = _uint(fields, at)
-    return 0 if not role else 1 if last is None or first is None else last - first + 1
+def _accepted(said: Said) -> int:
+    if said.code != DISPOSITION or said.fields[0] is not True:
+        return 0
+    _, first, last = said.fields[:3]
+    assert isinstance(first, int)
+    return 1 + (last - first if isinstance(last, int) else 0)
 
 
-def _uint(data: bytes, at: int) -> tuple[int | None, int]:
-    match data[at]:
-        case 0x43:
-            return 0, at + 1
-        case 0x52:
-            return data[at + 1], at + 2
-        case 0x70:
-            return int.from_bytes(data[at + 1 : at + 5]), at + 5
-        case _:
-            return None, at + 1
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A frame of the journal: when its write had returned, its messages, its bytes."""
+
+    written: int
+    messages: int
+    data: bytes
 
 
 @dataclass(slots=True)
@@ -118,19 +133,24 @@ class Gate:
     """Goes through a trace and keeps what is durable; `wrong` is what was said too early.
 
     `groups` and `added` are what each version of the home's table holds: its last group, and the
-    data files that it adds.
+    data files that it adds. `made_by` says which subscription a link of that name makes, `ended_by`
+    which one its close ends.
     """
 
     home: Path
     groups: Mapping[int, int]
     added: Mapping[int, tuple[str, ...]]
+    made_by: Mapping[str, str]
+    ended_by: Mapping[str, str]
     wrong: list[str] = field(default_factory=list)
     accepted: int = 0
     recycled: int = 0
     commits: int = 0
-    _written: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    answered: int = 0
+    _written: dict[str, list[_Frame]] = field(default_factory=dict)
     _synced_at: dict[str, list[int]] = field(default_factory=dict)
-    _durable: list[tuple[int, int]] = field(default_factory=list)
+    _durable: list[tuple[int, _Frame]] = field(default_factory=list)
+    _names: dict[tuple[str, int, int], str] = field(default_factory=dict)
     _linked: list[tuple[int, int]] = field(default_factory=list)
     _segments: dict[str, int] = field(default_factory=dict)
 
@@ -156,20 +176,46 @@ class Gate:
         header = frame.read_header(call.texts[0]) if call.texts else None
         if call.path.endswith(".journal") and header is not None:
             waiting = self._written.setdefault(call.path, [])
-            waiting.append((call.ended, header.count))
+            waiting.append(_Frame(call.ended, header.count, b"".join(call.texts)))
             self._segments[call.path] = header.group
 
     def _sync(self, call: Call) -> None:
-        for ended, count in self._written.pop(call.path, []):
-            if ended < call.began:
-                self._durable.append((call.ended, count))
+        for one in self._written.pop(call.path, []):
+            if one.written < call.began:
+                self._durable.append((call.ended, one))
 
     def _send(self, call: Call) -> None:
-        self.accepted += sum(map(accepted_in, call.texts))
-        durable = sum(count for at, count in self._durable if at < call.began)
-        if self.accepted > durable:
+        durable = [one for at, one in self._durable if at < call.began]
+        for said in (one for text in call.texts for one in said_in(text)):
+            self.accepted += _accepted(said)
+            if said.code in (ATTACH, DETACH):
+                self._answer(call, said, durable)
+        messages = sum(one.messages for one in durable)
+        if self.accepted > messages:
             self.wrong.append(
-                f"line {call.began + 1}: {self.accepted} accepted, {durable} are durable"
+                f"line {call.began + 1}: {self.accepted} accepted, {messages} are durable"
+            )
+
+    def _answer(self, call: Call, said: Said, durable: Iterable[_Frame]) -> None:
+        """An attach names its link, a detach only its handle."""
+        handle = said.fields[1 if said.code == ATTACH else 0]
+        assert isinstance(handle, int)
+        place = (call.path, said.channel, handle)
+        if said.code == ATTACH:
+            name = self._names[place] = str(said.fields[0])
+            event, subscription = SubscriptionEvent.CREATED, self.made_by.get(name)
+        else:
+            name, closed = self._names.pop(place), said.fields[1:2] == [True]
+            event = SubscriptionEvent.DELETED
+            subscription = self.ended_by.get(name) if closed else None
+        if subscription is None:
+            return
+        self.answered += 1
+        record = msgspec.msgpack.encode(event.value) + msgspec.msgpack.encode(subscription)
+        if not any(record in one.data for one in durable):
+            self.wrong.append(
+                f"line {call.began + 1}: link {name} is answered, no durable frame says that "
+                f"{subscription} is {event.value}"
             )
 
     def _link(self, call: Call) -> None:

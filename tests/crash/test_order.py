@@ -28,11 +28,33 @@ class Traced:
         )
         gateway.COMMAND = (*order.STRACE, str(output), *Gateway.COMMAND)
         with gateway:
+            self._subscribe(gateway.port)
             self.published = self._publish(gateway.port)
             self._stop(gateway)
         self.lines = output.read_text().splitlines()
         self.home = gateway.home
         self.groups, self.added = order.commits_of(self.home)
+
+    def _subscribe(self, port: int) -> None:
+        """Subscriptions of every kind that is durable come, and one goes by each way to end it."""
+        with Peer(port, "c") as peer:
+            producer = peer.sender("made-by-producer", capabilities=("queue",))
+            consumer = peer.receiver("made-by-consumer", capabilities=("queue",))
+            peer.leave(peer.durable("u", "looked-up"), closed=False)
+            peer.shared_durable("u", "shared|global")
+            closed = peer.durable("u", "closed")
+            peer.leave(closed, closed=True)
+            assert peer.unsubscribe("looked-up") == ""
+            peer.leave(producer, closed=True)
+            peer.leave(consumer, closed=True)
+            self.made_by = {
+                producer.link.name: "queue/made-by-producer",
+                consumer.link.name: "queue/made-by-consumer",
+                "looked-up": "container/c/looked-up",
+                "shared|global": "global/shared",
+                "closed": "container/c/closed",
+            }
+            self.ended_by = {name: self.made_by[name] for name in ("looked-up", "closed")}
 
     @staticmethod
     def _publish(port: int) -> int:
@@ -54,7 +76,7 @@ class Traced:
         gateway.ended(0)
 
     def gate(self, lines: list[str] | None = None) -> order.Gate:
-        gate = order.Gate(self.home, self.groups, self.added)
+        gate = order.Gate(self.home, self.groups, self.added, self.made_by, self.ended_by)
         return gate.go(order.read(self.lines if lines is None else lines))
 
     def without(self, pattern: str) -> list[str]:
@@ -77,11 +99,14 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
 
 
 def test_nothing_is_said_or_reused_before_it_is_durable(traced: Traced) -> None:
-    """Every accept behind the fdatasync of its frame, every commit behind the fsync of its files,
-    every segment given back behind the fsync of the commit that holds its groups."""
+    """Every accept and every answer of a subscription behind the fdatasync of its frame, every
+    commit behind the fsync of its files, every segment given back behind the fsync of the commit
+    that holds its groups."""
     gate = traced.gate()
     assert not gate.wrong, "\n".join(gate.wrong[:5])
     assert gate.accepted == traced.published
+    # Each is made by an attach and ended by a close; the one that is looked up attaches twice.
+    assert gate.answered == len(traced.made_by) + len(traced.ended_by) + 1
     assert gate.commits >= 3
     assert gate.recycled >= 2
 
@@ -90,6 +115,8 @@ def test_nothing_is_said_or_reused_before_it_is_durable(traced: Traced) -> None:
     ("missing", "says"),
     [
         (r"fdatasync\(\d+<[^>]*\.journal>", "are durable"),
+        (r"fdatasync\(\d+<[^>]*\.journal>", "queue/made-by-producer is created"),
+        (r"fdatasync\(\d+<[^>]*\.journal>", "container/c/looked-up is deleted"),
         (r"fsync\(\d+<[^>]*/_delta_log>", "given back"),
         (r"fsync\(\d+<[^>]*\.parquet>", r"\.parquet isn't synced"),
         (r"fsync\(\d+<[^>]*/day=[^/>]*>", r"day=[-\d]* isn't synced"),
