@@ -104,10 +104,12 @@ def _read(link: ProtonLink) -> Attach:
 
 
 def _symbols(data: object) -> frozenset[str]:
+    """The words of a field of symbols: one, an array, or, as Proton's SymbolList writes it, a list;
+    no word is left out unseen."""
     value = _value(data)
     if value is None:
         return frozenset()
-    elements = getattr(value, "elements", None)
+    elements = value if isinstance(value, list) else getattr(value, "elements", None)
     return frozenset(map(str, elements if elements is not None else [value]))
 
 
