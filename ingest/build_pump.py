@@ -1,7 +1,7 @@
-"""Compiles `pump.c` into `ingest/_pump` with cffi, at install, where Proton itself is compiled.
+"""Compiles `pump.c` and `walk.c` into `ingest/_pump` with cffi, at install, as Proton itself is.
 
 The module is linked against nothing: its `pn_*` symbols are found in Proton's own library, which
-`ingest.pump` loads first with its symbols made global.
+`ingest.native` loads first with its symbols made global.
 """
 
 from pathlib import Path
@@ -10,18 +10,21 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HERE = Path(__file__).parent
-#: What Python may call: the part of `pump.c` between these two lines.
+#: The sources, in the order in which one may use another.
+SOURCES = ("pump.c", "walk.c")
+#: What Python may call: the part of each source between these two lines.
 BEGIN, END = "/* cdef:begin */", "/* cdef:end */"
 
 
 def compile_pump() -> Path:
-    """Build the extension beside its source and return its path. Needs a C compiler."""
+    """Build the extension beside its sources and return its path. Needs a C compiler."""
     from cffi import FFI  # noqa: PLC0415 (a build requirement, not there when this file is linted)
 
-    source = (HERE / "pump.c").read_text()
+    sources = [(HERE / name).read_text() for name in SOURCES]
     builder = FFI()
-    builder.cdef(source.partition(BEGIN)[2].partition(END)[0])
-    builder.set_source("_pump", source, extra_compile_args=["-O2"])
+    for source in sources:
+        builder.cdef(source.partition(BEGIN)[2].partition(END)[0])
+    builder.set_source("_pump", "\n".join(sources), extra_compile_args=["-O2"])
     return Path(builder.compile(tmpdir=str(HERE), target="_pump.*"))
 
 

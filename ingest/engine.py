@@ -20,6 +20,7 @@ from proton import Collector, Condition, Endpoint, Transport, symbol
 from proton import Connection as ProtonConnection
 
 from ingest import pump as pumping
+from ingest.frames import Inflow, Outflow
 from ingest.handshake import Established, Failed, Handshake, Reply, Step, Verify
 from ingest.inbound import Inbound
 from ingest.link import BROKEN_VALUES, BrokenFrame, Handler
@@ -79,8 +80,10 @@ class Connection(asyncio.BufferedProtocol):
             self._collector._impl,
             self._engine.pump,
             self._engine.handler,
-            limits.links_max,
+            limits,
         )
+        self._inflow = Inflow(self._amqp_address, self.inbound, limits.frame_bytes_max)
+        self.outflow = Outflow()
         self.alive = True
         self._timer = self._engine.loop.call_later(limits.handshake_ms_max / 1_000, self._too_slow)
         if not self._engine.add(self):
@@ -163,12 +166,16 @@ class Connection(asyncio.BufferedProtocol):
     # AMQP in.
 
     def _feed(self, data: Any, size: int) -> None:
-        more = pumping.feed(self._amqp_address, data, size)
+        more = True
         try:
+            more = self._inflow.feed(data, size)
             self.inbound.process()
+            self.inbound.answer_echoes()
         except BrokenFrame as error:
             self.close("amqp:decode-error", str(error))
-        if not more:
+        if (fault := self._inflow.fault) is not None:
+            self.close(fault.condition, fault.description)
+        elif not more:
             self._unreadable()
         self.touch()
         self._handler.passed()
@@ -265,8 +272,9 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if size == 0:
                 return
-            transport.write(bytes(self._engine.write_buffer[:size]))
-            if size < WRITE_BYTES and not self.ending:
+            chunk, last = bytes(self._engine.write_buffer[:size]), size < WRITE_BYTES
+            transport.write(self.outflow.passed(chunk, last=last))
+            if last and not self.ending:
                 return
 
     def _end(self, transport: asyncio.Transport) -> None:

@@ -5,6 +5,7 @@ more is gone, whatever events of it are still under way.
 """
 
 import sys
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from cproton import lib as proton
@@ -14,6 +15,8 @@ from proton import Session
 from ingest import pump as pumping
 from ingest.link import BROKEN_VALUES, BrokenFrame, Handler, Link
 from ingest.pump import Outcomes, Pump, Received, Stop, address
+from ingest.settings import Amqp
+from pipeline.performative import WalkedAttach
 
 if TYPE_CHECKING:
     from ingest.engine import Connection
@@ -31,13 +34,18 @@ class Inbound:
         collector: Any,
         pump: Pump,
         handler: Handler,
-        links_max: int,
+        limits: Amqp,
     ) -> None:
         self._connection, self._pump, self._handler = connection, pump, handler
-        self._links_max = links_max
+        self._limits = limits
         self._collector = collector
         self._collector_address = address(collector)
         self._links: dict[int, Link] = {}
+        self._handles: dict[tuple[int, int], Link] = {}  # by channel and the peer's handle
+        #: Attaches that were walked, until the engine tells of their links, in the same order.
+        self.coming: deque[WalkedAttach] = deque()
+        #: Flows that want an answer: their channels, and their handles if they have one.
+        self.echoes: list[tuple[int, int | None]] = []
         #: We have closed the connection: nothing counts any more but the peer's own close.
         self.closing = False
 
@@ -49,6 +57,7 @@ class Inbound:
     def process(self) -> None:
         """Eat all events that there are. Raises BrokenFrame when a value can't be read."""
         pump, collector = self._pump, self._collector_address
+        pump.unfinished = False
         while self._connection.alive:
             stop = pump.events(collector)
             if self.closing:
@@ -60,13 +69,47 @@ class Inbound:
             if pump.outcomes_count:
                 self._settled(pump.outcomes())
             if stop == Stop.IDLE:
-                return
+                break
             if stop == Stop.EVENT:
                 event = proton.pn_collector_peek(self._collector)
                 self._event(proton.pn_event_type(event), event)
                 proton.pn_collector_pop(self._collector)
             elif stop != Stop.FULL:
                 self._odd_message(Stop(stop))
+
+        if pump.unfinished:
+            self._bound_unfinished()
+
+    def _bound_unfinished(self) -> None:
+        """What a peer has begun to send and doesn't finish lies in memory."""
+        size = sum(map(pumping.waiting_bytes, {link.session for link in self._links.values()}))
+        most = self._limits.unfinished_bytes_max
+        if size > most:
+            self._connection.close(
+                TOO_MANY,
+                f"{size} bytes of unfinished messages, {most} at most (amqp.unfinished_bytes_max)",
+            )
+
+    def answer_echoes(self) -> None:
+        """Have the engine tell the state of links and sessions whose peer has asked for it."""
+        echoes, self.echoes = self.echoes, []
+        for channel, handle in echoes:
+            links = (
+                [self._handles.get((channel, handle))]
+                if handle is not None
+                else [link for (on, _), link in self._handles.items() if on == channel]
+            )
+            for link in links[:1]:
+                if link is not None and not self.closing:
+                    pumping.echo(link.session, 0 if link.is_outgoing else link.address)
+
+    def refuse_transfer(self, channel: int, handle: int, condition: str, description: str) -> None:
+        """A message that is about to come is not what the gateway takes: end its link. Raises
+        BrokenFrame from what came before it."""
+        self.process()
+        link = self._handles.get((channel, handle))
+        if link is not None and not self.closing:
+            self._refuse_messages(link, condition, f"link '{link.name}': {description}")
 
     def _drop(self, stop: Stop) -> bool:
         """Pass over what comes after our close. True at the end."""
@@ -170,19 +213,22 @@ class Inbound:
 
     def _attached(self, proton_link: ProtonLink) -> None:
         try:
-            link = Link(self._connection, proton_link)
+            link = Link(self._connection, proton_link, self.coming.popleft())
         except BROKEN_VALUES as error:
             raise BrokenFrame(f"attach: {error}") from error
         if not link.name:
             raise BrokenFrame("attach: the link has no name")
+        if link.name != link.attach.name:
+            raise BrokenFrame(f"attach: {link.attach.name!r} is no name for a link")
         if link.address in self._links:
             raise BrokenFrame(f"attach: link '{link.name}' is there, its detach isn't answered yet")
-        self._links[link.address] = link
-        if len(self._links) <= self._links_max:
+        self._links[link.address] = self._handles[link.handle] = link
+        most = self._limits.links_max
+        if len(self._links) <= most:
             self._handler.attached(link)
             return
-        link.refuse(TOO_MANY, f"there are {self._links_max} links already (amqp.links_max)")
-        if len(self._links) > 2 * self._links_max:
+        link.refuse(TOO_MANY, f"there are {most} links already (amqp.links_max)")
+        if len(self._links) > 2 * most:
             # Whoever doesn't even detach what was refused would go on for ever.
             self._connection.close(TOO_MANY, "too many refused links that aren't detached")
 
@@ -210,7 +256,7 @@ class Inbound:
     def _lose(self, link: Link) -> None:
         if link.alive:
             link.alive = False
-            self._links.pop(link.address, None)
+            self._drop_link(link)
             if not link.ended:
                 self._handler.lost(link)
             link.release()
@@ -218,9 +264,14 @@ class Inbound:
     def forget(self, link: Link) -> None:
         """Both sides have ended the link: free it, or each link would leak (P8)."""
         if link.alive:
-            self._links.pop(link.address, None)
+            self._drop_link(link)
             link.proton.free()
             link.release()
+
+    def _drop_link(self, link: Link) -> None:
+        self._links.pop(link.address, None)
+        if self._handles.get(link.handle) is link:  # its peer may have used the handle again
+            del self._handles[link.handle]
 
 
 def _wrap(kind: Any, pointer: Any) -> Any:

@@ -84,6 +84,7 @@ typedef struct {
   size_t message_bytes_max;
   uint64_t event_mask; /* types of events that Python wants to see, a bit each */
   int type_delivery;
+  int unfinished; /* set when a message came of which there is more to come */
   uint64_t delivery; /* the one that stopped it (PUMP_TOO_LARGE, PUMP_MALFORMED, PUMP_ALONE) */
 } pump_t;
 
@@ -370,7 +371,7 @@ static int incoming(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   p->delivery = (uint64_t)(uintptr_t)d;
   int other = p->count && p->link != (uint64_t)(uintptr_t)link;
   if (size > p->message_bytes_max) return p->count ? PUMP_FULL : PUMP_TOO_LARGE;
-  if (pn_delivery_partial(d)) return 0;
+  if (pn_delivery_partial(d)) { p->unfinished = 1; return 0; }
   if (other || p->count == p->room) return PUMP_FULL;
   if (p->bytes_used + size > p->bytes_room) return p->count ? PUMP_FULL : PUMP_ALONE;
   p->link = (uint64_t)(uintptr_t)link;

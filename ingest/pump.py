@@ -1,25 +1,19 @@
 """Whole runs of messages between Proton and Python, in one call each (`pump.c`).
 
-The compiled pump finds Proton's functions in Proton's own library, which must therefore be loaded
-first, with its symbols global. Everything here runs on the event loop's thread only.
+Everything here runs on the event loop's thread only.
 """
 
-import ctypes
 from array import array
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-import cproton_ffi
 from cproton import ffi as proton_ffi
 from cproton import lib as proton
 
+from ingest.native import ffi, lib
 from pipeline.message import Bytes, MessageRun, Slab
 from pipeline.sequences import Run
-
-ctypes.CDLL(cproton_ffi.__file__, mode=ctypes.RTLD_GLOBAL)
-
-from ingest._pump import ffi, lib  # noqa: E402 (needs Proton's symbols)
 
 #: Messages that one call takes in at most; a read of the socket seldom holds more.
 ROOM_MESSAGES = 4096
@@ -147,6 +141,15 @@ class Pump:
     @property
     def outcomes_count(self) -> int:
         return int(self._p.outcomes_count)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a message came of which there is more to come, since this was last cleared."""
+        return bool(self._p.unfinished)
+
+    @unfinished.setter
+    def unfinished(self, value: bool) -> None:
+        self._p.unfinished = value
 
     @property
     def stopped_link(self) -> int:
@@ -292,6 +295,16 @@ def feed(transport: int, data: Any, size: int) -> bool:
     """Hand bytes of the peer to the engine. False when it wants no more: the peer has closed, or
     what it sent can't be read."""
     return bool(lib.pump_input(transport, data, size))
+
+
+def waiting_bytes(session: int) -> int:
+    """Bytes of messages of a session that lie in the engine."""
+    return int(proton.pn_session_incoming_bytes(proton_ffi.cast("pn_session_t *", session)))
+
+
+def echo(session: int, link: int) -> None:
+    """Tell the peer a session's state, and that of one of its incoming links if it isn't 0."""
+    lib.pump_echo(session, link)
 
 
 def output(transport: int, room: Any, size: int) -> int:

@@ -31,6 +31,7 @@ class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message_bytes_max: int
+    unfinished_bytes_max: int
     frame_bytes_max: int
     idle_timeout_ms: int
     handshake_ms_max: int
@@ -184,6 +185,10 @@ def _check(settings: Settings) -> None:
         (amqp.frame_bytes_max >= 512, "amqp.frame_bytes_max must be 512 at least (AMQP 2.7.1)"),
         (amqp.message_bytes_max >= 1, "amqp.message_bytes_max must be positive"),
         (amqp.message_bytes_max < 1 << 30, "amqp.message_bytes_max must be below 1 GiB"),
+        (
+            amqp.unfinished_bytes_max >= amqp.message_bytes_max,
+            "amqp.unfinished_bytes_max must be amqp.message_bytes_max at least",
+        ),
         (amqp.producer_credit >= 1, "amqp.producer_credit must be positive"),
         (amqp.unsettled_max >= 1, "amqp.unsettled_max must be positive"),
         (1 <= amqp.channels_max <= 32_767, "amqp.channels_max must be from 1 to 32767"),

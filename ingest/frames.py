@@ -1,0 +1,168 @@
+"""A connection's frames, walked before the engine has them and after it has written them.
+
+Of a few frames the engine understands, or can say, less than AMQP does. `Inflow` stops at these
+and reads them (`pipeline.performative`), `Outflow` puts into an attach what the engine can't; all
+other bytes pass through C (`walk.c`) untouched.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ingest import pump
+from ingest.native import ffi, lib
+from pipeline import performative
+from pipeline.amqp_types import DecodeError
+from pipeline.performative import PLAIN_STATES, TRANSACTIONAL_STATE
+from pipeline.refusal import NOT_IMPLEMENTED
+
+if TYPE_CHECKING:
+    from ingest.inbound import Inbound
+
+#: The protocol's header stands before the first frame, in both directions.
+HEADER_BYTES = 8
+UNKNOWN_TRANSACTION = "amqp:transaction:unknown-id"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a connection must end: a condition and a sentence."""
+
+    condition: str
+    description: str
+
+
+class Inflow:
+    """What a peer sends, on its way to the engine.
+
+    A frame that can't be judged yet is held back until it can. After a `fault` nothing more
+    reaches the engine.
+    """
+
+    def __init__(self, transport: int, inbound: "Inbound", frame_bytes_max: int) -> None:
+        self._transport, self._inbound = transport, inbound
+        self._frame_bytes_max = frame_bytes_max
+        self._walk = ffi.new("pump_walk *", {"left": HEADER_BYTES})
+        self._held = bytearray()
+        self._needed = 0
+        self.fault: Fault | None = None
+
+    def feed(self, data: Any, size: int) -> bool:
+        """Hand bytes on. False when the engine wants no more: the peer has closed, or what it sent
+        can't be read. Raises BrokenFrame from frames that had to be understood on the way."""
+        if not self._held:
+            return self._feed(data, size)
+        self._held += ffi.buffer(data, size)
+        if len(self._held) < self._needed:
+            return True
+        held, self._held = bytes(self._held), bytearray()
+        return self._feed(ffi.from_buffer(held), len(held))
+
+    def _feed(self, data: Any, size: int) -> bool:
+        walk, at = self._walk, 0
+        while at < size and self.fault is None:
+            stop = lib.pump_walk_in(
+                self._transport, walk, data + at, size - at, self._frame_bytes_max
+            )
+            if stop == lib.WALK_NO_MORE:
+                return False
+            at += walk.at
+            if stop == lib.WALK_ALL:
+                return True
+            if stop == lib.WALK_SHORT:
+                self._held[:] = ffi.buffer(data + at, size - at)
+                self._needed = walk.size
+                return True
+            frame = bytes(ffi.buffer(data + at, walk.size))
+            at += walk.size
+            if not self._judge(stop, frame):
+                return False
+        return True
+
+    def _judge(self, stop: int, frame: bytes) -> bool:
+        """Read a frame that stopped the walk, and let the engine have what it can read of it."""
+        try:
+            match stop:
+                case lib.WALK_ATTACH:
+                    attach = performative.attach(frame)
+                    self._inbound.coming.append(attach)
+                    frame = attach.frame
+                case lib.WALK_FLOW:
+                    self._inbound.echoes.append(performative.flow(frame))
+                case lib.WALK_TRANSFER:
+                    frame = self._transfer(frame)
+                case lib.WALK_DISPOSITION:
+                    frame = self._disposition(frame)
+                case lib.WALK_NAMED:
+                    frame = performative.numbered(frame)
+                    return self._feed(ffi.from_buffer(frame), len(frame))
+        except DecodeError as error:
+            self.fault = Fault("amqp:decode-error", str(error))
+        return self.fault is not None or self._push(frame)
+
+    def _push(self, frame: bytes) -> bool:
+        return pump.feed(self._transport, pump.pointer(frame), len(frame))
+
+    def _transfer(self, frame: bytes) -> bytes:
+        """Nothing is taken for what it isn't: the link ends before the engine has the message."""
+        odd = performative.transfer(frame)
+        if odd.message_format:
+            condition = NOT_IMPLEMENTED
+            text = f"message-format 0x{odd.message_format:x} is not served, only 0 is"
+        elif odd.state in (0, *PLAIN_STATES):
+            return odd.frame
+        else:
+            condition, text = _unknown_state(odd.state)
+        self._inbound.refuse_transfer(odd.channel, odd.handle, condition, text)
+        return odd.frame
+
+    def _disposition(self, frame: bytes) -> bytes:
+        frame, state = performative.disposition(frame)
+        if state and state not in PLAIN_STATES:
+            self.fault = Fault(*_unknown_state(state))
+        return frame
+
+
+def _unknown_state(state: int) -> tuple[str, str]:
+    if state == TRANSACTIONAL_STATE:
+        return UNKNOWN_TRANSACTION, "there is no such transaction"
+    return NOT_IMPLEMENTED, "a delivery's state must be received or one of the four outcomes"
+
+
+class Outflow:
+    """What the engine has written, on its way to the peer.
+
+    `due` says that an attach among it must say more than the engine could.
+    """
+
+    def __init__(self, frame_bytes_max: int = 0xFFFFFFFF) -> None:
+        self._walk = ffi.new("pump_walk *", {"left": HEADER_BYTES})
+        self._frame_bytes_max = frame_bytes_max
+        self._held = b""
+        self.due = False
+
+    def passed(self, chunk: bytes, *, last: bool) -> bytes:
+        """The chunk with all that its attaches must say. `last`: the engine has no more for now,
+        so that the chunk ends with a frame. Otherwise a cut frame may be held back until the next
+        one."""
+        if last and not self.due:
+            self._walk.left, held = 0, self._held
+            self._held = b""
+            return held + chunk if held else chunk
+        data, parts, at = self._held + chunk, [], 0
+        pointer, self._held = ffi.from_buffer(data), b""
+        while at < len(data):
+            stop = lib.pump_walk_on(
+                self._walk, pointer + at, len(data) - at, self._frame_bytes_max, 1
+            )
+            begin = at + self._walk.at
+            parts.append(data[at:begin])
+            if stop == lib.WALK_SHORT:
+                self._held = data[begin:]
+                break
+            at = begin
+            if stop == lib.WALK_ATTACH:
+                at += self._walk.size
+                parts.append(performative.spliced(data[begin:at]))
+        if last:
+            self.due = False
+        return b"".join(parts)

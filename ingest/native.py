@@ -1,0 +1,15 @@
+"""The compiled pump and walk (`pump.c`, `walk.c`), for the two modules that give them a face.
+
+It finds Proton's functions in Proton's own library, which must therefore be loaded first, with its
+symbols global.
+"""
+
+import ctypes
+
+import cproton_ffi
+
+ctypes.CDLL(cproton_ffi.__file__, mode=ctypes.RTLD_GLOBAL)
+
+from ingest._pump import ffi, lib  # noqa: E402 (needs Proton's symbols)
+
+__all__ = ["ffi", "lib"]

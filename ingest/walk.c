@@ -1,0 +1,165 @@
+/* A walk over the frames of one direction of a connection, beside Proton's engine: it finds the few
+ * frames of which the engine understands less than they say, and lets all others pass.
+ *
+ * The rules are those of pump.c, whose readers of values are used here. What is kept between calls
+ * lies in the caller's `pump_walk`: how much of a frame that may pass is still to come.
+ *
+ * Frames: AMQP 1.0 part 2, section 2.3; performatives: section 2.7.
+ */
+
+/* cdef:begin */
+/* `left`: bytes of a frame that passes and of what else isn't looked at. After a stop: `at` is where
+ * the frame begins that stopped the walk (all before it passes), `size` how many bytes it has, or
+ * (WALK_SHORT) how many of it must be there before it can be judged. */
+typedef struct {
+  uint64_t left, at, size;
+} pump_walk;
+
+/* All passes; a frame is cut before it could be judged; an attach; a flow that wants an answer; a
+ * transfer that isn't plain; a disposition with another state than the five that the engine knows;
+ * a performative that isn't named by a number. */
+#define WALK_ALL 0
+#define WALK_SHORT 1
+#define WALK_ATTACH 2
+#define WALK_FLOW 3
+#define WALK_TRANSFER 4
+#define WALK_DISPOSITION 5
+#define WALK_NAMED 6
+/* Walk over `size` bytes up to the first frame that stops it. With `only_attach` nothing else does. */
+int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_bytes_max,
+                 int only_attach);
+/* Walk, and hand what passes to the engine; also WALK_NO_MORE: the engine takes no more. */
+#define WALK_NO_MORE 7
+int pump_walk_in(uint64_t transport, pump_walk *w, const char *bytes, size_t size,
+                 size_t frame_bytes_max);
+/* Have the engine send the state of a session, and of one of its incoming links if it isn't 0. */
+void pump_echo(uint64_t session, uint64_t link);
+/* cdef:end */
+
+typedef struct pn_session_t pn_session_t;
+size_t pn_session_get_incoming_capacity(pn_session_t *);
+void pn_session_set_incoming_capacity(pn_session_t *, size_t);
+
+enum { FRAME_HEAD = 8, AMQP_FRAME = 0 };
+enum { ATTACH = 0x12, FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15 };
+
+/* The number that a value is described by, and where the value begins; -1 if it is no number. */
+static int described_as(const uint8_t *m, size_t end, size_t at, size_t *value) {
+  if (at + 3 <= end && m[at] == 0 && m[at + 1] == 0x53) {
+    *value = at + 3;
+    return m[at + 2];
+  }
+  if (at + 10 <= end && m[at] == 0 && m[at + 1] == 0x80 && !be32(m + at + 2) && !m[at + 6] &&
+      !m[at + 7] && !m[at + 8]) {
+    *value = at + 10;
+    return m[at + 9];
+  }
+  return -1;
+}
+
+/* A state is none, or one of the five of which the engine knows what they mean. */
+static int known_state(const uint8_t *m, size_t end, size_t at) {
+  size_t value;
+  if (m[at] == 0x40) return 1;
+  int code = described_as(m, end, at, &value);
+  return code >= 0x23 && code <= 0x27;
+}
+
+/* Where field `wanted` of a list begins; 0: the list is broken; `end`: it has no such field. */
+static size_t list_field(const uint8_t *m, size_t end, size_t at, uint32_t wanted) {
+  uint32_t count;
+  size_t field = list_fields(m, end, at, &count);
+  if (!field || count <= wanted) return field ? end : 0;
+  while (wanted--)
+    if (!(field = value_end(m, end, field))) return 0;
+  return value_end(m, end, field) ? field : 0;
+}
+
+/* Whether a performative says what the engine overlooks; `end` is where it ends. */
+static int judge(const uint8_t *m, size_t end, size_t at, int code) {
+  size_t field;
+  switch (code) {
+    case FLOW: /* echo is its tenth field */
+      field = list_field(m, end, at, 9);
+      return !field || (field < end && is_true(m, field)) ? WALK_FLOW : WALK_ALL;
+    case DISPOSITION: /* state is its fifth */
+      field = list_field(m, end, at, 4);
+      return !field || (field < end && !known_state(m, end, field)) ? WALK_DISPOSITION : WALK_ALL;
+    case TRANSFER: /* message-format is its fourth, state its eighth */
+      field = list_field(m, end, at, 3);
+      if (!field || (field < end && m[field] != 0x40 && uint_value(m, field, 1))) return WALK_TRANSFER;
+      field = list_field(m, end, at, 7);
+      return !field || (field < end && !known_state(m, end, field)) ? WALK_TRANSFER : WALK_ALL;
+    default:
+      return WALK_ALL;
+  }
+}
+
+/* What is to be done with the frame that begins at `m`, of which `have` bytes of `size` are there. */
+static int look(const uint8_t *m, size_t have, size_t size, int only_attach, size_t *need) {
+  size_t at = 4 * (size_t)m[4], value;
+  if (m[5] != AMQP_FRAME || at < FRAME_HEAD || at >= size) return WALK_ALL; /* empty, or broken */
+  *need = at + 3 < size ? at + 3 : size;
+  if (have < *need) return WALK_SHORT;
+  if (m[at] == 0 && at + 2 < size && m[at + 1] != 0x53) {
+    *need = size;
+    if (have < size) return WALK_SHORT;
+  }
+  size_t there = have < size ? have : size;
+  int code = described_as(m, there, at, &value);
+  if (only_attach && code != ATTACH) return WALK_ALL;
+  if (code < 0) return m[at] == 0 ? WALK_NAMED : WALK_ALL;
+  if (code < ATTACH || code > DISPOSITION) return WALK_ALL;
+  size_t end = value < there ? value_end(m, there, value) : 0;
+  *need = size;
+  if (have < size && (!end || code == ATTACH)) return WALK_SHORT;
+  if (code == ATTACH) return WALK_ATTACH;
+  if (end) return judge(m, end, value, code);
+  return WALK_FLOW + code - FLOW; /* it goes on after its frame's end */
+}
+
+int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_bytes_max,
+                 int only_attach) {
+  const uint8_t *m = (const uint8_t *)bytes;
+  size_t at = 0;
+  w->size = 0;
+  while (at < size) {
+    size_t have = size - at;
+    if (w->left) {
+      size_t passes = w->left < have ? w->left : have;
+      w->left -= passes;
+      at += passes;
+      continue;
+    }
+    w->at = at;
+    w->size = FRAME_HEAD;
+    if (have < FRAME_HEAD) return WALK_SHORT;
+    size_t frame = be32(m + at), need = 0;
+    if (frame < FRAME_HEAD || frame > frame_bytes_max) {
+      w->left = UINT64_MAX; /* the engine will refuse it, and all that follows */
+      continue;
+    }
+    int stop = look(m + at, have, frame, only_attach, &need);
+    if (stop) {
+      w->size = stop == WALK_SHORT ? need : frame;
+      return stop;
+    }
+    w->left = frame;
+  }
+  w->at = size;
+  return WALK_ALL;
+}
+
+int pump_walk_in(uint64_t transport, pump_walk *w, const char *bytes, size_t size,
+                 size_t frame_bytes_max) {
+  int stop = pump_walk_on(w, bytes, size, frame_bytes_max, 0);
+  return pump_input(transport, bytes, w->at) ? stop : WALK_NO_MORE;
+}
+
+void pump_echo(uint64_t session, uint64_t link) {
+  pn_session_t *s = (pn_session_t *)(uintptr_t)session;
+  /* Whoever sets the capacity, to whatever it is, has the engine tell the session's state; a link
+   * to which no credit is given tells its own with it. */
+  if (link) pn_link_flow((pn_link_t *)(uintptr_t)link, 0);
+  pn_session_set_incoming_capacity(s, pn_session_get_incoming_capacity(s));
+}

@@ -1,0 +1,352 @@
+"""AMQP's frames as bytes: performatives read, and written again, field by field.
+
+For the frames of which the engine understands less than they say. A field that nobody asks about
+is passed on as it came, byte for byte. Hostile bytes cost a DecodeError, nothing else.
+
+Frames: AMQP 1.0 part 2, section 2.3; performatives: section 2.7; outcomes and termini: part 3.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from pipeline.amqp_types import DecodeError, Described, Symbol, Value, closed, compound, read, skip
+from pipeline.delivery import Verdict
+from pipeline.outcome import Outcome
+
+ATTACH, FLOW, TRANSFER, DISPOSITION = 0x12, 0x13, 0x14, 0x15
+TRANSACTIONAL_STATE = 0x34
+
+#: What is described by a name in what the engine reads by number.
+NUMBERS: dict[str, int] = {
+    "amqp:open:list": 0x10,
+    "amqp:begin:list": 0x11,
+    "amqp:attach:list": ATTACH,
+    "amqp:flow:list": FLOW,
+    "amqp:transfer:list": TRANSFER,
+    "amqp:disposition:list": DISPOSITION,
+    "amqp:detach:list": 0x16,
+    "amqp:end:list": 0x17,
+    "amqp:close:list": 0x18,
+    "amqp:received:list": 0x23,
+    "amqp:accepted:list": 0x24,
+    "amqp:rejected:list": 0x25,
+    "amqp:released:list": 0x26,
+    "amqp:modified:list": 0x27,
+    "amqp:source:list": 0x28,
+    "amqp:target:list": 0x29,
+    "amqp:coordinator:list": 0x30,
+    "amqp:declared:list": 0x33,
+    "amqp:transactional-state:list": TRANSACTIONAL_STATE,
+}
+
+#: Descriptors of the outcomes that a receiver may give (part 3, section 3.4).
+OUTCOMES: dict[int, Outcome] = {
+    0x24: Outcome.ACCEPTED,
+    0x25: Outcome.REJECTED,
+    0x26: Outcome.RELEASED,
+    0x27: Outcome.MODIFIED,
+}
+#: The states that a delivery can have without a transaction: the outcomes, and `received`.
+PLAIN_STATES = frozenset({0x23, *OUTCOMES})
+
+#: The keys under which an attach carries, in its properties, what the engine can't write where it
+#: belongs; `spliced` puts it there. No peer ever sees them.
+OFFERED = Symbol("offered-capabilities")
+DEFAULT_OUTCOME = Symbol("default-outcome")
+
+_NULL = b"\x40"
+_HEADER = struct.Struct(">IBBH")
+
+
+class _Field:
+    """Places of fields in their lists."""
+
+    NAME, HANDLE, SOURCE, TARGET, OFFERED, DESIRED, PROPERTIES = 0, 1, 5, 6, 11, 12, 13
+    DEFAULT_OUTCOME = 8
+    TRANSFER_FORMAT, TRANSFER_STATE = 3, 7
+    FLOW_HANDLE = 4
+    DISPOSITION_STATE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Performative:
+    """One frame: its channel, what it is, its fields as they came, and what follows them.
+
+    `code` is -1 for a performative that nobody knows.
+    """
+
+    channel: int
+    code: int
+    fields: tuple[bytes, ...]
+    payload: bytes = b""
+
+    def field(self, place: int) -> bytes:
+        """A field's bytes; those of null if it isn't there."""
+        return _at(self.fields, place)
+
+    def with_fields(self, places: dict[int, bytes]) -> "Performative":
+        """The same with other fields at these places."""
+        return replace(self, fields=_with(self.fields, places))
+
+
+@dataclass(frozen=True, slots=True)
+class WalkedAttach:
+    """What an attach says. `frame` is the frame as the engine can read it."""
+
+    frame: bytes
+    channel: int
+    handle: int
+    name: str
+    desired: frozenset[str]
+    default_outcome: Verdict | None  #: None: none, or one that is no outcome
+
+
+def parse(frame: bytes) -> Performative:
+    """The performative of a whole frame. Raises DecodeError."""
+    with _reading():
+        size, offset, _kind, channel = _HEADER.unpack_from(frame)
+        if size != len(frame):
+            raise DecodeError(f"a frame of {len(frame)} bytes says {size}")
+        descriptor, at = _descriptor(frame, 4 * offset)
+        stop = skip(frame, at)
+        code = _number(descriptor)
+        return Performative(channel, code, _fields(frame[at:stop]), frame[stop:])
+
+
+def encode(performative: Performative) -> bytes:
+    """The frame."""
+    body = b"\x00\x53" + bytes([performative.code]) + _list(performative.fields)
+    size = _HEADER.size + len(body) + len(performative.payload)
+    header = _HEADER.pack(size, 2, 0, performative.channel)
+    return header + body + performative.payload
+
+
+def numbered(frame: bytes) -> bytes:
+    """The frame with its performative described by a number. Raises DecodeError if nobody knows
+    what it is."""
+    performative = parse(frame)
+    if performative.code < 0:
+        raise DecodeError("a frame of which nobody knows what it is")
+    return encode(performative)
+
+
+def attach(frame: bytes) -> WalkedAttach:
+    """An attach, read as far as the engine doesn't. Raises DecodeError."""
+    performative = parse(frame)
+    with _reading():
+        name = _read(performative.field(_Field.NAME))
+        handle = _read(performative.field(_Field.HANDLE))
+        if not isinstance(name, str) or not isinstance(handle, int):
+            raise DecodeError("an attach must have a name and a handle")
+        source = performative.field(_Field.SOURCE)
+        outcome: Value = None
+        if source != _NULL:
+            outcome = _read(_at(_fields(_value(source)), _Field.DEFAULT_OUTCOME))
+        termini = {
+            place: _numbered(performative.field(place)) for place in (_Field.SOURCE, _Field.TARGET)
+        }
+        changed = performative.with_fields(termini)
+        return WalkedAttach(
+            frame if changed == performative else encode(changed),
+            performative.channel,
+            handle,
+            name,
+            _symbols(_read(performative.field(_Field.DESIRED))),
+            verdict(outcome),
+        )
+
+
+def flow(frame: bytes) -> tuple[int, int | None]:
+    """The channel and the handle, if any, of a flow. Raises DecodeError."""
+    performative = parse(frame)
+    with _reading():
+        handle = _read(performative.field(_Field.FLOW_HANDLE))
+    return performative.channel, handle if isinstance(handle, int) else None
+
+
+@dataclass(frozen=True, slots=True)
+class OddTransfer:
+    """A transfer that isn't plain. `frame` is the frame as the engine can read it."""
+
+    frame: bytes
+    channel: int
+    handle: int
+    message_format: int
+    state: int  #: descriptor of the delivery's state; 0: none, -1: one that nobody knows
+
+
+def transfer(frame: bytes) -> OddTransfer:
+    """A transfer, read as far as the engine doesn't. Raises DecodeError."""
+    performative = parse(frame)
+    with _reading():
+        handle = _read(performative.field(_Field.HANDLE - 1))
+        message_format = _read(performative.field(_Field.TRANSFER_FORMAT))
+        state, named = _state(performative.field(_Field.TRANSFER_STATE))
+    if not isinstance(handle, int) or not isinstance(message_format, int | None):
+        raise DecodeError("a transfer's handle and message-format must be numbers")
+    if named is not None:
+        frame = encode(performative.with_fields({_Field.TRANSFER_STATE: named}))
+    return OddTransfer(frame, performative.channel, handle, message_format or 0, state)
+
+
+def disposition(frame: bytes) -> tuple[bytes, int]:
+    """The frame as the engine can read it, and the descriptor of its state: 0 if it has none, -1
+    for one that nobody knows. Raises DecodeError."""
+    performative = parse(frame)
+    with _reading():
+        state, named = _state(performative.field(_Field.DISPOSITION_STATE))
+    if named is not None:
+        frame = encode(performative.with_fields({_Field.DISPOSITION_STATE: named}))
+    return frame, state
+
+
+def spliced(frame: bytes) -> bytes:
+    """An attach of the engine's with what its properties carry put where it belongs."""
+    performative = parse(frame)
+    with _reading():
+        carried = dict(_pairs(performative.field(_Field.PROPERTIES)))
+        offered = carried.pop(OFFERED, None)
+        outcome = carried.pop(DEFAULT_OUTCOME, None)
+        if offered is None and outcome is None:
+            return frame
+        if carried:
+            raise DecodeError(f"an attach carries what it can't: {', '.join(map(str, carried))}")
+        places = {_Field.PROPERTIES: _NULL}
+        if offered is not None:
+            places[_Field.OFFERED] = offered
+        source = performative.field(_Field.SOURCE)
+        if outcome is not None and source != _NULL:
+            _, at = _descriptor(source, 0)
+            fields = _with(_fields(source[at:]), {_Field.DEFAULT_OUTCOME: outcome})
+            places[_Field.SOURCE] = source[:at] + _list(fields)
+        return encode(performative.with_fields(places))
+
+
+def verdict(value: Value) -> Verdict | None:
+    """The outcome that a value is; None if it is none."""
+    if not isinstance(value, Described):
+        return None
+    outcome = OUTCOMES.get(_number(value.descriptor))
+    fields = value.value if isinstance(value.value, list) else []
+    if outcome is not Outcome.MODIFIED:
+        return Verdict(outcome) if outcome else None
+    failed, undeliverable = (*fields[:2], None, None)[:2]
+    return Verdict(outcome, failed is True, undeliverable is True)
+
+
+def _number(descriptor: Value) -> int:
+    """The number of a descriptor; -1 for one that nobody knows."""
+    if isinstance(descriptor, str):
+        return NUMBERS.get(descriptor, -1)
+    return descriptor if isinstance(descriptor, int) and descriptor in _KNOWN else -1
+
+
+_KNOWN = frozenset(NUMBERS.values())
+
+
+def _descriptor(data: bytes, at: int) -> tuple[Value, int]:
+    """The descriptor of the value at `at`, and where what it describes begins."""
+    if data[at] != 0x00:
+        raise DecodeError(f"the value at byte {at} must be described")
+    return read(data, at + 1)
+
+
+def _value(described: bytes) -> bytes:
+    """What is described, without its descriptor."""
+    return described[_descriptor(described, 0)[1] :]
+
+
+def _numbered(described: bytes) -> bytes:
+    """A described value with its descriptor as a number, if it has one; null as it is."""
+    if described == _NULL:
+        return described
+    descriptor, at = _descriptor(described, 0)
+    code = _number(descriptor)
+    if code < 0 or not isinstance(descriptor, str):
+        return described
+    return b"\x00\x53" + bytes([code]) + described[at:]
+
+
+def _state(field: bytes) -> tuple[int, bytes | None]:
+    """A delivery state's descriptor, and the state described by it if it was by a name."""
+    if field == _NULL:
+        return 0, None
+    descriptor, _ = _descriptor(field, 0)
+    code = _number(descriptor)
+    return code, _numbered(field) if isinstance(descriptor, str) and code >= 0 else None
+
+
+def _fields(data: bytes) -> tuple[bytes, ...]:
+    """The fields of the list that `data` begins with, as they lie there."""
+    if data[0] not in {0x45, 0xC0, 0xD0}:
+        raise DecodeError(f"a list was expected, not a value of type 0x{data[0]:02x}")
+    return () if data[0] == 0x45 else _slices(data)
+
+
+def _pairs(data: bytes) -> Iterator[tuple[Value, bytes]]:
+    """The keys of a map and their values as they lie there; nothing for null."""
+    if data == _NULL:
+        return
+    if data[0] not in {0xC1, 0xD1}:
+        raise DecodeError(f"a map was expected, not a value of type 0x{data[0]:02x}")
+    slices = _slices(data)
+    for key, value in zip(slices[::2], slices[1::2], strict=True):
+        yield _read(key), value
+
+
+def _slices(data: bytes) -> tuple[bytes, ...]:
+    """The elements of a list or map as they lie there."""
+    at, stop, count = compound(data, 1, wide=bool(data[0] & 0x10))
+    found = []
+    for _ in range(count):
+        end = skip(data, at)
+        found.append(data[at:end])
+        at = end
+    closed(at, stop)
+    return tuple(found)
+
+
+def _list(fields: Iterable[bytes]) -> bytes:
+    """A list of these fields; nulls at the end are left out."""
+    kept = list(fields)
+    while kept and kept[-1] == _NULL:
+        kept.pop()
+    content = b"".join(kept)
+    if len(content) < 255 and len(kept) < 256:
+        return b"\xc0" + bytes([len(content) + 1, len(kept)]) + content
+    return b"\xd0" + struct.pack(">II", len(content) + 4, len(kept)) + content
+
+
+def _with(fields: tuple[bytes, ...], places: dict[int, bytes]) -> tuple[bytes, ...]:
+    """The fields with others at these places; those that are missing before them are null."""
+    size = max(len(fields), *(place + 1 for place in places))
+    return tuple(places.get(i, _at(fields, i)) for i in range(size))
+
+
+def _at(fields: tuple[bytes, ...], place: int) -> bytes:
+    return fields[place] if place < len(fields) else _NULL
+
+
+def _read(data: bytes) -> Value:
+    return read(data, 0)[0]
+
+
+def _symbols(value: Value) -> frozenset[str]:
+    """What a field of one or many symbols says."""
+    if value is None:
+        return frozenset()
+    words = value if isinstance(value, list) else [value]
+    if not all(isinstance(word, str) for word in words):
+        raise DecodeError("capabilities must be symbols")
+    return frozenset(map(str, words))
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Whatever is wrong with the bytes is a DecodeError."""
+    try:
+        yield
+    except (IndexError, ValueError, struct.error) as error:
+        raise DecodeError(f"a performative can't be read: {error}") from None
