@@ -4,33 +4,22 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import jakarta.jms.Connection;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.Session;
 import jakarta.jms.Topic;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** When a message is done with, in every acknowledge mode, on a durable subscription. */
-class AcknowledgeTest extends OneClient {
+/** When a message is done with, in every acknowledge mode. */
+@ParameterizedClass
+@EnumSource(Kept.class)
+class AcknowledgeTest extends KeptClient {
     private static final int PRE_ACKNOWLEDGE = 100;
-    private static final int NO_ACKNOWLEDGE = 257;
-    private static final int ACCEPTED = 1;
-    private static final int REJECTED = 2;
-    private static final int RELEASED = 3;
-    private static final int MODIFIED = 4;
-    private static final int UNDELIVERABLE = 5;
-
-    private Session own;
-
-    /** A consumer of the subscription, in a session of its own with this mode. */
-    private MessageConsumer receivingIn(int mode) throws Exception {
-        own = session(connection, mode);
-        return own.createDurableConsumer(topic, "s");
-    }
 
     @ParameterizedTest
     @ValueSource(ints = {Session.AUTO_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE})
@@ -40,7 +29,8 @@ class AcknowledgeTest extends OneClient {
         MessageConsumer consumer = receivingIn(mode);
         expect(consumer, "one", "two");
         connection.close();
-        MessageConsumer again = durable(connect(name("c")), topic);
+        reconnect("");
+        MessageConsumer again = again();
         expectCounted(again, "three", 1);
         expectNothing(again);
     }
@@ -75,17 +65,15 @@ class AcknowledgeTest extends OneClient {
     @DisplayName("CLIENT: the count goes on over several sessions and a restart of the gateway.")
     void countGoesOn() throws Exception {
         Gateway gateway = ownGateway();
-        Connection connection = connectTo(gateway, "c");
-        waiting(connection, topic, "one");
+        connection = connectTo(gateway, "c");
+        given("one");
         for (int count = 1; count <= 3; count++) {
-            Session session = session(connection, Session.CLIENT_ACKNOWLEDGE);
-            expectCounted(session.createDurableConsumer(topic, "s"), "one", count);
-            session.close();
+            expectCounted(receivingIn(Session.CLIENT_ACKNOWLEDGE), "one", count);
+            own.close();
         }
         connection.close();
         gateway.restart();
-        Connection again = connectTo(gateway, "c");
-        expectCounted(durable(again, topic), "one", 4);
+        expectCounted(receivingAt(connectTo(gateway, "c")), "one", 4);
     }
 
     @Test
@@ -130,14 +118,13 @@ class AcknowledgeTest extends OneClient {
     @DisplayName("CLIENT: acknowledge covers all consumers of the session.")
     void acknowledgeCoversTheSession() throws Exception {
         given("one");
-        Session session = session(connection, Session.CLIENT_ACKNOWLEDGE);
-        MessageConsumer durable = session.createDurableConsumer(topic, "s");
-        Topic other = session.createTopic(name("other"));
-        MessageConsumer another = session.createDurableConsumer(other, "o");
+        MessageConsumer consumer = receivingIn(Session.CLIENT_ACKNOWLEDGE);
+        Topic other = own.createTopic(name("other"));
+        MessageConsumer another = own.createDurableConsumer(other, "o");
         publish(connection, other, "there");
-        expect(durable, "one");
+        expect(consumer, "one");
         next(another).acknowledge();
-        session.close();
+        own.close();
         expectNothing(again());
         expectNothing(auto(connection).createDurableConsumer(other, "o"));
     }
@@ -196,7 +183,7 @@ class AcknowledgeTest extends OneClient {
     @DisplayName("Acknowledged as accepted, rejected or undeliverable here, it never comes again.")
     void neverAgain(int outcome) throws Exception {
         given("one", "two");
-        settle(outcome);
+        settleFirst(outcome);
         MessageConsumer again = again();
         expect(again, "two");
         expectNothing(again);
@@ -206,7 +193,7 @@ class AcknowledgeTest extends OneClient {
     @DisplayName("Acknowledged as released it comes again with its count unchanged.")
     void released() throws Exception {
         given("one", "two");
-        settle(RELEASED);
+        settleFirst(RELEASED);
         MessageConsumer again = again();
         expectCounted(again, "one", 1);
         expectCounted(again, "two", 1);
@@ -216,17 +203,15 @@ class AcknowledgeTest extends OneClient {
     @DisplayName("Acknowledged as modified it comes again and its count is one higher.")
     void modified() throws Exception {
         given("one", "two");
-        settle(MODIFIED);
+        settleFirst(MODIFIED);
         MessageConsumer again = again();
         expectCounted(again, "one", 2);
         expectCounted(again, "two", 1);
     }
 
     /** Give the first message this outcome and end the session. */
-    private void settle(int outcome) throws Exception {
-        Message one = next(receivingIn(INDIVIDUAL));
-        one.setIntProperty("JMS_AMQP_ACK_TYPE", outcome);
-        one.acknowledge();
+    private void settleFirst(int outcome) throws Exception {
+        settle(next(receivingIn(INDIVIDUAL)), outcome);
         own.close();
     }
 

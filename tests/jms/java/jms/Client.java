@@ -32,6 +32,14 @@ abstract class Client {
     static final String NO_PREFETCH = "jms.prefetchPolicy.all=0";
     /** The client's own acknowledge mode, for each message by itself. */
     static final int INDIVIDUAL = 101;
+    /** The client's own acknowledge mode that takes messages as settled. */
+    static final int NO_ACKNOWLEDGE = 257;
+    /** What the client can say of a message that it acknowledges. */
+    static final int ACCEPTED = 1;
+    static final int REJECTED = 2;
+    static final int RELEASED = 3;
+    static final int MODIFIED = 4;
+    static final int UNDELIVERABLE = 5;
     /** No call waits for ever for an answer. */
     private static final String LIMITS = "jms.requestTimeout=20000&jms.sendTimeout=20000&jms.closeTimeout=20000";
 
@@ -194,6 +202,12 @@ abstract class Client {
     static void expectRefused(String condition, Executable call) {
         JMSException refused = assertThrows(JMSException.class, call);
         assertTrue(refused.getMessage().contains("[condition = " + condition + "]"), refused.getMessage());
+    }
+
+    /** Acknowledge this message with an outcome of these. */
+    static void settle(Message message, int outcome) throws JMSException {
+        message.setIntProperty("JMS_AMQP_ACK_TYPE", outcome);
+        message.acknowledge();
     }
 
     static void expectNothing(MessageConsumer consumer) throws JMSException {

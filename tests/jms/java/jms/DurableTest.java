@@ -1,5 +1,6 @@
 package jms;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import jakarta.jms.Connection;
@@ -9,6 +10,8 @@ import jakarta.jms.JMSException;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.Session;
 import jakarta.jms.Topic;
+import java.util.ArrayList;
+import java.util.List;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
@@ -199,6 +202,38 @@ class DurableTest extends OneClient {
         Session again = auto(connectTo(gateway, "c"));
         for (int i = 0; i < 100; i++) {
             expect(again.createDurableConsumer(topic, "s" + i), "one");
+        }
+    }
+
+    @Test
+    @DisplayName("Two subscriptions see the messages of two producers in the same order.")
+    void oneOrderForAll() throws Exception {
+        MessageConsumer one = auto(connection).createDurableConsumer(topic, "a");
+        MessageConsumer other = auto(connection).createDurableConsumer(topic, "b");
+        List<Thread> publishers = new ArrayList<>();
+        for (String who : List.of("x", "y")) {
+            Connection publisher = connect();
+            Thread thread = new Thread(() -> {
+                try {
+                    for (int i = 0; i < 50; i++) {
+                        publish(publisher, topic, who + i);
+                    }
+                } catch (JMSException error) {
+                    throw new java.lang.IllegalStateException(error);
+                }
+            });
+            publishers.add(thread);
+            thread.start();
+        }
+        List<String> first = new ArrayList<>();
+        List<String> second = new ArrayList<>();
+        for (int i = 0; i < 100; i++) {
+            first.add(text(one));
+            second.add(text(other));
+        }
+        assertEquals(first, second);
+        for (Thread thread : publishers) {
+            thread.join();
         }
     }
 }

@@ -36,21 +36,9 @@ class NotYetTest extends OneClient {
     }
 
     @Test
-    @DisplayName("A consumer of a queue is refused.")
-    void queueConsumer() {
-        refused(() -> session.createConsumer(session.createQueue("q")));
-    }
-
-    @Test
-    @DisplayName("A producer for a queue is refused.")
-    void queueProducer() {
-        refused(() -> session.createProducer(session.createQueue("q")));
-    }
-
-    @Test
     @DisplayName("A queue browser is refused when it begins to browse.")
     void browser() {
-        refused(() -> session.createBrowser(session.createQueue("q")).getEnumeration());
+        refused(() -> session.createBrowser(queue).getEnumeration());
     }
 
     @Test

@@ -5,12 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import jakarta.jms.Connection;
 import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
-import jakarta.jms.Queue;
 import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
 import jakarta.jms.TemporaryQueue;
@@ -27,7 +25,7 @@ import org.junit.jupiter.api.Test;
  */
 class PendingTest extends OneClient {
     private static final String TRANSACTIONS = "pending: transactions are not served yet";
-    private static final String QUEUES = "pending: queues are not served yet";
+    private static final String BROWSERS = "pending: queue browsers are not served yet";
     private static final String TEMPORARY = "pending: temporary destinations are not served yet";
     private static final String SELECTORS = "pending: selectors are not served yet";
     private static final String NO_LOCAL = "pending: no-local is not served yet";
@@ -100,45 +98,14 @@ class PendingTest extends OneClient {
     }
 
     @Test
-    @Disabled(QUEUES)
-    @DisplayName("The consumers of a queue share its messages, sent before or after they came.")
-    void queue() throws Exception {
-        Queue queue = session.createQueue(name("queue"));
-        send(session, queue, "one", 1);
-        Connection zero = connectWith(NO_PREFETCH);
-        MessageConsumer first = auto(zero).createConsumer(queue);
-        MessageConsumer second = auto(zero).createConsumer(queue);
-        send(session, queue, "two", 2);
-        expect(first, "one");
-        expect(second, "two");
-        expectNothing(first);
-    }
-
-    @Test
-    @Disabled(QUEUES)
+    @Disabled(BROWSERS)
     @DisplayName("A browser sees what waits in a queue and takes nothing.")
     void browser() throws Exception {
-        Queue queue = session.createQueue(name("queue"));
         send(session, queue, "one", 1);
         send(session, queue, "two", 2);
         QueueBrowser browser = session.createBrowser(queue);
         assertEquals(2, Collections.list(browser.getEnumeration()).size());
         expect(session.createConsumer(queue), "one", "two");
-    }
-
-    @Test
-    @Disabled(QUEUES)
-    @DisplayName("A topic and a queue of one name are two.")
-    void queueBesideTopic() throws Exception {
-        Queue queue = session.createQueue(name("topic"));
-        MessageConsumer ofTopic = session.createConsumer(topic);
-        MessageConsumer ofQueue = session.createConsumer(queue);
-        publish(connection, topic, "for the topic");
-        send(session, queue, "for the queue", 1);
-        expect(ofTopic, "for the topic");
-        expect(ofQueue, "for the queue");
-        expectNothing(ofTopic);
-        expectNothing(ofQueue);
     }
 
     @Test

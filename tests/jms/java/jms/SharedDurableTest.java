@@ -1,6 +1,7 @@
 package jms;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -148,6 +149,32 @@ class SharedDurableTest extends SharedClients {
         session.close();
         assertTrue(next(second).getJMSRedelivered());
         expect(second, "two");
+    }
+
+    @Test
+    @DisplayName("With prefetch 0 a consumer holds nothing that it didn't ask for.")
+    void zeroHoldsNothing() throws Exception {
+        MessageConsumer idle = shareDurable(one, topic);
+        MessageConsumer busy = shareDurable(one, topic);
+        publish(one, topic, "one", "two", "three");
+        expect(busy, "one", "two", "three");
+        assertNull(idle.receiveNoWait());
+    }
+
+    @Test
+    @DisplayName("Consumers that prefetch share in turn: neither goes without.")
+    void inTurn() throws Exception {
+        Connection ten = connectWith("jms.prefetchPolicy.all=10");
+        MessageConsumer first = shareDurable(ten, topic);
+        MessageConsumer second = shareDurable(ten, topic);
+        publish(one, topic, "a", "b", "c", "d");
+        List<String> all = new ArrayList<>();
+        for (int i = 0; i < 2; i++) {
+            all.add(text(first));
+            all.add(text(second));
+        }
+        all.sort(null);
+        assertEquals(List.of("a", "b", "c", "d"), all);
     }
 
     @Test

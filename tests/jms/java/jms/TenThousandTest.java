@@ -8,70 +8,70 @@ import jakarta.jms.Connection;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.Session;
-import jakarta.jms.Topic;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /** Ten thousand prefetched messages come again after every kind of end, in order, counted truly. */
-class TenThousandTest extends Client {
+@ParameterizedClass
+@EnumSource(value = Kept.class, names = {"SUBSCRIPTION", "QUEUE"})
+class TenThousandTest extends KeptClient {
     private static final int COUNT = 10_000;
     private static final int SEEN = 100;
     private static final String PREFETCH = "jms.prefetchPolicy.all=10000";
 
-    /** The subscription with all its messages on the way to the client, the first hundred seen. */
-    private Topic given(Connection connection, Session session) throws Exception {
-        Topic topic = session.createTopic(name("many"));
-        MessageConsumer consumer = session.createDurableConsumer(topic, "s");
-        publishMany(connection, topic, COUNT);
-        for (int i = 0; i < SEEN; i++) {
-            expect(consumer, Integer.toString(i));
-        }
-        return topic;
+    /** All messages are on the way to this client, the first hundred were seen, none acknowledged. */
+    private void prefetchedBy(Connection client) throws Exception {
+        connection = client;
+        MessageConsumer consumer = receivingIn(Session.CLIENT_ACKNOWLEDGE);
+        publishMany(connection, place, COUNT);
+        expectNumbers(consumer, 0, SEEN);
+    }
+
+    private Connection prefetching(String clientId) throws Exception {
+        return connectWith(PREFETCH, clientId);
     }
 
     private interface Count {
         int of(int message);
     }
 
-    private static void expectAll(Connection connection, Topic topic, Count count) throws Exception {
-        MessageConsumer consumer = durable(connection, topic);
+    private void expectAll(Connection client, Count count) throws Exception {
+        MessageConsumer consumer = receivingAt(client);
         for (int i = 0; i < COUNT; i++) {
-            Message message = next(consumer);
-            assertEquals(Integer.toString(i), message.getBody(String.class));
-            assertEquals(count.of(i), message.getIntProperty("JMSXDeliveryCount"), "message " + i);
-            assertEquals(count.of(i) > 1, message.getJMSRedelivered(), "message " + i);
+            expectCounted(consumer, Integer.toString(i), count.of(i));
         }
         expectNothing(consumer);
+    }
+
+    private static int seenTwice(int message) {
+        return message < SEEN ? 2 : 1;
     }
 
     @Test
     @DisplayName("After a session's close: what was seen counts two, what wasn't counts one.")
     void sessionClosed() throws Exception {
-        Connection connection = connectWith(PREFETCH, name("c"));
-        Session session = session(connection, Session.CLIENT_ACKNOWLEDGE);
-        Topic topic = given(connection, session);
-        session.close();
-        expectAll(connection, topic, i -> i < SEEN ? 2 : 1);
+        prefetchedBy(prefetching(name("many")));
+        own.close();
+        expectAll(connection, TenThousandTest::seenTwice);
     }
 
     @Test
     @DisplayName("After a connection's close: what was seen counts two, what wasn't counts one.")
     void connectionClosed() throws Exception {
-        Connection connection = connectWith(PREFETCH, name("c"));
-        Topic topic = given(connection, session(connection, Session.CLIENT_ACKNOWLEDGE));
+        prefetchedBy(prefetching(name("many")));
         connection.close();
-        expectAll(connectWith(PREFETCH, name("c")), topic, i -> i < SEEN ? 2 : 1);
+        expectAll(prefetching(name("many")), TenThousandTest::seenTwice);
     }
 
     @Test
     @DisplayName("After a cut wire nobody said what was seen: all come again, in order.")
     void wireCut() throws Exception {
         try (Wire wire = new Wire(Gateway.SHARED)) {
-            Connection connection = open(wire.uri(PREFETCH), name("c"));
-            Topic topic = given(connection, session(connection, Session.CLIENT_ACKNOWLEDGE));
+            prefetchedBy(open(wire.uri(PREFETCH), name("many")));
             wire.cut();
-            Connection again = open(failover(Gateway.SHARED) + "&" + PREFETCH, name("c"));
-            expectAll(again, topic, i -> 1);
+            expectAll(open(failover(Gateway.SHARED) + "&" + PREFETCH, name("many")), i -> 1);
         }
     }
 
@@ -79,11 +79,9 @@ class TenThousandTest extends Client {
     @DisplayName("After the gateway's death all come again, in order; what was seen is marked.")
     void gatewayKilled() throws Exception {
         Gateway gateway = ownGateway();
-        Connection connection = open(uri(gateway, PREFETCH), "c");
-        Topic topic = given(connection, session(connection, Session.CLIENT_ACKNOWLEDGE));
+        prefetchedBy(open(uri(gateway, PREFETCH), "c"));
         gateway.crash();
-        MessageConsumer consumer =
-                durable(open(uri(gateway, PREFETCH), "c"), topic);
+        MessageConsumer consumer = receivingAt(open(uri(gateway, PREFETCH), "c"));
         boolean marked = true;
         for (int i = 0; i < COUNT; i++) {
             Message message = next(consumer);
@@ -103,10 +101,9 @@ class TenThousandTest extends Client {
     @DisplayName("After an orderly restart all come again, in order; what was seen is marked.")
     void gatewayRestarted() throws Exception {
         Gateway gateway = ownGateway();
-        Connection connection = open(uri(gateway, PREFETCH), "c");
-        Topic topic = given(connection, session(connection, Session.CLIENT_ACKNOWLEDGE));
+        prefetchedBy(open(uri(gateway, PREFETCH), "c"));
         connection.close();
         gateway.restart();
-        expectAll(open(uri(gateway, PREFETCH), "c"), topic, i -> i < SEEN ? 2 : 1);
+        expectAll(open(uri(gateway, PREFETCH), "c"), TenThousandTest::seenTwice);
     }
 }

@@ -1,0 +1,57 @@
+package jms;
+
+import jakarta.jms.Destination;
+import jakarta.jms.JMSException;
+import jakarta.jms.MessageConsumer;
+import jakarta.jms.Queue;
+import jakarta.jms.Session;
+import jakarta.jms.Topic;
+
+/** What keeps messages for a consumer that may come later; most rules hold for all of it. */
+enum Kept {
+    /** The durable subscription `s` of a topic. */
+    SUBSCRIPTION {
+        @Override
+        Destination named(Session session, String name) throws JMSException {
+            return session.createTopic(name);
+        }
+
+        @Override
+        MessageConsumer consumer(Session session, Destination from) throws JMSException {
+            return session.createDurableConsumer((Topic) from, "s");
+        }
+    },
+    /** The shared durable subscription `s` of a topic, as the client's own. */
+    SHARED {
+        @Override
+        Destination named(Session session, String name) throws JMSException {
+            return session.createTopic(name);
+        }
+
+        @Override
+        MessageConsumer consumer(Session session, Destination from) throws JMSException {
+            return session.createSharedDurableConsumer((Topic) from, "s");
+        }
+    },
+    QUEUE {
+        @Override
+        Destination named(Session session, String name) throws JMSException {
+            return session.createQueue(name);
+        }
+
+        @Override
+        MessageConsumer consumer(Session session, Destination from) throws JMSException {
+            return session.createConsumer((Queue) from);
+        }
+    };
+
+    abstract Destination named(Session session, String name) throws JMSException;
+
+    abstract MessageConsumer consumer(Session session, Destination from) throws JMSException;
+
+    /** Keep these texts: the subscription, or the queue, is there before they are. */
+    void keep(jakarta.jms.Connection connection, Destination to, String... texts) throws JMSException {
+        consumer(Client.auto(connection), to).close();
+        Client.publish(connection, to, texts);
+    }
+}
