@@ -20,8 +20,8 @@ from proton import Collector, Condition, Endpoint, Transport, symbol
 from proton import Connection as ProtonConnection
 
 from ingest import pump as pumping
-from ingest.frames import Inflow, Outflow
-from ingest.handshake import Established, Failed, Handshake, Reply, Step, Verify
+from ingest.access import Access
+from ingest.handshake import AMQP_HEADER, Established, Failed, Handshake, Reply, Step, Verify
 from ingest.inbound import Inbound
 from ingest.link import BROKEN_VALUES, BrokenFrame, Handler
 from ingest.pump import Pump, address
@@ -45,9 +45,11 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._handler = engine.handler
-        self._handshake: Handshake | None = engine.handshake()
+        self._handshake: Handshake | None = None
+        self._check: asyncio.Future[bool] | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._pausing = False
         self._touched = False
         self.alive = False
         self.writable = True
@@ -80,12 +82,11 @@ class Connection(asyncio.BufferedProtocol):
             self._collector._impl,
             self._engine.pump,
             self._engine.handler,
-            limits,
+            limits.links_max,
         )
-        self._inflow = Inflow(self._amqp_address, self.inbound, limits.frame_bytes_max)
-        self.outflow = Outflow()
+        self._handshake = self._engine.access.handshake(transport)
         self.alive = True
-        self._timer = self._engine.loop.call_later(limits.handshake_ms_max / 1_000, self._too_slow)
+        self._wait(limits.handshake_ms_max)
         if not self._engine.add(self):
             self._turn_away(b"", f"there are {limits.connections_max} connections already")
 
@@ -97,8 +98,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._handshake is not None:
             self._steps(self._handshake.feed(bytes(self._engine.read_buffer[:size])))
-        else:
-            self._feed(self._engine.read_pointer, size)
+            return
+        if self._pausing:
+            self._pausing = False
+            self._wait(self._engine.limits.handshake_ms_max)
+        self._feed(self._engine.read_pointer, size)
 
     def eof_received(self) -> bool:
         return False  # close the transport; connection_lost follows
@@ -119,6 +123,8 @@ class Connection(asyncio.BufferedProtocol):
         self.alive = False
         if self._timer is not None:
             self._timer.cancel()
+        if self._check is not None:
+            self._check.cancel()
         self.inbound.lose_all()
         self._engine.remove(self)
         self._handler.closed(self)
@@ -131,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
     # Before AMQP.
 
     def verified(self, ok: bool) -> None:
-        """The answer to `Handler.verify`."""
+        """The answer to `Access.verify`."""
         if self.alive and self._handshake is not None:
             self._steps(self._handshake.verified(ok))
 
@@ -142,9 +148,13 @@ class Connection(asyncio.BufferedProtocol):
                 case Reply(data):
                     transport.write(data)
                 case Verify(user, password):
-                    self._handler.verify(self, user, password)
+                    self._check = self._engine.access.verify(user, password, self.verified)
                 case Established(user, rest):
                     self.user, self._handshake = user, None
+                    # A client may log in now, and have nothing to do for long.
+                    self._pausing = len(rest) <= len(AMQP_HEADER)
+                    if self._pausing:
+                        self._wait(self._engine.limits.open_ms_max)
                     self._feed(pumping.pointer(rest), len(rest))
                 case Failed(reply, reason):
                     self._turn_away(reply, reason)
@@ -155,10 +165,17 @@ class Connection(asyncio.BufferedProtocol):
         transport.write(reply)
         transport.close()
 
+    def _wait(self, milliseconds: int) -> None:
+        """Give the peer so long until its open."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._engine.loop.call_later(milliseconds / 1_000, self._too_slow)
+
     def _too_slow(self) -> None:
         self._timer = None
         if not self.accepted and self.alive:
-            self._handler.failed(self, "the peer did not open in time (amqp.handshake_ms_max)")
+            limit = "amqp.open_ms_max" if self._pausing else "amqp.handshake_ms_max"
+            self._handler.failed(self, f"the peer did not open in time ({limit})")
             cast("asyncio.Transport", self._transport).close()
         elif self.alive:
             self._tick()
@@ -166,16 +183,12 @@ class Connection(asyncio.BufferedProtocol):
     # AMQP in.
 
     def _feed(self, data: Any, size: int) -> None:
-        more = True
+        more = pumping.feed(self._amqp_address, data, size)
         try:
-            more = self._inflow.feed(data, size)
             self.inbound.process()
-            self.inbound.answer_echoes()
         except BrokenFrame as error:
             self.close("amqp:decode-error", str(error))
-        if (fault := self._inflow.fault) is not None:
-            self.close(fault.condition, fault.description)
-        elif not more:
+        if not more:
             self._unreadable()
         self.touch()
         self._handler.passed()
@@ -272,9 +285,8 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if size == 0:
                 return
-            chunk, last = bytes(self._engine.write_buffer[:size]), size < WRITE_BYTES
-            transport.write(self.outflow.passed(chunk, last=last))
-            if last and not self.ending:
+            transport.write(bytes(self._engine.write_buffer[:size]))
+            if size < WRITE_BYTES and not self.ending:
                 return
 
     def _end(self, transport: asyncio.Transport) -> None:
@@ -314,13 +326,12 @@ class Engine:
         loop: asyncio.AbstractEventLoop,
         handler: Handler,
         limits: Amqp,
-        mechanisms: tuple[str, ...],
+        access: Access,
         *,
-        check_passwords: bool,
         sure: Callable[[], bool],
     ) -> None:
         self.loop, self.handler, self.limits, self.sure = loop, handler, limits, sure
-        self._mechanisms, self._check = mechanisms, check_passwords
+        self.access = access
         self.pump = Pump(limits.message_bytes_max)
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         self.read_pointer = pumping.pointer(self.read_buffer)
@@ -332,10 +343,6 @@ class Engine:
     def connection(self) -> Connection:
         """The protocol factory for `loop.create_server`."""
         return Connection(self)
-
-    def handshake(self) -> Handshake:
-        anonymous = "ANONYMOUS" in self._mechanisms
-        return Handshake(self._mechanisms, bare=anonymous, check=self._check)
 
     def add(self, connection: Connection) -> bool:
         """Whether there is room for one more connection."""

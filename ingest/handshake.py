@@ -4,19 +4,19 @@ A machine without I/O: bytes in, `Step`s out. Proton never sees any of it, so th
 password is ours, may be slow, and needs no Cyrus library.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from proton import UNDESCRIBED, Array, Data, Described, ProtonException, symbol, ubyte, ulong
+from ingest import sasl_frames as sasl
+from ingest.sasl_frames import FRAME_BYTES_MAX, Init, Response
+from ingest.saslprep import saslprep
+from ingest.scram import ScramKeys, ScramServer
+from ingest.users import ANONYMOUS
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
-#: A SASL frame is 512 bytes at most by the specification; some clients send longer names.
-FRAME_BYTES_MAX = 4_096
-
-_MECHANISMS, _INIT, _OUTCOME = 0x40, 0x41, 0x44
-_OK, _AUTH = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +53,44 @@ class Failed:
 Step: TypeAlias = Reply | Verify | Established | Failed
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """How one peer may log in.
+
+    With `check` a PLAIN password is verified by the caller; without it no password counts and the
+    peer is nobody. `keys` answers SCRAM-SHA-256, `certified` is the user that the peer's verified
+    certificate names. A peer may leave SASL out where it may be anonymous.
+    """
+
+    mechanisms: tuple[str, ...]
+    check: bool = True
+    keys: Callable[[str], ScramKeys] | None = None
+    certified: str = ""
+
+    @property
+    def bare(self) -> bool:
+        return "ANONYMOUS" in self.mechanisms
+
+
 class _State(Enum):
     HEADER = "waiting for a protocol header"
     INIT = "waiting for sasl-init"
     VERIFYING = "a password is being checked"
+    PROOF = "waiting for the client's proof of its password"
+    NOD = "waiting for the client's word on our proof"
     AMQP_HEADER = "waiting for AMQP's header"
     DONE = "done"
 
 
 class Handshake:
-    """One connection's way from the first byte to AMQP.
+    """One connection's way from the first byte to AMQP."""
 
-    `mechanisms` are those offered. `bare` says whether a peer may leave SASL out. With `check` a
-    PLAIN password is verified by the caller, otherwise it is as good as ANONYMOUS.
-    """
-
-    def __init__(self, mechanisms: tuple[str, ...], *, bare: bool, check: bool) -> None:
-        self._mechanisms, self._bare, self._check = mechanisms, bare, check
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
         self._state = _State.HEADER
-        self._user = "anonymous"
+        self._user = ANONYMOUS
         self._waiting = b""
+        self._scram: ScramServer | None = None
 
     def feed(self, data: bytes) -> list[Step]:
         """The steps that these bytes lead to, in order."""
@@ -90,8 +108,8 @@ class Handshake:
         match self._state:
             case _State.HEADER | _State.AMQP_HEADER:
                 return self._header()
-            case _State.INIT:
-                return self._init()
+            case _State.INIT | _State.PROOF | _State.NOD:
+                return self._frame()
             case _State.VERIFYING | _State.DONE:
                 return None
 
@@ -107,73 +125,80 @@ class Handshake:
         if got == SASL_HEADER and first:
             self._waiting = self._waiting[8:]
             self._state = _State.INIT
-            names: Any = Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, self._mechanisms))  # type: ignore[arg-type]
-            return Reply(SASL_HEADER + _frame(_MECHANISMS, [names]))
+            return Reply(SASL_HEADER + sasl.mechanisms(self._offer.mechanisms))
         self._state = _State.DONE
-        if got == AMQP_HEADER and (self._bare or not first):
+        if got == AMQP_HEADER and (self._offer.bare or not first):
             return Established(self._user, self._waiting)
         return Failed(SASL_HEADER, "the peer left SASL out, but it must log in")
 
-    def _init(self) -> Step | None:
+    def _frame(self) -> Step | None:
         size = int.from_bytes(self._waiting[:4], "big")
         if len(self._waiting) < 4 or len(self._waiting) < size <= FRAME_BYTES_MAX:
             return None
         frame, self._waiting = self._waiting[:size], self._waiting[size:]
         try:
-            mechanism, response = _read_init(frame)
-            return self._login(mechanism, response)
+            match sasl.read(frame):
+                case Init(mechanism, response) if self._state is _State.INIT:
+                    return self._login(mechanism, response)
+                case Response(response) if self._state is _State.PROOF:
+                    return self._proved(response)
+                case Response() if self._state is _State.NOD:
+                    return self._outcome(True)
+                case other:
+                    name = type(other).__name__.lower()
+                    raise ValueError(f"a sasl-{name} came while {self._state.value}")  # noqa: TRY301
         except ValueError as error:
             self._state = _State.DONE
-            return Failed(_frame(_OUTCOME, [ubyte(_AUTH)]), f"sasl-init is broken: {error}")
+            return Failed(sasl.outcome(ok=False), f"the login is broken: {error}")
 
     def _login(self, mechanism: str, response: bytes) -> Step:
-        if mechanism not in self._mechanisms:
+        if mechanism not in self._offer.mechanisms:
             raise ValueError(f"mechanism {mechanism} was not offered")
-        if mechanism == "ANONYMOUS":
+        match mechanism:
+            case "SCRAM-SHA-256":
+                return self._challenge(response)
+            case "PLAIN":
+                return self._plain(response)
+            case "EXTERNAL":
+                return self._external(response)
+            case _:
+                return self._outcome(True)
+
+    def _challenge(self, message: bytes) -> Step:
+        assert self._offer.keys is not None  # noqa: S101 (SCRAM is only offered with them)
+        self._scram = ScramServer(self._offer.keys)
+        answer = self._scram.first(message)
+        self._user = self._scram.user
+        self._state = _State.PROOF
+        return Reply(sasl.challenge(answer))
+
+    def _proved(self, message: bytes) -> Step:
+        assert self._scram is not None  # noqa: S101 (made by the challenge)
+        proof = self._scram.final(message)
+        if proof is None:
+            return self._outcome(False)
+        self._state = _State.NOD
+        return Reply(sasl.challenge(proof))
+
+    def _plain(self, response: bytes) -> Step:
+        act_as, user, password = response.decode().split("\0")
+        self._act_as(act_as, user)
+        if not self._offer.check:
             return self._outcome(True)
-        _, user, password = response.decode().split("\0")
-        self._user = user
-        if not self._check:
-            return self._outcome(True)
+        self._user = saslprep(user)
         self._state = _State.VERIFYING
-        return Verify(user, password)
+        return Verify(self._user, password)
+
+    def _external(self, response: bytes) -> Step:
+        self._act_as(response.decode(), self._offer.certified)
+        self._user = self._offer.certified
+        return self._outcome(True)
+
+    def _act_as(self, other: str, user: str) -> None:
+        if other not in ("", user):
+            raise ValueError(f"'{user}' can't act as '{other}'")
 
     def _outcome(self, ok: bool) -> Step:
         self._state = _State.AMQP_HEADER if ok else _State.DONE
-        reply = _frame(_OUTCOME, [ubyte(_OK if ok else _AUTH)])
+        reply = sasl.outcome(ok=ok)
         return Reply(reply) if ok else Failed(reply, f"wrong user or password for '{self._user}'")
-
-
-def _frame(code: int, fields: list[Any]) -> bytes:
-    data = Data()
-    data.put_object(Described(ulong(code), fields))
-    body = bytes(data.encode())
-    return (8 + len(body)).to_bytes(4, "big") + b"\x02\x01\x00\x00" + body
-
-
-def _read_init(frame: bytes) -> tuple[str, bytes]:
-    """Mechanism and initial response; ValueError when it is not a sasl-init."""
-    if not 8 < len(frame) <= FRAME_BYTES_MAX or frame[5] != 1 or frame[4] < 2:
-        raise ValueError("not a SASL frame")
-    data = Data()
-    try:
-        data.decode(frame[4 * frame[4] :])
-        data.rewind()
-        data.next()
-        body = data.get_object()
-    except (ProtonException, RecursionError, TypeError, OverflowError) as error:
-        raise ValueError(str(error)) from None
-    if not isinstance(body, Described) or body.descriptor not in (_INIT, "amqp:sasl-init:list"):
-        raise ValueError("not a sasl-init")
-    mechanism, *more = _list(body.value)
-    response = more[0] if more else None
-    if not isinstance(mechanism, symbol) or not isinstance(response, memoryview | None):
-        raise ValueError("its mechanism must be a symbol, its response binary")  # noqa: TRY004
-    # Proton's binaries are views into memory that dies with `data`: copy.
-    return mechanism, b"" if response is None else bytes(response)
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list) or not value:
-        raise ValueError("its fields are no list")
-    return value

@@ -1,4 +1,4 @@
-"""The command line: `distributary serve`, `verify`, `info`, `jobs`, `demo`."""
+"""The command line: `distributary serve`, `verify`, `info`, `user`, `jobs`, `demo`."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,7 @@ from ingest import memory
 from ingest import settings as configuration
 from ingest.inspect_commands import info, verify
 from ingest.logs import set_up
+from ingest.users_commands import user
 from pipeline.errors import DistributaryError, InvalidRequest
 from pipeline.tables.home import Home
 
@@ -58,6 +59,7 @@ def serve(
 
 cli.add_command(verify)
 cli.add_command(info)
+cli.add_command(user)
 
 
 @cli.group()

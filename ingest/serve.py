@@ -1,28 +1,26 @@
 """The life of a gateway: own the home or wait for it, replay, listen, serve, stop."""
 
 import asyncio
-import errno
 import gc
-import os
 import signal
 import ssl
 import sys
 import time
 from itertools import count
-from pathlib import Path
 
 import structlog
 
+from ingest.access import Access
 from ingest.delivery import DeliveryService
 from ingest.engine import Engine
 from ingest.heartbeat import Heartbeat
+from ingest.listener import Listener
 from ingest.log import Log
 from ingest.marking import Marking
 from ingest.service import Gateway
 from ingest.settings import Settings
 from ingest.store import open_store
-from ingest.users import Users
-from pipeline.errors import HomeLost, InvalidRequest
+from pipeline.errors import HomeLost
 from pipeline.tables.arrow import without_pandas
 from pipeline.tables.home import Home
 from pipeline.tables.owner import Owner, Standby, acquire
@@ -37,7 +35,7 @@ FAREWELL_SECONDS = 1.0
 #: Seconds between two collections of cycles among what is new, and how many until all is looked at.
 COLLECT_SECONDS = 1.0
 COLLECT_ALL_TURNS = 60
-#: Seconds between two looks of a standby at the home's lock, and at a port that isn't free yet.
+#: Seconds between two looks of a standby at the home's lock.
 STANDBY_SECONDS = 0.1
 
 
@@ -54,17 +52,17 @@ async def _run(home: Home, settings: Settings, *, standby: bool) -> int:
     end: asyncio.Future[str | None] = loop.create_future()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, _end, end, None)
-    # What is wrong with these files is said now, not when the home has been taken over.
-    _users(settings)
-    _tls(settings)
+    # What is wrong with its files is said now, not when the home has been taken over.
+    access = Access(loop, settings)
     owner = await _stand_by(home, settings, end) if standby else acquire(home)
     if owner is None:
         return 0
     heartbeat = Heartbeat(loop, owner, settings.owner.lease_ms / 1_000)
     try:
-        return await _serve(home, settings, owner, heartbeat, end)
+        return await _serve(home, settings, access, owner, heartbeat, end)
     finally:
         heartbeat.stop()
+        access.close()
         owner.release()
 
 
@@ -86,36 +84,15 @@ async def _stand_by(
     return None
 
 
-def _users(settings: Settings) -> Users | None:
-    path = settings.security.users
-    return Users.read(Path(path)) if path else None
-
-
-def _tls(settings: Settings) -> ssl.SSLContext | None:
-    security = settings.security
-    if not security.tls_certificate:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(security.tls_certificate, security.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidRequest(
-            f"security.tls_certificate {security.tls_certificate}: {error}"
-        ) from None
-    return context
-
-
 async def _serve(
     home: Home,
     settings: Settings,
+    access: Access,
     owner: Owner,
     heartbeat: Heartbeat,
     end: "asyncio.Future[str | None]",
 ) -> int:
     loop = asyncio.get_running_loop()
-    security = settings.security
-    users = _users(settings)
-    tls = _tls(settings)
     store = open_store(home, settings, owner)
     state = store.snapshot
     log = Log(
@@ -128,16 +105,8 @@ async def _serve(
         owned=owner.check,
     )
     marking = Marking(loop, log, store.marks)
-    gateway = Gateway(loop, settings, log, state, store.doubts, marking, users)
-    mechanisms = ("PLAIN", "ANONYMOUS") if security.anonymous else ("PLAIN",)
-    engine = Engine(
-        loop,
-        gateway,
-        settings.amqp,
-        mechanisms,
-        check_passwords=users is not None,
-        sure=heartbeat.sure,
-    )
+    gateway = Gateway(loop, settings, log, state, store.doubts, marking)
+    engine = Engine(loop, gateway, settings.amqp, access, sure=heartbeat.sure)
     delivery = DeliveryService(loop, settings, log, store.table, store.marks, engine.flush)
     gateway.bind(engine, delivery)
     log.stopped = delivery.stopped = marking.stopped = heartbeat.lost = lambda reason: _end(
@@ -145,11 +114,13 @@ async def _serve(
     )
     loop.set_exception_handler(lambda _loop, context: _crashed(end, context))
     heartbeat.started()
-    server = await _listen(loop, engine, settings, tls, patient=owner.taken)
+    listener = Listener(loop, settings, engine.connection)
+    await listener.open(access.tls, patient=owner.taken)
+    _keep_fresh(loop, access, listener)
     _collect_here(loop)
     _events.info("listening", address=settings.gateway.listen, home=str(home.root))
     failure = await end
-    server.close()
+    listener.close()
     await _part(engine, log, marking, owner, failure)
     delivery.close()
     await log.close()
@@ -161,35 +132,18 @@ async def _serve(
     return 0
 
 
-async def _listen(
-    loop: asyncio.AbstractEventLoop,
-    engine: Engine,
-    settings: Settings,
-    tls: ssl.SSLContext | None,
-    *,
-    patient: bool,
-) -> asyncio.Server:
-    """Listen. A `patient` one waits for the port: its former owner, when it wakes, gives it up."""
-    host, port = settings.gateway.address
-    said = False
-    while True:
-        try:
-            return await loop.create_server(
-                engine.connection,
-                host,
-                port,
-                ssl=tls,
-                ssl_handshake_timeout=settings.amqp.handshake_ms_max / 1_000 if tls else None,
-                backlog=1_024,
-            )
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            if not patient or error.errno != errno.EADDRINUSE:
-                raise InvalidRequest(f"can't listen on {host}:{port}: {reason}") from None
-            if not said:
-                said = True
-                _events.warning("standby.port_in_use", address=f"{host}:{port}", then="it waits")
-        await asyncio.sleep(STANDBY_SECONDS)
+def _keep_fresh(loop: asyncio.AbstractEventLoop, access: Access, listener: Listener) -> None:
+    """From now on files of `[security]` that change are read again, on SIGHUP at once."""
+    renewals: set[asyncio.Task[None]] = set()
+
+    def renewed() -> None:
+        renewal = loop.create_task(listener.renew(access.tls))
+        renewals.add(renewal)
+        renewal.add_done_callback(renewals.discard)
+
+    access.renewed = renewed
+    access.watch()
+    loop.add_signal_handler(signal.SIGHUP, access.reload)
 
 
 def _collect_here(loop: asyncio.AbstractEventLoop) -> None:

@@ -20,7 +20,6 @@ from ingest.marking import Marking
 from ingest.pump import Outcomes, Received
 from ingest.settings import Settings
 from ingest.subscriptions import Subscriptions
-from ingest.users import Users
 from pipeline.address import Destination, Kind, destination_of
 from pipeline.cursor import Doubt
 from pipeline.refusal import NOT_FOUND, Refusal
@@ -49,9 +48,8 @@ class Gateway:
         snapshot: Snapshot,
         doubts: Mapping[str, Doubt],
         marking: Marking,
-        users: Users | None,
     ) -> None:
-        self._loop, self._settings, self._log, self._users = loop, settings, log, users
+        self._loop, self._settings, self._log = loop, settings, log
         self._containers: dict[str, Connection] = {}
         self._subscriptions = Subscriptions(log, marking, snapshot, doubts)
         self._marking = marking
@@ -67,15 +65,6 @@ class Gateway:
         self._log.lowest_floor = self._subscriptions.lowest_floor
 
     # Connections.
-
-    def verify(self, connection: Connection, user: str, password: str) -> None:
-        users = self._users
-        if users is None:
-            connection.verified(True)
-            return
-        # scrypt takes long on purpose, and leaves the interpreter alone while it does.
-        job = self._loop.run_in_executor(None, users.verify, user, password)
-        job.add_done_callback(lambda done: connection.verified(done.result()))
 
     def opened(self, connection: Connection) -> None:
         name = self._settings.gateway.container_id

@@ -4,6 +4,7 @@ Each has its unit and reason where its default stands. Unknown keys and values t
 together stop the start with one sentence.
 """
 
+import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
@@ -28,6 +29,15 @@ class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InvalidRequest(f"gateway.listen is '{self.listen}': it must be HOST:PORT")
         return host.strip("[]"), int(port)
 
+    @property
+    def loopback(self) -> bool:
+        """Whether only processes of this machine can connect."""
+        host, _ = self.address
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
+
 
 class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message_bytes_max: int
@@ -35,6 +45,7 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     frame_bytes_max: int
     idle_timeout_ms: int
     handshake_ms_max: int
+    open_ms_max: int
     channels_max: int
     links_max: int
     connections_max: int
@@ -91,9 +102,12 @@ class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     users: str
-    anonymous: bool
+    permissions: str
+    anonymous: bool | Literal["loopback"]
+    password_checks_max: int
     tls_certificate: str
     tls_key: str
+    tls_client_ca: str
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,6 +122,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tables: Tables
     delivery: DeliveryLimits
     security: Security
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether peers may come without saying who they are."""
+        chosen = self.security.anonymous
+        return self.gateway.loopback if chosen == "loopback" else chosen
 
 
 Tree = dict[str, dict[str, object]]
@@ -200,6 +220,10 @@ def _check(settings: Settings) -> None:
             settings.owner.lease_ms >= 600,
             "owner.lease_ms must be 600 at least: a sign of life is due six times in it",
         ),
+        (
+            amqp.open_ms_max >= amqp.handshake_ms_max,
+            "amqp.open_ms_max must be amqp.handshake_ms_max at least",
+        ),
         (amqp.idle_timeout_ms >= 1_000, "amqp.idle_timeout_ms must be 1000 at least"),
         (journal.segment_bytes >= 1 << 20, "journal.segment_bytes must be 1 MiB at least"),
         (
@@ -228,11 +252,30 @@ def _check(settings: Settings) -> None:
             "upkeep.retention_days must be upkeep.log_retention_days at least, or jobs miss rows",
         ),
         (settings.delivery.page_bytes >= 4_096, "delivery.page_bytes must be 4096 at least"),
-        (
-            bool(settings.security.tls_certificate) == bool(settings.security.tls_key),
-            "security.tls_certificate and security.tls_key go together",
-        ),
+        *_security_rules(settings),
     )
     for holds, sentence in rules:
         if not holds:
             raise InvalidRequest(f"settings: {sentence}")
+
+
+def _security_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
+    security = settings.security
+    return (
+        (
+            bool(security.tls_certificate) == bool(security.tls_key),
+            "security.tls_certificate and security.tls_key go together",
+        ),
+        (
+            bool(security.tls_certificate) or not security.tls_client_ca,
+            "security.tls_client_ca needs security.tls_certificate: certificates come by TLS",
+        ),
+        (security.password_checks_max >= 1, "security.password_checks_max must be positive"),
+        (
+            bool(security.users or security.tls_client_ca) or settings.anonymous,
+            (
+                f"nobody could log in at {settings.gateway.listen}: name security.users or "
+                "security.tls_client_ca, or set security.anonymous = true to let anybody in"
+            ),
+        ),
+    )

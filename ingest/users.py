@@ -1,67 +1,217 @@
-"""Who may connect: a file of names and salted scrypt hashes (RFC 7914)."""
+"""Who may log in: a file of names, and for each what was made of the password.
+
+    alice = ["scrypt$SALT$DIGEST", "scram-sha-256$ITERATIONS$SALT$STORED$SERVER"]
+
+The first is checked when a password comes (PLAIN), the second answers a client that keeps it to
+itself (SCRAM-SHA-256); a user with the first alone, also written as a text of its own, can only
+send it. The nameless line has the secret by which names that aren't there get a salt.
+"""
 
 import hashlib
 import hmac
 import os
 import tomllib
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ingest.saslprep import saslprep
+from ingest.scram import ITERATIONS_MIN, ScramKeys, decoy, keys_of
 from pipeline.errors import InvalidRequest
 
 #: Cost of a check: about 50 ms and 16 MiB, too slow to guess, fast enough to log in.
 _N, _R, _P = 1 << 14, 8, 1
 _SALT_BYTES = 16
+_DIGEST_BYTES = 64
+_SECRET_BYTES = 32
+_KEY_BYTES = 32
+#: Bounds of what a file may ask of its reader's memory and of a client's patience.
+_NAME_CHARACTERS_MAX = 255
+_ITERATIONS_MAX = 10_000_000
+
+#: The line that isn't a user.
+SECRET = ""
+#: Who has not said who he is. Nobody else may bear that name.
+ANONYMOUS = "anonymous"
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordHash:
+    """A scrypt hash (RFC 7914)."""
+
+    salt: bytes
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """What is known of a user's password, by name of the mechanism that needs it."""
+
+    password: PasswordHash
+    scram: ScramKeys | None = None
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        return ("PLAIN",) if self.scram is None else ("PLAIN", "SCRAM-SHA-256")
+
+
 #: What an unknown user is checked against, so that its answer takes as long.
-_NOBODY = "scrypt$AAAAAAAAAAAAAAAAAAAAAA==$AAAA"
+_NOBODY = PasswordHash(bytes(_SALT_BYTES), bytes(_DIGEST_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """Names and their hashes, as read from the file."""
+    """Everybody in the file, by prepared name (`saslprep`)."""
 
-    hashes: dict[str, str]
+    by_name: Mapping[str, User]
+    secret: bytes
 
     @classmethod
     def read(cls, file: Path) -> "Users":
-        """Raises InvalidRequest when the file can't be read or a line is not `name = "hash"`."""
+        """Raises InvalidRequest when the file can't be read or a line isn't as it must be."""
         try:
             table = tomllib.loads(file.read_text())
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except OSError as error:
+            raise InvalidRequest(f"users file {file} can't be read: {error.strerror}") from None
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InvalidRequest(f"users file {file}: {error}") from None
-        for name, text in table.items():
-            if not _is_hash(text):
-                raise InvalidRequest(
-                    f"users file {file}: what '{name}' has is no hash scrypt$SALT$DIGEST"
-                )
-        return cls(table)
+        try:
+            return _users(table)
+        except ValueError as error:
+            raise InvalidRequest(f"users file {file}: {error}") from None
 
-    def verify(self, user: str, password: str) -> bool:
+    @property
+    def scram(self) -> bool:
+        """Whether anybody can log in by SCRAM-SHA-256."""
+        return any(user.scram is not None for user in self.by_name.values())
+
+    def keys(self, name: str) -> ScramKeys:
+        """What SCRAM asks this user with; a stranger gets what looks the same and fits nothing."""
+        user = self.by_name.get(name)
+        strange = decoy(self.secret, name)
+        return strange if user is None or user.scram is None else user.scram
+
+    def verify(self, name: str, password: str) -> bool:
         """Whether this is the user's password. Slow on purpose: not on the loop's thread."""
-        _, salt, digest = self.hashes.get(user, _NOBODY).split("$")
-        found = _scrypt(password, b64decode(salt))
-        return hmac.compare_digest(found, b64decode(digest)) and user in self.hashes
+        user = self.by_name.get(name)
+        against = _NOBODY if user is None else user.password
+        right = False
+        for text in _forms(password):
+            digest = _scrypt(text, against.salt, len(against.digest))
+            right = hmac.compare_digest(digest, against.digest) or right
+        return right and user is not None
 
 
-def _is_hash(text: object) -> bool:
-    """Whether `verify` can read it."""
-    if not isinstance(text, str):
-        return False
-    kind, *parts = text.split("$")
-    try:
-        return (
-            kind == "scrypt" and len(parts) == 2 and all(b64decode(p, validate=True) for p in parts)
-        )
-    except ValueError:
-        return False
+def user_of(password: str, *, scram: bool = True) -> User:
+    """What to keep of a password. ValueError when it can't be one."""
+    prepared = saslprep(password)
+    if not prepared:
+        raise ValueError("the password is empty")
+    salt = os.urandom(_SALT_BYTES)
+    kept = PasswordHash(salt, _scrypt(prepared, salt, _DIGEST_BYTES))
+    return User(kept, keys_of(prepared) if scram else None)
+
+
+def name_of(text: str) -> str:
+    """The prepared form of a name that somebody is to bear. ValueError when nobody can."""
+    name = saslprep(text)
+    if not 0 < len(name) <= _NAME_CHARACTERS_MAX or not name.isprintable():
+        raise ValueError(f"a user's name has 1 to {_NAME_CHARACTERS_MAX} printable characters")
+    if name in (ANONYMOUS, "*"):
+        raise ValueError(f"'{name}' can't be a user's name: it stands for others in permissions")
+    return name
+
+
+def new_secret() -> bytes:
+    return os.urandom(_SECRET_BYTES)
+
+
+def texts(user: User) -> list[str]:
+    """The user's value in the file."""
+    kept = [f"scrypt${_text(user.password.salt)}${_text(user.password.digest)}"]
+    if user.scram is not None:
+        keys = user.scram
+        parts = [str(keys.iterations), *map(_text, (keys.salt, keys.stored, keys.server))]
+        kept.append("$".join(["scram-sha-256", *parts]))
+    return kept
+
+
+def secret_text(secret: bytes) -> str:
+    return f"secret${_text(secret)}"
 
 
 def hashed(password: str) -> str:
-    """The hash to write into the file for this password."""
-    salt = os.urandom(_SALT_BYTES)
-    return f"scrypt${b64encode(salt).decode()}${b64encode(_scrypt(password, salt)).decode()}"
+    """The scrypt hash alone, as a user's whole value."""
+    return texts(user_of(password, scram=False))[0]
 
 
-def _scrypt(password: str, salt: bytes) -> bytes:
-    return hashlib.scrypt(password.encode(), salt=salt, n=_N, r=_R, p=_P)
+def _users(table: Mapping[str, object]) -> Users:
+    secret = new_secret()
+    by_name: dict[str, User] = {}
+    for name, value in table.items():
+        if name == SECRET:
+            secret = _secret(value)
+            continue
+        prepared = saslprep(name)
+        if prepared in by_name:
+            raise ValueError(f"there are two users '{prepared}'")
+        by_name[prepared] = _user(name, value)
+    return Users(by_name, secret)
+
+
+def _user(name: str, value: object) -> User:
+    password, scram = None, None
+    for text in value if isinstance(value, list) else [value]:
+        kind, *parts = text.split("$") if isinstance(text, str) else ("",)
+        try:
+            match kind, parts:
+                case "scrypt", [salt, digest]:
+                    password = PasswordHash(_bytes(salt), _bytes(digest))
+                case "scram-sha-256", [iterations, *rest] if len(rest) == 3:
+                    scram = _keys(int(iterations), *map(_bytes, rest))
+                case _:
+                    raise ValueError("it is no hash scrypt$SALT$DIGEST")  # noqa: TRY301
+        except ValueError as error:
+            raise ValueError(f"what '{name}' has can't be read: {error}") from None
+    if password is None:
+        raise ValueError(f"'{name}' has no hash scrypt$SALT$DIGEST")
+    return User(password, scram)
+
+
+def _keys(iterations: int, salt: bytes, stored: bytes, server: bytes) -> ScramKeys:
+    if not ITERATIONS_MIN <= iterations <= _ITERATIONS_MAX:
+        raise ValueError(f"scram-sha-256 has {ITERATIONS_MIN} to {_ITERATIONS_MAX} iterations")
+    if len(stored) != _KEY_BYTES or len(server) != _KEY_BYTES:
+        raise ValueError(f"a key of scram-sha-256 has {_KEY_BYTES} bytes")
+    return ScramKeys(iterations, salt, stored, server)
+
+
+def _secret(value: object) -> bytes:
+    kind, _, text = value.partition("$") if isinstance(value, str) else ("", "", "")
+    if kind != "secret":
+        raise ValueError("the line without a name is no secret$BASE64")
+    return _bytes(text)
+
+
+def _bytes(text: str) -> bytes:
+    found = b64decode(text, validate=True)
+    if not found:
+        raise ValueError("a part of it is empty")
+    return found
+
+
+def _text(part: bytes) -> str:
+    return b64encode(part).decode()
+
+
+def _forms(password: str) -> list[str]:
+    """The password prepared; as it came, too, where that differs: older hashes are of that."""
+    try:
+        return list(dict.fromkeys((saslprep(password), password)))
+    except ValueError:
+        return [password]
+
+
+def _scrypt(password: str, salt: bytes, size: int) -> bytes:
+    return hashlib.scrypt(password.encode(), salt=salt, n=_N, r=_R, p=_P, dklen=size)

@@ -10,6 +10,7 @@ INVALID_FIELD = "amqp:invalid-field"
 LOCKED = "amqp:resource-locked"
 NOT_FOUND = "amqp:not-found"
 NOT_IMPLEMENTED = "amqp:not-implemented"
+UNAUTHORIZED = "amqp:unauthorized-access"
 
 
 @dataclass(frozen=True, slots=True)

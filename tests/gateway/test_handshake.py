@@ -12,6 +12,7 @@ from ingest.handshake import (
     Established,
     Failed,
     Handshake,
+    Offer,
     Reply,
     Step,
     Verify,
@@ -25,8 +26,8 @@ def init(mechanism: str, response: bytes) -> bytes:
     return (8 + len(body)).to_bytes(4, "big") + b"\x02\x01\x00\x00" + body
 
 
-def machine(*, check: bool = False, bare: bool = True) -> Handshake:
-    return Handshake(("PLAIN", "ANONYMOUS"), bare=bare, check=check)
+def machine(*, check: bool = False, anonymous: bool = True) -> Handshake:
+    return Handshake(Offer(("PLAIN", "ANONYMOUS") if anonymous else ("PLAIN",), check=check))
 
 
 ANONYMOUS = SASL_HEADER + init("ANONYMOUS", b"") + AMQP_HEADER + b"rest"
@@ -50,7 +51,7 @@ def test_any_split_of_the_bytes_gives_the_same_steps(cuts: list[int]) -> None:
 def test_a_peer_may_leave_sasl_out_where_anybody_may_connect() -> None:
     """AMQP's header at once is fine with anonymous access, and refused without."""
     assert machine().feed(AMQP_HEADER) == [Established("anonymous", AMQP_HEADER)]
-    (step,) = machine(bare=False).feed(AMQP_HEADER)
+    (step,) = machine(anonymous=False).feed(AMQP_HEADER)
     assert isinstance(step, Failed)
 
 

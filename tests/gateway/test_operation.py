@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -106,13 +107,31 @@ def test_a_new_home_is_ready_within_two_seconds_of_work(own_gateway: Make) -> No
 
 def test_a_slow_handshake_is_dropped(own_gateway: Make, connect: Connect) -> None:
     """Whether nothing comes, half a header, or no open; who is through in time stays."""
-    with own_gateway({"amqp": {"handshake_ms_max": 300}}) as gateway:
+    limits = {"handshake_ms_max": 300, "open_ms_max": 300}
+    with own_gateway({"amqp": limits}) as gateway:
         patient = connect(port=gateway.port)
         for hello in (b"", b"AM", SASL_HEADER, AMQP_HEADER):
             with Raw(gateway.port, hello=hello) as raw:
                 raw.rest()
         patient.sender("t").publish("still here")
         assert len(gateway.events("connection.failed")) == 4
+
+
+def test_who_has_logged_in_may_open_later(own_gateway: Make) -> None:
+    """JMS clients do: they log in when they are made, and open at their first use. But an open that
+    has begun must come to its end."""
+    with own_gateway({"amqp": {"handshake_ms_max": 300}}) as gateway:
+        with Raw(gateway.port, hello=AMQP_HEADER) as raw:
+            raw.exactly(8)
+            time.sleep(0.6)
+            raw.send(open_frame("late"))
+            raw.next(OPEN)
+        with Raw(gateway.port, hello=AMQP_HEADER) as raw:
+            raw.exactly(8)
+            time.sleep(0.6)
+            raw.send(open_frame("slow")[:-1])
+            raw.rest()
+        assert "handshake_ms_max" in str(gateway.await_event("connection.failed")["reason"])
 
 
 def test_a_silent_peer_is_dropped(own_gateway: Make, connect: Connect) -> None:

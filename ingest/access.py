@@ -1,0 +1,179 @@
+"""Who may connect and what he may do, from files that may change while the gateway runs.
+
+Three parts: the users, the permissions, TLS. Each is read again when one of its files changes
+(looked at once a second) and on SIGHUP. A new version that can't be used is reported, and the old
+one stays. What is new holds from the next connection, login and attach on; who is connected stays
+connected.
+"""
+
+import asyncio
+import os
+import ssl
+import tomllib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import structlog
+
+from ingest.handshake import Handshake, Offer
+from ingest.settings import Settings
+from ingest.tls import certified_user, context_of
+from ingest.users import ANONYMOUS, Users
+from pipeline.errors import InvalidRequest
+from pipeline.permission import EVERYBODY, EVERYTHING, Permissions, parse
+
+T = TypeVar("T")
+
+_events = structlog.get_logger("gateway")
+
+#: Seconds between two looks at the files.
+LOOK_SECONDS = 1.0
+
+
+class Part(Generic[T]):
+    """Something read from files, and how these looked when it was read."""
+
+    def __init__(self, name: str, files: tuple[str, ...], read: Callable[[], T]) -> None:
+        self.name, self._files, self._read = name, tuple(filter(None, files)), read
+        self._looks = self._look()
+        self.value = read()
+
+    def renew(self, *, anyway: bool = False) -> bool:
+        """Read again if a file has changed; whether there is something new. Raises InvalidRequest
+        when it can't be used; `value` is what it was then."""
+        # Looked at before it is read: a change that comes in between is seen the next time.
+        looks = self._look()
+        if not self._files or (looks == self._looks and not anyway):
+            return False
+        self._looks = looks
+        self.value = self._read()
+        return True
+
+    def _look(self) -> list[tuple[int, ...]]:
+        return [_look(file) for file in self._files]
+
+
+class Access:
+    """What the gateway asks about peers. `renewed` is called when new connections need another
+    TLS context."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
+        """Raises InvalidRequest when a file can't be used."""
+        self._loop = loop
+        self._anonymous = settings.anonymous
+        security = settings.security
+        self._users = Part("users", (security.users,), lambda: _users(security.users))
+        self._permissions = Part(
+            "permissions", (security.permissions,), lambda: _permissions(security.permissions)
+        )
+        alone = not security.users and not self._anonymous
+        self._tls = Part(
+            "tls",
+            (security.tls_certificate, security.tls_key, security.tls_client_ca),
+            lambda: context_of(security, certificates_needed=alone),
+        )
+        self._checks = ThreadPoolExecutor(security.password_checks_max, "login")
+        self._timer: asyncio.TimerHandle | None = None
+        self.renewed: Callable[[], None]
+
+    @property
+    def permissions(self) -> Permissions:
+        return self._permissions.value
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        return self._tls.value
+
+    def handshake(self, transport: asyncio.BaseTransport) -> Handshake:
+        """The way in for one new connection: it is offered what can lead in."""
+        tls = transport.get_extra_info("ssl_object")
+        certified = certified_user(tls) if tls is not None else ""
+        return Handshake(self._offer("" if certified in (ANONYMOUS, EVERYBODY) else certified))
+
+    def _offer(self, certified: str) -> Offer:
+        users = self._users.value
+        anybody = users is None and self._anonymous
+        known = users is not None and bool(users.by_name)
+        can_work = {
+            "EXTERNAL": bool(certified),
+            "SCRAM-SHA-256": users is not None and users.scram,
+            "PLAIN": known or anybody,
+            "ANONYMOUS": self._anonymous,
+        }
+        names = tuple(name for name, works in can_work.items() if works)
+        return Offer(
+            names, check=not anybody, keys=users.keys if users else None, certified=certified
+        )
+
+    def verify(
+        self, user: str, password: str, then: Callable[[bool], None]
+    ) -> "asyncio.Future[bool]":
+        """Check a password and call `then` on the loop; not if the future is cancelled before."""
+        users = self._users.value or Users({}, b"")
+        # It takes long on purpose, and leaves the interpreter alone while it does.
+        check = self._loop.run_in_executor(self._checks, users.verify, user, password)
+        check.add_done_callback(partial(_tell, then))
+        return check
+
+    def watch(self) -> None:
+        """From now on look at the files."""
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._looked)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._checks.shutdown(wait=False, cancel_futures=True)
+
+    def reload(self) -> None:
+        """Read all files again, changed or not."""
+        self._renew(anyway=True)
+
+    def _looked(self) -> None:
+        self._renew(anyway=False)
+        self.watch()
+
+    def _renew(self, *, anyway: bool) -> None:
+        for part in (self._users, self._permissions, self._tls):
+            try:
+                if not part.renew(anyway=anyway):
+                    continue
+            except InvalidRequest as error:
+                _events.warning(
+                    "security.kept", part=part.name, reason=str(error), then="the old one holds"
+                )
+                continue
+            _events.info("security.reloaded", part=part.name)
+            if part is self._tls:
+                self.renewed()
+
+
+def _tell(then: Callable[[bool], None], done: "asyncio.Future[bool]") -> None:
+    if not done.cancelled():
+        then(done.result())
+
+
+def _look(file: str) -> tuple[int, ...]:
+    """What differs when somebody has written or replaced the file; a link's is its target's."""
+    try:
+        found = os.stat(file)  # noqa: PTH116 (a text from the settings)
+    except OSError as error:
+        return (error.errno or 0,)
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _users(file: str) -> Users | None:
+    return Users.read(Path(file)) if file else None
+
+
+def _permissions(file: str) -> Permissions:
+    if not file:
+        return EVERYTHING
+    try:
+        return parse(tomllib.loads(Path(file).read_text()))
+    except OSError as error:
+        raise InvalidRequest(f"permissions file {file} can't be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, InvalidRequest) as error:
+        raise InvalidRequest(f"permissions file {file}: {error}") from None
