@@ -21,6 +21,7 @@ from proton import Connection as ProtonConnection
 
 from ingest import pump as pumping
 from ingest.access import Access
+from ingest.frames import Inflow, Outflow
 from ingest.handshake import AMQP_HEADER, Established, Failed, Handshake, Reply, Step, Verify
 from ingest.inbound import Inbound
 from ingest.link import BROKEN_VALUES, BrokenFrame, Handler
@@ -82,8 +83,10 @@ class Connection(asyncio.BufferedProtocol):
             self._collector._impl,
             self._engine.pump,
             self._engine.handler,
-            limits.links_max,
+            limits,
         )
+        self._inflow = Inflow(self._amqp_address, self.inbound, limits.frame_bytes_max)
+        self.outflow = Outflow()
         self._handshake = self._engine.access.handshake(transport)
         self.alive = True
         self._wait(limits.handshake_ms_max)
@@ -183,12 +186,16 @@ class Connection(asyncio.BufferedProtocol):
     # AMQP in.
 
     def _feed(self, data: Any, size: int) -> None:
-        more = pumping.feed(self._amqp_address, data, size)
+        more = True
         try:
+            more = self._inflow.feed(data, size)
             self.inbound.process()
+            self.inbound.answer_echoes()
         except BrokenFrame as error:
             self.close("amqp:decode-error", str(error))
-        if not more:
+        if (fault := self._inflow.fault) is not None:
+            self.close(fault.condition, fault.description)
+        elif not more:
             self._unreadable()
         self.touch()
         self._handler.passed()
@@ -285,8 +292,9 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if size == 0:
                 return
-            transport.write(bytes(self._engine.write_buffer[:size]))
-            if size < WRITE_BYTES and not self.ending:
+            chunk, last = bytes(self._engine.write_buffer[:size]), size < WRITE_BYTES
+            transport.write(self.outflow.passed(chunk, last=last))
+            if last and not self.ending:
                 return
 
     def _end(self, transport: asyncio.Transport) -> None:

@@ -8,13 +8,27 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cproton import lib as proton
-from proton import Condition, Endpoint, ProtonException, Terminus
+from proton import (
+    UNDESCRIBED,
+    Array,
+    Condition,
+    Data,
+    Described,
+    Endpoint,
+    ProtonException,
+    Terminus,
+    symbol,
+    ulong,
+)
 from proton import Link as ProtonLink
 
 from ingest import pump as pumping
 from ingest.pump import Outcomes, Received, address
+from pipeline.delivery import WITHOUT_STATE, Verdict
 from pipeline.errors import DistributaryError
 from pipeline.message import Slab
+from pipeline.outcome import Outcome
+from pipeline.performative import DEFAULT_OUTCOME, OFFERED, OUTCOMES, WalkedAttach
 from pipeline.sequences import Run
 
 if TYPE_CHECKING:
@@ -79,10 +93,13 @@ class Link:
     __slots__ = (
         "address",
         "alive",
+        "attach",
         "connection",
         "ended",
         "left",
+        "message_bytes_max",
         "name",
+        "offered_capabilities",
         "owner",
         "proton",
         "session",
@@ -90,12 +107,17 @@ class Link:
         "when_answered",
     )
 
-    def __init__(self, connection: "Connection", link: ProtonLink) -> None:
+    def __init__(self, connection: "Connection", link: ProtonLink, attach: WalkedAttach) -> None:
         self.connection = connection
+        self.attach = attach
         self.proton = link
         self.address = address(link._impl)
         self.session = address(link.session._impl)
         self.name: str = link.name
+        #: What the peer of an outgoing link takes in one message; 0: whatever there is.
+        self.message_bytes_max = int(proton.pn_link_remote_max_message_size(link._impl))
+        #: What this link can do beyond the connection's; to be set before `open`.
+        self.offered_capabilities: tuple[str, ...] = ()
         self.alive = True
         #: We have ended it, or never wanted it; what its peer still says counts no more.
         self.ended = False
@@ -116,6 +138,22 @@ class Link:
         """
         self.alive = False
         del self.proton
+
+    @property
+    def handle(self) -> tuple[int, int]:
+        """The channel and handle by which its peer speaks of it."""
+        return self.attach.channel, self.attach.handle
+
+    @property
+    def desired_capabilities(self) -> frozenset[str]:
+        """What the peer would like the link to do."""
+        return self.attach.desired
+
+    @property
+    def default_outcome(self) -> Verdict:
+        """What a delivery that its peer settles without a state has become: what the peer asked
+        for, else the same as for JMS clients."""
+        return self.attach.default_outcome or WITHOUT_STATE
 
     @property
     def is_outgoing(self) -> bool:
@@ -140,6 +178,16 @@ class Link:
 
     def open(self) -> None:
         """Answer the attach: the termini, set by the caller or copied, become the link."""
+        carried: dict[symbol, Any] = {}
+        if self.offered_capabilities:
+            array: Any = Array  # its own types say less than it takes
+            words = map(symbol, self.offered_capabilities)
+            carried[symbol(OFFERED)] = array(UNDESCRIBED, Data.SYMBOL, *words)
+        if self.is_outgoing:
+            carried[symbol(DEFAULT_OUTCOME)] = _described(self.default_outcome)
+        if carried:
+            self.proton.properties = carried
+            self.connection.outflow.due = True
         self.proton.open()
         self.connection.touch()
 
@@ -195,3 +243,10 @@ class Link:
         if not self.waiting and self.when_answered is not None:
             then, self.when_answered = self.when_answered, None
             then()
+
+
+def _described(verdict: Verdict) -> Described:
+    """An outcome as it stands in a source."""
+    [code] = (code for code, outcome in OUTCOMES.items() if outcome is verdict.outcome)
+    modified = verdict.outcome is Outcome.MODIFIED
+    return Described(ulong(code), [verdict.failed, verdict.undeliverable] if modified else [])
