@@ -98,6 +98,21 @@ class Dispatcher:
         self._move(position)
         self._floor = self._position
 
+    def view(self) -> "Dispatcher":
+        """What could be delivered now and what comes after it, with the failed attempts that are
+        known, for readers of its own: nothing that they do changes anything here, and nothing that
+        happens here from now on is seen there. What consumers hold is not in it."""
+        view = Dispatcher(
+            self._position,
+            self._settled.copy(),
+            failures=self._failures,
+            doubtful_below=self._doubtful_below,
+        )
+        view._returned = self._returned.copy()
+        view._outstanding = self._returned.copy()
+        view._floor = view._position if (first := view._returned.first()) is None else first
+        return view
+
     @property
     def position(self) -> int:
         """The first sequence that was not read yet; it never falls."""
@@ -190,6 +205,12 @@ class Dispatcher:
         """The topic has nothing between the position and this one."""
         if position > self._position:
             self._move(position)
+
+    def exclude(self, run: range) -> None:
+        """These messages, which are not read yet, aren't owed: they are passed over."""
+        assert run.start >= self._position, f"{run} was read, up to {self._position}"  # noqa: S101
+        self._settled.add(run)
+        self._move(self._position)
 
     def settle(
         self,

@@ -179,6 +179,7 @@ class LinkKind(StrEnum):
     VOLATILE = "volatile"  #: a consumer of a shared non-durable subscription
     PRIVATE = "private"  #: the one consumer of a subscription without a name
     QUEUE = "queue"  #: a consumer of a queue, which doesn't end with its consumers
+    BROWSER = "browser"  #: looks into a queue; what it reads from is its own, like a private one
 
 
 class LeaveAction(StrEnum):
@@ -202,7 +203,7 @@ _IN_USE = LeaveDecision(
     "The subscription has other active consumers and can't be deleted.",
 )
 
-#: (kind, closed, has other consumers) -> decision. A private subscription has no others.
+#: (kind, closed, has other consumers) -> decision. What is the link's own has no others.
 LEAVE: dict[tuple[LinkKind, bool, bool], LeaveDecision] = {
     (LinkKind.LOOKUP, False, False): _KEEP,
     (LinkKind.LOOKUP, False, True): _KEEP,
@@ -222,6 +223,8 @@ LEAVE: dict[tuple[LinkKind, bool, bool], LeaveDecision] = {
     (LinkKind.QUEUE, False, True): _KEEP,
     (LinkKind.QUEUE, True, False): _KEEP,
     (LinkKind.QUEUE, True, True): _KEEP,
+    (LinkKind.BROWSER, False, False): _DELETE,
+    (LinkKind.BROWSER, True, False): _DELETE,
 }
 
 

@@ -56,6 +56,10 @@ class SequenceSet:
                 made._size += count
         return made
 
+    def copy(self) -> "SequenceSet":
+        """The same members in a set of its own."""
+        return SequenceSet.of_lanes({chunk: lane[:] for chunk, lane in self._lanes.items()})
+
     def __len__(self) -> int:
         return self._size
 

@@ -66,6 +66,8 @@ LEAVE_ROWS = [
     (LinkKind.QUEUE, False, 2, KEEP),
     (LinkKind.QUEUE, True, 0, KEEP),
     (LinkKind.QUEUE, True, 2, KEEP),
+    (LinkKind.BROWSER, False, 0, DELETE),
+    (LinkKind.BROWSER, True, 0, DELETE),
 ]
 
 LINK_ROWS = [
@@ -133,7 +135,7 @@ def test_the_tables_have_no_gaps():
         for kind in LinkKind
         for closed in (False, True)
         for others in (False, True)
-        if not (kind is LinkKind.PRIVATE and others)
+        if not (kind in (LinkKind.PRIVATE, LinkKind.BROWSER) and others)
     }
 
 

@@ -51,6 +51,14 @@ class SetMachine(RuleBasedStateMachine):
         self.model.difference_update(run)
 
     @rule(run=runs())
+    def change_a_copy(self, run):
+        """A copy has the same members, and a life of its own."""
+        copy = self.sequences.copy()
+        assert [one for part in copy.runs() for one in part] == sorted(self.model)
+        copy.add(run)
+        copy.discard(range(4090, 4100))
+
+    @rule(run=runs())
     def contains_all(self, run):
         assert self.sequences.contains_all(run) == self.model.issuperset(run)
 
