@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from proton import Data, Described, Terminus, symbol
+from proton import Data, Described, Terminus, symbol, ulong
 from proton import Link as ProtonLink
 
 from ingest.link import BROKEN_VALUES, BrokenFrame
@@ -18,15 +18,17 @@ from pipeline.refusal import INVALID_FIELD, NOT_FOUND, NOT_IMPLEMENTED, Refusal
 from pipeline.registry import key_of_link, key_of_lookup, key_of_queue
 from pipeline.subscription import Definition, SubscriptionKey
 
+_SELECTOR = 0x0000468C00000004
+_NO_LOCAL = 0x0000468C00000003
 SELECTOR_DESCRIPTORS = frozenset(
     {
-        0x0000468C00000004,
+        _SELECTOR,
         "apache.org:selector-filter:string",
         "apache.org:jms-selector-filter:string",
     }
 )
 NO_LOCAL_DESCRIPTORS = frozenset(
-    {0x0000468C00000003, "apache.org:no-local-filter:list", "apache.org:jms-no-local-filter:string"}
+    {_NO_LOCAL, "apache.org:no-local-filter:list", "apache.org:jms-no-local-filter:string"}
 )
 
 
@@ -154,23 +156,23 @@ def wish(attach: Attach, container: str, bare: Kind) -> Wish:
 def _consumer(attach: Attach, container: str, destination: Destination) -> Wish:
     if any(descriptor in SELECTOR_DESCRIPTORS for descriptor in attach.filters):
         return Refusal(NOT_IMPLEMENTED, "selectors are not served yet")
-    if any(descriptor in NO_LOCAL_DESCRIPTORS for descriptor in attach.filters):
-        return Refusal(NOT_IMPLEMENTED, "no-local is not served yet")
     if destination.is_temporary:
         return Refusal(NOT_FOUND, f"there is no '{destination.topic}'")
+    no_local = any(descriptor in NO_LOCAL_DESCRIPTORS for descriptor in attach.filters)
     if destination.is_queue:
+        if no_local:
+            return Refusal(INVALID_FIELD, "no-local is for topics; a queue's consumers share it")
         if attach.copy:
             return Refusal(NOT_IMPLEMENTED, "queue browsers are not served yet")
         return Subscribe(key_of_queue(destination), Definition(destination.topic, shared=True))
     shared = "shared" in attach.capabilities
+    global_ = "global" in attach.capabilities
+    if no_local and (shared or (global_ and attach.durable)):
+        return Refusal(INVALID_FIELD, "no-local is for the subscriptions of one container, alone")
     key = key_of_link(
-        container,
-        attach.name,
-        shared=shared,
-        global_="global" in attach.capabilities,
-        durable=attach.durable,
+        container, attach.name, shared=shared, global_=global_, durable=attach.durable
     )
-    return Subscribe(key, Definition(destination.topic, shared))
+    return Subscribe(key, Definition(destination.topic, shared, no_local=no_local))
 
 
 def echo(link: ProtonLink, kind: Kind | None = None, *, message_bytes_max: int = 0) -> None:
@@ -181,7 +183,7 @@ def echo(link: ProtonLink, kind: Kind | None = None, *, message_bytes_max: int =
     """
     link.source.copy(link.remote_source)
     link.target.copy(link.remote_target)
-    link.source.filter.clear()
+    _put_filters(link.source, _honoured(link.remote_source.filter))
     link.snd_settle_mode = link.remote_snd_settle_mode
     link.rcv_settle_mode = ProtonLink.RCV_FIRST
     if message_bytes_max:
@@ -191,6 +193,26 @@ def echo(link: ProtonLink, kind: Kind | None = None, *, message_bytes_max: int =
         words = sorted(_symbols(terminus.capabilities))
         terminus.capabilities.clear()
         _put(terminus.capabilities, [kind, *words])
+
+
+def _honoured(data: Data) -> dict[object, object]:
+    """The filters that are known, as they came."""
+    value = _value(data)
+    known = SELECTOR_DESCRIPTORS | NO_LOCAL_DESCRIPTORS
+    filters = value.items() if isinstance(value, dict) else ()
+    return {
+        key: one
+        for key, one in filters
+        if isinstance(one, Described)
+        and isinstance(one.descriptor, int | str)
+        and one.descriptor in known
+    }
+
+
+def _put_filters(source: Terminus, filters: dict[object, object]) -> None:
+    source.filter.clear()
+    if filters:
+        source.filter.put_object(filters)
 
 
 def found(link: ProtonLink, definition: Definition, *, global_: bool) -> None:
@@ -204,6 +226,12 @@ def found(link: ProtonLink, definition: Definition, *, global_: bool) -> None:
     source.distribution_mode = Terminus.DIST_MODE_COPY
     words = ["topic"] + ["shared"] * definition.shared + ["global"] * global_
     _put(source.capabilities, words)
+    filters: dict[object, object] = {}
+    if definition.selector is not None:
+        filters[symbol("jms-selector")] = Described(ulong(_SELECTOR), definition.selector)
+    if definition.no_local:
+        filters[symbol("no-local")] = Described(ulong(_NO_LOCAL), "NoLocalFilter{}")
+    _put_filters(source, filters)
 
 
 def _put(data: Data, words: Iterable[str]) -> None:

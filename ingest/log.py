@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -28,6 +29,9 @@ from pipeline.tables import frame
 from pipeline.tables.journal import Journal
 from pipeline.tables.segment import FrameRef
 from pipeline.tables.topic_log import TopicLog
+
+if TYPE_CHECKING:
+    from ingest.engine import Connection
 
 _events = structlog.get_logger("log")
 
@@ -73,6 +77,17 @@ class _Writing:
     slabs: tuple[tuple[str, Slab], ...]
 
 
+class Exclusion(Protocol):
+    """Which subscriptions aren't owed all that is published to their topics."""
+
+    def __contains__(self, topic: str) -> bool:
+        """Whether there is any on this topic."""
+
+    def exclude(self, topic: str, publisher: "Connection", run: range) -> list[Settlement]:
+        """This publisher's messages get these sequences: what is to be recorded for those that
+        aren't owed them."""
+
+
 class Log:
     """The gateway's end of the one log.
 
@@ -105,6 +120,7 @@ class Log:
         self._committer.stopped = self._stop
         self._committer.paid = lambda: self.arrived([])
         self._committer.upkeep.floors = lambda: Floors(self._last_group, self.lowest_floor())
+        self.exclusion: Exclusion | None = None
         #: Below it nothing is owed to any durable subscription, by what is in memory.
         self.lowest_floor: Callable[[], int] = lambda: 0
         self._lingering: asyncio.TimerHandle | None = None
@@ -191,12 +207,13 @@ class Log:
             return
         self._waiting_bytes -= waiting.size
         runs = _by_topic(waiting.runs)
+        settlements = waiting.settlements + self._excluded(waiting, runs)
         group = Group(
             self._next_group,
             self._next_sequence,
             time.time_ns() // 1_000,
             runs,
-            tuple(waiting.settlements),
+            tuple(settlements),
             tuple(waiting.records),
         )
         slabs = _slabs(group)
@@ -211,6 +228,28 @@ class Log:
             self._committer.write(parts, self._next_sequence, self._durable)
         else:
             self._write(parts)
+
+    def _excluded(self, waiting: _Waiting, runs: tuple[MessageRun, ...]) -> list[Settlement]:
+        """What these messages are to the subscriptions that aren't owed all of their topic.
+
+        It becomes durable with the messages: nobody can see one without the other.
+        """
+        exclusion = self.exclusion
+        if exclusion is None or not any(run.topic in exclusion for run in runs):
+            return []
+        next_of: dict[str, int] = {}
+        first = self._next_sequence
+        for run in runs:
+            next_of[run.topic] = first
+            first += run.count
+        found: list[Settlement] = []
+        for run, receipt in zip(waiting.runs, waiting.receipts, strict=True):
+            first = next_of[run.topic]
+            next_of[run.topic] = first + run.count
+            if run.topic in exclusion:
+                sequences = range(first, first + run.count)
+                found += exclusion.exclude(run.topic, receipt.link.connection, sequences)
+        return found
 
     # The journal.
 

@@ -14,6 +14,7 @@ from ingest.delivery import Consumer, DeliveryService, Subscription
 from ingest.link import Link
 from ingest.log import Log
 from ingest.marking import Marking
+from ingest.no_local import NoLocal
 from pipeline.address import Destination, kind_of_topic
 from pipeline.cursor import Doubt
 from pipeline.dispatch import Dispatcher
@@ -56,13 +57,17 @@ class Subscriptions:
         self._named: dict[SubscriptionKey, Subscription] = {
             state.key: _restored(state, doubts[state.key.id]) for state in snapshot.subscriptions
         }
+        self._no_local = log.exclusion = NoLocal()
+        for subscription in self._named.values():
+            self._no_local.add(subscription)
         #: Subscriptions whose last record isn't durable yet.
         self._unsure: dict[SubscriptionKey, int] = {}
         self._delivery: DeliveryService
 
     def bind(self, delivery: DeliveryService) -> None:
-        """Who serves them."""
+        """Who serves them, and ends the links that it can't serve."""
         self._delivery = delivery
+        delivery.ended = self.lost
 
     def lowest_floor(self) -> int:
         """The first sequence that any durable subscription may be owed."""
@@ -75,6 +80,7 @@ class Subscriptions:
         """Let the link consume, or refuse it."""
         if key is None:
             subscription = Subscription(None, definition, Dispatcher(self._log.next_sequence))
+            self._no_local.add(subscription, link.connection)
             self._join(link, subscription, LinkKind.PRIVATE)
             return
         existing = self._named.get(key)
@@ -121,6 +127,9 @@ class Subscriptions:
         self, event: SubscriptionEvent, key: SubscriptionKey, definition: Definition
     ) -> Subscription:
         subscription = Subscription(key, definition, Dispatcher(self._log.next_sequence))
+        if key in self._named:
+            self._no_local.remove(self._named[key])
+        self._no_local.add(subscription)
         self._named[key] = subscription
         if key.durable:
             self._remember(event, key, definition, lambda: None)
@@ -185,8 +194,11 @@ class Subscriptions:
     def release(self, link: Link) -> None:
         """The link consumes no more; what it held is given back."""
         if isinstance(link.owner, Consumer):
+            subscription = link.owner.subscription
             self._delivery.detach(link.owner)
-            self._marking.left(link.owner.subscription)
+            self._marking.left(subscription)
+            if subscription.key is None:
+                self._no_local.remove(subscription)
 
     def leave(self, link: Link, closed: bool) -> None:
         """Answer the detach, after what it means for the subscription is durable."""
@@ -218,6 +230,7 @@ class Subscriptions:
         self, key: SubscriptionKey, subscription: Subscription, then: Callable[[], None]
     ) -> None:
         del self._named[key]
+        self._no_local.remove(subscription)
         if not key.durable:
             then()
             return

@@ -1,4 +1,4 @@
-"""What became of a delivery: the four outcomes of AMQP 1.0 (part 3, section 4) and our own two."""
+"""What became of a delivery: the four outcomes of AMQP 1.0 (part 3, section 4) and our own three."""
 
 from enum import StrEnum
 
@@ -12,3 +12,4 @@ class Outcome(StrEnum):
     MODIFIED = "modified"  #: given back as failed, or as undeliverable to this subscription
     EXPIRED = "expired"  #: its time ran out before a consumer took it
     DEAD_LETTERED = "dead_lettered"  #: given up, its copy is in the dead letters
+    LOCAL = "local"  #: its own container published it, and no-local says that it isn't owed that

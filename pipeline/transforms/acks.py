@@ -7,9 +7,11 @@ from pipeline.transforms.schema import ACKS
 
 
 def acks(log: DataFrame) -> DataFrame:
-    """`topic_log` in, `acks` out: who had which message, when, and what became of it."""
+    """`topic_log` in, `acks` out: who had which message, when, and what became of it.
+
+    What no-local kept from a subscription was never delivered."""
     return (
-        log.where(F.col("record") == "settlement")
+        log.where((F.col("record") == "settlement") & (F.col("outcome") != "local"))
         .withColumn("sequence", F.explode("sequences"))
         .withColumn("day", _utc_day("settled_at"))
         .select(*ACKS.names)

@@ -3,7 +3,7 @@
 import pytest
 from conftest import Connect
 from gateway_links import Incoming
-from gateway_peer import Peer, no_local, selector
+from gateway_peer import Peer, selector
 from proton import Terminus
 
 
@@ -269,9 +269,7 @@ def test_a_link_name_is_free_after_a_detach(connect: Connect, topic: str) -> Non
         assert peer.leave(receiver, closed=False) == ""
 
 
-@pytest.mark.parametrize(
-    ("filters", "word"), [(selector("a = 1"), "selector"), (no_local(), "no-local")]
-)
+@pytest.mark.parametrize(("filters", "word"), [(selector("a = 1"), "selector")])
 def test_filters_that_are_not_served_are_refused(
     connect: Connect, topic: str, filters: dict[str, object], word: str
 ) -> None:
