@@ -116,7 +116,7 @@ COLUMNS: Final = (
         pa.string(),
         "settlement: what became of the deliveries",
         "",
-        "accepted, rejected, released, modified, expired or dead_lettered",
+        "accepted, rejected, released, modified, expired, dead_lettered or local",
     ),
     Column(
         "final",

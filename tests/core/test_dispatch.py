@@ -440,6 +440,44 @@ def test_a_slab_may_reach_behind_what_is_wanted():
     assert dispatcher.position == 15
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.booleans(), st.integers(0, 12)), max_size=30),
+)
+def test_what_is_excluded_is_never_delivered_and_never_owed(steps):
+    """Whenever the consumer has credit, before it comes or after: it gets all others, in order,
+    and when these are settled nothing is outstanding below the head."""
+    dispatcher = Dispatcher(0)
+    dispatcher.attach(1)
+    head, wanted, got = 0, [], []
+    for count, excluded, credit in steps:
+        run = range(head, head + count)
+        head += count
+        if excluded:
+            dispatcher.exclude(run)
+        else:
+            wanted += run
+        dispatcher.credit(1, credit)
+        for effect in dispatcher.offer(0, head):
+            got += effect.run
+            dispatcher.settle(1, effect.run, Outcome.ACCEPTED)
+    dispatcher.credit(1, head + 1)
+    for effect in dispatcher.offer(0, head):
+        got += effect.run
+        dispatcher.settle(1, effect.run, Outcome.ACCEPTED)
+    assert got == wanted
+    assert (dispatcher.floor, dispatcher.outstanding) == (head, 0)
+
+
+def test_what_was_read_can_not_be_excluded():
+    """It may be at a consumer already."""
+    dispatcher = Dispatcher(0)
+    dispatcher.attach(1)
+    dispatcher.credit(1, 10)
+    dispatcher.offer(0, 5)
+    with pytest.raises(AssertionError, match=r"was read, up to 5"):
+        dispatcher.exclude(range(4, 6))
+
+
 def test_irregular_runs_stay_few():
     """Sequences without any order in them are one effect for each consumer all the same."""
     dispatcher = Dispatcher(0)
