@@ -13,16 +13,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
+from ingest import pump
 from ingest.link import Link
 from ingest.log import Log, Receipt, answer
 from ingest.pump import Outcomes
 from ingest.settings import Settings
 from ingest.workers import Failure, Worker
-from pipeline.delivery import WITHOUT_STATE, Verdict
-from pipeline.dispatch import Dispatcher, Settled
+from pipeline.delivery import Verdict
+from pipeline.dispatch import Deliver, Dispatcher, Settled
 from pipeline.message import Settlement, Slab
 from pipeline.outcome import Outcome
+from pipeline.performative import OUTCOMES
 from pipeline.registry import LinkKind
+from pipeline.sequences import Run
 from pipeline.subscription import Definition, SubscriptionKey
 from pipeline.tables.marks import Marks
 from pipeline.tables.paging import Page
@@ -31,14 +34,6 @@ from pipeline.tables.topic_log import TopicLog
 #: Bytes that one subscription may hand to the engine in one pass; then the others have a turn and
 #: the sockets a chance to say that they are full.
 PASS_BYTES = 1 << 20
-
-#: Delivery states on the wire (AMQP 1.0 part 3, section 4).
-_OUTCOMES = {
-    0x24: Outcome.ACCEPTED,
-    0x25: Outcome.REJECTED,
-    0x26: Outcome.RELEASED,
-    0x27: Outcome.MODIFIED,
-}
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +48,8 @@ class Consumer:
     presettled: bool
     #: Its credit is cut to what it may hold unsettled.
     cut: bool = False
+    #: The next message is larger than it takes, and how: its link ends when it holds nothing more.
+    too_large: str = ""
 
     @property
     def left(self) -> bool:
@@ -98,6 +95,8 @@ class DeliveryService:
         self._loop, self._settings, self._log, self._table = loop, settings, log, table
         self._marks, self._flush = marks, flush
         self.stopped: Callable[[str], None] = lambda _reason: None
+        #: Told of a link that ends from this side.
+        self.ended: Callable[[Link], None] = lambda _link: None
         self._reader: Worker[Page] = Worker("reader", loop)
         self._live: dict[str, dict[Subscription, None]] = {}  # topic -> those with consumers
         self._due: dict[Subscription, None] = {}
@@ -140,7 +139,8 @@ class DeliveryService:
 
     def _set_credit(self, consumer: Consumer) -> None:
         link, dispatcher = consumer.link, consumer.subscription.dispatcher
-        credit = link.credit if link.alive and link.connection.writable else 0
+        able = link.alive and link.connection.writable and not consumer.too_large
+        credit = link.credit if able else 0
         room = self._settings.amqp.unsettled_max - len(dispatcher.held(consumer.number))
         consumer.cut = credit > room
         dispatcher.credit(consumer.number, min(credit, max(room, 0)))
@@ -150,7 +150,7 @@ class DeliveryService:
     def settled(self, consumer: Consumer, outcomes: Outcomes) -> None:
         """A consumer's peer gave an outcome to a run of deliveries."""
         subscription = consumer.subscription
-        said = _verdict(outcomes)
+        said = _verdict(outcomes, consumer.link)
         settled = subscription.dispatcher.settle(
             consumer.number,
             outcomes.run,
@@ -172,6 +172,8 @@ class DeliveryService:
         if consumer.cut and not consumer.left:
             self._set_credit(consumer)
             self._due[subscription] = None
+        if consumer.too_large:
+            self._end_if_empty(consumer)
 
     def _record(self, consumer: Consumer, settled: Settled, delivered: int, now: int) -> None:
         subscription = consumer.subscription
@@ -224,16 +226,56 @@ class DeliveryService:
             self._marks.deliver(subscription.mark, dispatcher.position)
             for deliver in delivers:
                 consumer = subscription.consumers[deliver.consumer]
+                run = deliver.run
+                if consumer.link.message_bytes_max:
+                    run = self._fitting(consumer, slab, deliver)
                 sent += consumer.link.send(
-                    slab, deliver.run, deliver.delivery_count, now, consumer.presettled
+                    slab, run, deliver.delivery_count, now, consumer.presettled
                 )
                 if consumer.presettled:
-                    for settled in dispatcher.settle(
-                        consumer.number, deliver.run, Outcome.ACCEPTED
-                    ):
+                    for settled in dispatcher.settle(consumer.number, run, Outcome.ACCEPTED):
                         self._record(consumer, settled, now, now)
+            for consumer in [c for c in subscription.consumers.values() if c.too_large]:
+                self._end_if_empty(consumer)
         if not subscription.paging:
             self._answer_drains(subscription)
+
+    def _fitting(self, consumer: Consumer, slab: Slab, deliver: Deliver) -> Run:
+        """What its peer takes of a delivery: what comes before the first message that is too
+        large. The rest goes back, for whoever takes it; its own link gets no more."""
+        link, run = consumer.link, deliver.run
+        fits, size = 0, 0
+        if not consumer.too_large:
+            fits, size = pump.fitting(slab, run, deliver.delivery_count, link.message_bytes_max)
+        if fits == len(run):
+            return run
+        if not consumer.too_large:
+            consumer.too_large = (
+                f"message {run[fits]} has {size} bytes, link '{link.name}' takes "
+                f"{link.message_bytes_max}"
+            )
+        dispatcher = consumer.subscription.dispatcher
+        dispatcher.settle(consumer.number, run[fits:], Outcome.RELEASED)
+        dispatcher.credit(consumer.number, 0)
+        return run[:fits]
+
+    def _end_if_empty(self, consumer: Consumer) -> None:
+        """End the link of a consumer that can't have its next message, when it holds no others:
+        what it holds it may still settle."""
+        link = consumer.link
+        if consumer.left or consumer.subscription.dispatcher.held(consumer.number):
+            return
+        self.ended(link)
+        end = partial(
+            link.detach,
+            closed=True,
+            condition="amqp:link:message-size-exceeded",
+            description=consumer.too_large,
+        )
+        if link.waiting:  # the peer hears of every outcome before it hears the end
+            link.when_answered = end
+        else:
+            end()
 
     def _serve_again(self, subscription: Subscription) -> None:
         """Go on after the sockets were written and others had their turn."""
@@ -314,8 +356,8 @@ class DeliveryService:
         self._reader.stop()
 
 
-def _verdict(outcomes: Outcomes) -> Verdict:
+def _verdict(outcomes: Outcomes, link: Link) -> Verdict:
     """What the peer said, in the words of the pure part."""
     if outcomes.state == 0:
-        return WITHOUT_STATE
-    return Verdict(_OUTCOMES[outcomes.state], outcomes.failed, outcomes.undeliverable)
+        return link.default_outcome
+    return Verdict(OUTCOMES[outcomes.state], outcomes.failed, outcomes.undeliverable)

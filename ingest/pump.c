@@ -106,10 +106,17 @@ void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state);
  * if it isn't NULL, `sequences`. The slab has `slab_count` messages from `slab_first` on, or those of
  * `slab_sequences`; all ascend. Returns how many bytes of messages went, or -1 when it came to a
  * sequence that the slab doesn't have. */
-int64_t pump_send(uint64_t link, const char *blob, const int32_t *offsets, uint64_t slab_first,
+int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t slab_first,
                   uint64_t slab_count, const uint64_t *slab_sequences, uint64_t first,
                   uint64_t step, uint64_t count, const uint64_t *sequences,
-                  uint32_t delivery_count, uint64_t token, int presettled);
+                  uint32_t delivery_count, uint64_t link, uint64_t token,
+                  int presettled);
+/* How many of them come before the first that would be sent with more than `bytes_max` bytes; `bytes`
+ * is then what that one has. -1 as above. */
+int64_t pump_fitting(const char *blob, const int32_t *offsets, uint64_t slab_first,
+                     uint64_t slab_count, const uint64_t *slab_sequences, uint64_t first,
+                     uint64_t step, uint64_t count, const uint64_t *sequences,
+                     uint32_t delivery_count, uint64_t bytes_max, uint64_t *bytes);
 /* offsets[0] = 0, offsets[i+1] = offsets[i] + lengths[i]. */
 void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
 /* Hand `size` bytes from the peer to the engine; 0 when it wants no more: the peer has closed, or
@@ -532,37 +539,88 @@ static uint64_t index_of(const uint64_t *listed, uint64_t count, uint64_t sequen
   return from < count && listed[from] == sequence ? from : count;
 }
 
-int64_t pump_send(uint64_t link, const char *blob, const int32_t *offsets, uint64_t slab_first,
+/* A message as it goes out: a header section of ours, if it must say more than the publisher's, and
+ * the publisher's bytes, without the sections that the header stands for. */
+typedef struct {
+  uint8_t header[32];
+  size_t header_size, size;
+  const char *bytes;
+} outgoing_t;
+
+static void prepare(outgoing_t *out, const char *m, size_t size, uint32_t delivery_count) {
+  header_t h = {.priority = 4};
+  int annotated = 0;
+  size_t bare = bare_message((const uint8_t *)m, size, &h, &annotated);
+  int more = delivery_count || annotated || h.delivery_count || h.first_acquirer;
+  out->header_size = more ? write_header(out->header, &h, delivery_count) : 0;
+  out->bytes = more ? m + bare : m;
+  out->size = more ? size - bare : size;
+}
+
+typedef struct {
+  const char *blob;
+  const int32_t *offsets;
+  uint64_t slab_first, slab_count;
+  const uint64_t *slab_sequences;
+  uint64_t first, step, count;
+  const uint64_t *sequences;
+} run_t;
+
+/* The slab's message that is the k-th of a run, or NULL. `i` is where it was looked for last. */
+static const char *message_at(const run_t *r, uint64_t k, uint64_t *i, uint64_t *sequence,
+                              size_t *size) {
+  *sequence = r->sequences ? r->sequences[k] : r->first + r->step * k;
+  *i = r->slab_sequences ? index_of(r->slab_sequences, r->slab_count, *sequence, *i)
+                         : *sequence - r->slab_first;
+  if (*i >= r->slab_count) return NULL; /* also what lies before the slab: the difference wraps */
+  *size = (size_t)(r->offsets[*i + 1] - r->offsets[*i]);
+  return r->blob + r->offsets[*i];
+}
+
+int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t slab_first,
                   uint64_t slab_count, const uint64_t *slab_sequences, uint64_t first,
                   uint64_t step, uint64_t count, const uint64_t *sequences,
-                  uint32_t delivery_count, uint64_t token, int presettled) {
+                  uint32_t delivery_count, uint64_t link, uint64_t token,
+                  int presettled) {
+  const run_t r = {blob, offsets, slab_first, slab_count, slab_sequences,
+                   first, step, count, sequences};
   pn_link_t *l = (pn_link_t *)(uintptr_t)link;
   int64_t bytes = 0;
-  for (uint64_t k = 0, i = 0; k < count; k++) {
-    uint64_t number = sequences ? sequences[k] : first + step * k;
-    i = slab_sequences ? index_of(slab_sequences, slab_count, number, i) : number - slab_first;
-    if (i >= slab_count) return -1; /* also what lies before the slab: the difference wraps */
-    const char *m = blob + offsets[i];
-    size_t size = (size_t)(offsets[i + 1] - offsets[i]);
+  for (uint64_t k = 0, i = 0, number; k < count; k++) {
+    size_t size;
+    const char *m = message_at(&r, k, &i, &number, &size);
+    if (!m) return -1;
     uint64_t sequence = __builtin_bswap64(number);
     pn_bytes_t tag = {sizeof sequence, (const char *)&sequence};
     pn_delivery_t *d = pn_delivery(l, tag);
     pn_delivery_set_context(d, (void *)(uintptr_t)token);
-    header_t h = {.priority = 4};
-    int annotated = 0;
-    size_t bare = bare_message((const uint8_t *)m, size, &h, &annotated);
-    if (delivery_count || annotated || h.delivery_count || h.first_acquirer) {
-      uint8_t header[32];
-      pn_link_send(l, (const char *)header, write_header(header, &h, delivery_count));
-      m += bare;
-      size -= bare;
-    }
-    pn_link_send(l, m, size);
+    outgoing_t out;
+    prepare(&out, m, size, delivery_count);
+    if (out.header_size) pn_link_send(l, (const char *)out.header, out.header_size);
+    pn_link_send(l, out.bytes, out.size);
     pn_link_advance(l);
     if (presettled) pn_delivery_settle(d);
-    bytes += (int64_t)size;
+    bytes += (int64_t)out.size;
   }
   return bytes;
+}
+
+int64_t pump_fitting(const char *blob, const int32_t *offsets, uint64_t slab_first,
+                     uint64_t slab_count, const uint64_t *slab_sequences, uint64_t first,
+                     uint64_t step, uint64_t count, const uint64_t *sequences,
+                     uint32_t delivery_count, uint64_t bytes_max, uint64_t *bytes) {
+  const run_t r = {blob, offsets, slab_first, slab_count, slab_sequences,
+                   first, step, count, sequences};
+  for (uint64_t k = 0, i = 0, number; k < count; k++) {
+    size_t size;
+    const char *m = message_at(&r, k, &i, &number, &size);
+    if (!m) return -1;
+    outgoing_t out;
+    prepare(&out, m, size, delivery_count);
+    *bytes = out.header_size + out.size;
+    if (*bytes > bytes_max) return (int64_t)k;
+  }
+  return (int64_t)count;
 }
 
 void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets) {

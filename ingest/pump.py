@@ -255,9 +255,24 @@ def send(link: int, slab: Slab, run: Run, delivery_count: int, token: int, prese
     A header section with `delivery_count` is spliced in front where it says more than the
     publisher's own. Returns the bytes handed to the engine; the caller must flush.
     """
+    sent: int = lib.pump_send(*_of_slab(slab, run), delivery_count, link, token, presettled)
+    assert sent >= 0, f"{run} isn't all in the slab {slab.first} to {slab.stop - 1}"  # noqa: S101
+    return sent
+
+
+def fitting(slab: Slab, run: Run, delivery_count: int, bytes_max: int) -> tuple[int, int]:
+    """How many messages of a run come before the first one that would be sent with more than
+    `bytes_max` bytes, and how many bytes that one has; all of them if there is none."""
+    size = ffi.new("uint64_t *")
+    count: int = lib.pump_fitting(*_of_slab(slab, run), delivery_count, bytes_max, size)
+    assert count >= 0, f"{run} isn't all in the slab {slab.first} to {slab.stop - 1}"  # noqa: S101
+    return count, int(size[0])
+
+
+def _of_slab(slab: Slab, run: Run) -> tuple[Any, ...]:
+    """A run of a slab's messages, as C takes it."""
     first, step = (run.start, run.step) if isinstance(run, range) else (0, 0)
-    sent: int = lib.pump_send(
-        link,
+    return (
         ffi.from_buffer(slab.blob),
         ffi.from_buffer("int32_t[]", slab.offsets),
         slab.first,
@@ -267,12 +282,7 @@ def send(link: int, slab: Slab, run: Run, delivery_count: int, token: int, prese
         step,
         len(run),
         _listed(None if isinstance(run, range) else run),
-        delivery_count,
-        token,
-        presettled,
     )
-    assert sent >= 0, f"{run} isn't all in the slab {slab.first} to {slab.stop - 1}"  # noqa: S101
-    return sent
 
 
 def _listed(sequences: "array[int] | None") -> Any:
