@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from pipeline.delivery import FINAL, Event, State, event_of, next_state
 from pipeline.outcome import Outcome
-from pipeline.sequences import Run, SequenceSet, gathered
+from pipeline.sequences import Run, SequenceSet, gaps, gathered
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ class Dispatcher:
         if not self._settled:
             return (range(start, stop),)
         settled = self._settled.runs_within(start, stop)
-        return gathered(_between(settled, start, stop), self.room)
+        return gathered(gaps(settled, start, stop), self.room)
 
     def _unsettled_of(self, sequences: "array[int]", start: int) -> Iterator["array[int]"]:
         """As much at once as there is credit for, so that little credit is little work."""
@@ -394,13 +394,3 @@ def _common(held: SequenceSet, run: Run) -> Iterator[Run]:
     if isinstance(run, range) and run.step == 1:
         return gathered(held.runs_within(run.start, run.stop), len(run))
     return gathered((range(one, one + 1) for one in run if one in held), len(run))
-
-
-def _between(runs: Iterable[range], start: int, stop: int) -> Iterator[range]:
-    """What of `start .. stop - 1` is in none of the runs."""
-    for run in runs:
-        if start < run.start:
-            yield range(start, run.start)
-        start = run.stop
-    if start < stop:
-        yield range(start, stop)

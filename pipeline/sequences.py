@@ -273,6 +273,16 @@ def gathered(runs: Iterable[range], most: int) -> Iterator[Run]:
     yield from _joined(short)
 
 
+def gaps(runs: Iterable[range], start: int, stop: int) -> Iterator[range]:
+    """What of `start .. stop - 1` is in none of the runs, which ascend and lie within it."""
+    for run in runs:
+        if start < run.start:
+            yield range(start, run.start)
+        start = run.stop
+    if start < stop:
+        yield range(start, stop)
+
+
 def _joined(short: list[range]) -> Iterable[Run]:
     if len(short) < _MANY:
         return short
