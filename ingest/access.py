@@ -23,7 +23,8 @@ from ingest.settings import Settings
 from ingest.tls import certified_user, context_of
 from ingest.users import ANONYMOUS, Users
 from pipeline.errors import InvalidRequest
-from pipeline.permission import EVERYBODY, EVERYTHING, Permissions, parse
+from pipeline.permission import EVERYBODY, EVERYTHING, Action, Permissions, parse
+from pipeline.refusal import Refusal
 
 T = TypeVar("T")
 
@@ -107,6 +108,14 @@ class Access:
         return Offer(
             names, check=not anybody, keys=users.keys if users else None, certified=certified
         )
+
+    def refusal(self, user: str, topic: str, *actions: Action) -> Refusal | None:
+        """None when the user may do one of these to the destination (its word in the log), else
+        what its peer is to be told."""
+        refusal = self.permissions.refusal(user, topic, *actions)
+        if refusal is not None:
+            _events.info("permission.refused", user=user, topic=topic, actions=" or ".join(actions))
+        return refusal
 
     def verify(
         self, user: str, password: str, then: Callable[[bool], None]

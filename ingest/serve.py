@@ -105,7 +105,7 @@ async def _serve(
         owned=owner.check,
     )
     marking = Marking(loop, log, store.marks)
-    gateway = Gateway(loop, settings, log, state, store.doubts, marking)
+    gateway = Gateway(loop, settings, log, state, store.doubts, marking, access)
     engine = Engine(loop, gateway, settings.amqp, access, sure=heartbeat.sure)
     delivery = DeliveryService(loop, settings, log, store.table, store.marks, engine.flush)
     gateway.bind(engine, delivery)

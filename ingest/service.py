@@ -12,6 +12,7 @@ from typing import assert_never
 import structlog
 
 from ingest import links, relay
+from ingest.access import Access
 from ingest.delivery import Consumer, DeliveryService
 from ingest.engine import Connection, Engine
 from ingest.link import Link
@@ -22,7 +23,9 @@ from ingest.settings import Settings
 from ingest.subscriptions import Subscriptions
 from pipeline.address import Destination, Kind, destination_of
 from pipeline.cursor import Doubt
+from pipeline.permission import Action
 from pipeline.refusal import NOT_FOUND, Refusal
+from pipeline.subscription import Definition, SubscriptionKey
 from pipeline.tables.snapshot import Snapshot
 
 _events = structlog.get_logger("gateway")
@@ -48,10 +51,12 @@ class Gateway:
         snapshot: Snapshot,
         doubts: Mapping[str, Doubt],
         marking: Marking,
+        access: Access,
     ) -> None:
         self._loop, self._settings, self._log = loop, settings, log
+        self._access = access
         self._containers: dict[str, Connection] = {}
-        self._subscriptions = Subscriptions(log, marking, snapshot, doubts)
+        self._subscriptions = Subscriptions(log, marking, snapshot, doubts, access)
         self._marking = marking
         self._bare = Kind(settings.amqp.bare_address)
         self._delivery: DeliveryService
@@ -109,15 +114,32 @@ class Gateway:
     # Links.
 
     def attached(self, link: Link) -> None:
-        attach = links.read(link.proton)
-        wish = links.wish(attach, link.connection.container, self._bare)
+        attach, container = links.read(link.proton), link.connection.container
+        wish = links.wish(attach, container, self._bare)
+        if isinstance(wish, links.Make):
+            wish = self._made(link, wish.kind, attach)
+        self._perform(link, wish)
+        if link.owner is None:
+            self._temporary.left(link)
+
+    def _made(self, link: Link, kind: Kind, attach: links.Attach) -> links.Wish:
+        """A temporary destination is made, and the link wants it. It goes if the link is refused."""
+        refusal = self._access.refusal(link.connection.user, f"{PREFIXES[kind]}", Action.CREATE)
+        made = refusal or self._temporary.make(link, kind)
+        if isinstance(made, Refusal):
+            return made
+        return links.wish_for(made, attach, link.connection.container)
+
+    def _perform(self, link: Link, wish: links.Wish) -> None:
         match wish:
             case links.Produce(destination):
                 self._produce(link, destination)
             case links.Relay():
                 self._open_producer(link, None)
             case links.Subscribe(key, definition):
-                self._subscriptions.subscribe(link, key, definition)
+                self._subscribe(link, key, definition)
+            case links.Browse(queue):
+                self._browse(link, queue)
             case links.Lookup(key):
                 self._subscriptions.look_up(link, key)
             case Refusal(condition, description):
@@ -127,13 +149,31 @@ class Gateway:
 
     def _produce(self, link: Link, destination: Destination) -> None:
         """A queue is there, durably, before its producer is."""
-        if destination.is_temporary:
+        refusal = self._unsent(link.connection.user, destination)
+        if refusal is not None:
+            link.refuse(refusal.condition, refusal.description)
+        elif destination.is_temporary:
             link.refuse(NOT_FOUND, f"there is no '{destination.topic}'")
         elif destination.is_queue:
             key = self._subscriptions.keep_queue(destination)
             self._subscriptions.when_sure(key, partial(self._open_producer, link, destination))
         else:
             self._open_producer(link, destination)
+
+    def _unsent(self, user: str, destination: Destination) -> Refusal | None:
+        """Why this user may not send there, if he may not: to a new queue sends who may make it."""
+        refusal = self._access.refusal(user, destination.topic, Action.PUBLISH)
+        if refusal is None and self._subscriptions.lacks(destination):
+            return self._access.refusal(user, destination.topic, Action.CREATE)
+        return refusal
+
+    def _subscribe(self, link: Link, key: SubscriptionKey | None, definition: Definition) -> None:
+        user, topic = link.connection.user, definition.topic
+        refusal = self._access.refusal(user, topic, Action.CONSUME)
+        if refusal is not None:
+            link.refuse(refusal.condition, refusal.description)
+        else:
+            self._subscriptions.subscribe(link, key, definition)
 
     def _open_producer(self, link: Link, destination: Destination | None) -> None:
         if not link.alive or link.ended:
@@ -168,18 +208,21 @@ class Gateway:
         if owner.topic is not None:
             self._log.publish(received.run(owner.topic), receipt)
             return
-        runs, receipt, complaints = relay.route(received, receipt, self._resolve)
+        runs, receipt, complaints = relay.route(received, receipt, partial(self._resolve, link))
         for last, run in enumerate(runs, start=1 - len(runs)):
             # All of them lie in one group, so the receipt of the whole goes with the last.
             self._log.publish(run, receipt if not last else Receipt(link, b"", 0, 0))
         for complaint in complaints:
             relay.reject(link, complaint)
 
-    def _resolve(self, address: str, said: Kind | None) -> str | Refusal:
+    def _resolve(self, link: Link, address: str, said: Kind | None) -> str | Refusal:
         """The topic of a message that says itself where it goes; its queue is there before it."""
         destination = destination_of(address, said, self._bare)
         if isinstance(destination, Refusal):
             return destination
+        refusal = self._unsent(link.connection.user, destination)
+        if refusal is not None:
+            return refusal
         if destination.is_temporary:
             return Refusal(NOT_FOUND, f"there is no '{destination.topic}'")
         if destination.is_queue:

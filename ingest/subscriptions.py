@@ -10,16 +10,18 @@ from functools import partial
 import structlog
 
 from ingest import links
+from ingest.access import Access
 from ingest.delivery import Consumer, DeliveryService, Subscription
 from ingest.link import Link
 from ingest.log import Log
 from ingest.marking import Marking
 from ingest.no_local import NoLocal
-from pipeline.address import Destination, kind_of_topic
+from pipeline.address import Destination
 from pipeline.cursor import Doubt
 from pipeline.dispatch import Dispatcher
 from pipeline.errors import StoreError
-from pipeline.refusal import LOCKED, NOT_FOUND
+from pipeline.permission import Action
+from pipeline.refusal import LOCKED, NOT_FOUND, Refusal
 from pipeline.registry import (
     AttachAction,
     LeaveAction,
@@ -52,8 +54,9 @@ class Subscriptions:
         marking: Marking,
         snapshot: Snapshot,
         doubts: Mapping[str, Doubt],
+        access: Access,
     ) -> None:
-        self._log, self._marking = log, marking
+        self._log, self._marking, self._access = log, marking, access
         self._named: dict[SubscriptionKey, Subscription] = {
             state.key: _restored(state, doubts[state.key.id]) for state in snapshot.subscriptions
         }
@@ -98,6 +101,10 @@ class Subscriptions:
             case AttachAction.CREATE | AttachAction.REDEFINE if key in self._unsure:
                 # A group holds one event of a subscription, no more: their order would be lost.
                 self._log.after(partial(self._subscribe_again, link, key, definition))
+            case AttachAction.CREATE | AttachAction.REDEFINE if refusal := self._undefined(
+                link, key, definition
+            ):
+                link.refuse(refusal.condition, refusal.description)
             case AttachAction.CREATE:
                 created = self._define(SubscriptionEvent.CREATED, key, definition)
                 self._join(link, created, _kind(key))
@@ -109,12 +116,57 @@ class Subscriptions:
         if link.alive and not link.ended:
             self.subscribe(link, key, definition)
 
+    def _undefined(
+        self, link: Link, key: SubscriptionKey, definition: Definition
+    ) -> Refusal | None:
+        """Why this user may not make the subscription, if he may not. What lasts needs `create`,
+        and who puts it in the place of another one must be allowed to end that."""
+        if not key.durable:
+            return None
+        refusal = self._access.refusal(link.connection.user, definition.topic, Action.CREATE)
+        return refusal or self._unended(link, key)
+
+    def _unended(self, link: Link, key: SubscriptionKey) -> Refusal | None:
+        """Why this user may not end the durable subscription, if there is one and he may not."""
+        current = self._named.get(key)
+        if current is None or not key.durable:
+            return None
+        topic = current.definition.topic
+        return self._access.refusal(link.connection.user, topic, Action.CREATE, Action.MANAGE)
+
+    def browse(self, link: Link, queue: Destination) -> None:
+        """Let the link see what the queue has, when the queue is there."""
+        key = self.keep_queue(queue)
+        self.when_sure(key, partial(self._browse, link, key))
+
+    def _browse(self, link: Link, key: SubscriptionKey) -> None:
+        if not link.alive or link.ended:
+            return
+        queue = self._named[key]
+        view = Subscription(None, queue.definition, queue.dispatcher.view())
+        self._join(link, view, LinkKind.BROWSER)
+        if isinstance(link.owner, Consumer):
+            self._delivery.flowed(link.owner)  # its credit may have come before
+
+    def lacks(self, destination: Destination) -> bool:
+        """Whether it is a queue that isn't there."""
+        return (
+            destination.is_queue
+            and not destination.is_temporary
+            and key_of_queue(destination) not in self._named
+        )
+
     def keep_queue(self, queue: Destination) -> SubscriptionKey:
         """Make the queue if it isn't there: what waits for the log from now on is kept for it."""
         key = key_of_queue(queue)
         if key not in self._named:
             self._define(SubscriptionEvent.CREATED, key, Definition(queue.topic, shared=True))
         return key
+
+    def drop_queue(self, queue: Destination) -> None:
+        """A temporary queue is no more; its links have ended."""
+        assert queue.is_temporary, queue  # noqa: S101
+        del self._named[key_of_queue(queue)]
 
     def when_sure(self, key: SubscriptionKey, then: Callable[[], None]) -> None:
         """Call `then` when all that was said of this subscription is durable, at once if it is."""
@@ -165,7 +217,8 @@ class Subscriptions:
             nonlocal waits
             waits -= 1
             if not waits and link.alive and not link.ended:
-                links.echo(link.proton, kind_of_topic(subscription.definition.topic))
+                topic, browser = subscription.definition.topic, kind is LinkKind.BROWSER
+                links.echo(link.proton, topic, presettled=browser)
                 link.open()
 
         if subscription.key in self._unsure:
@@ -184,6 +237,9 @@ class Subscriptions:
         subscription = self._named.get(key)
         if subscription is None:
             link.refuse(NOT_FOUND, f"there is no durable subscription {key.id}")
+            return
+        if (refusal := self._unended(link, key)) is not None:
+            link.refuse(refusal.condition, refusal.description)
             return
         link.owner = Lookup(key)
         links.found(link.proton, subscription.definition, global_=key.container is None)
@@ -223,6 +279,8 @@ class Subscriptions:
             link.detach(closed=True, condition=LOCKED, description=decision.reason)
         elif decision.action is LeaveAction.KEEP or key is None or current is None:
             link.detach(closed=closed)
+        elif (refusal := self._unended(link, key)) is not None:
+            link.detach(closed=True, condition=refusal.condition, description=refusal.description)
         else:
             self._delete(key, current, partial(_detach, link, closed))
 
@@ -251,6 +309,14 @@ class Subscriptions:
             key = owner.subscription.key
             if key is not None and not owner.subscription.consumers:
                 self._named.pop(key, None)
+
+
+    def end(self, link: Link, condition: str, description: str) -> None:
+        """End a link from our side: what it is on is no more. One that dies with its session or
+        connection hears nothing; `lost` comes for it, too."""
+        if link.alive and not link.ended:
+            self.lost(link)
+            link.detach(closed=True, condition=condition, description=description)
 
 
 def _kind(key: SubscriptionKey) -> LinkKind:
