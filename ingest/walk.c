@@ -112,10 +112,10 @@ static int look(const uint8_t *m, size_t have, size_t size, int only_attach, siz
   if (code < ATTACH || code > DISPOSITION) return WALK_ALL;
   size_t end = value < there ? value_end(m, there, value) : 0;
   *need = size;
-  if (have < size && (!end || code == ATTACH)) return WALK_SHORT;
-  if (code == ATTACH) return WALK_ATTACH;
-  if (end) return judge(m, end, value, code);
-  return WALK_FLOW + code - FLOW; /* it goes on after its frame's end */
+  if (have < size && !end) return WALK_SHORT;
+  int stop = code == ATTACH ? WALK_ATTACH : WALK_FLOW + code - FLOW;
+  if (code != ATTACH && end) stop = judge(m, end, value, code); /* else it goes on after its frame */
+  return stop && have < size ? WALK_SHORT : stop;
 }
 
 int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_bytes_max,
