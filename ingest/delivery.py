@@ -107,7 +107,8 @@ class DeliveryService:
 
     def attach(self, subscription: Subscription, link: Link, name: str, kind: LinkKind) -> Consumer:
         """A consumer joins; its credit comes by `flowed`."""
-        consumer = Consumer(next(self._numbers), link, name, kind, subscription, link.sends_settled)
+        presettled = link.sends_settled or kind is LinkKind.BROWSER
+        consumer = Consumer(next(self._numbers), link, name, kind, subscription, presettled)
         subscription.consumers[consumer.number] = consumer
         subscription.dispatcher.attach(consumer.number)
         self._live.setdefault(subscription.definition.topic, {})[subscription] = None

@@ -243,19 +243,19 @@ class Inbound:
 
     def _session_closed(self, session: Session) -> None:
         gone = address(session._impl)
-        for link in [link for link in self._links.values() if link.session == gone]:
-            self._lose(link)
+        self._lose([link for link in self._links.values() if link.session == gone])
         session.close()
         session.free()
 
     def lose_all(self) -> None:
         """The links are gone with their connection."""
-        for link in tuple(self._links.values()):
-            self._lose(link)
+        self._lose(list(self._links.values()))
 
-    def _lose(self, link: Link) -> None:
-        if link.alive:
+    def _lose(self, links: list[Link]) -> None:
+        """They die together: what the end of one means to another finds that gone, too."""
+        for link in links:
             link.alive = False
+        for link in links:
             self._drop_link(link)
             if not link.ended:
                 self._handler.lost(link)

@@ -13,10 +13,11 @@ from proton import Data, Described, Terminus, symbol, ulong
 from proton import Link as ProtonLink
 
 from ingest.link import BROKEN_VALUES, BrokenFrame
-from pipeline.address import Destination, Kind, destination_of, said_by
-from pipeline.refusal import INVALID_FIELD, NOT_FOUND, NOT_IMPLEMENTED, Refusal
+from pipeline.address import Destination, Kind, destination_of, kind_of_topic, said_by
+from pipeline.refusal import INVALID_FIELD, NOT_IMPLEMENTED, Refusal
 from pipeline.registry import key_of_link, key_of_lookup, key_of_queue
 from pipeline.subscription import Definition, SubscriptionKey
+from pipeline.temporary import DELETE_ON_CLOSE, wanted_kind
 
 _SELECTOR = 0x0000468C00000004
 _NO_LOCAL = 0x0000468C00000003
@@ -56,6 +57,13 @@ class Produce:
 
 
 @dataclass(frozen=True, slots=True)
+class Make:
+    """A dynamic terminus: make a temporary destination, then do with it what the link is for."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
 class Relay:
     """The anonymous relay: each message says in `properties.to` where it goes."""
 
@@ -69,13 +77,20 @@ class Subscribe:
 
 
 @dataclass(frozen=True, slots=True)
+class Browse:
+    """Look at what a queue has, and leave it there."""
+
+    queue: Destination
+
+
+@dataclass(frozen=True, slots=True)
 class Lookup:
     """A null source: find the durable subscription, to end it (unsubscribe)."""
 
     key: SubscriptionKey
 
 
-Wish: TypeAlias = Produce | Relay | Subscribe | Lookup | Refusal
+Wish: TypeAlias = Produce | Relay | Subscribe | Browse | Lookup | Refusal
 
 
 def read(link: ProtonLink) -> Attach:
@@ -129,13 +144,13 @@ def _value(data: object) -> object:
     return data.get_object() if data.next() else None  # type: ignore[attr-defined]
 
 
-def wish(attach: Attach, container: str, bare: Kind) -> Wish:
+def wish(attach: Attach, container: str, bare: Kind) -> Wish | Make:
     """What the link wants, or why it can't be had. `bare` is the kind of an address that doesn't
     say its own."""
     if attach.coordinator:
         return Refusal(NOT_IMPLEMENTED, "transactions are not served yet")
     if attach.dynamic:
-        return Refusal(NOT_IMPLEMENTED, "temporary destinations are not served yet")
+        return _made(attach)
     if attach.outgoing and not attach.present:
         return Lookup(key_of_lookup(container, attach.name))
     if not attach.present:
@@ -150,20 +165,30 @@ def wish(attach: Attach, container: str, bare: Kind) -> Wish:
     destination = destination_of(attach.address, said, bare)
     if isinstance(destination, Refusal):
         return destination
+    return wish_for(destination, attach, container)
+
+
+def _made(attach: Attach) -> Make | Refusal:
+    if attach.address is not None:
+        return Refusal(INVALID_FIELD, "a dynamic terminus has no address, it is given one")
+    kind = wanted_kind(attach.capabilities)
+    return kind if isinstance(kind, Refusal) else Make(kind)
+
+
+def wish_for(destination: Destination, attach: Attach, container: str) -> Wish:
+    """What the link wants of this destination."""
     return _consumer(attach, container, destination) if attach.outgoing else Produce(destination)
 
 
 def _consumer(attach: Attach, container: str, destination: Destination) -> Wish:
     if any(descriptor in SELECTOR_DESCRIPTORS for descriptor in attach.filters):
         return Refusal(NOT_IMPLEMENTED, "selectors are not served yet")
-    if destination.is_temporary:
-        return Refusal(NOT_FOUND, f"there is no '{destination.topic}'")
     no_local = any(descriptor in NO_LOCAL_DESCRIPTORS for descriptor in attach.filters)
     if destination.is_queue:
         if no_local:
             return Refusal(INVALID_FIELD, "no-local is for topics; a queue's consumers share it")
         if attach.copy:
-            return Refusal(NOT_IMPLEMENTED, "queue browsers are not served yet")
+            return Browse(destination)
         return Subscribe(key_of_queue(destination), Definition(destination.topic, shared=True))
     shared = "shared" in attach.capabilities
     global_ = "global" in attach.capabilities
@@ -175,24 +200,45 @@ def _consumer(attach: Attach, container: str, destination: Destination) -> Wish:
     return Subscribe(key, Definition(destination.topic, shared, no_local=no_local))
 
 
-def echo(link: ProtonLink, kind: Kind | None = None, *, message_bytes_max: int = 0) -> None:
+def echo(
+    link: ProtonLink,
+    topic: str | None = None,
+    *,
+    message_bytes_max: int = 0,
+    presettled: bool = False,
+) -> None:
     """Answer the attach with what was asked for, except what isn't honoured: unknown filters.
 
-    A terminus that doesn't say its `kind` is told. The settle mode is the peer's own;
-    receiver-settle-mode is `first` whatever it asked.
+    A terminus that doesn't say the kind of its `topic` is told, and a dynamic one its address. The
+    settle mode is the peer's own, unless what we send is `presettled`; receiver-settle-mode is
+    `first` whatever it asked.
     """
     link.source.copy(link.remote_source)
     link.target.copy(link.remote_target)
     _put_filters(link.source, _honoured(link.remote_source.filter))
-    link.snd_settle_mode = link.remote_snd_settle_mode
+    link.snd_settle_mode = ProtonLink.SND_SETTLED if presettled else link.remote_snd_settle_mode
     link.rcv_settle_mode = ProtonLink.RCV_FIRST
     if message_bytes_max:
         link.max_message_size = message_bytes_max
     terminus = link.source if link.is_sender else link.target
-    if kind is not None and said_by(_symbols(terminus.capabilities)) is None:
-        words = sorted(_symbols(terminus.capabilities))
+    words = _symbols(terminus.capabilities)
+    if topic is None:
+        return
+    if said_by(words) is None:
         terminus.capabilities.clear()
-        _put(terminus.capabilities, [kind, *words])
+        _put(terminus.capabilities, [kind_of_topic(topic), *sorted(words)])
+    if terminus.dynamic:
+        _name(terminus, topic)
+
+
+def _name(terminus: Terminus, address: str) -> None:
+    """What was made for a dynamic terminus: its address, and how long it truly lives."""
+    terminus.address = address
+    terminus.durability = Terminus.NONDURABLE
+    terminus.expiry_policy = Terminus.EXPIRE_WITH_LINK
+    terminus.properties.clear()
+    policy = Described(ulong(DELETE_ON_CLOSE), [])
+    terminus.properties.put_dict({symbol("lifetime-policy"): policy})
 
 
 def _honoured(data: Data) -> dict[object, object]:

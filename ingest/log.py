@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -180,6 +181,13 @@ class Log:
     def after(self, then: Callable[[], None]) -> None:
         """Call `then` when all that waits now is durable."""
         self._waiting.then.append(then)
+
+    def forget(self, topic: str) -> None:
+        """Nobody will read this topic any more: its messages leave memory, those that wait or are
+        written now when they are durable."""
+        self.recent.forget(topic)
+        if self._waiting.runs or self._full_groups or self._writing is not None:
+            self.after(partial(self.recent.forget, topic))
 
     def kick(self) -> None:
         """Write what waits, after it has waited for more (`journal.linger_ms`), unless a group is

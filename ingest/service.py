@@ -21,12 +21,14 @@ from ingest.marking import Marking
 from ingest.pump import Outcomes, Received
 from ingest.settings import Settings
 from ingest.subscriptions import Subscriptions
-from pipeline.address import Destination, Kind, destination_of
+from ingest.temporary import Temporary
+from pipeline.address import Destination, Kind, destination_of, is_temporary
 from pipeline.cursor import Doubt
 from pipeline.permission import Action
-from pipeline.refusal import NOT_FOUND, Refusal
+from pipeline.refusal import Refusal
 from pipeline.subscription import Definition, SubscriptionKey
 from pipeline.tables.snapshot import Snapshot
+from pipeline.temporary import Deed
 
 _events = structlog.get_logger("gateway")
 
@@ -57,6 +59,7 @@ class Gateway:
         self._access = access
         self._containers: dict[str, Connection] = {}
         self._subscriptions = Subscriptions(log, marking, snapshot, doubts, access)
+        self._temporary = Temporary(self._subscriptions, log, settings.amqp.temporary_max)
         self._marking = marking
         self._bare = Kind(settings.amqp.bare_address)
         self._delivery: DeliveryService
@@ -66,6 +69,7 @@ class Gateway:
         """The two that know this one, and that it must know."""
         self.engine, self._delivery = engine, delivery
         self._subscriptions.bind(delivery)
+        delivery.ended = self.lost
         self._marking.passed = self._marked
         self._log.lowest_floor = self._subscriptions.lowest_floor
 
@@ -119,16 +123,21 @@ class Gateway:
         if isinstance(wish, links.Make):
             wish = self._made(link, wish.kind, attach)
         self._perform(link, wish)
-        if link.owner is None:
-            self._temporary.left(link)
+        match link.owner:
+            case Producer(topic=str(topic)):
+                self._temporary.joined(link, topic)
+            case Consumer(subscription=subscription):
+                self._temporary.joined(link, subscription.definition.topic)
+            case None:
+                self._temporary.left(link)
 
     def _made(self, link: Link, kind: Kind, attach: links.Attach) -> links.Wish:
-        """A temporary destination is made, and the link wants it. It goes if the link is refused."""
-        refusal = self._access.refusal(link.connection.user, f"{PREFIXES[kind]}", Action.CREATE)
-        made = refusal or self._temporary.make(link, kind)
+        """A temporary destination is made, and the link wants it; it goes if that is refused."""
+        made = self._temporary.make(link, kind)
         if isinstance(made, Refusal):
             return made
-        return links.wish_for(made, attach, link.connection.container)
+        refusal = self._access.refusal(link.connection.user, made.topic, Action.CREATE)
+        return refusal or links.wish_for(made, attach, link.connection.container)
 
     def _perform(self, link: Link, wish: links.Wish) -> None:
         match wish:
@@ -149,38 +158,57 @@ class Gateway:
 
     def _produce(self, link: Link, destination: Destination) -> None:
         """A queue is there, durably, before its producer is."""
-        refusal = self._unsent(link.connection.user, destination)
+        refusal = self._unsent(link.connection, destination)
         if refusal is not None:
             link.refuse(refusal.condition, refusal.description)
-        elif destination.is_temporary:
-            link.refuse(NOT_FOUND, f"there is no '{destination.topic}'")
-        elif destination.is_queue:
+        elif destination.is_queue and not destination.is_temporary:
             key = self._subscriptions.keep_queue(destination)
             self._subscriptions.when_sure(key, partial(self._open_producer, link, destination))
         else:
             self._open_producer(link, destination)
 
-    def _unsent(self, user: str, destination: Destination) -> Refusal | None:
+    def _unsent(self, connection: Connection, destination: Destination) -> Refusal | None:
         """Why this user may not send there, if he may not: to a new queue sends who may make it."""
-        refusal = self._access.refusal(user, destination.topic, Action.PUBLISH)
+        user, topic = connection.user, destination.topic
+        if destination.is_temporary:
+            gone = self._temporary.refusal(Deed.SEND, topic, connection)
+            return gone or self._access.refusal(user, topic, Action.PUBLISH)
+        refusal = self._access.refusal(user, topic, Action.PUBLISH)
         if refusal is None and self._subscriptions.lacks(destination):
-            return self._access.refusal(user, destination.topic, Action.CREATE)
+            return self._access.refusal(user, topic, Action.CREATE)
         return refusal
 
     def _subscribe(self, link: Link, key: SubscriptionKey | None, definition: Definition) -> None:
-        user, topic = link.connection.user, definition.topic
-        refusal = self._access.refusal(user, topic, Action.CONSUME)
+        durable = key is not None and key.durable
+        refusal = self._unconsumed(link, definition.topic, durable=durable)
         if refusal is not None:
             link.refuse(refusal.condition, refusal.description)
         else:
             self._subscriptions.subscribe(link, key, definition)
 
+    def _browse(self, link: Link, queue: Destination) -> None:
+        refusal = self._unconsumed(link, queue.topic, durable=False)
+        if refusal is None and self._subscriptions.lacks(queue):
+            refusal = self._access.refusal(link.connection.user, queue.topic, Action.CREATE)
+        if refusal is not None:
+            link.refuse(refusal.condition, refusal.description)
+        else:
+            self._subscriptions.browse(link, queue)
+
+    def _unconsumed(self, link: Link, topic: str, *, durable: bool) -> Refusal | None:
+        """Why this link may not consume from there, if it may not: from a temporary destination
+        consumes who could make it, and nobody else."""
+        if is_temporary(topic):
+            deed = Deed.SUBSCRIBE_DURABLY if durable else Deed.CONSUME
+            return self._temporary.refusal(deed, topic, link.connection)
+        return self._access.refusal(link.connection.user, topic, Action.CONSUME)
+
     def _open_producer(self, link: Link, destination: Destination | None) -> None:
         if not link.alive or link.ended:
             return
         link.owner = Producer(destination.topic if destination else None)
-        kind = destination.kind if destination else None
-        links.echo(link.proton, kind, message_bytes_max=self._settings.amqp.message_bytes_max)
+        message_bytes_max = self._settings.amqp.message_bytes_max
+        links.echo(link.proton, link.owner.topic, message_bytes_max=message_bytes_max)
         link.open()
         link.grant(self._settings.amqp.producer_credit)
 
@@ -189,6 +217,7 @@ class Gateway:
         self.engine.flush()
 
     def detached(self, link: Link, closed: bool) -> None:
+        self._temporary.left(link)
         if link.waiting:
             # The peer hears of every outcome before it hears the end of its link.
             self._subscriptions.release(link)
@@ -197,6 +226,7 @@ class Gateway:
             self._subscriptions.leave(link, closed)
 
     def lost(self, link: Link) -> None:
+        self._temporary.left(link)
         self._subscriptions.lost(link)
 
     # Messages.
@@ -220,12 +250,10 @@ class Gateway:
         destination = destination_of(address, said, self._bare)
         if isinstance(destination, Refusal):
             return destination
-        refusal = self._unsent(link.connection.user, destination)
+        refusal = self._unsent(link.connection, destination)
         if refusal is not None:
             return refusal
-        if destination.is_temporary:
-            return Refusal(NOT_FOUND, f"there is no '{destination.topic}'")
-        if destination.is_queue:
+        if destination.is_queue and not destination.is_temporary:
             self._subscriptions.keep_queue(destination)
         return destination.topic
 

@@ -52,6 +52,7 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     producer_credit: int
     unsettled_max: int
     write_buffer_bytes: int
+    temporary_max: int
     bare_address: Literal["topic", "queue"]
 
 
@@ -215,6 +216,7 @@ def _check(settings: Settings) -> None:
         (amqp.links_max >= 1, "amqp.links_max must be positive"),
         (amqp.connections_max >= 1, "amqp.connections_max must be positive"),
         (amqp.write_buffer_bytes >= 1, "amqp.write_buffer_bytes must be positive"),
+        (amqp.temporary_max >= 1, "amqp.temporary_max must be positive"),
         (amqp.handshake_ms_max >= 1, "amqp.handshake_ms_max must be positive"),
         (
             settings.owner.lease_ms >= 600,

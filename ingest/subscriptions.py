@@ -68,9 +68,8 @@ class Subscriptions:
         self._delivery: DeliveryService
 
     def bind(self, delivery: DeliveryService) -> None:
-        """Who serves them, and ends the links that it can't serve."""
+        """Who serves them."""
         self._delivery = delivery
-        delivery.ended = self.lost
 
     def lowest_floor(self) -> int:
         """The first sequence that any durable subscription may be owed."""
@@ -309,7 +308,6 @@ class Subscriptions:
             key = owner.subscription.key
             if key is not None and not owner.subscription.consumers:
                 self._named.pop(key, None)
-
 
     def end(self, link: Link, condition: str, description: str) -> None:
         """End a link from our side: what it is on is no more. One that dies with its session or

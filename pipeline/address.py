@@ -46,6 +46,9 @@ ANNOTATED = {
 _FITTING = frozenset({(Kind.TEMPORARY_QUEUE, Kind.QUEUE), (Kind.TEMPORARY_TOPIC, Kind.TOPIC)})
 
 
+_TEMPORARY = frozenset({Kind.TEMPORARY_QUEUE, Kind.TEMPORARY_TOPIC})
+
+
 @dataclass(frozen=True, slots=True)
 class Destination:
     """Where messages go to and are consumed from. Equal destinations are one."""
@@ -64,12 +67,17 @@ class Destination:
 
     @property
     def is_temporary(self) -> bool:
-        return self.kind in (Kind.TEMPORARY_QUEUE, Kind.TEMPORARY_TOPIC)
+        return self.kind in _TEMPORARY
 
 
 def kind_of_topic(topic: str) -> Kind:
     """The kind of a destination by its word in the log."""
     return _prefixed(topic) or Kind.TOPIC
+
+
+def is_temporary(topic: str) -> bool:
+    """Whether the destination of this word in the log is a temporary one."""
+    return kind_of_topic(topic) in _TEMPORARY
 
 
 def said_by(capabilities: Iterable[str]) -> Kind | Refusal | None:

@@ -37,7 +37,8 @@ class RecentMessages:
     def __init__(self, *, head: int, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._lines: dict[str, _Line] = {}
-        self._order: deque[tuple[str, Slab]] = deque()
+        #: Topic, first and end of each slab, and its bytes, also of those that are forgotten.
+        self._order: deque[tuple[str, int, int, int]] = deque()
         self._bytes = 0
         self._committed = head
         self.floor = head  #: every message from here on is in memory
@@ -53,7 +54,7 @@ class RecentMessages:
         line = self._lines.setdefault(topic, _Line())
         line.firsts.append(slab.first)
         line.slabs.append(slab)
-        self._order.append((topic, slab))
+        self._order.append((topic, slab.first, slab.stop, len(slab.blob)))
         self._bytes += len(slab.blob)
         self.head = slab.stop
         self._evict()
@@ -62,6 +63,11 @@ class RecentMessages:
         """The table has every message below `through`."""
         self._committed = max(self._committed, through)
         self._evict()
+
+    def forget(self, topic: str) -> None:
+        """Nobody will look for this topic's messages any more: they leave memory now. They count
+        as bytes until their turn to leave has come."""
+        self._lines.pop(topic, None)
 
     def find(self, topic: str, sequence: int, most: int = 1) -> Slab | None:
         """The slab of `topic` with `sequence`, else the first one after it, else None.
@@ -82,16 +88,18 @@ class RecentMessages:
 
     def _evict(self) -> None:
         while self._order and self._bytes > self._bytes_max:
-            topic, slab = self._order[0]
-            if slab.stop > self._committed:
+            topic, first, stop, size = self._order[0]
+            if stop > self._committed:
                 return
             self._order.popleft()
-            self._bytes -= len(slab.blob)
-            self.floor = slab.stop
-            self._drop_first(topic)
+            self._bytes -= size
+            self.floor = stop
+            self._drop_first(topic, first)
 
-    def _drop_first(self, topic: str) -> None:
-        line = self._lines[topic]
+    def _drop_first(self, topic: str, first: int) -> None:
+        line = self._lines.get(topic)
+        if line is None or line.firsts[line.start] != first:
+            return  # it was forgotten
         line.slabs[line.start] = None
         line.start += 1
         if line.start == len(line.slabs):

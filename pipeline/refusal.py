@@ -6,7 +6,9 @@ errors; the description is one sentence that says what, where and what to do.
 
 from dataclasses import dataclass
 
+DELETED = "amqp:resource-deleted"
 INVALID_FIELD = "amqp:invalid-field"
+LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 LOCKED = "amqp:resource-locked"
 NOT_FOUND = "amqp:not-found"
 NOT_IMPLEMENTED = "amqp:not-implemented"

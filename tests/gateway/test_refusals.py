@@ -77,9 +77,14 @@ REFUSALS = {
     "a coordinator": (
         composite(COORDINATOR, words("amqp:local-transactions")), "amqp:not-implemented",
     ),
-    "a temporary topic": (
-        composite(TARGET, None, uint(0), None, uint(0), True), "amqp:not-implemented",
+    "a dynamic one with an address": (
+        composite(TARGET, "a", uint(0), None, uint(0), True), "amqp:invalid-field",
     ),
+    "a dynamic one of two kinds": (
+        composite(TARGET, None, uint(0), None, uint(0), True, None, words("queue", "topic")),
+        "amqp:invalid-field",
+    ),
+    "a temporary queue that never was": (topic_target("temp-queue://a"), "amqp:not-found"),
     "no target": (None, "amqp:invalid-field"),
     "an empty name": (topic_target("topic://"), "amqp:not-found"),
     "an internal name": (topic_target("$management"), "amqp:not-found"),
@@ -107,7 +112,8 @@ SOURCES = {
     "a topic that is said to be a queue": composite(
         SOURCE, "topic://q", *[None] * 9, words("queue")
     ),
-    "a temporary topic": composite(SOURCE, None, uint(0), None, uint(0), True),
+    "a dynamic one with an address": composite(SOURCE, "a", uint(0), None, uint(0), True),
+    "a temporary topic that never was": composite(SOURCE, "temp-topic://a"),
     "an internal name": composite(SOURCE, "$catalog"),
     "an unknown subscription": None,
 }
