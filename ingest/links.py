@@ -13,6 +13,7 @@ from proton import Data, Described, Terminus, symbol, ulong
 from proton import Link as ProtonLink
 
 from ingest.link import BROKEN_VALUES, BrokenFrame
+from ingest.native import values_in
 from pipeline.address import Destination, Kind, destination_of, kind_of_topic, said_by
 from pipeline.refusal import INVALID_FIELD, NOT_IMPLEMENTED, Refusal
 from pipeline.registry import key_of_link, key_of_lookup, key_of_queue
@@ -33,6 +34,24 @@ NO_LOCAL_DESCRIPTORS = frozenset(
 )
 
 
+#: What may become of a delivery (AMQP 1.0 part 3, section 3.4).
+OUTCOMES = (
+    "amqp:accepted:list",
+    "amqp:rejected:list",
+    "amqp:released:list",
+    "amqp:modified:list",
+)
+#: What a link can do beyond what its connection says: that of a topic's consumer, of a producer.
+#: DELAYED_DELIVERY is one of the latter when it is served.
+CONSUMER_OFFERS = ("SHARED-SUBS",)
+PRODUCER_OFFERS: tuple[str, ...] = ()
+
+OUTCOMES = tuple(f"amqp:{name}:list" for name in ("accepted", "rejected", "released", "modified"))
+#: Values in one field of an attach, those inside of others too: an array of 65,535 nulls is ten
+#: bytes long, and reading it would hold everybody up for a tenth of a second.
+FIELD_VALUES_MAX = 256
+
+
 @dataclass(frozen=True, slots=True)
 class Attach:
     """A link's attach as far as the decision needs it."""
@@ -46,6 +65,7 @@ class Attach:
     durable: bool
     copy: bool  #: distribution-mode `copy`: on a queue a browser
     capabilities: frozenset[str]
+    desired: frozenset[str]  #: capabilities that the peer would like the link to have
     filters: tuple[object, ...]  #: descriptors of the filters
 
 
@@ -93,16 +113,17 @@ class Lookup:
 Wish: TypeAlias = Produce | Relay | Subscribe | Browse | Lookup | Refusal
 
 
-def read(link: ProtonLink) -> Attach:
+def read(link: ProtonLink, desired: frozenset[str]) -> Attach:
     """The attach of a link whose peer has just opened it. Raises BrokenFrame."""
     try:
-        return _read(link)
+        return _read(link, desired)
     except BROKEN_VALUES as error:
         raise BrokenFrame(f"attach of link '{link.name}': {error}") from error
 
 
-def _read(link: ProtonLink) -> Attach:
+def _read(link: ProtonLink, desired: frozenset[str]) -> Attach:
     outgoing = bool(link.is_sender)
+    _words(link.remote_source.outcomes)
     terminus = link.remote_source if outgoing else link.remote_target
     kind = terminus.type
     return Attach(
@@ -116,18 +137,25 @@ def _read(link: ProtonLink) -> Attach:
         or terminus.durability != Terminus.NONDURABLE,
         copy=outgoing and terminus.distribution_mode == Terminus.DIST_MODE_COPY,
         capabilities=_symbols(terminus.capabilities),
+        desired=desired,
         filters=_filters(terminus.filter) if outgoing else (),
     )
 
 
 def _symbols(data: object) -> frozenset[str]:
+    return frozenset(_words(data))
+
+
+def _words(data: object) -> list[str]:
     """The words of a field of symbols: one, an array, or, as Proton's SymbolList writes it, a list;
-    no word is left out unseen."""
+    no word is left out unseen. Raises ValueError for anything else."""
     value = _value(data)
     if value is None:
-        return frozenset()
-    elements = value if isinstance(value, list) else getattr(value, "elements", None)
-    return frozenset(map(str, elements if elements is not None else [value]))
+        return []
+    elements = value if isinstance(value, list) else getattr(value, "elements", [value])
+    if not all(isinstance(word, str) for word in elements):
+        raise ValueError("a capability or an outcome is a symbol")  # noqa: TRY004
+    return list(map(str, elements))
 
 
 def _filters(data: object) -> tuple[object, ...]:
@@ -140,6 +168,8 @@ def _filters(data: object) -> tuple[object, ...]:
 
 
 def _value(data: object) -> object:
+    if values_in(data._data) > FIELD_VALUES_MAX:  # type: ignore[attr-defined]
+        raise ValueError(f"a field holds more than {FIELD_VALUES_MAX} values")
     data.rewind()  # type: ignore[attr-defined]
     return data.get_object() if data.next() else None  # type: ignore[attr-defined]
 
@@ -152,7 +182,8 @@ def wish(attach: Attach, container: str, bare: Kind) -> Wish | Make:
     if attach.dynamic:
         return _made(attach)
     if attach.outgoing and not attach.present:
-        return Lookup(key_of_lookup(container, attach.name))
+        shared, global_ = "shared" in attach.desired, "global" in attach.desired
+        return Lookup(key_of_lookup(container, attach.name, shared=shared, global_=global_))
     if not attach.present:
         return Refusal(INVALID_FIELD, "a producer's target must not be null")
     if attach.address is None:
@@ -213,9 +244,9 @@ def echo(
     settle mode is the peer's own, unless what we send is `presettled`; receiver-settle-mode is
     `first` whatever it asked.
     """
-    link.source.copy(link.remote_source)
-    link.target.copy(link.remote_target)
-    _put_filters(link.source, _honoured(link.remote_source.filter))
+    _copy(link)
+    if link.is_sender:
+        _put_outcomes(link.source, _symbols(link.remote_source.outcomes))
     link.snd_settle_mode = ProtonLink.SND_SETTLED if presettled else link.remote_snd_settle_mode
     link.rcv_settle_mode = ProtonLink.RCV_FIRST
     if message_bytes_max:
@@ -231,6 +262,20 @@ def echo(
         _name(terminus, topic)
 
 
+def offered(topic: str | None, *, outgoing: bool) -> tuple[str, ...]:
+    """The capabilities of a link, by the destination that it has, if it has one."""
+    if not outgoing:
+        return PRODUCER_OFFERS
+    is_topic = topic and kind_of_topic(topic) in {Kind.TOPIC, Kind.TEMPORARY_TOPIC}
+    return CONSUMER_OFFERS if is_topic else ()
+
+
+def _put_outcomes(source: Terminus, asked: frozenset[str]) -> None:
+    """The outcomes that a consumer may give: of those that it asked for, else all."""
+    source.outcomes.clear()
+    _put(source.outcomes, [name for name in OUTCOMES if name in asked] or OUTCOMES)
+
+
 def _name(terminus: Terminus, address: str) -> None:
     """What was made for a dynamic terminus: its address, and how long it truly lives."""
     terminus.address = address
@@ -239,6 +284,22 @@ def _name(terminus: Terminus, address: str) -> None:
     terminus.properties.clear()
     policy = Described(ulong(DELETE_ON_CLOSE), [])
     terminus.properties.put_dict({symbol("lifetime-policy"): policy})
+
+
+def _copy(link: ProtonLink) -> None:
+    """The termini as the peer gave them, as far as they are understood; the rest isn't said back,
+    for it may be no AMQP at all."""
+    link.source.copy(link.remote_source)
+    link.target.copy(link.remote_target)
+    words = _words((link.source if link.is_sender else link.target).capabilities)
+    for terminus in (link.source, link.target):
+        for data in (terminus.capabilities, terminus.properties, terminus.outcomes):
+            data.clear()
+    if words:
+        _put((link.source if link.is_sender else link.target).capabilities, words)
+    if asked := _words(link.remote_source.outcomes):
+        _put(link.source.outcomes, [one for one in OUTCOMES if one in asked] or OUTCOMES)
+    _put_filters(link.source, _honoured(link.remote_source.filter) if link.is_sender else {})
 
 
 def _honoured(data: Data) -> dict[object, object]:

@@ -212,6 +212,7 @@ def _sized(code: int, data: bytes, at: int) -> tuple[Any, int]:
 
 def _elements(data: bytes, at: int, count: int) -> Array:
     code, at = data[at], at + 1
+    assert count <= len(data), f"an array of {count} elements in {len(data)} bytes"
     values = []
     for _ in range(count):
         value, at = _plain(code, data, at)
