@@ -45,8 +45,6 @@ OUTCOMES = (
 #: DELAYED_DELIVERY is one of the latter when it is served.
 CONSUMER_OFFERS = ("SHARED-SUBS",)
 PRODUCER_OFFERS: tuple[str, ...] = ()
-
-OUTCOMES = tuple(f"amqp:{name}:list" for name in ("accepted", "rejected", "released", "modified"))
 #: Values in one field of an attach, those inside of others too: an array of 65,535 nulls is ten
 #: bytes long, and reading it would hold everybody up for a tenth of a second.
 FIELD_VALUES_MAX = 256
@@ -154,7 +152,7 @@ def _words(data: object) -> list[str]:
         return []
     elements = value if isinstance(value, list) else getattr(value, "elements", [value])
     if not all(isinstance(word, str) for word in elements):
-        raise ValueError("a capability or an outcome is a symbol")  # noqa: TRY004
+        raise ValueError("a capability or an outcome is a symbol")
     return list(map(str, elements))
 
 
@@ -245,8 +243,6 @@ def echo(
     `first` whatever it asked.
     """
     _copy(link)
-    if link.is_sender:
-        _put_outcomes(link.source, _symbols(link.remote_source.outcomes))
     link.snd_settle_mode = ProtonLink.SND_SETTLED if presettled else link.remote_snd_settle_mode
     link.rcv_settle_mode = ProtonLink.RCV_FIRST
     if message_bytes_max:
@@ -271,8 +267,7 @@ def offered(topic: str | None, *, outgoing: bool) -> tuple[str, ...]:
 
 
 def _put_outcomes(source: Terminus, asked: frozenset[str]) -> None:
-    """The outcomes that a consumer may give: of those that it asked for, else all."""
-    source.outcomes.clear()
+    """The outcomes that may be given: of those that the peer asked for, else all."""
     _put(source.outcomes, [name for name in OUTCOMES if name in asked] or OUTCOMES)
 
 
@@ -297,8 +292,9 @@ def _copy(link: ProtonLink) -> None:
             data.clear()
     if words:
         _put((link.source if link.is_sender else link.target).capabilities, words)
-    if asked := _words(link.remote_source.outcomes):
-        _put(link.source.outcomes, [one for one in OUTCOMES if one in asked] or OUTCOMES)
+    asked = _symbols(link.remote_source.outcomes)
+    if link.is_sender or asked:
+        _put_outcomes(link.source, asked)
     _put_filters(link.source, _honoured(link.remote_source.filter) if link.is_sender else {})
 
 
