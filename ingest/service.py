@@ -118,8 +118,8 @@ class Gateway:
     # Links.
 
     def attached(self, link: Link) -> None:
-        attach, container = links.read(link.proton), link.connection.container
-        wish = links.wish(attach, container, self._bare)
+        attach = links.read(link.proton, link.desired_capabilities)
+        wish = links.wish(attach, link.connection.container, self._bare)
         if isinstance(wish, links.Make):
             wish = self._made(link, wish.kind, attach)
         self._perform(link, wish)
@@ -209,6 +209,7 @@ class Gateway:
         link.owner = Producer(destination.topic if destination else None)
         message_bytes_max = self._settings.amqp.message_bytes_max
         links.echo(link.proton, link.owner.topic, message_bytes_max=message_bytes_max)
+        link.offered_capabilities = links.offered(link.owner.topic, outgoing=False)
         link.open()
         link.grant(self._settings.amqp.producer_credit)
 

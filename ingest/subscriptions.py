@@ -218,6 +218,7 @@ class Subscriptions:
             if not waits and link.alive and not link.ended:
                 topic, browser = subscription.definition.topic, kind is LinkKind.BROWSER
                 links.echo(link.proton, topic, presettled=browser)
+                link.offered_capabilities = links.offered(topic, outgoing=True)
                 link.open()
 
         if subscription.key in self._unsure:
@@ -242,6 +243,8 @@ class Subscriptions:
             return
         link.owner = Lookup(key)
         links.found(link.proton, subscription.definition, global_=key.container is None)
+        topic = subscription.definition.topic
+        link.offered_capabilities = links.offered(topic, outgoing=True)
         link.open()
 
     # A link goes.
