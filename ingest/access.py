@@ -64,7 +64,7 @@ class Access:
     def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
         """Raises InvalidRequest when a file can't be used."""
         self._loop = loop
-        self._anonymous = settings.anonymous
+        self._anonymous, self._loopback = settings.anonymous, settings.gateway.loopback
         security = settings.security
         self._users = Part("users", (security.users,), lambda: _users(security.users))
         self._permissions = Part(
@@ -96,7 +96,8 @@ class Access:
 
     def _offer(self, certified: str) -> Offer:
         users = self._users.value
-        anybody = users is None and self._anonymous
+        # For clients of this machine that insist on a password.
+        anybody = users is None and self._anonymous and self._loopback
         known = users is not None and bool(users.by_name)
         can_work = {
             "EXTERNAL": bool(certified),
