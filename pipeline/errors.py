@@ -3,6 +3,7 @@
 * DistributaryError
   x IllegalTransition     an event that the state does not expect: a bug of ours or of a caller
   x InvalidRequest        a person or a peer asked for something that can't be
+    x SelectorError       a text that is no selector (`pipeline.selector.lexer`)
   x DecodeError           bytes that are no AMQP value or message (`pipeline.amqp_types`)
   x BrokenFrame           a value in a peer's frame can't be read (`ingest.link`)
   x SparkUnavailable      no Java, or no jars, for a Spark job (`jobs.session`)

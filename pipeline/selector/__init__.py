@@ -1,0 +1,1 @@
+"""Selectors: which messages a subscription claims, in the language of JMS."""

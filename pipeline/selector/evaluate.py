@@ -1,0 +1,342 @@
+"""A selector as a function: made once, then called for each message.
+
+Three truth values: True, False, and None for unknown, which is also the value of what isn't there.
+A message is selected by True alone.
+
+Rule 1: a comparison, LIKE and IN with an operand that isn't there are unknown. Values of unlike
+        types aren't equal, and what isn't a number has no order: that is False.
+Rule 2: arithmetic has no value (None) where JMS gives it none: an operand that isn't there or of
+        another type, a division by zero, an exact result beyond 64 bits.
+Rule 3: exact meets exact exactly; as soon as one is approximate, both are (double).
+Rule 4: no exception comes out, whatever the values are.
+"""
+
+import math
+import operator
+import re
+from collections.abc import Callable
+from typing import TypeAlias, assert_never, cast
+
+from pipeline.selector.lexer import EXACT_END
+from pipeline.selector.syntax import (
+    ANY,
+    ONE,
+    And,
+    Arithmetic,
+    Between,
+    Comparator,
+    Comparison,
+    Expression,
+    Identifier,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negative,
+    Not,
+    Operator,
+    Or,
+    Part,
+    Selector,
+    identifiers,
+    pattern_parts,
+)
+
+#: The value of an identifier: bool, int (64 bits), float or str, just these classes; None if it
+#: isn't there. Anything else is a value that is equal to nothing and has no order.
+Accessor: TypeAlias = Callable[[str], object]
+Code: TypeAlias = Callable[[Accessor], object]
+#: Of two values that are there and of the same kind: numbers, or (for `=`) strings or booleans.
+Relation: TypeAlias = Callable[[object, object], object]
+
+#: Characters of a text that LIKE looks at, and of one that `+` makes. Beyond it the value is
+#: unknown: one message must not hold up all others for long.
+TEXT_CHARS_MAX = 65_536
+
+_RELATIONS = cast(
+    "dict[Comparator, Callable[[object, object], bool]]",
+    {
+        "=": operator.eq,
+        "<>": operator.ne,
+        "<": operator.lt,
+        "<=": operator.le,
+        ">": operator.gt,
+        ">=": operator.ge,
+    },
+)
+
+
+def compiled(selector: Selector) -> Callable[[Accessor], bool]:
+    """Whether a message with these values is selected."""
+    code = _code(selector.expression)
+    return lambda get: code(get) is True
+
+
+def _code(node: Expression) -> Code:
+    """The expression as a function; one without identifiers is a constant."""
+    code = _composed(node)
+    if isinstance(node, Literal) or next(identifiers(node), None) is not None:
+        return code
+    constant = code(lambda _name: None)
+    return lambda _get: constant
+
+
+def _composed(node: Expression) -> Code:  # noqa: C901 (one case for each kind)
+    match node:
+        case Literal(value):
+            return lambda _get: value
+        case Identifier(name):
+            return lambda get: get(name)
+        case Negative(operand):
+            return _of_one(_negative, operand)
+        case Arithmetic(sign, left, right):
+            return _of_two(_ARITHMETIC[sign], left, right)
+        case Comparison(comparator, left, right):
+            return _comparison(comparator, left, right)
+        case Between(operand, low, high):
+            return _all([Comparison(">=", operand, low), Comparison("<=", operand, high)])
+        case Like(operand, pattern, escape):
+            return _of_one(_like(pattern, escape), operand)
+        case In(identifier, choices):
+            return _of_one(_in(frozenset(choices)), identifier)
+        case IsNull(operand):
+            return _of_one(lambda value: value is None, operand)
+        case Not(operand):
+            return _of_one(_not, operand)
+        case And(operands):
+            return _all(operands)
+        case Or(operands):
+            return _any(operands)
+    assert_never(node)
+
+
+def _of_one(function: Callable[[object], object], operand: Expression) -> Code:
+    if isinstance(operand, Identifier):
+        name = operand.name
+        return lambda get: function(get(name))
+    inner = _code(operand)
+    return lambda get: function(inner(get))
+
+
+def _of_two(
+    function: Callable[[object, object], object], left: Expression, right: Expression
+) -> Code:
+    first, second = _code(left), _code(right)
+    return lambda get: function(first(get), second(get))
+
+
+# Logic.
+
+
+def _not(value: object) -> bool | None:
+    if value is True:
+        return False
+    return True if value is False else None
+
+
+def _all(operands: "list[Comparison] | tuple[Expression, ...]") -> Code:
+    codes = [_code(operand) for operand in operands]
+
+    def every(get: Accessor) -> bool | None:
+        result: bool | None = True
+        for code in codes:
+            value = code(get)
+            if value is False:
+                return False
+            if value is not True:
+                result = None
+        return result
+
+    return every
+
+
+def _any(operands: tuple[Expression, ...]) -> Code:
+    codes = [_code(operand) for operand in operands]
+
+    def some(get: Accessor) -> bool | None:
+        result: bool | None = False
+        for code in codes:
+            value = code(get)
+            if value is True:
+                return True
+            if value is not False:
+                result = None
+        return result
+
+    return some
+
+
+# Comparison.
+
+
+def _comparison(comparator: Comparator, left: Expression, right: Expression) -> Code:
+    if isinstance(right, Literal):
+        return _of_one(_against(comparator, right.value), left)
+    return _of_two(_related(comparator), left, right)
+
+
+def _against(comparator: Comparator, known: bool | float | str) -> Callable[[object], object]:
+    """The comparison with a literal: most comparisons are such."""
+    relation, unlike = _RELATIONS[comparator], comparator == "<>"
+    if isinstance(known, bool | str):
+        kind = known.__class__
+
+        def same(value: object) -> bool | None:
+            if value.__class__ is kind:
+                return relation(value, known)
+            return None if value is None else unlike
+
+        return same
+    approximate = float(known)
+
+    def number(value: object) -> bool | None:
+        kind = value.__class__
+        if kind is int:
+            return relation(value, known) if exact else relation(float(value), known)  # type: ignore[arg-type]
+        if kind is float:
+            return relation(value, approximate)
+        return None if value is None else unlike
+
+    exact = known.__class__ is int
+    return number
+
+
+def _related(comparator: Comparator) -> Callable[[object, object], bool | None]:
+    relation, unlike = _RELATIONS[comparator], comparator == "<>"
+    equality = comparator in ("=", "<>")
+
+    def related(left: object, right: object) -> bool | None:
+        if left is None or right is None:
+            return None
+        numbers = _numbers(left, right)
+        if numbers is not None:
+            return relation(*numbers)
+        if equality and left.__class__ is right.__class__ and left.__class__ in (str, bool):
+            return relation(left, right)
+        return unlike
+
+    return related
+
+
+def _numbers(left: object, right: object) -> "tuple[int, int] | tuple[float, float] | None":
+    """Both as numbers of one kind, or None."""
+    match left, right:
+        case (bool(), _) | (_, bool()):
+            return None
+        case int(), int():
+            return left, right
+        case int() | float(), int() | float():
+            return float(left), float(right)
+    return None
+
+
+def _in(choices: frozenset[str]) -> Callable[[object], object]:
+    def chosen(value: object) -> bool | None:
+        if value.__class__ is str:
+            return value in choices
+        return None if value is None else False
+
+    return chosen
+
+
+def _like(pattern: str, escape: str | None) -> Callable[[object], object]:
+    matches = re.compile(expression_of(pattern_parts(pattern, escape) or [])).match
+
+    def like(value: object) -> bool | None:
+        if isinstance(value, str):
+            return None if len(value) > TEXT_CHARS_MAX else matches(value) is not None
+        return None if value is None else False
+
+    return like
+
+
+def expression_of(parts: list[Part]) -> str:
+    """A regular expression that matches whole texts as the pattern does.
+
+    What follows an ANY is found where it stands first, and never looked for elsewhere (an atomic
+    group): if the rest fits anywhere, it fits behind the first place. So the work is bounded by
+    the lengths of text and pattern, multiplied. The last piece is looked for at the end only.
+    """
+    pieces: list[str] = [""]
+    for part in parts:
+        if part == ANY:
+            pieces.append("")
+        else:
+            pieces[-1] += "." if part == ONE else re.escape(str(part))
+    first, *rest = pieces
+    if not rest:
+        return rf"(?s:{first})\Z"
+    middle = "".join(f"(?>.*?{piece})" for piece in rest[:-1] if piece)
+    return rf"(?s:{first}{middle}.*{rest[-1]})\Z"
+
+
+# Arithmetic.
+
+
+def _exact(value: int) -> int | None:
+    return value if -EXACT_END <= value < EXACT_END else None
+
+
+def _negative(value: object) -> object:
+    match value:
+        case bool():
+            return None
+        case int():
+            return _exact(-value)
+        case float():
+            return -value
+    return None
+
+
+def _add(left: object, right: object) -> object:
+    if isinstance(left, str) and isinstance(right, str):
+        return left + right if len(left) + len(right) <= TEXT_CHARS_MAX else None
+    return _sum(left, right)
+
+
+def _with_numbers(
+    exact: Callable[[int, int], int | None], approximate: Callable[[float, float], float | None]
+) -> Relation:
+    def calculated(left: object, right: object) -> object:
+        match _numbers(left, right):
+            case int(a), int(b):
+                return None if (result := exact(a, b)) is None else _exact(result)
+            case float(a), float(b):
+                return approximate(a, b)
+        return None
+
+    return calculated
+
+
+def _divide_exact(left: int, right: int) -> int | None:
+    """Toward zero, as in Java."""
+    if not right:
+        return None
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def _remainder_exact(left: int, right: int) -> int | None:
+    """With the sign of the left one, as in Java."""
+    if not right:
+        return None
+    remainder = abs(left) % abs(right)
+    return -remainder if left < 0 else remainder
+
+
+def _remainder(left: float, right: float) -> float | None:
+    if not right:
+        return None
+    if math.isinf(left):
+        return math.nan
+    return math.fmod(left, right)
+
+
+_sum = _with_numbers(operator.add, operator.add)
+_ARITHMETIC: dict[Operator, Relation] = {
+    "+": _add,
+    "-": _with_numbers(operator.sub, operator.sub),
+    "*": _with_numbers(operator.mul, operator.mul),
+    "/": _with_numbers(_divide_exact, lambda a, b: a / b if b else None),
+    "%": _with_numbers(_remainder_exact, _remainder),
+}

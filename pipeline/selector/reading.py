@@ -1,0 +1,243 @@
+"""What a message says under the names that selectors use, read no further than needed.
+
+Rule 1: a value depends on the message and the name alone, never on what else is read.
+Rule 2: bytes that aren't what they should be say nothing: the names of that section aren't there.
+        No exception comes out.
+Rule 3: values come in the classes that `pipeline.selector.evaluate` knows: bool, int of 64 bits,
+        float, str. A `ulong` beyond them is approximate; values that JMS has no type for (binary,
+        uuid, decimals, lists, maps) are there and equal to nothing.
+"""
+
+import struct
+from collections.abc import Callable, Iterable
+
+from pipeline.amqp_types import (
+    READERS,
+    TYPE_NAMES,
+    DecodeError,
+    Value,
+    compound,
+    read,
+    skip,
+)
+from pipeline.message import Bytes
+from pipeline.rendering import identifier
+from pipeline.sections import HEADER_FIELDS, PROPERTIES_FIELDS, SYMBOLS, Kind
+from pipeline.selector.lexer import EXACT_END
+
+Values = dict[str, object]
+
+#: Bytes that are looked at first: what selectors name stands in front of the body.
+HEAD_BYTES = 4_096
+
+_BROKEN = (DecodeError, IndexError, struct.error, UnicodeDecodeError, RecursionError)
+
+_HEADER, _PROPERTIES = int(Kind.HEADER), int(Kind.PROPERTIES)
+_APPLICATION = int(Kind.APPLICATION_PROPERTIES)
+_SECTIONS = frozenset(map(int, Kind))
+
+
+def _as_it_is(value: Value) -> object:
+    return value
+
+
+def _delivery_mode(durable: Value) -> object:
+    return "PERSISTENT" if durable is True else "NON_PERSISTENT"
+
+
+def _priority(priority: Value) -> object:
+    return min(priority, 9) if isinstance(priority, int) else 4
+
+
+def _delivery_count(failed: Value) -> object:
+    return 1 + (failed if isinstance(failed, int) else 0)
+
+
+def _text_form(value: Value) -> object:
+    return identifier(value)  # type: ignore[arg-type] # its type was looked at
+
+
+def _user(user: Value) -> object:
+    try:
+        return user.decode() if isinstance(user, bytes) else None
+    except UnicodeDecodeError:
+        return None
+
+
+#: Name -> (section, field of its list, what the value becomes). Those of the header have a value
+#: when the field or the whole section isn't there, too.
+FIELDS: dict[str, tuple[int, str, Callable[[Value], object]]] = {
+    "JMSDeliveryMode": (_HEADER, "durable", _delivery_mode),
+    "JMSPriority": (_HEADER, "priority", _priority),
+    "JMSXDeliveryCount": (_HEADER, "delivery_count", _delivery_count),
+    "JMSMessageID": (_PROPERTIES, "message_id", _text_form),
+    "JMSXUserID": (_PROPERTIES, "user_id", _user),
+    "JMSType": (_PROPERTIES, "subject", _as_it_is),
+    "JMSCorrelationID": (_PROPERTIES, "correlation_id", _text_form),
+    "JMSTimestamp": (_PROPERTIES, "creation_time", _as_it_is),
+    "JMSXGroupID": (_PROPERTIES, "group_id", _as_it_is),
+    "JMSXGroupSeq": (_PROPERTIES, "group_sequence", _as_it_is),
+}
+_LISTS = {_HEADER: HEADER_FIELDS, _PROPERTIES: PROPERTIES_FIELDS}
+
+#: (position in the list, types that it may have, name, what the value becomes), by position.
+_Field = tuple[int, frozenset[str], str, Callable[[Value], object]]
+
+
+class Reader:
+    """Reads the values of these names out of messages. Make one, and use it for many messages."""
+
+    __slots__ = ("_absent", "_last", "_lists", "_named")
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._lists: dict[int, list[_Field]] = {}
+        self._named: dict[bytes, str] = {}  #: application properties, by their names' bytes
+        self._absent: Values = {}  #: what a message without a header says
+        for name in names:
+            if name not in FIELDS:
+                self._named[name.encode("utf-8", "surrogatepass")] = name
+                continue
+            section, field, become = FIELDS[name]
+            if section == _HEADER:
+                self._absent[name] = become(None)
+            for at, (known, types) in enumerate(_LISTS[section]):
+                if known == field:
+                    self._lists.setdefault(section, []).append((at, types, name, become))
+        for fields in self._lists.values():
+            fields.sort(key=lambda field: field[0])
+        last = max(self._lists, default=0)
+        self._last = _APPLICATION if self._named else last
+
+    def read(self, blob: Bytes, start: int, stop: int) -> Values:
+        """The values of the message that is `blob[start:stop]`; a name without one is missing."""
+        values = dict(self._absent)
+        head = min(stop, start + HEAD_BYTES)
+        if not self._walk(bytes(blob[start:head]), values) and head < stop:
+            values = dict(self._absent)
+            self._walk(bytes(blob[start:stop]), values)
+        return values
+
+    def _walk(self, data: bytes, values: Values) -> bool:
+        """Gather the values; False if the sections couldn't be followed to the last one needed."""
+        at, size, before = 0, len(data), 0
+        try:
+            while at < size:
+                if data[at] == 0 and data[at + 1] == 0x53:  # smallulong: how everybody writes it
+                    section = data[at + 2]
+                    at += 3
+                else:
+                    section, at = _descriptor(data, at)
+                if section <= before or section not in _SECTIONS:
+                    break
+                before = section
+                if section == _HEADER:
+                    values.clear()  # what it says, it says itself
+                if section > self._last:
+                    return True
+                stop = skip(data, at)
+                if section == _APPLICATION:
+                    self._properties(data, at, values)
+                    return True
+                if section in self._lists:
+                    self._fields(data, at, section, values)
+                at = stop
+            else:
+                return True
+        except _BROKEN:
+            pass
+        if not before:
+            values.clear()  # nothing is known of a message that begins with no section
+        return False
+
+    def _fields(self, data: bytes, at: int, section: int, values: Values) -> None:
+        """The named fields of a list, whose bounds are known."""
+        code, count, stop = data[at], 0, at
+        try:
+            if code in (0xC0, 0xD0):
+                at, stop, count = compound(data, at + 1, wide=code == 0xD0)
+            elif code != 0x45:
+                return
+        except DecodeError:
+            return
+        field = 0
+        for wanted, types, name, become in self._lists[section]:
+            value: Value = None
+            if wanted < count:
+                try:
+                    while field < wanted:
+                        at, field = skip(data, at), field + 1
+                    if skip(data, at) > stop or TYPE_NAMES.get(data[at]) not in types:
+                        continue
+                    value = READERS[data[at]](data, at + 1, 0)[0]
+                except _BROKEN:
+                    continue
+            if value is not None or section == _HEADER:
+                values[name] = _known(become(value))
+
+    def _properties(self, data: bytes, at: int, values: Values) -> None:
+        """The named application properties of a map whose bounds are known; of a name that comes
+        twice the last one."""
+        code = data[at]
+        if code not in (0xC1, 0xD1):
+            return
+        found: Values = {}
+        named = self._named
+        try:
+            at, stop, count = compound(data, at + 1, wide=code == 0xD1)
+            if count % 2:
+                return
+            for _ in range(count // 2):
+                if data[at] == 0xA1:
+                    begin, at = at + 2, at + 2 + data[at + 1]
+                elif data[at] == 0xB1:
+                    begin = at + 5
+                    at = skip(data, at)
+                else:
+                    return
+                name = named.get(data[begin:at])
+                after = at + 2 + data[at + 1] if data[at] == 0xA1 else skip(data, at)
+                if name is not None:
+                    found[name] = _property(data, at, after)
+                at = after
+        except _BROKEN:
+            return
+        if at == stop:
+            values.update({name: value for name, value in found.items() if value is not None})
+
+
+def _descriptor(data: bytes, at: int) -> tuple[int, int]:
+    """The section whose descriptor is written in a way that nobody uses; 0 if it is none."""
+    if data[at] != 0:
+        return 0, at
+    descriptor, at = read(data, at + 1)
+    if isinstance(descriptor, str):
+        return int(SYMBOLS.get(descriptor, 0)), at
+    return descriptor if isinstance(descriptor, int) else 0, at
+
+
+def _property(data: bytes, at: int, after: int) -> object:
+    """The value from `at` to `after`; None if it can't be read."""
+    try:
+        if data[at] == 0xA1:
+            return data[at + 2 : after].decode()
+        if data[at] in _OPAQUE:
+            return _OTHER
+        return _known(READERS[data[at]](data, at + 1, 0)[0])
+    except (*_BROKEN, KeyError):
+        return None
+
+
+#: A value that JMS has no type for; the same for all, so that nobody compares them by mistake.
+_OTHER = object()
+_OPAQUE_TYPES = {"described", "binary", "uuid", "list", "map", "array"}
+#: Constructors of such values: what is in them isn't read, however much it is.
+_OPAQUE = frozenset(code for code, name in TYPE_NAMES.items() if name in _OPAQUE_TYPES)
+
+
+def _known(value: object) -> object:
+    """The value in a class that selectors know."""
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, int):
+        return int(value) if value < EXACT_END else float(value)
+    return str(value) if isinstance(value, str) else _OTHER
