@@ -92,6 +92,10 @@ class Inflow:
                     frame = self._transfer(frame)
                 case lib.WALK_DISPOSITION:
                     frame = self._disposition(frame)
+                case lib.WALK_END:
+                    # Answered in one breath with its begin, a session would be one of our own.
+                    self._inbound.process()
+                    lib.pump_write(self._transport)
                 case lib.WALK_NAMED:
                     frame = performative.numbered(frame)
                     return self._feed(ffi.from_buffer(frame), len(frame))

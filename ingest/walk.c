@@ -17,7 +17,7 @@ typedef struct {
 
 /* All passes; a frame is cut before it could be judged; an attach; a flow that wants an answer; a
  * transfer that isn't plain; a disposition with another state than the five that the engine knows;
- * a performative that isn't named by a number. */
+ * a performative that isn't named by a number; a session's end. */
 #define WALK_ALL 0
 #define WALK_SHORT 1
 #define WALK_ATTACH 2
@@ -25,6 +25,7 @@ typedef struct {
 #define WALK_TRANSFER 4
 #define WALK_DISPOSITION 5
 #define WALK_NAMED 6
+#define WALK_END 8
 /* Walk over `size` bytes up to the first frame that stops it. With `only_attach` nothing else does. */
 int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_bytes_max,
                  int only_attach);
@@ -32,6 +33,8 @@ int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_byte
 #define WALK_NO_MORE 7
 int pump_walk_in(uint64_t transport, pump_walk *w, const char *bytes, size_t size,
                  size_t frame_bytes_max);
+/* Have the engine write what it has until now: what comes later can't change it. */
+void pump_write(uint64_t transport);
 /* Have the engine send the state of a session, and of one of its incoming links if it isn't 0. */
 void pump_echo(uint64_t session, uint64_t link);
 /* cdef:end */
@@ -41,7 +44,7 @@ size_t pn_session_get_incoming_capacity(pn_session_t *);
 void pn_session_set_incoming_capacity(pn_session_t *, size_t);
 
 enum { FRAME_HEAD = 8, AMQP_FRAME = 0 };
-enum { ATTACH = 0x12, FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15 };
+enum { ATTACH = 0x12, FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15, END = 0x17 };
 
 /* The number that a value is described by, and where the value begins; -1 if it is no number. */
 static int described_as(const uint8_t *m, size_t end, size_t at, size_t *value) {
@@ -109,12 +112,12 @@ static int look(const uint8_t *m, size_t have, size_t size, int only_attach, siz
   int code = described_as(m, there, at, &value);
   if (only_attach && code != ATTACH) return WALK_ALL;
   if (code < 0) return m[at] == 0 ? WALK_NAMED : WALK_ALL;
-  if (code < ATTACH || code > DISPOSITION) return WALK_ALL;
+  if (code < ATTACH || (code > DISPOSITION && code != END)) return WALK_ALL;
   size_t end = value < there ? value_end(m, there, value) : 0;
   *need = size;
   if (have < size && !end) return WALK_SHORT;
-  int stop = code == ATTACH ? WALK_ATTACH : WALK_FLOW + code - FLOW;
-  if (code != ATTACH && end) stop = judge(m, end, value, code); /* else it goes on after its frame */
+  int stop = code == ATTACH ? WALK_ATTACH : code == END ? WALK_END : WALK_FLOW + code - FLOW;
+  if (stop != WALK_ATTACH && stop != WALK_END && end) stop = judge(m, end, value, code);
   return stop && have < size ? WALK_SHORT : stop;
 }
 
@@ -154,6 +157,10 @@ int pump_walk_in(uint64_t transport, pump_walk *w, const char *bytes, size_t siz
                  size_t frame_bytes_max) {
   int stop = pump_walk_on(w, bytes, size, frame_bytes_max, 0);
   return pump_input(transport, bytes, w->at) ? stop : WALK_NO_MORE;
+}
+
+void pump_write(uint64_t transport) {
+  pn_transport_pending((pn_transport_t *)(uintptr_t)transport);
 }
 
 void pump_echo(uint64_t session, uint64_t link) {

@@ -79,7 +79,6 @@ PASSING = {
     "disposition, modified": disposition(composite(0x27, True), batchable=True),
     "disposition, long": disposition(Described(ulong(0x24), [])),
     "detach": frame_of("detach", handle=0, closed=True),
-    "end": frame_of("end"),
     "close": frame_of("close"),
     "SASL": framed(b"\x00\x53\x12\x45", kind=1),
     "no performative": framed(b"\x40\x53\x12\x45"),
@@ -98,6 +97,7 @@ STOPPING = {
     "state by name": (disposition(BY_NAME), lib.WALK_DISPOSITION),
     "state of a transaction": (disposition(composite(0x34, b"id")), lib.WALK_DISPOSITION),
     "state that is none": (disposition(7), lib.WALK_DISPOSITION),
+    "end": (frame_of("end"), lib.WALK_END),
     "broken flow": (framed(b"\x00\x53\x13\x40"), lib.WALK_FLOW),
     "broken transfer": (framed(b"\x00\x53\x14\xc0\x05\x01\x70"), lib.WALK_TRANSFER),
     "broken disposition": (framed(b"\x00\x53\x15\xc0\xff\x05"), lib.WALK_DISPOSITION),
@@ -186,6 +186,9 @@ class Server:
         self.connection.collect(self.collector)
         self.transport.bind(self.connection)
         self.inflow = Inflow(address(self.transport._impl), self, FRAME_BYTES_MAX)
+
+    def process(self) -> None:
+        """What came until now is acted on; here it waits in the collector."""
 
     def refuse_transfer(self, channel: int, handle: int, condition: str, _text: str) -> None:
         self.refused.append((channel, handle, condition))
