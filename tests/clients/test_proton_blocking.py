@@ -1,5 +1,6 @@
 """Proton's `BlockingConnection`, used as people use it, against a real gateway."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from gateway_process import Gateway
 from proton import ConnectionException, Message, SymbolList, Terminus, Timeout
 from proton.reactor import AtMostOnce, Copy, DurableSubscription, LinkOption, Selector
-from proton.utils import BlockingConnection, LinkDetached, SendException
+from proton.utils import BlockingConnection, LinkDetached, SendException, SyncRequestResponse
 
 from ingest.users import hashed
 
@@ -240,3 +241,61 @@ def test_what_the_answer_says(connect: Connect, topic: str) -> None:
     sender = connection.create_sender(topic)
     assert sender.link.remote_target.address == topic
     assert sender.link.remote_max_message_size == 16_777_216
+
+
+def test_a_queue_keeps_messages_for_whoever_comes(connect: Connect, topic: str) -> None:
+    """By its address' prefix, or by a capability; consumers share it."""
+    connection = connect()
+    connection.create_sender(f"queue://{topic}").send(persistent("a"))
+    connection.create_sender(topic, options=Capabilities("queue")).send(persistent("b"))
+    one = connect().create_receiver(f"queue://{topic}")
+    assert bodies(one, 1) == ["a"]
+    one.close()
+    assert bodies(connect().create_receiver(topic, options=Capabilities("queue")), 1) == ["b"]
+
+
+def test_copy_on_a_queue_is_a_browser(connect: Connect, topic: str) -> None:
+    """It sees what is there, again and again."""
+    connection = connect()
+    sender = connection.create_sender(f"queue://{topic}")
+    for body in ("a", "b"):
+        sender.send(persistent(body))
+    for _ in range(2):
+        browser = connect().create_receiver(f"queue://{topic}", options=Copy(), credit=10)
+        assert [browser.receive(timeout=SOON).body for _ in range(2)] == ["a", "b"]
+        browser.close()
+    assert bodies(connection.create_receiver(f"queue://{topic}"), 2) == ["a", "b"]
+
+
+def test_request_and_reply(connect: Connect, gateway: Gateway, topic: str) -> None:
+    """Proton's `SyncRequestResponse`: a dynamic receiver for the answers."""
+    server = connect()
+    requests = server.create_receiver(f"queue://{topic}", credit=1)
+    answers = server.create_sender(None)
+
+    def serve() -> None:
+        for _ in range(2):
+            request = requests.receive(timeout=SOON)
+            requests.accept()
+            answer = Message(address=request.reply_to, body=request.body.upper())
+            answer.correlation_id = request.correlation_id
+            answers.send(answer)
+
+    serving = threading.Thread(target=serve)
+    serving.start()
+    asking = SyncRequestResponse(connect(), f"queue://{topic}")
+    assert asking.reply_to.startswith("temp-queue://")
+    assert [asking.call(Message(body=word)).body for word in ("one", "two")] == ["ONE", "TWO"]
+    serving.join()
+
+
+def test_a_temporary_queue_is_its_connections_own(connect: Connect) -> None:
+    """Others may send to it, and hear that it is locked when they mean to consume."""
+    receiver = connect().create_receiver(None, dynamic=True)
+    address = receiver.link.remote_source.address
+    stranger = connect()
+    stranger.create_sender(address).send(persistent("hello"))
+    assert bodies(receiver, 1) == ["hello"]
+    with pytest.raises(LinkDetached) as refused:
+        stranger.create_receiver(address)
+    assert refused.value.condition == "amqp:resource-locked"
