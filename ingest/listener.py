@@ -18,6 +18,8 @@ _events = structlog.get_logger("gateway")
 BACKLOG = 1_024
 #: Seconds between two attempts at a port that isn't free yet.
 RETRY_SECONDS = 0.1
+#: Seconds that a listener which is replaced lives on, without accepting anybody.
+HANDOVER_SECONDS = 0.1
 
 
 class Listener:
@@ -69,6 +71,11 @@ class Listener:
             old = self._servers
             sockets = [one.dup() for server in old for one in server.sockets]
             self._servers = [await self._serve(one, tls) for one in sockets]
+            for server in old:
+                for one in server.sockets:
+                    self._loop.remove_reader(one.fileno())
+            # Whom an old one has just accepted must be its own before it may close.
+            await asyncio.sleep(HANDOVER_SECONDS)
             for server in old:
                 server.close()
             if self._closed:

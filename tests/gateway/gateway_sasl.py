@@ -69,11 +69,15 @@ class Login(Raw):
 
     def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
         super().__init__(port)
-        if context is not None:
-            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
-        self.send(SASL_HEADER)
-        assert self.exactly(8) == SASL_HEADER
-        [names] = self.sasl(MECHANISMS)
+        try:
+            if context is not None:
+                self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+            self.send(SASL_HEADER)
+            assert self.exactly(8) == SASL_HEADER
+            [names] = self.sasl(MECHANISMS)
+        except BaseException:
+            self.socket.close()
+            raise
         self.mechanisms = [str(name) for name in names]
 
     def __enter__(self) -> Self:
