@@ -194,14 +194,17 @@ class Peer:
         opened: bool = True,
         kind: int = Terminus.TARGET,
         capabilities: Iterable[str] = (),
+        dynamic: bool = False,
     ) -> Outgoing:
-        """A producer's link; without a topic the anonymous relay."""
+        """A producer's link; without a topic the anonymous relay, or (dynamic) the maker of a
+        temporary destination, as JMS clients have it."""
         link = (session or self.session).sender(f"sender-{next(_numbers)}")
         link.owner = None
         self._links.append(link)
         link.source.address = link.name
         link.target.type = kind
         link.target.address = topic
+        link.target.dynamic = dynamic
         put_symbols(link.target.capabilities, capabilities)
         link.snd_settle_mode = Link.SND_SETTLED if presettled else Link.SND_UNSETTLED
         link.open()
@@ -220,19 +223,25 @@ class Peer:
         session: Session | None = None,
         filters: dict[str, Described] | None = None,
         opened: bool = True,
+        dynamic: bool = False,
+        copy: bool = False,
     ) -> Incoming:
-        """A consumer's link, as JMS clients make it; without a topic its source is null."""
+        """A consumer's link, as JMS clients make it; without a topic its source is null, or
+        (dynamic) a temporary destination of its own."""
         link = (session or self.session).receiver(name or f"receiver-{next(_numbers)}")
         source = link.source
-        source.type = Terminus.SOURCE if topic else Terminus.UNSPECIFIED
+        source.type = Terminus.SOURCE if topic or dynamic else Terminus.UNSPECIFIED
         source.address = topic
+        source.dynamic = dynamic
+        if copy:
+            source.distribution_mode = Terminus.DIST_MODE_COPY
         if durable:
             source.durability = Terminus.DELIVERIES
             source.expiry_policy = Terminus.EXPIRE_NEVER
             source.distribution_mode = Terminus.DIST_MODE_COPY
         else:
             source.expiry_policy = Terminus.EXPIRE_WITH_LINK
-        if topic:
+        if topic or dynamic:
             put_symbols(source.capabilities, capabilities)
         if filters:
             source.filter.put_dict({symbol(key): value for key, value in filters.items()})
