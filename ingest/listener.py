@@ -14,8 +14,10 @@ from pipeline.errors import InvalidRequest
 
 _events = structlog.get_logger("gateway")
 
-#: Connections that may wait to be accepted.
+#: Connections that may wait to be accepted, and how many are accepted in one turn of the loop: each
+#: takes a descriptor before it can be turned away.
 BACKLOG = 1_024
+ACCEPTED_AT_ONCE = 100
 #: Seconds between two attempts at a port that isn't free yet.
 RETRY_SECONDS = 0.1
 #: Seconds that a listener which is replaced lives on, without accepting anybody.
@@ -49,7 +51,7 @@ class Listener:
                     port,
                     ssl=tls,
                     ssl_handshake_timeout=self._patience(tls),
-                    backlog=BACKLOG,
+                    backlog=ACCEPTED_AT_ONCE,
                 )
                 break
             except OSError as error:
@@ -63,6 +65,7 @@ class Listener:
                     )
             await asyncio.sleep(RETRY_SECONDS)
         self._servers = [server]
+        self._lengthen()
 
     async def renew(self, tls: ssl.SSLContext | None) -> None:
         """Serve new connections with another context. The sockets stay, so that nobody who comes
@@ -71,6 +74,7 @@ class Listener:
             old = self._servers
             sockets = [one.dup() for server in old for one in server.sockets]
             self._servers = [await self._serve(one, tls) for one in sockets]
+            self._lengthen()
             for server in old:
                 for one in server.sockets:
                     self._loop.remove_reader(one.fileno())
@@ -87,13 +91,20 @@ class Listener:
             sock=own,
             ssl=tls,
             ssl_handshake_timeout=self._patience(tls),
-            backlog=BACKLOG,
+            backlog=ACCEPTED_AT_ONCE,
         )
 
     def close(self) -> None:
         self._closed = True
         for server in self._servers:
             server.close()
+
+    def _lengthen(self) -> None:
+        """asyncio has one number for both: the kernel's queue is longer than a turn."""
+        for server in self._servers:
+            for one in server.sockets:
+                with one.dup() as own:
+                    own.listen(BACKLOG)
 
     def _patience(self, tls: ssl.SSLContext | None) -> float | None:
         return self._settings.amqp.handshake_ms_max / 1_000 if tls else None

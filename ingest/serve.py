@@ -8,10 +8,12 @@ import sys
 import time
 from itertools import count
 
+import msgspec
 import structlog
 
 from ingest.access import Access
 from ingest.delivery import DeliveryService
+from ingest.descriptors import room_for
 from ingest.engine import Engine
 from ingest.heartbeat import Heartbeat
 from ingest.listener import Listener
@@ -106,7 +108,9 @@ async def _serve(
     )
     marking = Marking(loop, log, store.marks)
     gateway = Gateway(loop, settings, log, state, store.doubts, marking, access)
-    engine = Engine(loop, gateway, settings.amqp, access, sure=heartbeat.sure)
+    room = room_for(settings.amqp.connections_max)
+    limits = msgspec.structs.replace(settings.amqp, connections_max=room)
+    engine = Engine(loop, gateway, limits, access, sure=heartbeat.sure)
     delivery = DeliveryService(loop, settings, log, store.table, store.marks, engine.flush)
     gateway.bind(engine, delivery)
     log.stopped = delivery.stopped = marking.stopped = heartbeat.lost = lambda reason: _end(
@@ -182,6 +186,10 @@ def _crashed(end: "asyncio.Future[str | None]", context: dict[str, object]) -> N
     error = context.get("exception")
     if isinstance(error, ConnectionError | TimeoutError | ssl.SSLError):
         return  # a peer's socket; its connection is lost by the ordinary way
+    if isinstance(error, OSError) and str(context.get("message")).startswith("socket.accept()"):
+        # The system has no more descriptors; asyncio tries again in a second.
+        _events.warning("connections.waiting", reason=error.strerror)
+        return
     _events.error(
         "gateway.bug",
         reason=str(context.get("message")),

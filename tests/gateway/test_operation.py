@@ -2,6 +2,7 @@
 and homes in use, logins, a disk that fills, a table that somebody else changed."""
 
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -159,6 +160,29 @@ def test_more_connections_than_the_limit_are_turned_away(
         gateway.await_event("connection.closed")
         connect(port=gateway.port).sender("t").publish("room again")
         first.sender("t").publish("still here")
+
+
+def few_descriptors() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (500, 500))
+
+
+def test_more_connections_than_descriptors_are_turned_away(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """Whatever the settings allow: the gateway keeps what its own files need, and goes on."""
+    gateway = own_gateway()
+    gateway.start(before=few_descriptors)
+    served = connect(port=gateway.port)
+    crowd = [socket.create_connection(("127.0.0.1", gateway.port)) for _ in range(800)]
+    served.sender("t").publish("still here")
+    fewer = gateway.await_event("connections.fewer")
+    assert fewer["connections_max"] == 500 - 384
+    until(lambda: len(gateway.events("connection.failed")) >= 600, "most are turned away")
+    for one in crowd:
+        one.close()
+    served.sender("t").publish("and still")
+    assert gateway.running
+    assert not gateway.events("gateway.bug")
 
 
 @pytest.fixture
