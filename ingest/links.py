@@ -17,6 +17,8 @@ from ingest.native import values_in
 from pipeline.address import Destination, Kind, destination_of, kind_of_topic, said_by
 from pipeline.refusal import INVALID_FIELD, NOT_IMPLEMENTED, Refusal
 from pipeline.registry import key_of_link, key_of_lookup, key_of_queue
+from pipeline.selector.lexer import SelectorError
+from pipeline.selector.parser import parse
 from pipeline.subscription import Definition, SubscriptionKey
 from pipeline.temporary import DELETE_ON_CLOSE, wanted_kind
 
@@ -65,6 +67,7 @@ class Attach:
     capabilities: frozenset[str]
     desired: frozenset[str]  #: capabilities that the peer would like the link to have
     filters: tuple[object, ...]  #: descriptors of the filters
+    selectors: tuple[object, ...]  #: what the filters that are selectors say
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,7 @@ def _read(link: ProtonLink, desired: frozenset[str]) -> Attach:
         capabilities=_symbols(terminus.capabilities),
         desired=desired,
         filters=_filters(terminus.filter) if outgoing else (),
+        selectors=_selectors(terminus.filter) if outgoing else (),
     )
 
 
@@ -210,12 +214,17 @@ def wish_for(destination: Destination, attach: Attach, container: str) -> Wish:
 
 
 def _consumer(attach: Attach, container: str, destination: Destination) -> Wish:
-    if any(descriptor in SELECTOR_DESCRIPTORS for descriptor in attach.filters):
-        return Refusal(NOT_IMPLEMENTED, "selectors are not served yet")
+    selector = _selector(attach)
+    if isinstance(selector, Refusal):
+        return selector
     no_local = any(descriptor in NO_LOCAL_DESCRIPTORS for descriptor in attach.filters)
     if destination.is_queue:
         if no_local:
             return Refusal(INVALID_FIELD, "no-local is for topics; a queue's consumers share it")
+        if selector is not None:
+            return Refusal(
+                NOT_IMPLEMENTED, "selectors on queues are not served yet, those on topics are"
+            )
         if attach.copy:
             return Browse(destination)
         return Subscribe(key_of_queue(destination), Definition(destination.topic, shared=True))
@@ -226,7 +235,28 @@ def _consumer(attach: Attach, container: str, destination: Destination) -> Wish:
     key = key_of_link(
         container, attach.name, shared=shared, global_=global_, durable=attach.durable
     )
-    return Subscribe(key, Definition(destination.topic, shared, no_local=no_local))
+    return Subscribe(key, Definition(destination.topic, shared, selector, no_local))
+
+
+def _selector(attach: Attach) -> str | Refusal | None:
+    """The text of the one selector; a blank one selects everything, as if there were none."""
+    match attach.selectors:
+        case ():
+            return None
+        case (str(text),):
+            return text if text.strip() else None
+        case (_,):
+            return Refusal(INVALID_FIELD, "a selector filter's value must be a string")
+    return Refusal(INVALID_FIELD, "a source has one selector, not several")
+
+
+def unreadable(selector: str, *, chars_max: int, depth_max: int) -> Refusal | None:
+    """Why this is no selector, if it is none."""
+    try:
+        parse(selector, chars_max=chars_max, depth_max=depth_max)
+    except SelectorError as error:
+        return Refusal(INVALID_FIELD, str(error))
+    return None
 
 
 def echo(
@@ -296,6 +326,12 @@ def _copy(link: ProtonLink) -> None:
     if link.is_sender or asked:
         _put_outcomes(link.source, asked)
     _put_filters(link.source, _honoured(link.remote_source.filter) if link.is_sender else {})
+
+
+def _selectors(data: Data) -> tuple[object, ...]:
+    found = _honoured(data).values()
+    filters = [one for one in found if isinstance(one, Described)]
+    return tuple(one.value for one in filters if one.descriptor in SELECTOR_DESCRIPTORS)
 
 
 def _honoured(data: Data) -> dict[object, object]:

@@ -181,6 +181,13 @@ class Gateway:
     def _subscribe(self, link: Link, key: SubscriptionKey | None, definition: Definition) -> None:
         durable = key is not None and key.durable
         refusal = self._unconsumed(link, definition.topic, durable=durable)
+        if refusal is None and definition.selector is not None:
+            limits = self._settings.delivery
+            refusal = links.unreadable(
+                definition.selector,
+                chars_max=limits.selector_chars_max,
+                depth_max=limits.selector_depth_max,
+            )
         if refusal is not None:
             link.refuse(refusal.condition, refusal.description)
         else:

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from pipeline.errors import InvalidRequest
+from pipeline.selector.parser import CHARS_MAX, DEPTH_MAX
 from pipeline.tables.limits import CHECKPOINT_COMMITS, UpkeepLimits
 
 
@@ -99,6 +100,8 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_bytes: int
     page_bytes: int
+    selector_chars_max: int
+    selector_depth_max: int
 
 
 class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -254,6 +257,14 @@ def _check(settings: Settings) -> None:
             "upkeep.retention_days must be upkeep.log_retention_days at least, or jobs miss rows",
         ),
         (settings.delivery.page_bytes >= 4_096, "delivery.page_bytes must be 4096 at least"),
+        (
+            1 <= settings.delivery.selector_chars_max <= CHARS_MAX,
+            f"delivery.selector_chars_max must be from 1 to {CHARS_MAX}",
+        ),
+        (
+            1 <= settings.delivery.selector_depth_max <= DEPTH_MAX,
+            f"delivery.selector_depth_max must be from 1 to {DEPTH_MAX}",
+        ),
         *_security_rules(settings),
     )
     for holds, sentence in rules:

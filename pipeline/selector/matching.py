@@ -15,6 +15,7 @@ from pipeline.message import Slab
 from pipeline.selector.evaluate import Accessor, compiled
 from pipeline.selector.parser import parse
 from pipeline.selector.reading import Reader
+from pipeline.subscription import Definition
 
 #: Messages of one topic whose matches are kept, about 100 bytes each: those that came while the
 #: slowest of its subscriptions that keep up wasn't served.
@@ -23,12 +24,12 @@ KEPT_MAX = 16_384
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matches:
-    """Of the messages up to `stop - 1` those in `sequences` match; `work` is how many evaluations
-    it took."""
+    """Of the messages up to `stop - 1` those in `sequences` match, all of them if that is None;
+    `work` is how many evaluations it took."""
 
-    sequences: "array[int]"
+    sequences: "array[int] | None"
     stop: int
-    work: int
+    work: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -50,24 +51,27 @@ class Selections:
     def __init__(self) -> None:
         self._topics: dict[str, _Topic] = {}
 
-    def join(self, topic: str, selector: str) -> None:
-        """A subscription of the topic begins to be served. Raises SelectorError for no selector."""
-        known = self._topics.get(topic) or _Topic()
-        known.join(selector)
-        self._topics[topic] = known
+    def join(self, claim: Definition) -> None:
+        """A subscription begins to be served. Raises SelectorError if its selector is none."""
+        if claim.selector is not None:
+            known = self._topics.get(claim.topic) or _Topic()
+            known.join(claim.selector)
+            self._topics[claim.topic] = known
 
-    def leave(self, topic: str, selector: str) -> None:
+    def leave(self, claim: Definition) -> None:
         """It is served no more."""
-        self._topics[topic].leave(selector)
-        if not self._topics[topic].users:
-            del self._topics[topic]
+        if claim.selector is not None:
+            self._topics[claim.topic].leave(claim.selector)
+            if not self._topics[claim.topic].users:
+                del self._topics[claim.topic]
 
     def matches(
-        self, topic: str, selector: str, slab: Slab, start: int, *, room: int, work_max: int
+        self, claim: Definition, slab: Slab, start: int, *, room: int, work_max: int
     ) -> Matches:
-        """What of the slab, from the sequence `start` on, this selector matches: until there are
-        as many as there is room for, or it took as many evaluations as it may."""
-        return self._topics[topic].matches(selector, slab, start, room, work_max)
+        """What of the slab, from the sequence `start` on, a claim with a selector matches: until
+        there are as many as there is room for, or it took as many evaluations as it may."""
+        assert claim.selector is not None  # noqa: S101
+        return self._topics[claim.topic].matches(claim.selector, slab, start, room, work_max)
 
 
 class _Topic:

@@ -3,7 +3,7 @@
 import pytest
 from conftest import Connect
 from gateway_links import Incoming
-from gateway_peer import Peer, selector
+from gateway_peer import Peer
 from proton import Terminus
 
 
@@ -267,15 +267,3 @@ def test_a_link_name_is_free_after_a_detach(connect: Connect, topic: str) -> Non
         sender.publish(n)
         assert receiver.bodies() == [n]
         assert peer.leave(receiver, closed=False) == ""
-
-
-@pytest.mark.parametrize(("filters", "word"), [(selector("a = 1"), "selector")])
-def test_filters_that_are_not_served_are_refused(
-    connect: Connect, topic: str, filters: dict[str, object], word: str
-) -> None:
-    """Better no consumer than one that gets what it didn't want; the sentence says which."""
-    peer = connect()
-    receiver = peer.receiver(topic, filters=filters, opened=False)
-    link = receiver.link
-    assert peer.refusal(receiver) == "amqp:not-implemented"
-    assert word in link.remote_condition.description
