@@ -44,6 +44,7 @@ class Inflow:
         self._walk = ffi.new("pump_walk *", {"left": HEADER_BYTES})
         self._held = bytearray()
         self._needed = 0
+        self._channels: set[int] = set()  #: those on which the peer has a session
         self.fault: Fault | None = None
 
     def feed(self, data: Any, size: int) -> bool:
@@ -92,7 +93,10 @@ class Inflow:
                     frame = self._transfer(frame)
                 case lib.WALK_DISPOSITION:
                     frame = self._disposition(frame)
+                case lib.WALK_BEGIN:
+                    self._begin(int.from_bytes(frame[6:8], "big"))
                 case lib.WALK_END:
+                    self._channels.discard(int.from_bytes(frame[6:8], "big"))
                     # Answered in one breath with its begin, a session would be one of our own.
                     self._inbound.process()
                     lib.pump_write(self._transport)
@@ -105,6 +109,13 @@ class Inflow:
 
     def _push(self, frame: bytes) -> bool:
         return pump.feed(self._transport, pump.pointer(frame), len(frame))
+
+    def _begin(self, channel: int) -> None:
+        """The engine would make one session more of each begin on the same channel, without end."""
+        if channel in self._channels:
+            text = f"begin: there is a session on channel {channel} already"
+            self.fault = Fault("amqp:connection:framing-error", text)
+        self._channels.add(channel)
 
     def _transfer(self, frame: bytes) -> bytes:
         """Nothing is taken for what it isn't: the link ends before the engine has the message."""

@@ -17,7 +17,7 @@ typedef struct {
 
 /* All passes; a frame is cut before it could be judged; an attach; a flow that wants an answer; a
  * transfer that isn't plain; a disposition with another state than the five that the engine knows;
- * a performative that isn't named by a number; a session's end. */
+ * a performative that isn't named by a number; a session's end, and its begin. */
 #define WALK_ALL 0
 #define WALK_SHORT 1
 #define WALK_ATTACH 2
@@ -26,6 +26,7 @@ typedef struct {
 #define WALK_DISPOSITION 5
 #define WALK_NAMED 6
 #define WALK_END 8
+#define WALK_BEGIN 9
 /* Walk over `size` bytes up to the first frame that stops it. With `only_attach` nothing else does. */
 int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_bytes_max,
                  int only_attach);
@@ -44,7 +45,7 @@ size_t pn_session_get_incoming_capacity(pn_session_t *);
 void pn_session_set_incoming_capacity(pn_session_t *, size_t);
 
 enum { FRAME_HEAD = 8, AMQP_FRAME = 0 };
-enum { ATTACH = 0x12, FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15, END = 0x17 };
+enum { BEGIN = 0x11, ATTACH = 0x12, FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15, END = 0x17 };
 
 /* The number that a value is described by, and where the value begins; -1 if it is no number. */
 static int described_as(const uint8_t *m, size_t end, size_t at, size_t *value) {
@@ -112,12 +113,13 @@ static int look(const uint8_t *m, size_t have, size_t size, int only_attach, siz
   int code = described_as(m, there, at, &value);
   if (only_attach && code != ATTACH) return WALK_ALL;
   if (code < 0) return m[at] == 0 ? WALK_NAMED : WALK_ALL;
-  if (code < ATTACH || (code > DISPOSITION && code != END)) return WALK_ALL;
+  if (code < BEGIN || (code > DISPOSITION && code != END)) return WALK_ALL;
   size_t end = value < there ? value_end(m, there, value) : 0;
   *need = size;
   if (have < size && !end) return WALK_SHORT;
-  int stop = code == ATTACH ? WALK_ATTACH : code == END ? WALK_END : WALK_FLOW + code - FLOW;
-  if (stop != WALK_ATTACH && stop != WALK_END && end) stop = judge(m, end, value, code);
+  int stop = code == BEGIN ? WALK_BEGIN : code == ATTACH ? WALK_ATTACH : code == END ? WALK_END
+           : WALK_FLOW + code - FLOW;
+  if (code >= FLOW && code <= DISPOSITION && end) stop = judge(m, end, value, code);
   return stop && have < size ? WALK_SHORT : stop;
 }
 

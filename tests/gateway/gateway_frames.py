@@ -212,11 +212,12 @@ class Raw:
     def heard(self) -> list[Frame]:
         """Wait until the gateway has acted on all that was sent; what it said until then. Asked by
         a session that begins and ends: the answers to it come behind everything else."""
-        self.send(begin_frame(channel=9), frame_of("end", channel=9))
+        self.send(begin_frame(channel=9))
         came: list[Frame] = []
         while (one := self.read()).kind != "begin" or one["remote-channel"] != 9:
             came.append(one)
         own = one.channel
+        self.send(frame_of("end", channel=9))
         while (one := self.read()).kind != "end" or one.channel != own:
             came.append(one)
         return came

@@ -64,7 +64,6 @@ BY_NAME = Described(symbol("amqp:accepted:list"), [])
 PASSING = {
     "empty": EMPTY_FRAME,
     "open": frame_of("open", container_id="c"),
-    "begin": frame_of("begin", next_outgoing_id=0, incoming_window=1, outgoing_window=1),
     "transfer": transfer(),
     "transfer, short": frame_of("transfer", handle=0),
     "transfer, format in four bytes": transfer(message_format=uint(0)),
@@ -98,6 +97,10 @@ STOPPING = {
     "state of a transaction": (disposition(composite(0x34, b"id")), lib.WALK_DISPOSITION),
     "state that is none": (disposition(7), lib.WALK_DISPOSITION),
     "end": (frame_of("end"), lib.WALK_END),
+    "begin": (
+        frame_of("begin", next_outgoing_id=0, incoming_window=1, outgoing_window=1),
+        lib.WALK_BEGIN,
+    ),
     "broken flow": (framed(b"\x00\x53\x13\x40"), lib.WALK_FLOW),
     "broken transfer": (framed(b"\x00\x53\x14\xc0\x05\x01\x70"), lib.WALK_TRANSFER),
     "broken disposition": (framed(b"\x00\x53\x15\xc0\xff\x05"), lib.WALK_DISPOSITION),
@@ -195,7 +198,7 @@ class Server:
 
     def feed(self, data: bytes, places: list[int]) -> bool:
         """Feed a connection's begin and the data, cut at these places."""
-        whole = HEADER + PASSING["open"] + PASSING["begin"] + data
+        whole = HEADER + PASSING["open"] + STOPPING["begin"][0] + data
         at = sorted({place % (len(whole) + 1) for place in places})
         return all(
             self.inflow.feed(ffi.from_buffer(whole[a:b]), b - a)
