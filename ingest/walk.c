@@ -99,17 +99,41 @@ static int judge(const uint8_t *m, size_t end, size_t at, int code) {
   }
 }
 
+static size_t uint_size(uint8_t code) {
+  return code == 0x43 ? 1 : code == 0x52 ? 2 : code == 0x70 ? 5 : 0;
+}
+
+/* Whether the frame with its body at `at` is a transfer as nearly all are: described by a small
+ * number, short, with a handle, an id, a tag, format 0 and no state. Then nothing else need be
+ * looked at; most of all frames are such. */
+static inline int plain_transfer(const uint8_t *m, size_t have, size_t at) {
+  if (at + 6 > have || m[at + 1] != 0x53 || m[at + 2] != TRANSFER || m[at] || m[at + 3] != 0xc0)
+    return 0;
+  size_t end = at + 5 + m[at + 4], field = at + 6, size;
+  if (m[at + 5] < 4 || m[at + 5] > 7 || end > have) return 0;
+  for (int i = 0; i < 2; i++) { /* the list's end is `have` at most, and a value has a byte */
+    if (field >= end || !(size = uint_size(m[field]))) return 0;
+    field += size;
+  }
+  if (field + 2 > end || m[field] != 0xa0) return 0;
+  field += 2 + (size_t)m[field + 1];
+  if (field >= end) return 0;
+  return m[field] == 0x43 || m[field] == 0x40 ||
+         (m[field] == 0x52 && field + 2 <= end && !m[field + 1]);
+}
+
 /* What is to be done with the frame that begins at `m`, of which `have` bytes of `size` are there. */
 static int look(const uint8_t *m, size_t have, size_t size, int only_attach, size_t *need) {
   size_t at = 4 * (size_t)m[4], value;
   if (m[5] != AMQP_FRAME || at < FRAME_HEAD || at >= size) return WALK_ALL; /* empty, or broken */
+  size_t there = have < size ? have : size;
+  if (plain_transfer(m, there, at)) return WALK_ALL;
   *need = at + 3 < size ? at + 3 : size;
   if (have < *need) return WALK_SHORT;
   if (m[at] == 0 && at + 2 < size && m[at + 1] != 0x53) {
     *need = size;
     if (have < size) return WALK_SHORT;
   }
-  size_t there = have < size ? have : size;
   int code = described_as(m, there, at, &value);
   if (only_attach && code != ATTACH) return WALK_ALL;
   if (code < 0) return m[at] == 0 ? WALK_NAMED : WALK_ALL;
