@@ -31,6 +31,9 @@ ssize_t pn_link_recv(pn_link_t *, char *, size_t);
 ssize_t pn_link_send(pn_link_t *, const char *, size_t);
 pn_delivery_t *pn_delivery(pn_link_t *, pn_bytes_t);
 pn_link_t *pn_delivery_link(pn_delivery_t *);
+typedef struct pn_terminus_t pn_terminus_t;
+pn_terminus_t *pn_link_remote_target(pn_link_t *);
+const char *pn_terminus_get_address(pn_terminus_t *);
 pn_bytes_t pn_delivery_tag(pn_delivery_t *);
 size_t pn_delivery_pending(pn_delivery_t *);
 _Bool pn_delivery_partial(pn_delivery_t *);
@@ -347,12 +350,17 @@ void pump_destinations(const char *blob, const uint32_t *lengths, uint32_t count
     out[i] = destination((const uint8_t *)blob, lengths[i]);
 }
 
+/* Whether its message says itself where it goes, and may go nowhere. */
+static int relayed(pn_delivery_t *d) {
+  return !pn_terminus_get_address(pn_link_remote_target(pn_delivery_link(d)));
+}
+
 /* The delivery's message lies in the arrays' slot: keep it for its accept, or settle it now. */
 static void keep(pump_t *p, pn_delivery_t *d, uint32_t slot) {
   uint64_t kept = 0;
   if (pn_delivery_settled(d)) {
     pn_delivery_settle(d);
-  } else if (!p->durable[slot]) { /* non-persistent: accepted on receipt */
+  } else if (!p->durable[slot] && !relayed(d)) { /* non-persistent: accepted on receipt */
     pn_delivery_update(d, 0x24);
     pn_delivery_settle(d);
   } else {

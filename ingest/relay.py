@@ -23,6 +23,17 @@ Resolve: TypeAlias = Callable[[str, Kind | None], str | Refusal]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Routed:
+    """Where the messages of one run go: runs by topic in the order of the messages, what is to be
+    accepted when they are durable and what at once, and complaints about those that go nowhere."""
+
+    runs: list[MessageRun]
+    receipt: Receipt
+    at_once: bytes
+    complaints: "list[Complaint]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Complaint:
     """Messages that go nowhere: deliveries to reject, and why."""
 
@@ -32,11 +43,8 @@ class Complaint:
     refusal: Refusal
 
 
-def route(
-    received: Received, receipt: Receipt, resolve: Resolve
-) -> tuple[list[MessageRun], Receipt, list[Complaint]]:
-    """Runs by topic in the order of the messages, the receipt without those that go nowhere, and
-    the complaints about these."""
+def route(received: Received, receipt: Receipt, resolve: Resolve) -> Routed:
+    """Find for each message where it goes."""
     offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
     addresses = zip(_addresses(received, offsets), pump.destinations(received), strict=True)
     runs: list[MessageRun] = []
@@ -58,15 +66,36 @@ def route(
         else:
             runs.append(_part(received, topic, start, stop, offsets))
         start = stop
-    kept = received.kept - sum(complaint.kept for complaint in complaints)
+    at_once = _take_volatile(deliveries, received.durable)
+    kept = received.kept - sum(complaint.kept for complaint in complaints) - len(at_once)
     lost = sum(complaint.credit for complaint in complaints)
     answered = Receipt(receipt.link, deliveries.tobytes(), kept, received.count - lost)
-    return runs, answered, complaints
+    return Routed(runs, answered, at_once.tobytes(), complaints)
+
+
+def _take_volatile(deliveries: "array[int]", durable: bytes) -> "array[int]":
+    """Take those of non-persistent messages out: now it is known that they go somewhere, and that
+    is all that they wait for."""
+    taken = array("Q")
+    if all(durable):
+        return taken
+    for at, is_durable in enumerate(durable):
+        if deliveries[at] and not is_durable:
+            taken.append(deliveries[at])
+            deliveries[at] = 0
+    return taken
+
+
+def accept(link: Link, at_once: bytes) -> None:
+    """Tell the sender of messages that wait for nothing more."""
+    if at_once:
+        pump.settle(at_once, pump.ACCEPTED)
+        link.answered(len(at_once) // 8)
 
 
 def reject(link: Link, complaint: Complaint) -> None:
-    """Tell the sender. What it sent presettled or non-persistent can't be rejected any more, so
-    its link ends with the error: a loss must not go unheard."""
+    """Tell the sender. What it sent settled can't be rejected any more, so its link ends with the
+    error: a loss must not go unheard."""
     refusal = complaint.refusal
     pump.reject(complaint.deliveries, refusal.condition, refusal.description)
     link.answered(complaint.kept)

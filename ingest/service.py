@@ -246,11 +246,12 @@ class Gateway:
         if owner.topic is not None:
             self._log.publish(received.run(owner.topic), receipt)
             return
-        runs, receipt, complaints = relay.route(received, receipt, partial(self._resolve, link))
-        for last, run in enumerate(runs, start=1 - len(runs)):
+        routed = relay.route(received, receipt, partial(self._resolve, link))
+        relay.accept(link, routed.at_once)
+        for last, run in enumerate(routed.runs, start=1 - len(routed.runs)):
             # All of them lie in one group, so the receipt of the whole goes with the last.
-            self._log.publish(run, receipt if not last else Receipt(link, b"", 0, 0))
-        for complaint in complaints:
+            self._log.publish(run, routed.receipt if not last else Receipt(link, b"", 0, 0))
+        for complaint in routed.complaints:
             relay.reject(link, complaint)
 
     def _resolve(self, link: Link, address: str, said: Kind | None) -> str | Refusal:

@@ -294,16 +294,44 @@ def test_a_reply_that_is_under_way_finds_nobody(connect: Connect, topic: str) ->
     assert witness.bodies() == ["still served"]
 
 
-def test_what_is_rejected_is_rejected_alone(connect: Connect, topic: str) -> None:
-    """A message on the relay for a queue that is gone doesn't hurt those around it."""
+@pytest.mark.parametrize("durable", [True, False], ids=["persistent", "non-persistent"])
+def test_what_is_rejected_is_rejected_alone(connect: Connect, topic: str, durable: bool) -> None:
+    """A message on the relay for a queue that is gone hurts neither those around it nor the link:
+    a server that answers many goes on when one of them has left."""
     peer, listener = connect(), connect().receiver(topic)
     made, address = maker(peer)
     peer.leave(made, closed=True)
     relay = peer.sender(None)
-    sent = [relay.send(encoded(n, address=to)) for n, to in enumerate((topic, address, topic))]
-    outcomes = [relay.outcome(delivery) for delivery in sent]
-    assert outcomes == [Delivery.ACCEPTED, Delivery.REJECTED, Delivery.ACCEPTED]
-    assert listener.bodies(2) == [0, 2]
+    for _ in range(2):
+        sent = [
+            relay.send(encoded(n, address=to, durable=durable))
+            for n, to in enumerate((topic, address, topic, address))
+        ]
+        outcomes = [relay.outcome(delivery) for delivery in sent]
+        assert outcomes == [Delivery.ACCEPTED, Delivery.REJECTED] * 2
+        assert sent[1].remote.condition.name == "amqp:not-found"
+        assert address in sent[1].remote.condition.description
+        assert listener.bodies(2) == [0, 2]
+
+
+def test_a_link_that_the_gateway_ends_takes_it_along(connect: Connect) -> None:
+    """A requester that can't have its next message is detached; its queue goes with it."""
+    peer, other = connect(), connect()
+    link = peer.session.receiver("small")
+    link.source.dynamic = True
+    link.max_message_size = 100
+    link.owner = Incoming(peer, link)
+    link.open()
+    peer.attached(link)
+    address = link.remote_source.address
+    link.flow(10)
+    peer.write()
+    producer = other.sender(address)
+    producer.send(encoded("x" * 200))
+    assert ended(producer) == "amqp:resource-deleted"
+    peer.until(lambda: peer.refused(link), "the link's end")
+    assert link.remote_condition.name == "amqp:link:message-size-exceeded"
+    assert not there(other, address)
 
 
 def test_a_connection_has_so_many_and_no_more(own_gateway: Make, connect: Connect) -> None:
