@@ -1,0 +1,159 @@
+"""Matches of a topic's messages, asked for in any parts and by any number of subscriptions."""
+
+from array import array
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.message import Slab
+from pipeline.selector.evaluate import compiled
+from pipeline.selector.lexer import SelectorError
+from pipeline.selector.matching import KEPT_MAX, Selections
+from pipeline.selector.parser import parse
+from pipeline.subscription import Definition
+
+TEXTS = ["n % 2 = 0", "n > 5", "n IS NULL", "n = 3 OR n = 4", "n < 0"]
+
+
+def message(number):
+    """The bytes of a message whose property `n` is the number; None: that has no properties."""
+    if number is None:
+        return b"\x00\x53\x75\xa0\x01x"
+    pair = b"\xa1\x01n\x81" + number.to_bytes(8, "big", signed=True)
+    return b"\x00\x53\x74\xc1" + bytes([len(pair) + 1, 2]) + pair + b"\x00\x53\x75\xa0\x01x"
+
+
+def slab(messages, first=0):
+    """The slab of these (sequence, number) pairs; one without gaps doesn't list its sequences."""
+    sequences = array("q", [sequence for sequence, _ in messages])
+    blobs = [message(number) for _, number in messages]
+    offsets = array("i", [0])
+    for blob in blobs:
+        offsets.append(offsets[-1] + len(blob))
+    first = sequences[0]
+    dense = sequences[-1] - first == len(sequences) - 1
+    listed = None if dense else sequences
+    return Slab(first, len(sequences), b"".join(blobs), offsets.tobytes(), listed)
+
+
+def claim(text, topic="flights"):
+    return Definition(topic, shared=False, selector=text)
+
+
+def directly(text, messages):
+    """What matches, one message at a time."""
+    matches = compiled(parse(text))
+    return [sequence for sequence, n in messages if matches({"n": n}.get)]
+
+
+numbers = st.none() | st.integers(-3, 12)
+
+
+@st.composite
+def logs(draw):
+    """Slabs one after the other, with gaps between and in them."""
+    found, sequence = [], draw(st.integers(0, 5))
+    for _ in range(draw(st.integers(1, 5))):
+        gap = draw(st.sampled_from([1, 1, 3]))
+        messages = []
+        for number in draw(st.lists(numbers, min_size=1, max_size=12)):
+            messages.append((sequence, number))
+            sequence += draw(st.integers(1, gap))
+        found.append(messages)
+        sequence = messages[-1][0] + 1 + draw(st.integers(0, 4))
+    return found
+
+
+@settings(max_examples=300)
+@given(logs(), st.lists(st.sampled_from(TEXTS), min_size=1, max_size=6), st.data())
+def test_every_subscription_gets_what_matches_whatever_the_others_do(log, texts, data):
+    """In parts of any size, in any order, with others that come, go and lag behind."""
+    selections = Selections()
+    for text in texts:
+        selections.join(claim(text))
+    places = [(0, log[0][0][0], []) for _ in texts]  # slab, wanted sequence, what matched so far
+    while open_ := [n for n, (at, _, _) in enumerate(places) if at < len(log)]:
+        n = data.draw(st.sampled_from(open_))
+        if data.draw(st.booleans()):
+            other = data.draw(st.sampled_from(TEXTS))
+            selections.join(claim(other))
+            selections.leave(claim(other))
+        at, wanted, got = places[n]
+        room, work = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 40))
+        found = selections.matches(claim(texts[n]), slab(log[at]), wanted, room=room, work_max=work)
+        assert found.stop > wanted
+        assert len(found.sequences) <= room
+        assert all(wanted <= one < found.stop for one in found.sequences)
+        ended = found.stop == log[at][-1][0] + 1
+        following = log[at + 1][0][0] if ended and at + 1 < len(log) else found.stop
+        places[n] = (at + ended, following, got + list(found.sequences))
+    every = [one for messages in log for one in messages]
+    for text, (_, _, got) in zip(texts, places, strict=True):
+        assert got == directly(text, every)
+
+
+def test_equal_selectors_are_evaluated_once():
+    """Of a message that was evaluated for one, the others are told; so are other selectors."""
+    messages = [(sequence, sequence % 10) for sequence in range(100)]
+    selections = Selections()
+    for text in (TEXTS[0], TEXTS[0], TEXTS[1]):
+        selections.join(claim(text))
+    work = []
+    for text in (TEXTS[0], TEXTS[0], TEXTS[1]):
+        found = selections.matches(claim(text), slab(messages), 0, room=100, work_max=1_000)
+        assert list(found.sequences) == directly(text, messages)
+        work.append(found.work)
+    assert work == [200, 100, 100]
+
+
+def test_who_has_no_room_or_time_goes_on_later():
+    """It ends behind the last message that was looked at, and no message is passed over."""
+    messages = [(sequence, sequence) for sequence in range(10, 20)]
+    selections = Selections()
+    selections.join(claim("n % 2 = 0"))
+    found = selections.matches(claim("n % 2 = 0"), slab(messages), 11, room=2, work_max=100)
+    assert (list(found.sequences), found.stop, found.work) == ([12, 14], 15, 4)
+    found = selections.matches(claim("n % 2 = 0"), slab(messages), 15, room=9, work_max=2)
+    assert (list(found.sequences), found.stop, found.work) == ([16], 17, 2)
+    found = selections.matches(claim("n % 2 = 0"), slab(messages), 17, room=9, work_max=99)
+    assert (list(found.sequences), found.stop, found.work) == ([18], 20, 3)
+
+
+def test_topics_are_apart():
+    """The same selector on another topic has messages of its own."""
+    selections = Selections()
+    for topic in ("flights", "trains"):
+        for _ in range(2):
+            selections.join(claim("n > 5", topic))
+    for topic, number in (("flights", 9), ("trains", 1)):
+        found = selections.matches(
+            claim("n > 5", topic), slab([(0, number)]), 0, room=1, work_max=1
+        )
+        assert list(found.sequences) == ([0] if number > 5 else [])
+
+
+def test_what_is_kept_is_bounded():
+    """A million messages leave what is kept as it was; answers stay right, also of old ones."""
+    selections = Selections()
+    for text in TEXTS[:2]:
+        selections.join(claim(text))
+    messages = [(sequence, sequence % 13) for sequence in range(2 * KEPT_MAX + 10)]
+    whole = slab(messages)
+    for text in TEXTS[:2]:
+        found = selections.matches(claim(text), whole, 0, room=10**6, work_max=10**6)
+        assert list(found.sequences) == directly(text, messages)
+    topic = selections._topics["flights"]
+    assert len(topic._kept) <= KEPT_MAX
+
+
+def test_what_is_left_is_forgotten():
+    """Topics without subscriptions keep nothing, and a bad selector leaves no trace."""
+    selections = Selections()
+    selections.join(claim(None))
+    selections.leave(claim(None))
+    with pytest.raises(SelectorError):
+        selections.join(claim("n >"))
+    selections.join(claim("n > 5"))
+    selections.leave(claim("n > 5"))
+    assert not selections._topics
