@@ -1,8 +1,10 @@
 """The Java tests' hand on the gateways: a small HTTP server that starts, kills and stops them.
 
-`POST /gateways` starts a gateway with a home of its own and answers `<number> <port>`; `POST
-/gateways/<number>/<start | kill | stop | end>` does that to it and answers when it is done. A
-gateway that has said that it has a bug fails the test that ends it, or else the whole run.
+`POST /gateways` starts a gateway with a home of its own and answers `<number> <port> <folder>`,
+`POST /gateways/secured` one with users, permissions and TLS (`jms_security`), whose clients find
+their files in the folder; `POST /gateways/<number>/<start | kill | stop | end>` does that to it and
+answers when it is done. A gateway that has said that it has a bug fails the test that ends it, or
+else the whole run.
 """
 
 import random
@@ -18,6 +20,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gateway"))
 
 from gateway_process import Gateway
+from jms_security import secured
 
 
 class Gateways:
@@ -30,11 +33,14 @@ class Gateways:
         self._lock = threading.Lock()
         self._ports = count(random.randrange(15_000, 30_000))
 
-    def make(self) -> tuple[int, Gateway]:
+    def make(self, *, safe: bool = False) -> tuple[int, Gateway]:
         """One more gateway, started."""
         with self._lock:
             number = len(self._made)
-            gateway = Gateway(self._folder / f"gateway-{number}")
+            folder = self._folder / f"gateway-{number}"
+            folder.mkdir()
+            settings = secured(folder / "security") if safe else None
+            gateway = Gateway(folder, settings)
             gateway.port = self._port()
             self._made.append(gateway)
             self._ends.push(gateway)
@@ -75,12 +81,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         _, _, *rest = self.path.split("/")
         try:
-            if rest:
+            if rest not in ([], ["secured"]):
                 self.gateways.act(int(rest[0]), rest[1])
                 said = ""
             else:
-                number, gateway = self.gateways.make()
-                said = f"{number} {gateway.port}"
+                number, gateway = self.gateways.make(safe=bool(rest))
+                said = f"{number} {gateway.port} {gateway.config.parent / 'security'}"
             code = 200
         except (AssertionError, ValueError, LookupError) as error:
             code, said = 500, str(error)

@@ -8,22 +8,34 @@ import java.net.http.HttpResponse;
 /** A gateway process: the one that most tests share, or one of a test's own that may be killed. */
 final class Gateway {
     /** Number 0; tests keep apart by topics, subscriptions and client ids of their own. */
-    static final Gateway SHARED = new Gateway(0, Integer.getInteger("jms.gateway", 0));
+    static final Gateway SHARED = new Gateway(0, Integer.getInteger("jms.gateway", 0), null);
 
     private static final HttpClient CONTROL = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
 
     private final int number;
     final int port;
+    /** Where a secured gateway's clients find their files. */
+    final String folder;
 
-    private Gateway(int number, int port) {
+    private Gateway(int number, int port, String folder) {
         this.number = number;
         this.port = port;
+        this.folder = folder;
     }
 
     /** A gateway with a home of its own, started; `end` it. */
     static Gateway launch() throws Exception {
-        String[] said = ask("").split(" ");
-        return new Gateway(Integer.parseInt(said[0]), Integer.parseInt(said[1]));
+        return made("");
+    }
+
+    /** One with users, permissions and TLS, likewise. */
+    static Gateway launchSecured() throws Exception {
+        return made("/secured");
+    }
+
+    private static Gateway made(String how) throws Exception {
+        String[] said = ask(how).split(" ", 3);
+        return new Gateway(Integer.parseInt(said[0]), Integer.parseInt(said[1]), said[2]);
     }
 
     /** SIGKILL. */
