@@ -12,7 +12,7 @@ from gateway_process import Gateway
 
 MIB = 1 << 20
 #: A leak that is to be seen is as large as this: what has no reason that a test could name is less.
-LEAK_BYTES_MIN = 4 * MIB
+LEAK_BYTES_MIN = 2 * MIB
 #: How often memory may grow until it is a leak's.
 ROUNDS = 4
 

@@ -1,0 +1,217 @@
+"""Frames in an order that no client sends them in, on channels and handles that aren't there, with
+numbers that jump: each ends with the error that says so, or means nothing; nothing of it stays.
+
+More of them are in `test_bad_input.py`.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import pytest
+from gateway_frames import (
+    AMQP_HEADER,
+    ATTACH,
+    DETACH,
+    EMPTY_FRAME,
+    FLOW,
+    Raw,
+    begin_frame,
+    credit_frame,
+    durable_source,
+    frame_of,
+    framed,
+    make,
+    open_frame,
+    receiver_frame,
+    sender_frame,
+    topic_target,
+)
+from gateway_hostile import Attacked
+from gateway_links import encoded
+from gateway_process import Gateway
+
+#: In a conversation: wait for such a frame; what stands between is sent at once.
+CREDIT, ATTACHED, REFUSED = FLOW, ATTACH, DETACH
+#: What Proton keeps for a connection.
+CONNECTION_BYTES = 16_500
+
+OPEN, BEGIN = open_frame("hostile"), begin_frame()
+SENDER = sender_frame("s", topic_target("t"))
+SENDING = [OPEN, BEGIN, SENDER, CREDIT]
+RECEIVER = receiver_frame("r", durable_source("t"), handle=1)
+RECEIVING = [OPEN, BEGIN, RECEIVER, ATTACHED, credit_frame(10, 1)]
+LEAVE, END = frame_of("detach", handle=0, closed=True), frame_of("end")
+MESSAGE = encoded("x")
+
+
+def flow(**fields: object) -> bytes:
+    given = {"next_incoming_id": 0, "incoming_window": 9, "next_outgoing_id": 0,
+             "outgoing_window": 9, **fields}  # fmt: skip
+    return frame_of("flow", **given)
+
+
+def transfer(number: int, **fields: object) -> bytes:
+    given = {"handle": 0, "delivery_id": number, "delivery_tag": b"x", **fields}
+    return frame_of("transfer", **given, payload=MESSAGE)
+
+
+def on_channel(data: bytes, channel: int) -> bytes:
+    return data[:6] + channel.to_bytes(2, "big") + data[8:]
+
+
+NOTHING = ""
+FRAMING, DECODE = "amqp:connection:framing-error", "amqp:decode-error"
+FIELD, NOT_ALLOWED = "amqp:invalid-field", "amqp:not-allowed"
+WINDOW, NUMBER = "amqp:session:window-violation", "amqp:session:invalid-field"
+RANGE = "amqp:not allowed"  # the engine's own spelling
+
+#: What is said, and the condition of the gateway's close.
+CASES: dict[str, tuple[list[bytes | int], str]] = {
+    "begin before open": ([BEGIN, OPEN], DECODE),
+    "end before open": ([END, OPEN], NOT_ALLOWED),
+    "close before open": ([frame_of("close")], NOTHING),
+    "empty frames before open": ([EMPTY_FRAME * 3, OPEN, EMPTY_FRAME], NOTHING),
+    "begin twice": ([OPEN, BEGIN, BEGIN], FRAMING),
+    "begin as the answer to no begin": (
+        [
+            OPEN,
+            frame_of(
+                "begin", remote_channel=7, next_outgoing_id=0, incoming_window=1, outgoing_window=1
+            ),
+        ],
+        FIELD,
+    ),
+    "attach without begin": ([OPEN, SENDER], NOT_ALLOWED),
+    "attach on another channel": ([OPEN, BEGIN, on_channel(SENDER, 3)], NOT_ALLOWED),
+    "transfer before attach": ([OPEN, BEGIN, transfer(0)], WINDOW),
+    "transfer after detach": ([*SENDING, LEAVE, transfer(0)], FIELD),
+    "transfer after end": ([*SENDING, END, transfer(0)], NOT_ALLOWED),
+    "transfer on a consumer's link": ([*RECEIVING, transfer(0, handle=1)], NOTHING),
+    "transfer to a refused link": (
+        [OPEN, BEGIN, sender_frame("s", None), REFUSED, transfer(0), transfer(1)],
+        NOTHING,
+    ),
+    "detach twice": ([*SENDING, LEAVE, LEAVE], FIELD),
+    "end twice": ([OPEN, BEGIN, END, END], NOT_ALLOWED),
+    "end of a session that isn't": ([OPEN, BEGIN, on_channel(END, 5)], NOT_ALLOWED),
+    "a session's flow on no channel": ([OPEN, flow()], NOT_ALLOWED),
+    "frames after end": ([OPEN, BEGIN, END, SENDER, flow()], NOT_ALLOWED),
+    "attach after close": ([OPEN, BEGIN, frame_of("close"), SENDER, transfer(0)], NOTHING),
+    "close twice": ([OPEN, frame_of("close")], NOTHING),
+    "a handle over the limit": (
+        [OPEN, BEGIN, sender_frame("s", topic_target("t"), 1 << 31)],
+        FRAMING,
+    ),
+    "a handle used twice": ([OPEN, BEGIN, SENDER, sender_frame("s2", topic_target("t"))], NOTHING),
+    "the name and the handle used again after a detach": (
+        [*SENDING, LEAVE, SENDER, CREDIT, transfer(0)],
+        NOTHING,
+    ),
+    "a link's name in two sessions": (
+        [OPEN, BEGIN, on_channel(BEGIN, 1), SENDER, on_channel(SENDER, 1)],
+        NOTHING,
+    ),
+    "a name that differs by its link's role": (
+        [OPEN, BEGIN, SENDER, receiver_frame("s", durable_source("t"), handle=1)],
+        NOTHING,
+    ),
+    "delivery-ids that jump ahead": ([*SENDING, transfer(0), transfer(1 << 20)], NUMBER),
+    "delivery-ids that go back": ([*SENDING, transfer(5), transfer(6), transfer(4)], NUMBER),
+    "a delivery-id twice": ([*SENDING, transfer(0), transfer(0)], NUMBER),
+    "delivery-ids over the edge": (
+        [*SENDING, transfer(0xFFFFFFFE), transfer(0xFFFFFFFF), transfer(0), transfer(1)],
+        NOTHING,
+    ),
+    "a first transfer without a delivery-id": ([*SENDING, transfer(0, delivery_id=None)], FIELD),
+    "a transfer without a tag": ([*SENDING, transfer(0, delivery_tag=None)], NOTHING),
+    "the same tag twice": ([*SENDING, transfer(0), transfer(1)], NOTHING),
+    "another delivery in the middle of one": (
+        [*SENDING, transfer(0, more=True), transfer(1), transfer(2)],
+        FIELD,
+    ),
+    "an aborted delivery that never began": ([*SENDING, transfer(0, aborted=True)], NOTHING),
+    "a transfer that resumes nothing": ([*SENDING, transfer(0, resume=True)], NOTHING),
+    "dispositions of what isn't": (
+        [
+            *SENDING,
+            frame_of("disposition", role=True, first=7, last=9, settled=True),
+            frame_of("disposition", role=False, first=0, last=0xFFFFFFFF, settled=True),
+        ],
+        RANGE,
+    ),
+    "dispositions that go backwards": (
+        [
+            *RECEIVING,
+            frame_of(
+                "disposition", role=True, first=9, last=3, settled=True, state=make("accepted")
+            ),
+        ],
+        RANGE,
+    ),
+    "credit of 2^32 - 1": ([*RECEIVING, credit_frame(0xFFFFFFFF, 1), credit_frame(1, 1)], NOTHING),
+    "a delivery-count that isn't": (
+        [*RECEIVING, flow(handle=1, delivery_count=0x80000000, link_credit=10)],
+        NOTHING,
+    ),
+    "a window of nothing": (
+        [*RECEIVING, flow(incoming_window=0, handle=1, delivery_count=0, link_credit=5)],
+        NOTHING,
+    ),
+    "a session's ids that aren't": (
+        [
+            *RECEIVING,
+            flow(
+                next_incoming_id=1 << 30,
+                incoming_window=1 << 31,
+                next_outgoing_id=1 << 30,
+                outgoing_window=0,
+            ),
+        ],
+        NOTHING,
+    ),
+    "credit on a producer's link": ([*SENDING, credit_frame(10, 0)], NOTHING),
+    "a drain of everything": (
+        [*RECEIVING, flow(handle=1, delivery_count=0, link_credit=0xFFFFFFFF, drain=True)],
+        NOTHING,
+    ),
+    "a SASL frame in AMQP": ([OPEN, frame_of("sasl-init", mechanism="PLAIN")], FRAMING),
+    "a performative with the wrong type of frame": ([OPEN, BEGIN[:5] + b"\1" + BEGIN[6:]], FRAMING),
+    "the protocol's header in the middle": ([OPEN, AMQP_HEADER, BEGIN], FRAMING),
+    "a frame with more behind its performative": (
+        [OPEN, BEGIN, framed(BEGIN[8:] * 2, channel=1)],
+        NOTHING,
+    ),
+}
+
+
+def is_wait(one: bytes | int) -> bool:
+    return isinstance(one, int)
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    with Gateway(tmp_path_factory.mktemp("order")) as gateway:
+        with Attacked(gateway) as attacked:
+            yield attacked
+        gateway.stop()
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_no_order_of_frames_harms_more_than_its_sender(attacked: Attacked, kind: str) -> None:
+    """The connection ends with the error that says what was wrong, or what meant nothing is passed
+    over; somebody else is served, and the memory is where it was."""
+    said, condition = CASES[kind]
+
+    def attack() -> None:
+        for _ in range(40):
+            with Raw(attacked.gateway.port, hello=AMQP_HEADER) as raw:
+                for wait, frames in groupby([*said, frame_of("close")], is_wait):
+                    if not wait:
+                        raw.send(*frames)
+                    else:
+                        raw.next(*frames)
+                frames = raw.until_end()
+                assert frames[-1].kind == "close", frames
+                assert frames[-1].error == condition
+
+    attacked.withstands(attack, size=40 * CONNECTION_BYTES, times=4)
