@@ -3,7 +3,6 @@ package jms;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import jakarta.jms.InvalidSelectorException;
 import jakarta.jms.JMSException;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
@@ -15,7 +14,6 @@ import org.junit.jupiter.api.function.Executable;
 
 /** What isn't served yet is refused with a sentence, at once, and the connection goes on. */
 class NotYetTest extends OneClient {
-
     @AfterEach
     void goesOn() throws Exception {
         MessageConsumer consumer = auto(connection).createConsumer(topic);
@@ -36,45 +34,15 @@ class NotYetTest extends OneClient {
     }
 
     @Test
-    @DisplayName("A queue browser is refused when it begins to browse.")
-    void browser() {
-        refused(() -> session.createBrowser(queue).getEnumeration());
+    @DisplayName("A queue's consumer with a selector is refused, never served without it.")
+    void queueSelector() {
+        refused(() -> session.createConsumer(queue, "n > 1"));
     }
 
     @Test
-    @DisplayName("A temporary queue is refused.")
-    void temporaryQueue() {
-        refused(session::createTemporaryQueue);
-    }
-
-    @Test
-    @DisplayName("A temporary topic is refused.")
-    void temporaryTopic() {
-        refused(session::createTemporaryTopic);
-    }
-
-    @Test
-    @DisplayName("A consumer with a selector is refused, never served without it.")
-    void selector() {
-        refused(() -> session.createConsumer(topic, "n > 1"));
-    }
-
-    @Test
-    @DisplayName("A durable consumer with a selector is refused, never served without it.")
-    void durableSelector() {
-        refused(() -> session.createDurableConsumer(topic, "s", "n > 1", false));
-    }
-
-    @Test
-    @DisplayName("A selector that can't be read is an InvalidSelectorException.")
-    void brokenSelector() {
-        assertThrows(InvalidSelectorException.class, () -> session.createConsumer(topic, "n > > 1"));
-    }
-
-    @Test
-    @DisplayName("A consumer that wants no messages of its own connection is refused.")
-    void noLocal() {
-        refused(() -> session.createConsumer(topic, null, true));
+    @DisplayName("A browser with a selector is refused, never served without it.")
+    void browserSelector() {
+        refused(() -> session.createBrowser(queue, "n > 1").getEnumeration());
     }
 
     @Test

@@ -2,19 +2,13 @@ package jms;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
-import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
-import jakarta.jms.TemporaryQueue;
-import jakarta.jms.TemporaryTopic;
-import jakarta.jms.Topic;
-import java.util.Collections;
+import java.util.Enumeration;
 import org.junit.jupiter.api.Disabled;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
@@ -25,10 +19,9 @@ import org.junit.jupiter.api.Test;
  */
 class PendingTest extends OneClient {
     private static final String TRANSACTIONS = "pending: transactions are not served yet";
-    private static final String BROWSERS = "pending: queue browsers are not served yet";
-    private static final String TEMPORARY = "pending: temporary destinations are not served yet";
-    private static final String SELECTORS = "pending: selectors are not served yet";
-    private static final String NO_LOCAL = "pending: no-local is not served yet";
+    private static final String SELECTORS =
+            "pending: selectors on queues and browsers are not served yet";
+    private static final String PRIORITY = "pending: priority doesn't order anything yet";
     private static final String DELAY = "pending: delayed delivery is not served yet";
 
 
@@ -98,87 +91,6 @@ class PendingTest extends OneClient {
     }
 
     @Test
-    @Disabled(BROWSERS)
-    @DisplayName("A browser sees what waits in a queue and takes nothing.")
-    void browser() throws Exception {
-        send(session, queue, "one", 1);
-        send(session, queue, "two", 2);
-        QueueBrowser browser = session.createBrowser(queue);
-        assertEquals(2, Collections.list(browser.getEnumeration()).size());
-        expect(session.createConsumer(queue), "one", "two");
-    }
-
-    @Test
-    @Disabled(TEMPORARY)
-    @DisplayName("A temporary queue takes answers until it is deleted.")
-    void temporaryQueue() throws Exception {
-        TemporaryQueue answers = session.createTemporaryQueue();
-        MessageConsumer consumer = session.createConsumer(answers);
-        Session other = auto(connect());
-        send(other, answers, "answer", 1);
-        expect(consumer, "answer");
-        consumer.close();
-        answers.delete();
-        assertThrows(JMSException.class, () -> send(other, answers, "too late", 2));
-    }
-
-    @Test
-    @Disabled(TEMPORARY)
-    @DisplayName("A temporary topic of another connection can't be consumed.")
-    void temporaryTopic() throws Exception {
-        TemporaryTopic temporary = session.createTemporaryTopic();
-        Session other = auto(connect());
-        Topic byName = other.createTopic(temporary.getTopicName());
-        assertThrows(JMSException.class, () -> other.createConsumer(byName));
-    }
-
-    @Test
-    @Disabled(SELECTORS)
-    @DisplayName("A consumer with a selector receives what matches, and nothing else.")
-    void selector() throws Exception {
-        MessageConsumer consumer = session.createConsumer(topic, "n > 1");
-        send(session, topic, "one", 1);
-        send(session, topic, "two", 2);
-        expect(consumer, "two");
-        expectNothing(consumer);
-    }
-
-    @Test
-    @Disabled(SELECTORS)
-    @DisplayName("A changed selector begins a durable subscription anew.")
-    void changedSelector() throws Exception {
-        session.createDurableConsumer(topic, "s", "n > 1", false).close();
-        send(session, topic, "two", 2);
-        MessageConsumer consumer = session.createDurableConsumer(topic, "s", "n > 0", false);
-        send(session, topic, "one", 1);
-        expect(consumer, "one");
-        expectNothing(consumer);
-    }
-
-    @Test
-    @Disabled(NO_LOCAL)
-    @DisplayName("A no-local consumer doesn't receive what its own connection publishes.")
-    void noLocal() throws Exception {
-        MessageConsumer consumer = session.createConsumer(topic, null, true);
-        publish(connection, topic, "own");
-        publish(connect(), topic, "foreign");
-        expect(consumer, "foreign");
-        expectNothing(consumer);
-    }
-
-    @Test
-    @Disabled(NO_LOCAL)
-    @DisplayName("A durable no-local subscription keeps the rule while its consumer is away.")
-    void durableNoLocal() throws Exception {
-        session.createDurableConsumer(topic, "s", null, true).close();
-        publish(connection, topic, "own");
-        publish(connect(), topic, "foreign");
-        MessageConsumer consumer = session.createDurableConsumer(topic, "s", null, true);
-        expect(consumer, "foreign");
-        expectNothing(consumer);
-    }
-
-    @Test
     @Disabled(DELAY)
     @DisplayName("A message with a delivery delay comes when its time has come, not before.")
     void deliveryDelay() throws Exception {
@@ -188,5 +100,40 @@ class PendingTest extends OneClient {
         producer.send(session.createTextMessage("late"));
         Message late = next(consumer);
         assertFalse(System.currentTimeMillis() < late.getJMSDeliveryTime());
+    }
+
+    @Test
+    @Disabled(SELECTORS)
+    @DisplayName("A queue's consumer with a selector takes what matches and leaves the rest.")
+    void queueSelector() throws Exception {
+        send(session, queue, "one", 1);
+        send(session, queue, "two", 2);
+        MessageConsumer consumer = session.createConsumer(queue, "n > 1");
+        expect(consumer, "two");
+        expectNothing(consumer);
+        expect(session.createConsumer(queue), "one");
+    }
+
+    @Test
+    @Disabled(SELECTORS)
+    @DisplayName("A browser with a selector sees what matches.")
+    void browserSelector() throws Exception {
+        send(session, queue, "one", 1);
+        send(session, queue, "two", 2);
+        Enumeration<?> seen = session.createBrowser(queue, "n > 1").getEnumeration();
+        assertEquals("two", ((Message) seen.nextElement()).getBody(String.class));
+        assertFalse(seen.hasMoreElements());
+    }
+
+    @Test
+    @Disabled(PRIORITY)
+    @DisplayName("Of what waits, messages of a higher priority come first.")
+    void priorityOrder() throws Exception {
+        MessageProducer producer = session.createProducer(queue);
+        for (int priority : new int[] {1, 9, 4}) {
+            producer.setPriority(priority);
+            producer.send(session.createTextMessage("priority " + priority));
+        }
+        expect(session.createConsumer(queue), "priority 9", "priority 4", "priority 1");
     }
 }
