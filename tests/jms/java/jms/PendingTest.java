@@ -24,7 +24,6 @@ class PendingTest extends OneClient {
     private static final String PRIORITY = "pending: priority doesn't order anything yet";
     private static final String DELAY = "pending: delayed delivery is not served yet";
 
-
     private Session transacted() throws Exception {
         return connection.createSession(true, Session.SESSION_TRANSACTED);
     }
