@@ -27,7 +27,7 @@ publish = ["orders.*", "queue://billing/*"]
 consume = ["orders.*", "queue://billing/*"]
 create = ["orders.*", "queue://billing/*", "temp-queue://*"]
 [worker]
-publish = ["orders.*", "queue://*"]
+publish = ["orders.*", "queue://*", "temp-queue://*"]
 consume = ["orders.*", "queue://*"]
 [warden]
 manage = ["orders.eu"]
@@ -170,6 +170,23 @@ def test_what_lasts_is_not_redefined_away(user: User) -> None:
     assert warden.unsubscribe("place|global") == UNAUTHORIZED  # it manages another topic
     alice.sender("orders.us").publish("kept")
     assert alice.shared_durable("orders.us", "place|global").bodies() == ["kept"]
+
+
+def test_who_may_make_a_temporary_queue_consumes_from_it(user: User) -> None:
+    """No line says that; who may send to it is said as of any queue, also by the relay."""
+    alice, worker = user("alice"), user("worker")
+    replies = alice.receiver(None, capabilities=(), dynamic=True)
+    address = replies.link.remote_source.address
+    worker.sender(None).publish_data([encoded("a reply", address=address)])
+    assert replies.bodies() == ["a reply"]
+    refused(alice, alice.sender(address, opened=False))
+    own = alice.sender(None).send(encoded("to myself", address=address))
+    alice.until(lambda: own.settled, "an outcome")
+    assert own.remote_state == Delivery.REJECTED
+    assert own.remote.condition.name == UNAUTHORIZED
+    refused(worker, worker.receiver(None, capabilities=(), dynamic=True, opened=False))
+    topic = ("temporary-topic",)
+    refused(alice, alice.sender(None, capabilities=topic, dynamic=True, opened=False))
 
 
 def test_permissions_are_read_again_when_they_change(
