@@ -53,6 +53,31 @@ def test_memory_is_bounded_by_what_is_committed(
             assert recent.bytes <= bytes_max
 
 
+@given(publishes, st.integers(0, 200), st.data())
+def test_forgotten_topics_are_gone_and_the_others_are_not(
+    steps: list[tuple[str, int, bool]], bytes_max: int, data: st.DataObject
+) -> None:
+    """What a topic had is found no more, what it gets afterwards is; the limit holds as before."""
+    recent, everything = RecentMessages(head=7, bytes_max=bytes_max), []
+    for topic, count, commit in steps:
+        new = slab(recent.head, count)
+        recent.add(topic, new)
+        everything.append((topic, new))
+        if gone := data.draw(st.none() | topics):
+            recent.forget(gone)
+            everything = [(t, s) for t, s in everything if t != gone]
+        if commit:
+            recent.committed(recent.head)
+            assert recent.bytes <= bytes_max
+
+        assert recent.bytes == SIZE * (recent.head - recent.floor)
+        for wanted in range(recent.floor, recent.head + 1):
+            for name in ("flights", "weather", "planes"):
+                expected = next((s for t, s in everything if t == name and s.stop > wanted), None)
+                assert recent.find(name, wanted) is expected
+        assert set(recent._lines) == {t for t, s in everything if s.first >= recent.floor}
+
+
 def numbered(first: int, count: int) -> Slab:
     """A slab whose messages are their own sequences as text, of different lengths."""
     bodies = [str(n).encode() for n in range(first, first + count)]
