@@ -28,7 +28,8 @@ from pipeline.permission import Action
 from pipeline.refusal import Refusal
 from pipeline.subscription import Definition, SubscriptionKey
 from pipeline.tables.snapshot import Snapshot
-from pipeline.temporary import Deed
+from pipeline.temporary import Deed, Whose
+from pipeline.temporary import refusal as temporary_refusal
 
 _events = structlog.get_logger("gateway")
 
@@ -171,8 +172,10 @@ class Gateway:
         """Why this user may not send there, if he may not: to a new queue sends who may make it."""
         user, topic = connection.user, destination.topic
         if destination.is_temporary:
-            gone = self._temporary.refusal(Deed.SEND, topic, connection)
-            return gone or self._access.refusal(user, topic, Action.PUBLISH)
+            whose = self._temporary.whose(topic, connection)
+            refusal = temporary_refusal(Deed.SEND, whose, topic)
+            if refusal is not None or whose is Whose.OWN:  # who could make it may use it
+                return refusal
         refusal = self._access.refusal(user, topic, Action.PUBLISH)
         if refusal is None and self._subscriptions.lacks(destination):
             return self._access.refusal(user, topic, Action.CREATE)
@@ -207,7 +210,8 @@ class Gateway:
         consumes who could make it, and nobody else."""
         if is_temporary(topic):
             deed = Deed.SUBSCRIBE_DURABLY if durable else Deed.CONSUME
-            return self._temporary.refusal(deed, topic, link.connection)
+            whose = self._temporary.whose(topic, link.connection)
+            return temporary_refusal(deed, whose, topic)
         return self._access.refusal(link.connection.user, topic, Action.CONSUME)
 
     def _open_producer(self, link: Link, destination: Destination | None) -> None:

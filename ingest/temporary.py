@@ -15,7 +15,7 @@ from ingest.log import Log
 from ingest.subscriptions import Subscriptions
 from pipeline.address import Destination, Kind
 from pipeline.refusal import DELETED, LIMIT_EXCEEDED, Refusal
-from pipeline.temporary import Deed, Whose, refusal
+from pipeline.temporary import Whose
 
 _events = structlog.get_logger("gateway")
 
@@ -55,14 +55,12 @@ class Temporary:
         _events.debug("temporary.made", address=made.topic, container=link.connection.container)
         return made
 
-    def refusal(self, deed: Deed, topic: str, connection: Connection) -> Refusal | None:
-        """Why this connection can't do that with a temporary destination; None if it can."""
+    def whose(self, topic: str, connection: Connection) -> Whose:
+        """What the destination is to this connection."""
         node = self._nodes.get(topic)
         if node is None:
-            whose = Whose.GONE
-        else:
-            whose = Whose.OWN if node.maker.connection is connection else Whose.FOREIGN
-        return refusal(deed, whose, topic)
+            return Whose.GONE
+        return Whose.OWN if node.maker.connection is connection else Whose.FOREIGN
 
     def joined(self, link: Link, topic: str) -> None:
         """The link sends to or consumes from there; if that is a temporary destination, the link

@@ -173,17 +173,22 @@ def test_what_lasts_is_not_redefined_away(user: User) -> None:
 
 
 def test_who_may_make_a_temporary_queue_consumes_from_it(user: User) -> None:
-    """No line says that; who may send to it is said as of any queue, also by the relay."""
+    """And sends to it; no line says that. Who else may send is said as of any queue."""
     alice, worker = user("alice"), user("worker")
     replies = alice.receiver(None, capabilities=(), dynamic=True)
     address = replies.link.remote_source.address
     worker.sender(None).publish_data([encoded("a reply", address=address)])
     assert replies.bodies() == ["a reply"]
-    refused(alice, alice.sender(address, opened=False))
-    own = alice.sender(None).send(encoded("to myself", address=address))
-    alice.until(lambda: own.settled, "an outcome")
-    assert own.remote_state == Delivery.REJECTED
-    assert own.remote.condition.name == UNAUTHORIZED
+    alice.sender(address).publish("mine")
+    made = alice.sender(None, capabilities=("temporary-queue",), dynamic=True)
+    made.publish("not sent by JMS clients, but fine")
+    assert replies.bodies() == ["mine"]
+    stranger = user("anonymous")
+    refused(stranger, stranger.sender(address, opened=False))
+    foreign = stranger.sender(None).send(encoded("spam", address=address))
+    stranger.until(lambda: foreign.settled, "an outcome")
+    assert foreign.remote_state == Delivery.REJECTED
+    assert foreign.remote.condition.name == UNAUTHORIZED
     refused(worker, worker.receiver(None, capabilities=(), dynamic=True, opened=False))
     topic = ("temporary-topic",)
     refused(alice, alice.sender(None, capabilities=topic, dynamic=True, opened=False))
