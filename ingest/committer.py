@@ -209,7 +209,8 @@ class Committer:
 
     def _failed(self, error: BaseException, *, then: str) -> bool:
         """Whether the same may be tried again; if not, all is stopped."""
-        again = isinstance(error, StoreError | OSError) and self._table.dead is None
+        dead = self._table.dead or self._journal.dead
+        again = isinstance(error, StoreError | OSError) and dead is None
         if not again or isinstance(error, TableMoved | HomeLost):
             self.stopped(f"{type(error).__name__}: {error}")
             return False

@@ -3,8 +3,8 @@
 Groups lie as frames in numbered segments, dense and in order. An append is one write and one
 fdatasync. What the table has committed is recycled: whole segments become spare files for the
 next ones. Threads: `append` on the journal thread alone; `frames`, `read`, `recycle` on the
-committer thread alone; `backlog_bytes` and `last_group` on any; `open` and `close` while neither
-thread runs. The caller owns the home; an append looks whether it still does after its fdatasync,
+committer thread alone; `backlog_bytes`, `last_group` and `dead` on any; `open` and `close` while
+neither thread runs. The caller owns the home; an append looks whether it still does after its fdatasync,
 so what is reported durable was durable before anybody took over and read the files.
 """
 
@@ -71,13 +71,14 @@ class Journal:
         self._directory = directory
         self._segment_bytes = segment_bytes
         self._adopt, self._owned = adopt, owned
+        self._names = threading.Lock()  # a sync that fails says so once: none may come behind it
         self._lock = threading.Lock()  # guards the fields below; never held during I/O
         self._live: list[Segment] = []  # ascending; the last one is written
         self._spares: list[Spare] = []
         self._frames: deque[FrameRef] = deque()  # not recycled, ascending
         self._backlog_bytes = 0
         self._number = 0  # the highest that a file has or had
-        self._dead: str | None = None
+        self.dead: str | None = None  #: why nothing is appended or recycled until a restart
         self.opened = Opened(0, 0, 0, None)
 
     @classmethod
@@ -143,8 +144,7 @@ class Journal:
         the same append may be tried again. After any other StoreError of the disk the journal is
         dead: what the disk holds is unknown, and only a restart, which reads it, can tell.
         """
-        if self._dead is not None:
-            raise StoreError(self._dead)
+        self._refuse_dead()
         header = frame.read_header(parts[0])
         if header is None or sum(map(len, parts)) != header.size:
             raise StoreError("what was handed to the journal is no frame")
@@ -164,7 +164,7 @@ class Journal:
         try:
             self._owned()
         except HomeLost as error:
-            self._dead = str(error)
+            self.dead = str(error)
             raise
         return self._added(target, header)
 
@@ -183,12 +183,16 @@ class Journal:
             self._backlog_bytes += header.size
         return ref
 
+    def _refuse_dead(self) -> None:
+        if self.dead is not None:
+            raise StoreError(self.dead)
+
     def _die(self, what: str, error: OSError) -> StoreError:
-        self._dead = (
+        self.dead = (
             f"the journal in {self._directory} stopped: {what} ({error.strerror}). Nothing more "
             "is accepted; see to the disk and start again"
         )
-        return StoreError(self._dead)
+        return StoreError(self.dead)
 
     def _room(self, header: frame.FrameHeader) -> Segment:
         """The segment that the frame goes to: the active one, or a new one when it doesn't fit."""
@@ -205,14 +209,17 @@ class Journal:
         return self._begin(self._take_spare(segment.FRAMES_START + header.size), header.group)
 
     def _begin(self, spare: Spare, first_group: int) -> Segment:
-        try:
-            new = segment.begin(
-                path=spare.path, fd=spare.fd, number=self._next_number(), first_group=first_group
-            )
-        except OSError:
-            with self._lock:
-                self._spares.append(spare)
-            raise
+        number = self._next_number()
+        with self._names:
+            self._refuse_dead()
+            try:
+                new = segment.begin(spare.path, spare.fd, number=number, first_group=first_group)
+            except OSError as error:
+                with self._lock:
+                    self._spares.append(spare)
+                if segment.full(error):
+                    raise
+                raise self._die(f"group {first_group} can't be written", error) from error
         with self._lock:
             self._live.append(new)
         return new
@@ -247,7 +254,7 @@ class Journal:
         The caller bounds the memory by what it asks for, and the refs aren't recycled yet.
         """
         views: list[memoryview] = []
-        for stretch in _stretches(refs):
+        for stretch in segment.stretches(refs):
             views += self._read_stretch(stretch)
         return views
 
@@ -271,7 +278,8 @@ class Journal:
 
         Segments that hold no later group become spares or are unlinked; the active one stays,
         unless its end is damaged and was cut, so that the table is ahead of it: the next group
-        goes to a new one. A spare is made ahead here, so that the journal thread needn't.
+        goes to a new one. A spare is made ahead here, so that the journal thread needn't. What a
+        full disk has no room for is left for the next call. After a StoreError the journal is dead.
         """
         with self._lock:
             while self._frames and self._frames[0].group <= through_group:
@@ -280,23 +288,37 @@ class Journal:
             done += [s for s in self._live[-1:] if s.next_group <= through_group]
         self._owned()
         if done:
-            self._retire(done)
-            segment.sync_directory(self._directory)
+            self._give_back(done)
         self._prepare()
+
+    def _give_back(self, done: Iterable[Segment]) -> None:
+        with self._names:
+            self._refuse_dead()
+            try:
+                self._retire(done)
+            except OSError as error:
+                if not segment.full(error):
+                    raise self._die("a segment can't be given back", error) from error
+            try:
+                segment.sync_directory(self._directory)
+            except OSError as error:
+                raise self._die("fsync of the folder failed", error) from error
 
     def _retire(self, done: Iterable[Segment]) -> None:
         """Oldest first, so that what stands after a crash in between is still a dense chain."""
         for old in done:
             with self._lock:
-                self._live.remove(old)
                 keep = len(self._spares) < SPARES_MAX and old.size == self._segment_bytes
+            path = old.path.with_suffix(segment.SPARE_SUFFIX)
             if keep:
-                path = old.path.with_suffix(segment.SPARE_SUFFIX)
                 old.path.rename(path)
-                with self._lock:
-                    self._spares.append(Spare(path, old.fd, old.size))
             else:
                 old.path.unlink()
+            with self._lock:
+                self._live.remove(old)
+                if keep:
+                    self._spares.append(Spare(path, old.fd, old.size))
+            if not keep:
                 os.close(old.fd)
 
     def _prepare(self) -> None:
@@ -304,10 +326,14 @@ class Journal:
         with self._lock:
             if self._spares:
                 return
-        with suppress(JournalFull):
+        try:
             spare = self._make_spare(self._segment_bytes)
-            with self._lock:
-                self._spares.append(spare)
+        except JournalFull:
+            return
+        except OSError as error:
+            raise self._die("no new segment can be made", error) from error
+        with self._lock:
+            self._spares.append(spare)
 
     def clear(self) -> None:
         """Unlink every file: the table has all groups. The next append begins with a new file."""
@@ -371,13 +397,3 @@ class Journal:
                 continue
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             self._spares.append(Spare(path, fd, size))
-
-
-def _stretches(refs: Sequence[FrameRef]) -> list[Sequence[FrameRef]]:
-    """The refs cut where one doesn't begin at the end of the one before."""
-    cuts = [0]
-    for i in range(1, len(refs)):
-        before, ref = refs[i - 1], refs[i]
-        if ref.segment != before.segment or ref.offset != before.offset + before.size:
-            cuts.append(i)
-    return [refs[a:b] for a, b in zip(cuts, [*cuts[1:], len(refs)], strict=True) if a < b]

@@ -101,29 +101,32 @@ def full(error: OSError) -> bool:
 
 
 def make_spare(path: Path, size: int) -> int:
-    """A file of `size` zeros that are on the disk, as a file descriptor; JournalFull leaves none.
+    """A file of `size` zeros that are on the disk, as a file descriptor; an error leaves none.
 
-    The caller makes the name durable when it gives the file a life.
+    The caller makes the name durable when it gives the file a life. Raises JournalFull, or OSError
+    for what is no matter of space.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    fd = -1
     try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         os.posix_fallocate(fd, 0, size)
         for at in range(0, size, len(_ZERO_CHUNK)):
             write_all(fd, [memoryview(_ZERO_CHUNK)[: size - at]], at)
         os.fsync(fd)
     except OSError as error:
-        os.close(fd)
-        path.unlink()
+        if fd >= 0:
+            os.close(fd)
+            path.unlink()
         if full(error):
             raise JournalFull(
                 f"no space for a journal segment of {size} bytes in {path.parent}: "
                 f"{os.strerror(error.errno or 0)}; free some, it is tried again"
             ) from error
-        raise StoreError(f"a journal segment can't be made: {error}") from error
+        raise
     return fd
 
 
-def begin(*, path: Path, fd: int, number: int, first_group: int) -> Segment:
+def begin(path: Path, fd: int, *, number: int, first_group: int) -> Segment:
     """A new life for a spare file: header durable first, then its name among the live ones.
 
     The folder is synced here, so that a frame is never durable in a file that has no name.
@@ -162,6 +165,16 @@ def read_all(fd: int, size: int, at: int) -> bytes:
             raise StoreError(f"a journal segment ends at {at + len(data)}, {size} bytes are due")
         data += more
     return data
+
+
+def stretches(refs: Sequence[FrameRef]) -> list[Sequence[FrameRef]]:
+    """The refs cut where one doesn't begin at the end of the one before."""
+    cuts = [0]
+    for i in range(1, len(refs)):
+        before, ref = refs[i - 1], refs[i]
+        if ref.segment != before.segment or ref.offset != before.offset + before.size:
+            cuts.append(i)
+    return [refs[a:b] for a, b in zip(cuts, [*cuts[1:], len(refs)], strict=True) if a < b]
 
 
 def sync_directory(directory: Path) -> None:

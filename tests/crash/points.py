@@ -75,6 +75,9 @@ SYNCS: dict[str, Where] = {
     "sync of the journal fails": Where("fdatasync", _SEGMENT, "before"),
     "sync of a new segment fails": Where("fdatasync", _SPARE, "before"),
     "sync of the journal's folder fails": Where("fsync", "journal", "before"),
+    "sync of a returned segment's name fails": Where(
+        "fsync", "journal", "before", ("rename", _SPARE)
+    ),
     "sync of a data file fails": Where("fsync", _DATA, "before"),
     "sync of a commit's draft fails": Where("fsync", _COMMIT_DRAFT, "before"),
     "sync of the commit's name fails": Where("fsync", _LOG, "before", ("link", _COMMIT)),

@@ -67,6 +67,7 @@ DAMAGE: Mapping[str, Scenario] = {
 DISKS: Mapping[str, Scenario] = {
     "can't sync": disks.failed_syncs(
         "sync of the journal fails",
+        "sync of a returned segment's name fails",
         "sync of a data file fails",
         "sync of the commit's name fails",
         "sync of the marks fails",
