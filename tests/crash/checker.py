@@ -85,6 +85,7 @@ class _Message:
     owed_to: frozenset[str]
     sent: int = 1
     accepted: int = 0
+    may_be_marked: bool = False  #: it was there, or on its way, when the power went
 
 
 class Checker:
@@ -100,7 +101,7 @@ class Checker:
         self._messages: dict[str, _Message] = {}
         self._deliveries: dict[tuple[str, str], _Delivery] = {}
         self._latest: dict[tuple[str, str], int] = {}
-        self._may_be_marked: dict[str, float] = {}
+        self._may_be_marked: dict[str, int] = {}
         self._marked: dict[str, list[tuple[str, str]]] = {}
         self._found: dict[str, list[tuple[str, str]]] = {}
         self._delivered = 0
@@ -165,7 +166,7 @@ class Checker:
             self._wrong("doubled", where)
         if message.sent == 1:
             self._order(event, message, delivery)
-            self._mark(event, delivery)
+            self._mark(event, message, delivery)
         delivery.count += 1
         delivery.holders[event.consumer] += 1
 
@@ -178,27 +179,30 @@ class Checker:
             self._wrong("reordered", (event.subscription, event.message))
         self._latest[line] = max(message.publish.number, self._latest.get(line, -1))
 
-    def _mark(self, event: Delivered, delivery: _Delivery) -> None:
+    def _mark(self, event: Delivered, message: _Message, delivery: _Delivery) -> None:
         where = event.subscription, event.message
         if delivery.must_be_marked and not event.delivery_count:
             self._wrong("unmarked", where)
-        if not delivery.count and event.delivery_count:
+        if not delivery.count and event.delivery_count and not message.may_be_marked:
             self._marked.setdefault(event.subscription, []).append(where)
         delivery.must_be_marked = False
 
     def _end(self, event: Ended) -> None:
         """What consumers held may have been delivered: after a crash it must be marked. What was
-        on its way to them, nobody has seen: as many as they had credit for may be marked."""
+        on its way to them, nobody has seen: as many as they had credit for may be marked; after a
+        power cut all that was published until then."""
         crashed = event.how is not How.STOPPED
-        unknown = crashed and event.how is not How.CUT_SHORT
+        unknown = event.how in {How.KILLED, How.POWER_CUT, How.GAVE_UP}
         for delivery in self._deliveries.values():
             if unknown and delivery.holders.total() > 0:
                 delivery.must_be_marked = True
             delivery.holders.clear()
-        if crashed:
+        if event.how in {How.POWER_CUT, How.CUT_OFF}:
+            for message in self._messages.values():
+                message.may_be_marked = True
+        elif crashed:
             for name, credit in event.credit.items():
-                more = float("inf") if event.how is How.POWER_CUT else credit
-                self._may_be_marked[name] = self._may_be_marked.get(name, 0) + more
+                self._may_be_marked[name] = self._may_be_marked.get(name, 0) + credit
 
     def report(self) -> Report:
         found = {kind: tuple(where) for kind, where in self._found.items()}

@@ -19,7 +19,8 @@ class How(StrEnum):
     KILLED = "killed"  #: the process alone: what it wrote is there, synced or not
     POWER_CUT = "power cut"  #: what wasn't synced may be gone
     CUT_SHORT = "cut short"  #: killed while it stopped: it may have taken back what was held
-    STOPPED = "stopped"  #: it was asked to
+    CUT_OFF = "cut off"  #: the same, and the power went with it
+    STOPPED = "stopped"  #: it was asked to, and did: a power cut thereafter takes nothing
     GAVE_UP = "gave up"  #: it stopped by itself, with a reason
 
 

@@ -91,6 +91,10 @@ SOUND: dict[str, tuple[Event, ...]] = {
         *(SUBSCRIBED, sent(0), accepted(0), sent(1), accepted(1), came(0)),
         *(crashed(How.CUT_SHORT, credit=1), came(0), came(1, 1), settle(0), settle(1), DRAINED),
     ),
+    "held when the power cut a stop short": (
+        *(SUBSCRIBED, sent(0), accepted(0), sent(1), accepted(1), came(0)),
+        *(crashed(How.CUT_OFF), came(0), came(1, 1), settle(0), settle(1), DRAINED),
+    ),
     "given back and taken in its old place": (
         *(SUBSCRIBED, sent(0), sent(1), came(0), came(1), settle(0, Said.RELEASED), came(0)),
     ),
@@ -146,6 +150,10 @@ BAD: dict[str, tuple[str, tuple[Event, ...]]] = {
     "more marked than can have been on their way": (
         "marked",
         (SUBSCRIBED, sent(0), sent(1), crashed(credit=1), came(0, 1), came(1, 1)),
+    ),
+    "published after a power cut, and marked": (
+        "marked",
+        (SUBSCRIBED, sent(0), crashed(How.POWER_CUT), sent(1), came(0, 1), came(1, 1)),
     ),
     "marked after a clean stop": (
         "marked",

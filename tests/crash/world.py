@@ -213,12 +213,12 @@ class World:
         assert self.ended(How.STOPPED) == 0, self.gateway.log[-1500:]
 
     def stop_or_die(self, *, power: bool) -> None:
-        """SIGTERM, and an armed kill may come before its end."""
+        """SIGTERM, and an armed kill may come before its end; with `power` a power cut follows."""
         assert self.gateway.process is not None
         self.gateway.process.send_signal(signal.SIGTERM)
         code = self.gateway.process.wait(PATIENCE)
         assert code in {0, -signal.SIGKILL}, self.gateway.log[-1500:]
-        self.ended(How.POWER_CUT if power else How.CUT_SHORT if code else How.STOPPED)
+        self.ended(How.STOPPED if not code else How.CUT_OFF if power else How.CUT_SHORT)
 
     def ended(self, how: How) -> int:
         """The gateway's process is gone or goes: wait, and write down how. The exit code."""
