@@ -7,9 +7,10 @@ Rule 2: what is found out is the same whoever asks, and whenever.
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from pipeline.message import Slab
 from pipeline.selector.evaluate import Accessor, compiled
@@ -17,9 +18,11 @@ from pipeline.selector.parser import parse
 from pipeline.selector.reading import Reader
 from pipeline.subscription import Definition
 
-#: Messages of one topic whose matches are kept, about 100 bytes each: those that came while the
-#: slowest of its subscriptions that keep up wasn't served.
-KEPT_MAX = 16_384
+#: Stretches of one topic's newest messages whose matches are kept, besides two for each of its
+#: subscriptions: what came while the slowest of those that keep up wasn't served.
+SPANS_MAX = 256
+
+_NOTHING = array("q")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,13 +37,25 @@ class Matches:
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """One selector of a topic: `bit` is its place in what is kept, `users` its subscriptions."""
+    """One selector of a topic; `users` are its subscriptions."""
 
-    bit: int
     reader: Reader
     identifiers: frozenset[str]
     matches: Callable[[Accessor], bool]
     users: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Span:
+    """What every selector matches of the topic's messages from `start` to `stop - 1`."""
+
+    start: int
+    stop: int
+    matched: "dict[str, array[int]]"
+
+
+#: A selector, and where the sequences go that it matches.
+_Wanted: TypeAlias = "tuple[Callable[[Accessor], bool], array[int]]"
 
 
 class Selections:
@@ -75,15 +90,15 @@ class Selections:
 
 
 class _Topic:
-    """The selectors of one topic, and what is known of its newest messages."""
+    """The selectors of one topic, and what they match of its newest messages."""
 
-    __slots__ = ("_kept", "_newest", "_reader", "_selectors", "users")
+    __slots__ = ("_reader", "_selectors", "_spans", "_starts", "users")
 
     def __init__(self) -> None:
         self._selectors: dict[str, _Known] = {}
         self._reader = Reader(())  #: of all names in all selectors
-        self._kept: dict[int, int] = {}  #: sequence -> the bits of the selectors that match it
-        self._newest = 0  #: what is below it was evaluated, if it is not kept any more then alone
+        self._spans: list[_Span] = []  #: ascending, without overlaps
+        self._starts: list[int] = []  #: of the spans
         self.users = 0
 
     def join(self, selector: str) -> None:
@@ -91,10 +106,7 @@ class _Topic:
         if known is None:
             parsed = parse(selector)
             names = parsed.identifiers
-            taken = {one.bit for one in self._selectors.values()}
-            bit = next(1 << n for n in range(len(taken) + 1) if 1 << n not in taken)
-            known = _Known(bit, Reader(names), names, compiled(parsed))
-            self._selectors[selector] = known
+            known = self._selectors[selector] = _Known(Reader(names), names, compiled(parsed))
             self._changed()
         known.users += 1
         self.users += 1
@@ -111,40 +123,65 @@ class _Topic:
         """There are other selectors now, of which what is kept says nothing."""
         names = frozenset[str]().union(*[one.identifiers for one in self._selectors.values()])
         self._reader = Reader(names)
-        self._kept.clear()
+        self._spans.clear()
+        self._starts.clear()
 
     def matches(self, selector: str, slab: Slab, start: int, room: int, work_max: int) -> Matches:
-        own, listed, count = self._selectors[selector], slab.sequences, slab.count
-        offsets = memoryview(slab.offsets).cast("B").cast("i")
-        at = max(start - slab.first, 0) if listed is None else bisect_left(listed, start)
-        found, work = array("q"), 0
-        while at < count and len(found) < room and work < work_max:
-            sequence = slab.first + at if listed is None else listed[at]
-            bits = self._kept.get(sequence)
-            if bits is not None:
-                matched = bool(bits & own.bit)
-                work += 1
-            elif self.users == 1 or sequence < self._newest:
-                matched = own.matches(own.reader.read(slab.blob, offsets[at], offsets[at + 1]).get)
-                work += 1
-            else:
-                bits = self._evaluate(slab, offsets[at], offsets[at + 1])
-                self._keep(sequence, bits)
-                matched = bool(bits & own.bit)
-                work += len(self._selectors)
-            if matched:
-                found.append(sequence)
-            at += 1
-        following = slab.first + at if listed is None or at == count else listed[at]
-        return Matches(found, slab.stop if at == count else following, work)
+        at = bisect_right(self._starts, start) - 1
+        if at >= 0 and start < self._spans[at].stop:
+            return _within(self._spans[at], selector, slab, start, room)
+        own = self._selectors[selector]
+        if self.users == 1 or at < len(self._spans) - 1:
+            sequences = array("q")
+            stop, count = _evaluate(
+                slab, start, own.reader, [(own.matches, sequences)], room, work_max
+            )
+            return Matches(sequences, stop, count)
+        found = {text: array("q") for text in self._selectors}
+        wanted = [(one.matches, found[text]) for text, one in self._selectors.items()]
+        wanted.sort(key=lambda pair: pair[1] is not found[selector])
+        stop, count = _evaluate(
+            slab, start, self._reader, wanted, room, max(work_max // len(wanted), 1)
+        )
+        self._keep(_Span(start, stop, {text: some for text, some in found.items() if some}))
+        return Matches(found[selector], stop, count * len(wanted))
 
-    def _evaluate(self, slab: Slab, begin: int, end: int) -> int:
-        """The bits of all selectors that match the message."""
-        get = self._reader.read(slab.blob, begin, end).get
-        return sum([one.bit for one in self._selectors.values() if one.matches(get)])
+    def _keep(self, span: _Span) -> None:
+        most = SPANS_MAX + 2 * self.users
+        if len(self._spans) >= most:
+            del self._spans[: most // 2], self._starts[: most // 2]
+        self._spans.append(span)
+        self._starts.append(span.start)
 
-    def _keep(self, sequence: int, bits: int) -> None:
-        if len(self._kept) >= KEPT_MAX:
-            self._kept.clear()
-        self._kept[sequence] = bits
-        self._newest = sequence + 1
+
+def _within(span: _Span, selector: str, slab: Slab, start: int, room: int) -> Matches:
+    """What is known already, as far as it lies in the slab."""
+    matched, stop = span.matched.get(selector, _NOTHING), min(span.stop, slab.stop)
+    first, last = bisect_left(matched, start), bisect_left(matched, stop)
+    if last - first > room:
+        last = first + room
+        stop = matched[last - 1] + 1
+    return Matches(matched[first:last], stop, 1)
+
+
+def _evaluate(
+    slab: Slab, start: int, reader: Reader, wanted: list[_Wanted], room: int, count_max: int
+) -> tuple[int, int]:
+    """Gather what each of `wanted` matches, until the first of them has as much as there is room
+    for; where that is, and how many messages it took."""
+    listed, blob, read = slab.sequences, slab.blob, reader.read
+    offsets = memoryview(slab.offsets).cast("B").cast("i")
+    first = max(start - slab.first, 0) if listed is None else bisect_left(listed, start)
+    end = min(slab.count, first + count_max)
+    own = wanted[0][1]
+    at = first
+    while at < end and len(own) < room:
+        sequence = slab.first + at if listed is None else listed[at]
+        get = read(blob, offsets[at], offsets[at + 1]).get
+        for matches, sequences in wanted:
+            if matches(get):
+                sequences.append(sequence)
+        at += 1
+    if at == slab.count:
+        return slab.stop, at - first
+    return slab.first + at if listed is None else listed[at], at - first

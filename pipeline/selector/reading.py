@@ -117,9 +117,9 @@ class Reader:
             self._walk(bytes(blob[start:stop]), values)
         return values
 
-    def _walk(self, data: bytes, values: Values) -> bool:
+    def _walk(self, data: bytes, values: Values) -> bool:  # noqa: C901 (calls cost more here)
         """Gather the values; False if the sections couldn't be followed to the last one needed."""
-        at, size, before = 0, len(data), 0
+        at, size, before, last, lists = 0, len(data), 0, self._last, self._lists
         try:
             while at < size:
                 if data[at] == 0 and data[at + 1] == 0x53:  # smallulong: how everybody writes it
@@ -132,13 +132,16 @@ class Reader:
                 before = section
                 if section == _HEADER:
                     values.clear()  # what it says, it says itself
-                if section > self._last:
+                if section > last:
                     return True
-                stop = skip(data, at)
+                code = data[at]
+                stop = at + 2 + data[at + 1] if code in (0xC0, 0xC1) else skip(data, at)
+                if stop > size:
+                    break
                 if section == _APPLICATION:
                     self._properties(data, at, values)
                     return True
-                if section in self._lists:
+                if section in lists:
                     self._fields(data, at, section, values)
                 at = stop
             else:
@@ -174,19 +177,21 @@ class Reader:
             if value is not None or section == _HEADER:
                 values[name] = _known(become(value))
 
-    def _properties(self, data: bytes, at: int, values: Values) -> None:
+    def _properties(self, data: bytes, at: int, values: Values) -> None:  # noqa: C901 (as above)
         """The named application properties of a map whose bounds are known; of a name that comes
         twice the last one."""
         code = data[at]
-        if code not in (0xC1, 0xD1):
-            return
         found: Values = {}
         named = self._named
         try:
-            at, stop, count = compound(data, at + 1, wide=code == 0xD1)
-            if count % 2:
+            if code == 0xC1:
+                stop, count = at + 2 + data[at + 1], data[at + 2]
+                at += 3
+            elif code == 0xD1:
+                at, stop, count = compound(data, at + 1, wide=True)
+            else:
                 return
-            for _ in range(count // 2):
+            while at < stop:
                 if data[at] == 0xA1:
                     begin, at = at + 2, at + 2 + data[at + 1]
                 elif data[at] == 0xB1:
@@ -199,10 +204,13 @@ class Reader:
                 if name is not None:
                     found[name] = _property(data, at, after)
                 at = after
+                count -= 2
         except _BROKEN:
             return
-        if at == stop:
-            values.update({name: value for name, value in found.items() if value is not None})
+        if at == stop and not count:
+            for name, value in found.items():
+                if value is not None:
+                    values[name] = value
 
 
 def _descriptor(data: bytes, at: int) -> tuple[int, int]:
