@@ -428,6 +428,7 @@ def test_nothing_is_left_of_five_thousand(tmp_path: Path, connect: Connect) -> N
                 assert len(consumer.take()) == 1
                 if n % 2:
                     peer.leave(consumer, closed=True)
+                    made.send(encoded("for nobody any more"))
                     peer.leave(made, closed=False)
                 else:
                     peer.leave(made, closed=True)
