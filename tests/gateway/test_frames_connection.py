@@ -1,0 +1,137 @@
+"""The Qpid JMS client's connection, frame by frame: its open, links that are refused, silence."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from gateway_frames import AMQP_HEADER, EMPTY_FRAME, Raw, frame_of
+from gateway_jms import QUEUE, Jms, consumer, coordinator, lookup, producer, source
+from gateway_process import Gateway, Settings
+from proton import symbol
+
+pytestmark = pytest.mark.usefixtures("unharmed")
+
+
+def test_the_open_offers_what_clients_look_for(gateway: Gateway, topic: str) -> None:
+    """Anonymous producers and shared subscriptions, and one connection for each container; a limit
+    for frames and for silence; nothing says that the open is refused."""
+    with Jms(gateway.port, topic) as jms:
+        offered = jms.opened["offered-capabilities"]
+        assert set(offered) == {"ANONYMOUS-RELAY", "SHARED-SUBS", "sole-connection-for-container"}
+        assert jms.opened["max-frame-size"] == 131_072
+        assert jms.opened["idle-time-out"] == 30_000
+        assert jms.opened["properties"] == {symbol("product"): "Distributary"}
+
+
+def test_delayed_delivery_is_not_offered_yet(gateway: Gateway, topic: str) -> None:
+    """A client then refuses a delay by itself, which is better than a delivery at once."""
+    with Jms(gateway.port, topic) as jms:
+        assert "DELAYED_DELIVERY" not in jms.opened["offered-capabilities"]
+        jms.send(producer(topic))
+        [attach, _] = jms.expect("attach", "flow")
+        assert "DELAYED_DELIVERY" not in (attach["offered-capabilities"] or [])
+
+
+def test_what_a_client_desires_changes_nothing(gateway: Gateway, topic: str) -> None:
+    """The same is offered to who asks for nothing."""
+    with Jms(gateway.port, topic) as jms:
+        offered = jms.opened["offered-capabilities"]
+    with Raw(gateway.port, hello=AMQP_HEADER + frame_of("open", container_id=topic)) as raw:
+        assert raw.read()["offered-capabilities"] == offered
+
+
+def test_a_client_id_in_use_is_refused_and_free_again_afterwards(
+    gateway: Gateway, topic: str
+) -> None:
+    """An open that says so in its properties, then a close with the field's name: that is how the
+    client knows an InvalidClientIDException."""
+    with Jms(gateway.port, topic) as first:
+        with Jms(gateway.port, topic, opened=False) as second:
+            refused, close = second.expect("open", "close")
+            assert refused["properties"] == {symbol("amqp:connection-establishment-failed"): True}
+            error = close["error"]
+            assert error["condition"] == "amqp:invalid-field"
+            assert error["info"] == {symbol("invalid-field"): symbol("container-id")}
+            assert topic in error["description"]
+            second.send(frame_of("close"))
+            assert second.rest() == b""
+        first.send(frame_of("close"))
+        first.expect("close")
+    with Jms(gateway.port, topic):
+        pass
+
+
+REFUSED: dict[str, tuple[bytes, str, str]] = {
+    "a consumer of an unknown subscription": (lookup("nobody"), "source", "amqp:not-found"),
+    "a consumer of a temporary topic that isn't": (
+        consumer("c", source("temp-topic://x", ("temporary-topic",))), "source", "amqp:not-found",
+    ),
+    "a consumer of what has no name": (consumer("c", source("")), "source", "amqp:not-found"),
+    "a queue that is said to be a topic": (
+        consumer("c", source("topic://t", QUEUE)), "source", "amqp:invalid-field",
+    ),
+    "a producer of what has no name": (producer(""), "target", "amqp:not-found"),
+    "a producer of a temporary queue that isn't": (
+        producer("temp-queue://gone", ("temporary-queue",)), "target", "amqp:not-found",
+    ),
+    "transactions, which are not served yet": (coordinator(), "target", "amqp:not-implemented"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_refused_link_is_attached_with_nothing_and_closed(gateway: Gateway, kind: str) -> None:
+    """Attach with its own terminus null and the other one as it came, then detach closed with the
+    error, and nothing else; when the client has answered the handle and the name are free."""
+    attach_frame, terminus, condition = REFUSED[kind]
+    with Jms(gateway.port) as jms:
+        for _ in range(2):
+            jms.send(attach_frame)
+            attach, detach = jms.expect("attach", "detach")
+            assert attach[terminus] is None
+            assert attach["role"] is (terminus == "target")
+            assert (detach["handle"], detach["closed"]) == (attach["handle"], True)
+            assert detach.error == condition
+            assert detach.says
+            jms.detach(closed=True)
+            assert jms.heard() == []
+
+
+def test_a_refused_link_leaves_the_connection_alone(gateway: Gateway, topic: str) -> None:
+    """Other links of the session go on."""
+    with Jms(gateway.port) as jms, Jms(gateway.port) as other:
+        jms.subscribed("r", source(topic))
+        jms.send(producer("", handle=1))
+        jms.expect("attach", "detach")
+        jms.detach(closed=True, handle=1)
+        jms.credit(1)
+        other.publish(topic, "x")
+        assert jms.bodies(1) == ["x"]
+
+
+@pytest.fixture
+def impatient(own_gateway: Callable[[Settings | None], Gateway]) -> Iterator[Gateway]:
+    """A gateway that soon drops who says nothing."""
+    with own_gateway({"amqp": {"idle_timeout_ms": 1_000}}) as running:
+        yield running
+
+
+def test_a_silent_client_is_dropped_and_an_empty_frame_is_enough(impatient: Gateway) -> None:
+    """Half of `amqp.idle_timeout_ms` is announced. Who sends empty frames stays, who sends nothing
+    gets a close that says why."""
+    with Jms(impatient.port) as silent, Jms(impatient.port) as alive:
+        assert silent.opened["idle-time-out"] == 500
+        for _ in range(12):
+            alive.socket.settimeout(0.3)
+            alive.send(EMPTY_FRAME)
+            with pytest.raises(TimeoutError):
+                alive.exactly(1 << 20)
+        frames = silent.until_end()
+        assert frames[-1].kind == "close"
+        assert frames[-1].error == "amqp:resource-limit-exceeded"
+
+
+def test_a_client_that_wants_signs_of_life_gets_them(gateway: Gateway, topic: str) -> None:
+    """Empty frames at half of the time-out that it announced, though there is nothing to say."""
+    hello = AMQP_HEADER + frame_of("open", container_id=topic, idle_time_out=400)
+    with Raw(gateway.port, hello=hello) as raw:
+        frames = raw.frames()
+        assert [next(frames).kind for _ in range(4)] == ["open", "empty", "empty", "empty"]
