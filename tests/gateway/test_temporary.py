@@ -3,6 +3,7 @@ it goes with that link.
 """
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -365,6 +366,32 @@ def test_none_outlives_the_gateway(own_gateway: Make, connect: Connect) -> None:
             assert gateway.events("store.opened")[-1]["subscriptions"] == 0
             peer = connect(port=gateway.port)
             assert refused(peer, address, capabilities=())[0] == "amqp:not-found"
+        gateway.stop()
+        verify = [*gateway.COMMAND, "verify", "--home", gateway.home]
+        assert subprocess.run(verify, check=False).returncode == 0
+
+
+def test_a_queue_may_be_larger_than_memory(own_gateway: Make, connect: Connect) -> None:
+    """What isn't in memory any more is read from the table, for its consumer and for a browser;
+    when it goes in the middle of that, others don't notice."""
+    limits = {"delivery": {"cache_bytes": 200_000, "page_bytes": 100_000}}
+    with own_gateway(limits) as gateway:
+        peer, other = connect(port=gateway.port), connect(port=gateway.port)
+        kept = other.sender("queue://kept")
+        made, address = maker(peer)
+        for first in range(0, 4_000, 1_000):
+            bodies = [f"{n:04}" + "x" * 500 for n in range(first, first + 1_000)]
+            made.publish(*bodies)
+            kept.publish(*bodies)
+        browser, consumer = of(peer, address, copy=True), of(peer, address)
+        for link in (browser, consumer):
+            assert [str(body)[:4] for body in link.bodies(1_500)] == [
+                f"{n:04}" for n in range(1_500)
+            ]
+            link.link.flow(2_000)
+        peer.leave(made, closed=True)
+        assert {ended(browser), ended(consumer)} == {"amqp:resource-deleted"}
+        assert len(of(other, "queue://kept").bodies(4_000)) == 4_000
 
 
 PROGRAM = """
