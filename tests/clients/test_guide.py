@@ -1,0 +1,128 @@
+"""The programs in the guides are run as they stand there, but for the port.
+
+Those in Go are tried by hand: no Go is promised where these tests run.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gateway_process import Gateway
+from jgo.maven import MavenContext, Model
+from rhea_suite import BUILT, ROOT, install, missing
+
+sys.path.append(str(Path(__file__).parents[1] / "jms"))
+
+from jms_suite import DOWNLOAD_SECONDS_MAX, jars, jdk_missing
+
+PROGRAM_SECONDS_MAX = 60
+#: The last of the javax line: the same client under the older package names.
+JAVAX = ("org.apache.qpid", "qpid-jms-client", "1.16.0")
+GUIDE = ROOT / "docs" / "guides" / "clients.md"
+DESTINATIONS = ROOT / "docs" / "guides" / "destinations.md"
+PIZZA = "one pizza"
+
+
+def programs(page: Path, language: str) -> list[str]:
+    """The code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def run(*command: str | Path, at: Gateway, program: str = "", folder: Path = ROOT) -> str:
+    """What a program says, with the gateway's port for the usual one; it must end well."""
+    done = subprocess.run(
+        command,
+        input=_placed(program, at),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_SECONDS_MAX,
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    return done.stdout.strip()
+
+
+def _placed(program: str, gateway: Gateway) -> str:
+    assert not program or "5672" in program
+    return program.replace("5672", str(gateway.port))
+
+
+def made_once(gateway: Gateway) -> bool:
+    """What all the programs call `billing` is one subscription, whoever made it."""
+    made = [event["subscription"] for event in gateway.events("subscription.created")]
+    return made.count("global/billing") == 1
+
+
+def needs(reason: str | None) -> None:
+    """Skip for this reason; where `CI` is `true` that is a failure."""
+    if reason is not None:
+        assert os.environ.get("CI") != "true", reason
+        pytest.skip(reason)
+
+
+def test_every_program_is_known() -> None:
+    """One that is added is run here, too, or by hand."""
+    languages = re.findall(r"^```(\w+)$", GUIDE.read_text(), re.MULTILINE)
+    assert sorted(languages) == ["go", "java", "javascript", "python"]
+
+
+def test_the_program_for_proton(gateway: Gateway) -> None:
+    """A shared durable subscription."""
+    (program,) = programs(GUIDE, "python")
+    assert run(sys.executable, "-", at=gateway, program=program) == PIZZA
+    assert made_once(gateway)
+
+
+def test_the_programs_that_ask_and_answer(gateway: Gateway) -> None:
+    """The one that answers goes on for ever, so it is ended."""
+    asking, answering = programs(DESTINATIONS, "python")
+    program = _placed(answering, gateway)
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as server:
+        try:
+            assert run(sys.executable, "-", at=gateway, program=asking) == "187.2"
+            assert server.poll() is None
+        finally:
+            server.kill()
+
+
+def test_the_program_of_the_readme(gateway: Gateway) -> None:
+    """The first thing that a newcomer types."""
+    first, *_ = programs(ROOT / "README.md", "python")
+    assert run(sys.executable, "-", at=gateway, program=first) == PIZZA
+
+
+def test_the_program_for_rhea(gateway: Gateway) -> None:
+    """Beside the modules that the lock file names."""
+    needs(missing())
+    node = install().program
+    (program,) = programs(GUIDE, "javascript")
+    command = (node, "--input-type=module", "-")
+    assert run(*command, at=gateway, program=program, folder=BUILT) == PIZZA
+    assert made_once(gateway)
+
+
+@pytest.mark.parametrize("line", ["jakarta", "javax"])
+def test_the_program_for_jms(gateway: Gateway, tmp_path: Path, line: str) -> None:
+    """As it stands with the newest client; with `javax` for `jakarta` with the older line's."""
+    needs(jdk_missing())
+    (program,) = programs(GUIDE, "java")
+    source = tmp_path / "Orders.java"
+    source.write_text(_placed(program, gateway).replace("jakarta.jms", f"{line}.jms"))
+    path = ":".join(map(str, jars() if line == "jakarta" else _javax_jars()))
+    options = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", path)
+    assert run(str(shutil.which("java")), *options, source, at=gateway) == PIZZA
+    assert made_once(gateway)
+
+
+def _javax_jars() -> list[Path]:
+    maven = MavenContext(timeout=DOWNLOAD_SECONDS_MAX)
+    group, name, version = JAVAX
+    client = maven.project(group, name).at_version(version)
+    needed, _ = Model(client.pom(), maven).dependencies()
+    needs_ = [one.artifact for one in needed if one.scope in ("compile", "runtime")]
+    return [artifact.resolve() for artifact in (client.artifact(), *needs_)]
