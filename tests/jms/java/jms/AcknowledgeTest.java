@@ -2,12 +2,16 @@ package jms;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.Session;
 import jakarta.jms.Topic;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedClass;
@@ -223,5 +227,47 @@ class AcknowledgeTest extends KeptClient {
         assertFalse(one.getJMSRedelivered());
         assertEquals(1, one.getIntProperty("JMSXDeliveryCount"));
         assertTrue(one.propertyExists("JMSXDeliveryCount"));
+    }
+
+    @Test
+    @DisplayName("What the client gives up on after two redeliveries comes no more, the next does.")
+    void redeliveryPolicy() throws Exception {
+        given("one", "two");
+        reconnect("jms.redeliveryPolicy.maxRedeliveries=2");
+        for (int count = 1; count <= 3; count++) {
+            expectCounted(receivingIn(Session.CLIENT_ACKNOWLEDGE), "one", count);
+            own.close();
+        }
+        MessageConsumer again = again();
+        expect(again, "two");
+        expectNothing(again);
+        reconnect("");
+        expectNothing(again());
+    }
+
+    @Test
+    @DisplayName("A presettled consumer's messages are done with when they are sent.")
+    void presettled() throws Exception {
+        given("one", "two");
+        reconnect("jms.presettlePolicy.presettleConsumers=true");
+        expect(receivingIn(Session.CLIENT_ACKNOWLEDGE), "one", "two");
+        own.close();
+        expectNothing(again());
+    }
+
+    @Test
+    @DisplayName("To acknowledge to a gateway that has died is an exception; the message comes again.")
+    void acknowledgeToTheDead() throws Exception {
+        Gateway gateway = ownGateway();
+        connection = connectTo(gateway, "c");
+        given("one");
+        Message one = next(receivingIn(Session.CLIENT_ACKNOWLEDGE));
+        CountDownLatch broken = new CountDownLatch(1);
+        connection.setExceptionListener(error -> broken.countDown());
+        gateway.kill();
+        assertTrue(broken.await(PATIENCE, TimeUnit.MILLISECONDS));
+        assertThrows(JMSException.class, one::acknowledge);
+        gateway.start();
+        expectCounted(receivingAt(connectTo(gateway, "c")), "one", 2);
     }
 }

@@ -20,6 +20,8 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Connections, client ids and sessions: who may be there, and how it ends. */
 class ConnectionTest extends Client {
@@ -157,5 +159,48 @@ class ConnectionTest extends Client {
         thread.start();
         connection.close();
         assertNotNull(ended.poll(PATIENCE, TimeUnit.MILLISECONDS));
+    }
+
+    @Test
+    @DisplayName("A connection on which nothing happens is kept, whatever silence the client allows.")
+    void idle() throws Exception {
+        Connection connection = connectWith("amqp.idleTimeout=1000");
+        Heard failures = new Heard();
+        connection.setExceptionListener(error -> failures.onException(null, error));
+        Session session = auto(connection);
+        Topic topic = session.createTopic(name("idle"));
+        MessageConsumer consumer = session.createConsumer(topic);
+        Thread.sleep(3_000);
+        publish(connection, topic, "one");
+        expect(consumer, "one");
+        failures.expectNothing();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {
+        "amqp.saslLayer=false", "jms.awaitClientID=false", "amqp.vhost=elsewhere", "amqp.vhost=",
+        "amqp.saslMechanisms=ANONYMOUS", "amqp.channelMax=10", "amqp.traceFrames=false",
+        "transport.tcpNoDelay=false", "jms.useDaemonThread=true"
+    })
+    @DisplayName("However the client is told to connect, it is served.")
+    void options(String option) throws Exception {
+        Connection connection = connectWith(option);
+        Session session = auto(connection);
+        Topic topic = session.createTopic(name("options"));
+        MessageConsumer consumer = session.createConsumer(topic);
+        publish(connection, topic, "one");
+        expect(consumer, "one");
+    }
+
+    @Test
+    @DisplayName("A client that logs in and opens its connection much later is served.")
+    void openedLater() throws Exception {
+        Connection connection = new org.apache.qpid.jms.JmsConnectionFactory(uri(Gateway.SHARED, ""))
+                .createConnection();
+        Thread.sleep(1_000);
+        connection.setClientID(name("late"));
+        connection.start();
+        assertEquals(name("late"), connection.getClientID());
+        connection.close();
     }
 }

@@ -236,4 +236,11 @@ class DurableTest extends OneClient {
             thread.join();
         }
     }
+
+    @Test
+    @DisplayName("The client keeps the bar for itself: a subscription's name has none.")
+    void nameWithABar() {
+        assertThrows(JMSException.class, () -> session.createDurableConsumer(topic, "a|b"));
+        assertThrows(JMSException.class, () -> session.createSharedConsumer(topic, "a|global"));
+    }
 }
