@@ -41,7 +41,7 @@ def secured(folder: Path) -> Mapping[str, Mapping[str, object]]:
     chain, key = authority.issue("server", "gateway")
     _java_stores(folder, authority, authority.issue("alice", "alice"))
     return {
-        "amqp": {"handshake_ms_max": 1_000},
+        "amqp": {"handshake_ms_max": 4_000},
         "security": {
             "users": str(users),
             "permissions": str(permissions),

@@ -27,7 +27,7 @@ import org.junit.jupiter.api.function.Executable;
 class SecurityTest extends Client {
     private static final String WORKERS_PASSWORD = "b=ee, zz";
     /** Longer than the gateway gives a login. */
-    private static final long PAUSE = 1_500;
+    private static final long PAUSE = 4_500;
 
     private static Gateway gateway;
 
