@@ -21,7 +21,7 @@ import structlog
 from ingest.handshake import Handshake, Offer
 from ingest.settings import Settings
 from ingest.tls import certified_user, context_of
-from ingest.users import ANONYMOUS, Users
+from ingest.users import ANONYMOUS, Users, new_secret
 from pipeline.errors import InvalidRequest
 from pipeline.permission import EVERYBODY, EVERYTHING, Action, Permissions, parse
 from pipeline.refusal import Refusal
@@ -66,7 +66,8 @@ class Access:
         self._loop = loop
         self._anonymous, self._loopback = settings.anonymous, settings.gateway.loopback
         security = settings.security
-        self._users = Part("users", (security.users,), lambda: _users(security.users))
+        secret = new_secret()
+        self._users = Part("users", (security.users,), lambda: _users(security.users, secret))
         self._permissions = Part(
             "permissions", (security.permissions,), lambda: _permissions(security.permissions)
         )
@@ -78,7 +79,9 @@ class Access:
         )
         self._checks = ThreadPoolExecutor(security.password_checks_max, "login")
         self._timer: asyncio.TimerHandle | None = None
-        self.renewed: Callable[[], None]
+        self.renewed: Callable[[], None] = lambda: None
+        if not self._loopback:
+            _warn(settings)
 
     @property
     def permissions(self) -> Permissions:
@@ -160,6 +163,14 @@ class Access:
                 self.renewed()
 
 
+def _warn(settings: Settings) -> None:
+    """What an operator may do, and should know."""
+    if settings.anonymous:
+        _events.warning("security.open", then="anybody who reaches this address is let in")
+    if not settings.security.tls_certificate:
+        _events.warning("security.cleartext", then="whoever is on the way reads and changes all")
+
+
 def _tell(then: Callable[[bool], None], done: "asyncio.Future[bool]") -> None:
     if not done.cancelled():
         then(done.result())
@@ -174,8 +185,8 @@ def _look(file: str) -> tuple[int, ...]:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _users(file: str) -> Users | None:
-    return Users.read(Path(file)) if file else None
+def _users(file: str, secret: bytes) -> Users | None:
+    return Users.read(Path(file), secret) if file else None
 
 
 def _permissions(file: str) -> Permissions:

@@ -17,6 +17,8 @@ from ingest.users import ANONYMOUS
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
+#: Bytes that a peer may send ahead while its password is checked.
+AHEAD_BYTES_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class Handshake:
 
     def verified(self, ok: bool) -> list[Step]:
         """The answer to `Verify`."""
+        if self._state is not _State.VERIFYING:
+            return []
         return [self._outcome(ok), *self.feed(b"")] if ok else [self._outcome(ok)]
 
     def _next(self) -> Step | None:
@@ -110,6 +114,9 @@ class Handshake:
                 return self._header()
             case _State.INIT | _State.PROOF | _State.NOD:
                 return self._frame()
+            case _State.VERIFYING if len(self._waiting) > AHEAD_BYTES_MAX:
+                self._state = _State.DONE
+                return Failed(sasl.outcome(ok=False), "the peer sent too much before the outcome")
             case _State.VERIFYING | _State.DONE:
                 return None
 
@@ -153,7 +160,7 @@ class Handshake:
 
     def _login(self, mechanism: str, response: bytes) -> Step:
         if mechanism not in self._offer.mechanisms:
-            raise ValueError(f"mechanism {mechanism} was not offered")
+            raise ValueError(f"mechanism {str(mechanism)!r} was not offered")
         match mechanism:
             case "SCRAM-SHA-256":
                 return self._challenge(response)
@@ -196,7 +203,7 @@ class Handshake:
 
     def _act_as(self, other: str, user: str) -> None:
         if other not in ("", user):
-            raise ValueError(f"'{user}' can't act as '{other}'")
+            raise ValueError(f"{user!r} can't act as {other!r}")
 
     def _outcome(self, ok: bool) -> Step:
         self._state = _State.AMQP_HEADER if ok else _State.DONE

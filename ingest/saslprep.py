@@ -23,6 +23,8 @@ _PROHIBITED = (
 
 def saslprep(text: str) -> str:
     """The prepared text; ValueError when it has a character that can't be in a name or password."""
+    if text.isascii() and text.isprintable():
+        return text  # as nearly all are
     mapped = "".join(
         " " if stringprep.in_table_c12(one) else one
         for one in text

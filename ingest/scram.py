@@ -72,7 +72,7 @@ class ScramServer:
             raise ValueError("not a client's first message")
         self.user = saslprep(_name(found["user"]))
         if found["act_as"] and saslprep(_name(found["act_as"])) != self.user:
-            raise ValueError(f"'{self.user}' can't act as another user")
+            raise ValueError(f"{self.user!r} can't act as another user")
         self._header = found["header"]
         self._nonce = found["nonce"] + self._nonce
         self._keys = self._keys_of(self.user)

@@ -56,6 +56,7 @@ async def _run(home: Home, settings: Settings, *, standby: bool) -> int:
         loop.add_signal_handler(signum, _end, end, None)
     # What is wrong with its files is said now, not when the home has been taken over.
     access = Access(loop, settings)
+    loop.add_signal_handler(signal.SIGHUP, access.reload)
     owner = await _stand_by(home, settings, end) if standby else acquire(home)
     if owner is None:
         return 0
@@ -137,7 +138,7 @@ async def _serve(
 
 
 def _keep_fresh(loop: asyncio.AbstractEventLoop, access: Access, listener: Listener) -> None:
-    """From now on files of `[security]` that change are read again, on SIGHUP at once."""
+    """From now on files of `[security]` that change are read again, and TLS is renewed."""
     renewals: set[asyncio.Task[None]] = set()
 
     def renewed() -> None:
@@ -147,7 +148,6 @@ def _keep_fresh(loop: asyncio.AbstractEventLoop, access: Access, listener: Liste
 
     access.renewed = renewed
     access.watch()
-    loop.add_signal_handler(signal.SIGHUP, access.reload)
 
 
 def _collect_here(loop: asyncio.AbstractEventLoop) -> None:

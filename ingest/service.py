@@ -90,7 +90,9 @@ class Gateway:
         if container:
             self._containers[container] = connection
         connection.accept(name)
-        _events.debug("connection.opened", container=container, peer=connection.peer)
+        _events.debug(
+            "connection.opened", container=container, peer=connection.peer, user=connection.user
+        )
 
     def closed(self, connection: Connection) -> None:
         if self._containers.get(connection.container) is connection:

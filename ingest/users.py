@@ -68,8 +68,9 @@ class Users:
     secret: bytes
 
     @classmethod
-    def read(cls, file: Path) -> "Users":
-        """Raises InvalidRequest when the file can't be read or a line isn't as it must be."""
+    def read(cls, file: Path, secret: bytes = b"") -> "Users":
+        """`secret` is for a file that has none. Raises InvalidRequest when the file can't be read
+        or a line isn't as it must be."""
         try:
             table = tomllib.loads(file.read_text())
         except OSError as error:
@@ -77,7 +78,7 @@ class Users:
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InvalidRequest(f"users file {file}: {error}") from None
         try:
-            return _users(table)
+            return _users(table, secret or new_secret())
         except ValueError as error:
             raise InvalidRequest(f"users file {file}: {error}") from None
 
@@ -146,8 +147,7 @@ def hashed(password: str) -> str:
     return texts(user_of(password, scram=False))[0]
 
 
-def _users(table: Mapping[str, object]) -> Users:
-    secret = new_secret()
+def _users(table: Mapping[str, object], secret: bytes) -> Users:
     by_name: dict[str, User] = {}
     for name, value in table.items():
         if name == SECRET:

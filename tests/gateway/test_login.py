@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -203,6 +203,17 @@ def test_a_second_login_while_the_first_is_checked_changes_nothing(guarded: Gate
         assert login.outcome() == 0
         login.rest()
     guarded.await_event("connection.failed")
+
+
+def test_a_peer_that_sends_on_while_its_password_is_checked_is_ended(guarded: Gateway) -> None:
+    """What it sends ahead is kept, so there is an end to it."""
+    before = len(guarded.events("connection.failed"))
+    with Login(guarded.port) as login:
+        with suppress(ConnectionError):
+            login.send(plain("alice", PASSWORD) + bytes(4 << 20))
+        login.rest()
+    failed = guarded.await_event("connection.failed", before + 1)
+    assert "too much before the outcome" in str(failed["reason"])
 
 
 def test_a_login_that_takes_its_time_is_dropped(own_gateway: Make, users: Path) -> None:

@@ -39,6 +39,13 @@ def test_a_flag_beats_the_environment_beats_a_file(tmp_path: Path) -> None:
         ("[owner]\nlease_ms = 100", "lease_ms must be 600 at least"),
         ("[amqp]\nlinks_max = 0", "links_max must be positive"),
         ('[security]\ntls_key = "k.pem"', "go together"),
+        ('[security]\ntls_client_ca = "c.pem"', "needs security.tls_certificate"),
+        ('[security]\nanonymous = "always"', "anonymous"),
+        ("[security]\nanonymous = false", "nobody could log in"),
+        ('[gateway]\nlisten = "0.0.0.0:5672"', "nobody could log in"),
+        ('[gateway]\nlisten = "example.org:5672"', "nobody could log in"),
+        ("[security]\npassword_checks_max = 0", "must be positive"),
+        ("[amqp]\nopen_ms_max = 9_999", "handshake_ms_max at least"),
         ("[amqp", "is not TOML"),
     ],
 )
@@ -54,3 +61,24 @@ def test_a_misspelt_environment_variable_is_an_error() -> None:
     """A setting that would silently do nothing is worse than a stop."""
     with pytest.raises(InvalidRequest, match=r"unknown key amqp\.speed"):
         load(environment={"DISTRIBUTARY_AMQP_SPEED": "1"})
+
+
+@pytest.mark.parametrize(
+    ("address", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("0.0.0.0", False),  # noqa: S104 (that is the point)
+        ("[::]", False),
+        ("10.0.0.7", False),
+        ("localhost.example.org", False),
+    ],
+)
+def test_loopback_is_what_only_this_machine_reaches(address: str, loopback: bool) -> None:
+    """ANONYMOUS is on there, and elsewhere only where it is written down."""
+    flags = {"gateway.listen": f"{address}:5672", "security.users": "users.toml"}
+    assert load(None, {}, flags).anonymous is loopback
+    assert load(None, {}, flags | {"security.anonymous": True}).anonymous
+    assert not load(None, {}, flags | {"security.anonymous": False}).anonymous
