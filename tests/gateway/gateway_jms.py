@@ -3,12 +3,13 @@
 Only the order of things is here: whoever uses a `Jms` says what is sent, and reads each answer.
 """
 
+import time
 from collections.abc import Iterable
 
 from gateway_codec import decode, encode
 from gateway_fields import Fields, make
 from gateway_frames import AMQP_HEADER, SASL_HEADER, Frame, Raw, frame_of, number
-from proton import Described, byte, symbol, timestamp, ulong
+from proton import Described, byte, symbol, timestamp, ubyte, uint, ulong
 
 OUTCOMES = [f"amqp:{name}:list" for name in ("accepted", "rejected", "released", "modified")]
 DESIRED = ("sole-connection-for-container", "DELAYED_DELIVERY", "ANONYMOUS-RELAY", "SHARED-SUBS")
@@ -150,11 +151,13 @@ def coordinator(*, handle: int = 0, channel: int = 0) -> bytes:
     )
 
 
-def text_message(body: object, to: str = "t", **more: object) -> bytes:
+def text_message(body: object, to: str = "t", *, priority: int = 4, ttl: int = 0) -> bytes:
     """A persistent TextMessage to a topic, section by section."""
     annotations = {symbol("x-opt-jms-msg-type"): byte(5), symbol("x-opt-jms-dest"): byte(1)}
-    properties = [f"{UUID}-1", None, to, None, None, None, None, None, None, timestamp(1_700)]
-    header = [True, None, *more.values()] if more else [True]
+    now = timestamp(time.time() * 1_000)
+    expiry = timestamp(now + ttl) if ttl else None
+    properties = [f"{UUID}-1", None, to, *[None] * 5, expiry, now]
+    header = [True, ubyte(priority) if priority != 4 else None, uint(ttl) if ttl else None]
     sections = ((0x70, header), (0x72, annotations), (0x73, properties), (0x77, body))
     return b"".join(encode(Described(ulong(code), value)) for code, value in sections)
 
@@ -283,6 +286,16 @@ class Jms(Raw):
     def detach(self, *, closed: bool, handle: int = 0, channel: int = 0) -> None:
         self.send(frame_of("detach", channel=channel, handle=handle, closed=closed))
 
+    def left(self, *, closed: bool, handle: int = 0, channel: int = 0) -> Frame:
+        """Detach, and what the gateway answers. Before it the deliveries that the link still held
+        may be settled."""
+        self.detach(closed=closed, handle=handle, channel=channel)
+        while (one := self.read()).kind == "disposition":
+            assert (one["role"], one["settled"]) == (False, True)
+        assert one.kind == "detach", one
+        assert bool(one["closed"]) is closed or one.error
+        return one
+
     def subscribed(self, name: str, of: Described, *, handle: int = 0, channel: int = 0) -> Frame:
         """Attach a consumer; the answer must be a yes."""
         self.send(consumer(name, of, handle=handle, channel=channel))
@@ -299,7 +312,7 @@ class Jms(Raw):
         return [text_of(one.payload) for one in transfers]
 
     def publish(
-        self, address: str, *bodies: object, capabilities: Iterable[str] = TOPIC, **more: object
+        self, address: str, *bodies: object, capabilities: Iterable[str] = TOPIC, **more: int
     ) -> None:
         """Send text messages over a producer of their own, and wait until all are accepted."""
         channel = self.session()
