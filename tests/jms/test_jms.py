@@ -43,11 +43,34 @@ def test_every_java_test_is_one_here(results: Mapping[str, Result]) -> None:
     )
 
 
-def test_the_page_of_conformance_names_tests_that_are_there() -> None:
-    """Every test that it names exists, and no class is left out."""
-    text = (ROOT / "docs" / "conformance.md").read_text()
-    shown = set(re.findall(r"`(\w+Test\.\w+)`", text))
+PAGE = (ROOT / "docs" / "conformance.md").read_text()
+
+
+def test_the_page_of_conformance_names_java_tests_that_are_there() -> None:
+    """Every one that it names exists, and no class is left out."""
+    shown = set(re.findall(r"`(\w+Test\.\w+)`", PAGE))
     assert not shown - set(named())
     assert {name.partition(".")[0] for name in shown} == {
         name.partition(".")[0] for name in named()
     }
+
+
+def test_the_page_of_conformance_names_python_tests_that_are_there() -> None:
+    """Each is a function of the file that it names."""
+    shown = set(re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE))
+    assert shown
+    missing = {
+        (file, test)
+        for file, test in shown
+        if f"\ndef {test}(" not in (ROOT / "tests" / file).read_text()
+    }
+    assert not missing
+
+
+def test_every_row_of_the_page_of_conformance_is_shown_or_explained() -> None:
+    """A row of what holds names a test; one that names none says why it differs."""
+    for line in PAGE.splitlines():
+        if not line.startswith("|") or line.startswith("|-"):
+            continue
+        if re.search(r"\| (yes|pending)\b", line):
+            assert "`" in line.rsplit("|", 2)[1], f"nothing shows it: {line}"
