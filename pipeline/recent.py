@@ -18,6 +18,8 @@ SMALL = 32
 #: Slabs, and bytes, that are joined at most: their bytes are copied.
 JOIN_SLABS_MAX = 256
 JOIN_BYTES_MAX = 1 << 18
+#: Bytes that a slab takes beside its messages', measured: with one message in each they are most.
+SLAB_BYTES = 320
 #: Entries of a topic's line that are gone before it is cut: makes leaving O(1) on average.
 _TRIM_AT = 1_024
 
@@ -46,6 +48,7 @@ class RecentMessages:
 
     @property
     def bytes(self) -> int:
+        """What all slabs take."""
         return self._bytes
 
     def add(self, topic: str, slab: Slab) -> None:
@@ -54,8 +57,9 @@ class RecentMessages:
         line = self._lines.setdefault(topic, _Line())
         line.firsts.append(slab.first)
         line.slabs.append(slab)
-        self._order.append((topic, slab.first, slab.stop, len(slab.blob)))
-        self._bytes += len(slab.blob)
+        size = SLAB_BYTES + len(slab.blob)
+        self._order.append((topic, slab.first, slab.stop, size))
+        self._bytes += size
         self.head = slab.stop
         self._evict()
 
