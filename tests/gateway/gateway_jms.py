@@ -350,5 +350,6 @@ def sections_of(message: bytes) -> dict[int, object]:
     found, at = {}, 0
     while at < len(message):
         section, at = decode(message, at)
-        found[int(section.descriptor)] = section.value
+        code = section.descriptor
+        found[0x77 if code == "amqp:amqp-value:*" else int(code)] = section.value
     return found
