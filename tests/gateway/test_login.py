@@ -109,16 +109,16 @@ def test_plain_leads_in_with_the_password(
 
 
 def test_a_gateway_without_users_takes_any_password_and_believes_no_name(
-    own_gateway: Make, tmp_path: Path
+    own_gateway: Make, connect: Connect, tmp_path: Path
 ) -> None:
     """On loopback, for clients that insist on a login: who has one is as anonymous as others."""
     permissions = tmp_path / "permissions.toml"
     permissions.write_text('[admin]\npublish = ["*"]\n')
     with own_gateway({"security": {"permissions": str(permissions)}}) as gateway:
-        with Login(gateway.port) as login:
-            assert login.log_in(plain("admin", "admin")) == 0
-            opens(login, "pretender")
-        assert not gateway.events("connection.failed")
+        peer = connect(port=gateway.port, user="admin", password="admin")  # noqa: S106
+        link = peer.sender("orders", opened=False)
+        assert peer.refusal(link) == "amqp:unauthorized-access"
+        assert gateway.events("permission.refused")[0]["user"] == "anonymous"
 
 
 #: Bytes after the offer that no client should send, and what the log says of them.

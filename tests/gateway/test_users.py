@@ -8,6 +8,7 @@ import subprocess
 import sys
 import termios
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from gateway_process import PATIENCE, until
 
 from ingest.main import MISUSED, cli
 from ingest.users import Users, hashed, user_of
+from ingest.users_file import changing
 from pipeline.errors import InvalidRequest
 
 COMMAND = str(Path(sys.executable).with_name("distributary"))
@@ -165,15 +167,28 @@ def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
     assert set(Users.read(file).by_name) == {"alice", "bob"}
 
 
-def test_commands_at_once_lose_nobody(file: Path) -> None:
-    """Each reads what the one before wrote."""
-    names = [f"user-{number}" for number in range(6)]
-    command = [COMMAND, "user", "add", "--users", str(file)]
-    made = [subprocess.Popen([*command, name], stdin=subprocess.PIPE) for name in names]
-    for one in made:
-        one.communicate(b"x")
-        assert one.returncode == 0
+def test_changes_at_once_lose_nobody(file: Path) -> None:
+    """Each begins with what the one before wrote, whoever makes it."""
+    kept = user_of("x")
+
+    def add(name: str) -> None:
+        with changing(file) as users:
+            users[name] = kept
+
+    names = [f"user-{number}" for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, names))
     assert set(Users.read(file).by_name) == {"alice", *names}
+
+
+def test_a_change_that_fails_leaves_the_file_as_it_was(file: Path) -> None:
+    """No half of it, and nothing beside it."""
+    before = file.read_text()
+    with pytest.raises(KeyError), changing(file) as users:
+        users["bob"] = user_of("builder")
+        del users["carol"]
+    assert file.read_text() == before
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_a_file_of_before_goes_on(tmp_path: Path) -> None:
