@@ -12,6 +12,8 @@ import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
+import jakarta.jms.ServerSession;
+import jakarta.jms.ServerSessionPool;
 import jakarta.jms.Session;
 import jakarta.jms.TextMessage;
 import jakarta.jms.Topic;
@@ -120,6 +122,21 @@ abstract class Client {
 
     static Session session(Connection connection, int mode) throws JMSException {
         return connection.createSession(false, mode);
+    }
+
+    /** A pool of one session, for connection consumers. */
+    static ServerSessionPool pool(Session session) {
+        return () -> new ServerSession() {
+            @Override
+            public Session getSession() {
+                return session;
+            }
+
+            @Override
+            public void start() {
+                session.run();
+            }
+        };
     }
 
     /** A consumer of the client's own durable subscription `s`, in a session of its own. */

@@ -1,5 +1,6 @@
 package jms;
 
+import jakarta.jms.Connection;
 import jakarta.jms.Destination;
 import jakarta.jms.JMSException;
 import jakarta.jms.MessageConsumer;
@@ -12,22 +13,12 @@ enum Kept {
     /** The durable subscription `s` of a topic. */
     SUBSCRIPTION {
         @Override
-        Destination named(Session session, String name) throws JMSException {
-            return session.createTopic(name);
-        }
-
-        @Override
         MessageConsumer consumer(Session session, Destination from) throws JMSException {
             return session.createDurableConsumer((Topic) from, "s");
         }
     },
     /** The shared durable subscription `s` of a topic, as the client's own. */
     SHARED {
-        @Override
-        Destination named(Session session, String name) throws JMSException {
-            return session.createTopic(name);
-        }
-
         @Override
         MessageConsumer consumer(Session session, Destination from) throws JMSException {
             return session.createSharedDurableConsumer((Topic) from, "s");
@@ -45,12 +36,15 @@ enum Kept {
         }
     };
 
-    abstract Destination named(Session session, String name) throws JMSException;
+    /** Where to publish. */
+    Destination named(Session session, String name) throws JMSException {
+        return session.createTopic(name);
+    }
 
     abstract MessageConsumer consumer(Session session, Destination from) throws JMSException;
 
     /** Keep these texts: the subscription, or the queue, is there before they are. */
-    void keep(jakarta.jms.Connection connection, Destination to, String... texts) throws JMSException {
+    void keep(Connection connection, Destination to, String... texts) throws JMSException {
         consumer(Client.auto(connection), to).close();
         Client.publish(connection, to, texts);
     }

@@ -81,17 +81,7 @@ class ListenerTest extends OneClient {
     void connectionConsumer() throws Exception {
         Heard heard = new Heard();
         session.setMessageListener(heard);
-        connection.createConnectionConsumer(topic, null, () -> new jakarta.jms.ServerSession() {
-            @Override
-            public Session getSession() {
-                return session;
-            }
-
-            @Override
-            public void start() {
-                session.run();
-            }
-        }, 10);
+        connection.createConnectionConsumer(topic, null, pool(session), 10);
         publish(connect(), topic, "one", "two");
         heard.expect("one", "two");
     }

@@ -12,13 +12,18 @@ class NoLocalTest extends OneClient {
         return auto(connection).createDurableConsumer(topic, "s", null, true);
     }
 
+    /** One of its own, then one of another. */
+    private void publishBoth() throws Exception {
+        publish(connection, topic, "own");
+        publish(connect(), topic, "foreign");
+    }
+
     @Test
     @DisplayName("A no-local consumer doesn't receive what its own connection publishes.")
     void plain() throws Exception {
         MessageConsumer consumer = session.createConsumer(topic, null, true);
         MessageConsumer other = session.createConsumer(topic);
-        publish(connection, topic, "own");
-        publish(connect(), topic, "foreign");
+        publishBoth();
         expect(consumer, "foreign");
         expectNothing(consumer);
         expect(other, "own", "foreign");
@@ -39,8 +44,7 @@ class NoLocalTest extends OneClient {
     @DisplayName("A durable no-local subscription keeps the rule while its consumer is away.")
     void whileAway() throws Exception {
         noLocal().close();
-        publish(connection, topic, "own");
-        publish(connect(), topic, "foreign");
+        publishBoth();
         MessageConsumer consumer = noLocal();
         expect(consumer, "foreign");
         expectNothing(consumer);
@@ -52,8 +56,7 @@ class NoLocalTest extends OneClient {
         noLocal().close();
         connection.close();
         connection = connect(name("c"));
-        publish(connection, topic, "own");
-        publish(connect(), topic, "foreign");
+        publishBoth();
         MessageConsumer consumer = noLocal();
         expect(consumer, "foreign");
         expectNothing(consumer);

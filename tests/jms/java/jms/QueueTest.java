@@ -17,7 +17,6 @@ import jakarta.jms.Queue;
 import jakarta.jms.QueueConnection;
 import jakarta.jms.QueueReceiver;
 import jakarta.jms.QueueSession;
-import jakarta.jms.ServerSession;
 import jakarta.jms.Session;
 import jakarta.jms.Topic;
 import java.util.ArrayList;
@@ -73,6 +72,20 @@ class QueueTest extends OneClient {
         expectCounted(again, "one", 1);
         expectCounted(again, "two", 1);
         expectNothing(again);
+    }
+
+    @Test
+    @DisplayName("What waits when its last consumer closes, or its session, is still there.")
+    void outlivesItsConsumers() throws Exception {
+        publish(connection, queue, "one", "two", "three");
+        MessageConsumer closing = session.createConsumer(queue);
+        expect(closing, "one");
+        closing.close();
+        Session ending = auto(connection);
+        expect(ending.createConsumer(queue), "two");
+        ending.close();
+        publish(connection, queue, "four");
+        expect(session.createConsumer(queue), "three", "four");
     }
 
     @Test
@@ -218,17 +231,7 @@ class QueueTest extends OneClient {
         publish(connection, queue, "one", "two");
         Heard heard = new Heard();
         session.setMessageListener(heard);
-        connection.createConnectionConsumer(queue, null, () -> new ServerSession() {
-            @Override
-            public Session getSession() {
-                return session;
-            }
-
-            @Override
-            public void start() {
-                session.run();
-            }
-        }, 10);
+        connection.createConnectionConsumer(queue, null, pool(session), 10);
         heard.expect("one", "two");
         publish(connect(), queue, "three");
         heard.expect("three");
