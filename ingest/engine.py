@@ -190,7 +190,6 @@ class Connection(asyncio.BufferedProtocol):
         try:
             more = self._inflow.feed(data, size)
             self.inbound.process()
-            self.inbound.answer_echoes()
         except BrokenFrame as error:
             self.close("amqp:decode-error", str(error))
         if (fault := self._inflow.fault) is not None:
@@ -280,22 +279,27 @@ class Connection(asyncio.BufferedProtocol):
             self._engine.touched.append(self)
 
     def flush(self) -> None:
-        """Write what the engine has for the peer."""
+        """Write what the engine has for the peer, then what it has asked for."""
         self._touched = False
+        if self._engine.sure() and self._write() and self.inbound.echoes:
+            self.inbound.answer_echoes()
+            self._write()
+
+    def _write(self) -> bool:
+        """Whether all that the engine had is on its way."""
         transport = self._transport
-        if not self._engine.sure():
-            return
         while self.alive and self.writable and transport is not None:
             size = pumping.output(self._amqp_address, self._engine.write_pointer, WRITE_BYTES)
             if size < 0:
                 self._end(transport)
-                return
+                return False
             if size == 0:
-                return
+                return True
             chunk, last = bytes(self._engine.write_buffer[:size]), size < WRITE_BYTES
             transport.write(self.outflow.passed(chunk, last=last))
             if last and not self.ending:
-                return
+                return True
+        return False
 
     def _end(self, transport: asyncio.Transport) -> None:
         """All is said. If the peer still talks, its socket is only half closed: bytes that nobody
@@ -356,6 +360,10 @@ class Engine:
         """Whether there is room for one more connection."""
         self.connections.add(connection)
         return len(self.connections) <= self.limits.connections_max
+
+    def room(self) -> int:
+        """How many more connections there may be."""
+        return self.limits.connections_max - len(self.connections)
 
     def remove(self, connection: Connection) -> None:
         self.connections.discard(connection)

@@ -1,8 +1,8 @@
 """A connection's frames, walked before the engine has them and after it has written them.
 
 Of a few frames the engine understands, or can say, less than AMQP does. `Inflow` stops at these
-and reads them (`pipeline.performative`), `Outflow` puts into an attach what the engine can't; all
-other bytes pass through C (`walk.c`) untouched.
+and reads them (`pipeline.performative`), `Outflow` puts into attaches and flows what the engine
+can't; all other bytes pass through C (`walk.c`) untouched.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from ingest import pump
 from ingest.native import ffi, lib
 from pipeline import performative
 from pipeline.amqp_types import DecodeError
+from pipeline.link_state import LinkState, told
 from pipeline.performative import PLAIN_STATES, TRANSACTIONAL_STATE
 from pipeline.refusal import NOT_IMPLEMENTED
 
@@ -146,28 +147,45 @@ def _unknown_state(state: int) -> tuple[str, str]:
 class Outflow:
     """What the engine has written, on its way to the peer.
 
-    `due` says that an attach among it must say more than the engine could.
+    `due` says that an attach among it must say more than the engine could. `tell` has the next flow
+    of a session speak of a link of it, too.
     """
 
     def __init__(self, frame_bytes_max: int = 0xFFFFFFFF) -> None:
         self._walk = ffi.new("pump_walk *", {"left": HEADER_BYTES})
         self._frame_bytes_max = frame_bytes_max
         self._held = b""
+        self._places: dict[int, tuple[int, int]] = {}  #: of a link: its channel and handle
+        self._told: dict[int, list[LinkState]] = {}  #: by channel
         self.due = False
 
+    def tell(self, link: int, delivery_count: int, credit: int, *, drain: bool) -> None:
+        """What the next flow of the link's session is to say of the link."""
+        if link not in self._places:
+            return  # its attach isn't answered yet: that says the state
+        channel, handle = self._places[link]
+        state = LinkState(handle, delivery_count, credit, drain)
+        self._told.setdefault(channel, []).append(state)
+        self.due = True
+
+    def forget(self, link: int) -> None:
+        """The link is gone."""
+        self._places.pop(link, None)
+
     def passed(self, chunk: bytes, *, last: bool) -> bytes:
-        """The chunk with all that its attaches must say. `last`: the engine has no more for now,
-        so that the chunk ends with a frame. Otherwise a cut frame may be held back until the next
-        one."""
+        """The chunk with all that its attaches and flows must say. `last`: the engine has no more
+        for now, so that the chunk ends with a frame. Otherwise a cut frame may be held back until
+        the next one."""
         if last and not self.due:
             self._walk.left, held = 0, self._held
             self._held = b""
             return held + chunk if held else chunk
         data, parts, at = self._held + chunk, [], 0
         pointer, self._held = ffi.from_buffer(data), b""
+        way = lib.WALK_OUT_FLOWS if self._told else lib.WALK_OUT
         while at < len(data):
             stop = lib.pump_walk_on(
-                self._walk, pointer + at, len(data) - at, self._frame_bytes_max, 1
+                self._walk, pointer + at, len(data) - at, self._frame_bytes_max, way
             )
             begin = at + self._walk.at
             parts.append(data[at:begin])
@@ -175,9 +193,18 @@ class Outflow:
                 self._held = data[begin:]
                 break
             at = begin
-            if stop == lib.WALK_ATTACH:
+            if stop != lib.WALK_ALL:
                 at += self._walk.size
-                parts.append(performative.spliced(data[begin:at]))
+                parts.append(self._spoken(stop, data[begin:at]))
         if last:
             self.due = False
+            self._told.clear()
         return b"".join(parts)
+
+    def _spoken(self, stop: int, frame: bytes) -> bytes:
+        if stop == lib.WALK_FLOW:
+            return told(frame, lambda channel: self._told.pop(channel, ()))
+        attach = performative.spliced(frame)
+        if attach.link:
+            self._places[attach.link] = attach.channel, attach.handle
+        return attach.frame

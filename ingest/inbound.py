@@ -91,8 +91,9 @@ class Inbound:
             )
 
     def answer_echoes(self) -> None:
-        """Have the engine tell the state of links and sessions whose peer has asked for it."""
-        echoes, self.echoes = self.echoes, []
+        """Have the engine tell the state of links and sessions whose peer has asked for it. All
+        that it had to say before must have been written."""
+        echoes, self.echoes = dict.fromkeys(self.echoes), []
         for channel, handle in echoes:
             links = (
                 [self._handles.get((channel, handle))]
@@ -100,8 +101,8 @@ class Inbound:
                 else [link for (on, _), link in self._handles.items() if on == channel]
             )
             for link in links[:1]:
-                if link is not None and not self.closing:
-                    pumping.echo(link.session, 0 if link.is_outgoing else link.address)
+                if link is not None and not link.ended and not self.closing:
+                    link.tell()
 
     def refuse_transfer(self, channel: int, handle: int, condition: str, description: str) -> None:
         """A message that is about to come is not what the gateway takes: end its link. Raises
@@ -270,6 +271,7 @@ class Inbound:
 
     def _drop_link(self, link: Link) -> None:
         self._links.pop(link.address, None)
+        self._connection.outflow.forget(link.address)
         if self._handles.get(link.handle) is link:  # its peer may have used the handle again
             del self._handles[link.handle]
 

@@ -28,7 +28,7 @@ from pipeline.delivery import WITHOUT_STATE, Verdict
 from pipeline.errors import DistributaryError
 from pipeline.message import Slab
 from pipeline.outcome import Outcome
-from pipeline.performative import DEFAULT_OUTCOME, OFFERED, OUTCOMES, WalkedAttach
+from pipeline.performative import DEFAULT_OUTCOME, LINK, OFFERED, OUTCOMES, WalkedAttach
 from pipeline.sequences import Run
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class Link:
         "alive",
         "attach",
         "connection",
+        "delivery_count",
         "ended",
         "left",
         "message_bytes_max",
@@ -119,6 +120,8 @@ class Link:
         #: What this link can do beyond the connection's; to be set before `open`.
         self.offered_capabilities: tuple[str, ...] = ()
         self.alive = True
+        #: Of an outgoing link: deliveries handed to the engine, and credit given back unused.
+        self.delivery_count = 0
         #: We have ended it, or never wanted it; what its peer still says counts no more.
         self.ended = False
         #: The peer has detached or closed it.
@@ -185,6 +188,7 @@ class Link:
             carried[symbol(OFFERED)] = array(UNDESCRIBED, Data.SYMBOL, *words)
         if self.is_outgoing:
             carried[symbol(DEFAULT_OUTCOME)] = _described(self.default_outcome)
+            carried[symbol(LINK)] = ulong(self.address)
         if carried:
             self.proton.properties = carried
             self.connection.outflow.due = True
@@ -228,13 +232,26 @@ class Link:
 
     def drained(self) -> None:
         """All there was has been sent: give the rest of the credit back."""
-        proton.pn_link_drained(self._impl)
+        self.delivery_count += int(proton.pn_link_drained(self._impl))
         self.connection.touch()
+
+    def tell(self) -> None:
+        """Have the peer hear of the link's state; all that the engine had is written."""
+        if self.is_outgoing:
+            waiting = int(proton.pn_link_queued(self._impl))  # for the peer's window
+            self.connection.outflow.tell(
+                self.address,
+                self.delivery_count - waiting,
+                max(self.credit + waiting, 0),
+                drain=self.draining,
+            )
+        pumping.echo(self.session, 0 if self.is_outgoing else self.address)
 
     def send(self, slab: Slab, run: Run, delivery_count: int, token: int, presettled: bool) -> int:
         """Send a run of a slab's messages; the caller has made sure of the credit. The token comes
         back with their outcomes. Returns how many bytes of messages went."""
         self.connection.touch()
+        self.delivery_count += len(run)
         return pumping.send(self.address, slab, run, delivery_count, token, presettled)
 
     def answered(self, count: int) -> None:

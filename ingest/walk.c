@@ -15,7 +15,8 @@ typedef struct {
   uint64_t left, at, size;
 } pump_walk;
 
-/* All passes; a frame is cut before it could be judged; an attach; a flow that wants an answer; a
+/* All passes; a frame is cut before it could be judged; an attach; a flow that wants an answer (of
+ * what we write: any flow); a
  * transfer that isn't plain; a disposition with another state than the five that the engine knows;
  * a performative that isn't named by a number; a session's end, and its begin. */
 #define WALK_ALL 0
@@ -27,9 +28,12 @@ typedef struct {
 #define WALK_NAMED 6
 #define WALK_END 8
 #define WALK_BEGIN 9
-/* Walk over `size` bytes up to the first frame that stops it. With `only_attach` nothing else does. */
-int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_bytes_max,
-                 int only_attach);
+/* Walk over `size` bytes up to the first frame that stops it. What we write ourselves is only stopped
+ * at attaches (WALK_OUT), or at attaches and flows (WALK_OUT_FLOWS). */
+#define WALK_IN 0
+#define WALK_OUT 1
+#define WALK_OUT_FLOWS 2
+int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_bytes_max, int way);
 /* Walk, and hand what passes to the engine; also WALK_NO_MORE: the engine takes no more. */
 #define WALK_NO_MORE 7
 int pump_walk_in(uint64_t transport, pump_walk *w, const char *bytes, size_t size,
@@ -83,9 +87,12 @@ static size_t list_field(const uint8_t *m, size_t end, size_t at, uint32_t wante
 static int judge(const uint8_t *m, size_t end, size_t at, int code) {
   size_t field;
   switch (code) {
-    case FLOW: /* echo is its tenth field */
+    case FLOW: /* link-credit is its seventh field, drain its ninth, echo its tenth */
       field = list_field(m, end, at, 9);
-      return !field || (field < end && is_true(m, field)) ? WALK_FLOW : WALK_ALL;
+      if (!field || (field < end && is_true(m, field))) return WALK_FLOW;
+      field = list_field(m, end, at, 8);
+      if (!field || field == end || !is_true(m, field)) return field ? WALK_ALL : WALK_FLOW;
+      return uint_value(m, list_field(m, end, at, 6), 1) ? WALK_ALL : WALK_FLOW;
     case DISPOSITION: /* state is its fifth */
       field = list_field(m, end, at, 4);
       return !field || (field < end && !known_state(m, end, field)) ? WALK_DISPOSITION : WALK_ALL;
@@ -123,7 +130,7 @@ static inline int plain_transfer(const uint8_t *m, size_t have, size_t at) {
 }
 
 /* What is to be done with the frame that begins at `m`, of which `have` bytes of `size` are there. */
-static int look(const uint8_t *m, size_t have, size_t size, int only_attach, size_t *need) {
+static int look(const uint8_t *m, size_t have, size_t size, int way, size_t *need) {
   size_t at = 4 * (size_t)m[4], value;
   if (m[5] != AMQP_FRAME || at < FRAME_HEAD || at >= size) return WALK_ALL; /* empty, or broken */
   size_t there = have < size ? have : size;
@@ -135,7 +142,7 @@ static int look(const uint8_t *m, size_t have, size_t size, int only_attach, siz
     if (have < size) return WALK_SHORT;
   }
   int code = described_as(m, there, at, &value);
-  if (only_attach && code != ATTACH) return WALK_ALL;
+  if (way != WALK_IN && code != ATTACH && (way != WALK_OUT_FLOWS || code != FLOW)) return WALK_ALL;
   if (code < 0) return m[at] == 0 ? WALK_NAMED : WALK_ALL;
   if (code < BEGIN || (code > DISPOSITION && code != END)) return WALK_ALL;
   size_t end = value < there ? value_end(m, there, value) : 0;
@@ -143,12 +150,11 @@ static int look(const uint8_t *m, size_t have, size_t size, int only_attach, siz
   if (have < size && !end) return WALK_SHORT;
   int stop = code == BEGIN ? WALK_BEGIN : code == ATTACH ? WALK_ATTACH : code == END ? WALK_END
            : WALK_FLOW + code - FLOW;
-  if (code >= FLOW && code <= DISPOSITION && end) stop = judge(m, end, value, code);
+  if (way == WALK_IN && code >= FLOW && code <= DISPOSITION && end) stop = judge(m, end, value, code);
   return stop && have < size ? WALK_SHORT : stop;
 }
 
-int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_bytes_max,
-                 int only_attach) {
+int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_bytes_max, int way) {
   const uint8_t *m = (const uint8_t *)bytes;
   size_t at = 0;
   w->size = 0;
@@ -168,7 +174,7 @@ int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_byte
       w->left = UINT64_MAX; /* the engine will refuse it, and all that follows */
       continue;
     }
-    int stop = look(m + at, have, frame, only_attach, &need);
+    int stop = look(m + at, have, frame, way, &need);
     if (stop) {
       w->size = stop == WALK_SHORT ? need : frame;
       return stop;
@@ -181,7 +187,7 @@ int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_byte
 
 int pump_walk_in(uint64_t transport, pump_walk *w, const char *bytes, size_t size,
                  size_t frame_bytes_max) {
-  int stop = pump_walk_on(w, bytes, size, frame_bytes_max, 0);
+  int stop = pump_walk_on(w, bytes, size, frame_bytes_max, WALK_IN);
   return pump_input(transport, bytes, w->at) ? stop : WALK_NO_MORE;
 }
 

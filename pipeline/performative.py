@@ -55,6 +55,8 @@ PLAIN_STATES = frozenset({0x23, *OUTCOMES})
 #: belongs; `spliced` puts it there. No peer ever sees them.
 OFFERED = Symbol("offered-capabilities")
 DEFAULT_OUTCOME = Symbol("default-outcome")
+#: And the number by which we know the link: its attach tells the channel and handle it has.
+LINK = Symbol("link")
 
 _NULL = b"\x40"
 _HEADER = struct.Struct(">IBBH")
@@ -202,15 +204,27 @@ def disposition(frame: bytes) -> tuple[bytes, int]:
     return frame, state
 
 
-def spliced(frame: bytes) -> bytes:
-    """An attach of the engine's with what its properties carry put where it belongs."""
+@dataclass(frozen=True, slots=True)
+class SplicedAttach:
+    """An attach of the engine's with what its properties carried put where it belongs."""
+
+    frame: bytes
+    channel: int
+    handle: int
+    link: int  #: the number by which we know it; 0 if it carried none
+
+
+def spliced(frame: bytes) -> SplicedAttach:
+    """An attach of the engine's as it goes to the peer. Raises DecodeError."""
     performative = parse(frame)
     with _reading():
         carried = dict(_pairs(performative.field(_Field.PROPERTIES)))
         offered = carried.pop(OFFERED, None)
         outcome = carried.pop(DEFAULT_OUTCOME, None)
-        if offered is None and outcome is None:
-            return frame
+        link = carried.pop(LINK, None)
+        handle = _uint(_read(performative.field(_Field.HANDLE)))
+        if offered is None and outcome is None and link is None:
+            return SplicedAttach(frame, performative.channel, handle, 0)
         if carried:
             raise DecodeError(f"an attach carries what it can't: {', '.join(map(str, carried))}")
         places = {_Field.PROPERTIES: _NULL}
@@ -221,7 +235,15 @@ def spliced(frame: bytes) -> bytes:
             _, at = _descriptor(source, 0)
             fields = _with(_fields(source[at:]), {_Field.DEFAULT_OUTCOME: outcome})
             places[_Field.SOURCE] = source[:at] + _list(fields)
-        return encode(performative.with_fields(places))
+        whole = encode(performative.with_fields(places))
+        number = 0 if link is None else _uint(_read(link))
+        return SplicedAttach(whole, performative.channel, handle, number)
+
+
+def _uint(value: Value) -> int:
+    if not isinstance(value, int):
+        raise DecodeError(f"a number was expected, not {value!r}")
+    return value
 
 
 def verdict(value: Value) -> Verdict | None:

@@ -297,7 +297,7 @@ def test_an_attach_says_what_its_properties_carried(size: int, wide: bool) -> No
     frame = own_attach(
         carried(offered_capabilities=array("SHARED-SUBS"), default_outcome=outcome), source
     )
-    before, after = performative.parse(frame), performative.parse(performative.spliced(frame))
+    before, after = performative.parse(frame), performative.parse(performative.spliced(frame).frame)
     assert after.fields[11] == array("SHARED-SUBS")
     assert len(after.fields) == 12
     assert before.channel == after.channel == 5
@@ -313,13 +313,13 @@ def test_an_attach_that_carries_nothing_stays_as_it_is() -> None:
     """Byte for byte, with properties of its own and without."""
     for properties in (NULL, carried(), carried(other=TRUE)):
         frame = own_attach(properties, NULL)
-        assert performative.spliced(frame) == frame
+        assert performative.spliced(frame).frame == frame
 
 
 def test_a_null_source_has_no_default_outcome_to_say() -> None:
     """What is refused has no source."""
     frame = own_attach(carried(default_outcome=described(0x24, [])), NULL)
-    assert performative.parse(performative.spliced(frame)).fields[5] == NULL
+    assert performative.parse(performative.spliced(frame).frame).fields[5] == NULL
 
 
 @pytest.mark.parametrize(("form", "changed"), [("small", False), ("long", False), ("name", True)])

@@ -73,6 +73,7 @@ PASSING = {
     "flow": flow(),
     "flow of a link": flow(handle=0, delivery_count=3, link_credit=100, drain=True),
     "flow, no echo": flow(handle=0, echo=False),
+    "flow, no credit": flow(handle=0, delivery_count=3, link_credit=0, drain=False),
     "disposition": disposition(ACCEPTED),
     "disposition, no state": disposition(None),
     "disposition, modified": disposition(composite(0x27, True), batchable=True),
@@ -89,6 +90,7 @@ STOPPING = {
     "attach, extended": (extended(attach("N")), lib.WALK_ATTACH),
     "echo": (flow(echo=True), lib.WALK_FLOW),
     "echo of a link": (flow(handle=0, echo=True), lib.WALK_FLOW),
+    "drain without credit": (flow(handle=0, link_credit=0, drain=True), lib.WALK_FLOW),
     "another format": (transfer(message_format=0x80013700), lib.WALK_TRANSFER),
     "another format, small": (transfer(message_format=1), lib.WALK_TRANSFER),
     "transaction": (transfer(state=composite(0x34, b"id")), lib.WALK_TRANSFER),
@@ -310,7 +312,7 @@ def test_attaches_are_spliced_however_the_output_is_cut(
     for kind in kinds:
         attached = kind not in PASSING
         written.append(carrying(kind, "SHARED-SUBS") if attached else PASSING[kind])
-        expected.append(performative.spliced(written[-1]) if attached else written[-1])
+        expected.append(performative.spliced(written[-1]).frame if attached else written[-1])
     whole = b"".join(written)
     at = sorted({place % (len(whole) + 1) for place in places})
     flows, out, rest = Outflow(), b"", iter(due)
@@ -322,5 +324,20 @@ def test_attaches_are_spliced_however_the_output_is_cut(
     # Behind a chunk that ends with a frame all is as at the start, whether an attach is due or not.
     for one in written[1:]:
         flows.due = next(rest)
-        spliced = performative.spliced(one) if flows.due and b"offered-" in one else one
+        spliced = performative.spliced(one).frame if flows.due and b"offered-" in one else one
         assert flows.passed(one, last=True) == spliced
+
+
+def test_our_own_flows_stop_the_walk_when_they_are_to_say_more() -> None:
+    """Then and only then, whatever they say; other frames never do, attaches always."""
+    stops = {lib.WALK_OUT: {"attach"}, lib.WALK_OUT_FLOWS: {"attach", "flow", "flow of a link"}}
+    frames = {"attach": attach("N"), "flow": flow(), "flow of a link": flow(handle=0)}
+    frames |= {"transfer": transfer(), "begin": frame_of("end"), "close": frame_of("close")}
+    for way, expected in stops.items():
+        walk = ffi.new("pump_walk *")
+        found = {
+            name
+            for name, data in frames.items()
+            if lib.pump_walk_on(walk, ffi.from_buffer(data), len(data), FRAME_BYTES_MAX, way)
+        }
+        assert found == expected
