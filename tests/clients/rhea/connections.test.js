@@ -118,7 +118,7 @@ async function overEnds(t, ends) {
     const producer = await connect(t, dialled);
     const inbox = await receive(consumer, durable("stays", "rhea-reconnect"));
     const to = await sender(producer, "rhea-reconnect");
-    const numbers = Array.from({ length: 300 }, (_, i) => i);
+    const numbers = Array.from({ length: 200 }, (_, i) => i);
     const done = insist(to, numbers);
     const seen = new Set();
     let again = 0;

@@ -98,6 +98,17 @@ test("a drain brings what is there and gives back the rest of the credit", async
     assert.deepEqual(await inbox.take(1), ["c"]);
 });
 
+test("a drain without credit is answered, and credit given later holds", async (t) => {
+    const { inbox, to } = await byHand(t, "rhea-no-credit", { credit_window: 0, autoaccept: true });
+    await publish(to, "a", "b");
+    assert.deepEqual(await inbox.rest(), []);
+    inbox.receiver.add_credit(1);
+    assert.deepEqual(await inbox.take(1), ["a"]);
+    assert.deepEqual(await inbox.rest(), []);
+    inbox.receiver.add_credit(1);
+    assert.deepEqual(await inbox.take(1), ["b"]);
+});
+
 test("deliveries settled out of turn are settled one by one", async (t) => {
     const case_ = await byHand(t, "rhea-backwards");
     const numbers = [0, 1, 2, 3, 4, 5];
