@@ -5,7 +5,7 @@ what had become of it may be there as often as it was sent; any other is there o
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 from history import (
@@ -17,6 +17,7 @@ from history import (
     Left,
     Publish,
     Published,
+    Said,
     Settle,
     Settled,
     Subscribed,
@@ -42,6 +43,7 @@ class Report:
     doubled: tuple[tuple[str, str], ...] = ()  #: two consumers, or one twice, at the same time
     reordered: tuple[tuple[str, str], ...] = ()  #: first came behind a later one of its publisher
     unmarked: tuple[tuple[str, str], ...] = ()  #: seen before a crash, came again as if new
+    forgotten: tuple[tuple[str, str], ...] = ()  #: the same after a stop, and not given back
     marked: tuple[tuple[str, str], ...] = ()  #: marked although it can't have been delivered
 
     @property
@@ -75,6 +77,9 @@ class _Delivery:
     said: int = 0  #: final outcomes given
     confirmed: int = 0  #: final outcomes that the gateway has confirmed
     must_be_marked: bool = False  #: held by a consumer when the gateway crashed
+    stopped: bool = False  #: held by a consumer when the gateway was told to stop
+    released: int = 0  #: releases that the gateway has confirmed
+    taken_back: int = 0  #: times it came as if new after a stop: as often it was given back there
 
 
 @dataclass(slots=True)
@@ -126,7 +131,9 @@ class Checker:
                 delivery.said += event.said.final
                 delivery.holders[event.consumer] -= 1
             case Settled():
-                self._delivery(event.subscription, event.message).confirmed += event.said.final
+                delivery = self._delivery(event.subscription, event.message)
+                delivery.confirmed += event.said.final
+                delivery.released += event.said is Said.RELEASED
             case Left():
                 for delivery in self._deliveries.values():
                     delivery.holders.pop(event.consumer, None)
@@ -185,7 +192,8 @@ class Checker:
             self._wrong("unmarked", where)
         if not delivery.count and event.delivery_count and not message.may_be_marked:
             self._marked.setdefault(event.subscription, []).append(where)
-        delivery.must_be_marked = False
+        delivery.taken_back += delivery.stopped and not event.delivery_count
+        delivery.must_be_marked = delivery.stopped = False
 
     def _end(self, event: Ended) -> None:
         """What consumers held may have been delivered: after a crash it must be marked. What was
@@ -194,8 +202,9 @@ class Checker:
         crashed = event.how is not How.STOPPED
         unknown = event.how in {How.KILLED, How.POWER_CUT, How.GAVE_UP}
         for delivery in self._deliveries.values():
-            if unknown and delivery.holders.total() > 0:
-                delivery.must_be_marked = True
+            if delivery.holders.total() > 0:
+                delivery.must_be_marked |= unknown
+                delivery.stopped |= not unknown
             delivery.holders.clear()
         if event.how in {How.POWER_CUT, How.CUT_OFF}:
             for message in self._messages.values():
@@ -204,7 +213,14 @@ class Checker:
             for name, credit in event.credit.items():
                 self._may_be_marked[name] = self._may_be_marked.get(name, 0) + credit
 
-    def report(self) -> Report:
+    @property
+    def relies_on_releases(self) -> bool:
+        """Whether anything came as if new that a consumer held when its gateway was stopped."""
+        return any(delivery.taken_back for delivery in self._deliveries.values())
+
+    def report(self, released: Mapping[tuple[str, str], int] | None = None) -> Report:
+        """`released`: how often the log says so of (subscription, message). Without it, what came
+        as if new after a stop is taken for given back."""
         found = {kind: tuple(where) for kind, where in self._found.items()}
         found["marked"] = tuple(
             where
@@ -212,8 +228,15 @@ class Checker:
             for where in marked
             if len(marked) > self._may_be_marked.get(name, 0)
         )
+        found["forgotten"] = tuple(
+            where
+            for where, delivery in self._deliveries.items()
+            if released is not None
+            and delivery.taken_back
+            and released.get(where, 0) < delivery.taken_back + delivery.released
+        )
         if not self._flags:
-            found["marked"] = found["unmarked"] = ()
+            found["marked"] = found["unmarked"] = found["forgotten"] = ()
         found["lost"] = tuple(self._lost())
         promised = [m for m in self._messages.values() if m.publish.kept and m.accepted]
         return Report(

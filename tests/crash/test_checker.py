@@ -1,7 +1,7 @@
 """The judge of the crash tests sees each kind of wrong, and nothing wrong in what is right."""
 
 import pytest
-from checker import check
+from checker import Checker, check
 from history import (
     Delivered,
     Drained,
@@ -176,6 +176,24 @@ def test_a_wrong_history_is_seen(kind: str) -> None:
     report = check(events)
     assert set(report.violations) == {name}, report
     assert f"{name} 1" in str(report) or name == "marked"
+
+
+@pytest.mark.parametrize("how", [How.STOPPED, How.CUT_SHORT, How.CUT_OFF])
+def test_what_a_stop_took_back_is_in_the_log(how: How) -> None:
+    """What was held and comes as if new was released, once more than its consumers did it."""
+    again = (came(), settle(said=Said.RELEASED), settled(said=Said.RELEASED), came())
+    checker = Checker().read((SUBSCRIBED, sent(), accepted(), *again, crashed(how), came()))
+    assert checker.relies_on_releases
+    assert checker.report({("s", "m0"): 2}).sound
+    forgotten = checker.report({("s", "m0"): 1}).violations
+    assert forgotten == {"forgotten": (("s", "m0"),)}
+
+
+def test_what_comes_marked_after_a_stop_needs_no_record() -> None:
+    """The gateway was killed before it could take it back, and says so."""
+    checker = Checker().read((SUBSCRIBED, sent(), came(), crashed(How.CUT_SHORT), came(count=1)))
+    assert not checker.relies_on_releases
+    assert checker.report({}).sound
 
 
 def test_marks_are_judged_only_when_asked() -> None:

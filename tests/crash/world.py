@@ -19,12 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from checker import Report, check
+from checker import Checker, Report
 from clients import Consumer, Publisher, Subscription, connected
 from disk import SmallDisk
 from faults import Fault, Layer, Where
 from gateway_peer import PeerLost
 from gateway_process import Gateway, until
+from given_back import given_back
 from history import Drained, Ended, History, How
 
 #: Seconds that a point may take to be reached, or anything else that is waited for here.
@@ -333,7 +334,8 @@ class World:
             self.history.add(Drained(subscription.name))
         self.gateway.stop()
         self.verify()
-        return check(self.history, flags=(self.home / "dispatch").exists())
+        checker = Checker(flags=(self.home / "dispatch").exists()).read(self.history)
+        return checker.report(given_back(self.home) if checker.relies_on_releases else None)
 
     def verify(self) -> None:
         """What `distributary verify` says of the home; it must be sound."""
