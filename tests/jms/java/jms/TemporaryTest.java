@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import jakarta.jms.Connection;
+import jakarta.jms.DeliveryMode;
 import jakarta.jms.Destination;
 import jakarta.jms.InvalidDestinationException;
 import jakarta.jms.JMSConsumer;
@@ -97,6 +98,38 @@ class TemporaryTest extends OneClient {
         for (MessageConsumer consumer : List.of(first, second)) {
             expect(consumer, "one", "two");
             expectNothing(consumer);
+        }
+    }
+
+    @Test
+    @DisplayName("A temporary topic may be shared by its connection's consumers, and selected from.")
+    void topicIsShared() throws Exception {
+        Connection none = connectWith(NO_PREFETCH);
+        Session own = auto(none);
+        TemporaryTopic temporary = own.createTemporaryTopic();
+        MessageConsumer first = own.createSharedConsumer(temporary, "s");
+        MessageConsumer second = auto(none).createSharedConsumer(temporary, "s");
+        MessageConsumer selecting = own.createConsumer(temporary, "JMSType = 'order'");
+        publish(connection, temporary, "one", "two");
+        expect(second, "one");
+        expect(first, "two");
+        expectNothing(first);
+        expectNothing(selecting);
+    }
+
+    @Test
+    @DisplayName("Non-persistent questions and large answers go through as well.")
+    void largeAnswers() throws Exception {
+        TemporaryQueue answers = session.createTemporaryQueue();
+        MessageConsumer consumer = session.createConsumer(answers);
+        Session service = auto(connect());
+        MessageProducer producer = service.createProducer(answers);
+        producer.setDeliveryMode(DeliveryMode.NON_PERSISTENT);
+        for (int i = 0; i < 10; i++) {
+            producer.send(service.createTextMessage("x".repeat(1_000_000) + i));
+        }
+        for (int i = 0; i < 10; i++) {
+            assertEquals("x" + i, text(consumer).substring(999_999));
         }
     }
 
