@@ -115,15 +115,15 @@ def listed() -> list[str]:
     return found
 
 
-def run(ports: Mapping[str, int]) -> dict[str, Result]:
-    """Run all tests against these gateways, by the names of the variables that tell their ports.
-    Raises SuiteFailed."""
+def run(places: Mapping[str, int | Path]) -> dict[str, Result]:
+    """Run all tests. `places` are the variables that tell them the gateways' ports and where files
+    lie. Raises SuiteFailed."""
     found = install()
     for source in SOURCES.glob("*.js"):
         shutil.copy(source, BUILT)
     report = BUILT / "report.xml"
     report.unlink(missing_ok=True)
-    environment = os.environ | {name: str(port) for name, port in ports.items()}
+    environment = os.environ | {name: str(place) for name, place in places.items()}
     try:
         done = subprocess.run(
             [

@@ -6,19 +6,20 @@ extras; where there is none all the same they are skipped, and `CI=true` makes t
 """
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from gateway_process import Gateway
+from gateway_certificates import Authority
+from gateway_process import Gateway, Settings
 from rhea_suite import Result, listed, missing, run
 
 sys.path.append(str(Path(__file__).parents[1] / "jms"))
 
 from jms_control import Gateways, serve
-
-from ingest.users import hashed
 
 #: Seconds; the first test waits for the whole suite.
 pytestmark = pytest.mark.timeout(300)
@@ -30,21 +31,42 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Result]:
         assert os.environ.get("CI") != "true", reason
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("rhea")
-    users = folder / "users.toml"
-    users.write_text(f'ann = "{hashed("secret")}"\n')
-    security = {"security": {"users": str(users), "anonymous": False}}
     gateways = Gateways(folder)
-    try:
-        with serve(gateways) as control, Gateway(folder / "users", security) as guarded:
-            _, shared = gateways.make()
-            ports = {
+    with ExitStack() as ends:
+        ends.callback(gateways.end)
+        control = ends.enter_context(serve(gateways))
+        _, shared = gateways.make()
+        guarded = ends.enter_context(Gateway(folder / "users", _with_users(folder)))
+        secret = ends.enter_context(Gateway(folder / "tls", _with_certificates(folder)))
+        return run(
+            {
                 "GATEWAY_PORT": shared.port,
                 "GATEWAY_WITH_USERS_PORT": guarded.port,
+                "GATEWAY_WITH_TLS_PORT": secret.port,
+                "CERTIFICATES": folder,
                 "CONTROL_PORT": control,
             }
-            return run(ports)
-    finally:
-        gateways.end()
+        )
+
+
+def _with_users(folder: Path) -> Settings:
+    """ann may do everything with topics, bob only listen."""
+    users, permissions = folder / "users.toml", folder / "permissions.toml"
+    for name, password in (("ann", "secret"), ("bob", "builder")):
+        add = ("user", "add", name, "--users", users)
+        subprocess.run([*Gateway.COMMAND, *add], input=password, text=True, check=True)
+    permissions.write_text('["*"]\nconsume = ["*"]\n[ann]\npublish = ["*"]\ncreate = ["*"]\n')
+    files = {"users": str(users), "permissions": str(permissions)}
+    return {"security": {**files, "anonymous": False}}
+
+
+def _with_certificates(folder: Path) -> Settings:
+    """TLS, and nobody without a certificate of the authority; that of ann is there."""
+    authority = Authority(folder)
+    authority.issue("ann", "ann")
+    certificate, key = authority.issue("server", "localhost")
+    files = {"tls_certificate": certificate, "tls_key": key, "tls_client_ca": authority.file}
+    return {"security": {name: str(file) for name, file in files.items()} | {"anonymous": False}}
 
 
 @pytest.mark.parametrize("name", listed())

@@ -6,6 +6,8 @@ import rhea from "rhea";
 
 export const PORT = Number(process.env.GATEWAY_PORT);
 export const PORT_WITH_USERS = Number(process.env.GATEWAY_WITH_USERS_PORT);
+export const PORT_WITH_TLS = Number(process.env.GATEWAY_WITH_TLS_PORT);
+export const CERTIFICATES = process.env.CERTIFICATES;
 
 /** The context of the next event of that name. */
 export const event = async (emitter, name) => (await once(emitter, name))[0];

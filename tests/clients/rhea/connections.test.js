@@ -1,17 +1,21 @@
 // Logging in, errors, and a connection that comes back, as rhea has them.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
+    CERTIFICATES,
     connect,
     dial,
     durable,
     event,
     Gateway,
+    PORT_WITH_TLS,
     PORT_WITH_USERS,
     publish,
     receive,
     refusal,
+    send,
     sender,
 } from "./client.js";
 
@@ -51,6 +55,38 @@ test("PLAIN: a wrong password, no password and no SASL don't", async (t) => {
     const bare = dial(t, { port: PORT_WITH_USERS });
     await Promise.race([event(bare, "disconnected"), event(bare, "protocol_error")]);
     assert.ok(!bare.is_remote_open());
+});
+
+test("a user may do what permissions say, and hears it otherwise", async (t) => {
+    const login = { port: PORT_WITH_USERS, username: "bob", password: "builder" };
+    const bob = await connect(t, login);
+    const inbox = await receive(bob, "rhea-allowed");
+    const error = await refusal(bob.open_sender("rhea-allowed"));
+    assert.equal(error.condition, "amqp:unauthorized-access");
+    const relay = await sender(bob, { target: {} });
+    const { outcome, delivery } = await send(relay, { to: "rhea-allowed", durable: true });
+    assert.equal(outcome, "rejected");
+    assert.equal(delivery.remote_state.error.condition, "amqp:unauthorized-access");
+    const ann = await connect(t, { ...login, username: "ann", password: "secret" });
+    await publish(await sender(ann, "rhea-allowed"), "a");
+    assert.deepEqual(await inbox.take(1), ["a"]);
+});
+
+const file = (name) => readFileSync(`${CERTIFICATES}/${name}`);
+
+test("TLS, and a certificate for a login", async (t) => {
+    const tls = { port: PORT_WITH_TLS, transport: "tls", servername: "localhost" };
+    const trusting = { ...tls, ca: [file("authority.pem")] };
+    const own = { cert: file("ann.pem"), key: file("ann.key"), enable_sasl_external: true };
+    const connection = await connect(t, { ...trusting, ...own });
+    const inbox = await receive(connection, "rhea-tls");
+    await publish(await sender(connection, "rhea-tls"), "a".repeat(200_000));
+    assert.equal((await inbox.take(1))[0].length, 200_000);
+    for (const wrong of [tls, trusting, { ...tls, ...own }]) {
+        const other = dial(t, wrong);
+        await event(other, "disconnected");
+        assert.ok(!other.is_remote_open());
+    }
 });
 
 test("a container id in use is refused, and its owner goes on", async (t) => {
