@@ -1,6 +1,6 @@
 """What `distributary verify` and `distributary info` show on a screen."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.box import SIMPLE
@@ -9,7 +9,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pipeline.tables.inventory import Inventory
+from pipeline.address import PREFIXES, is_temporary, kind_of_topic
+from pipeline.tables.inventory import Inventory, TopicLine
 from pipeline.tables.journal import Cut
 from pipeline.tables.verify.check import counted
 from pipeline.tables.verify.home import Report
@@ -60,11 +61,29 @@ def show_report(report: Report, cut: Cut | None, *, repair: bool) -> None:
     console.print(f"{report.home} is {verdict}{at}.", markup=False, soft_wrap=True)
 
 
+def _folded(topics: Iterable[TopicLine]) -> Iterator[TopicLine]:
+    """The topics, and all temporary ones of a kind in one line: each request may have had one."""
+    temporary: dict[str, list[TopicLine]] = {}
+    for one in topics:
+        if is_temporary(one.topic):
+            temporary.setdefault(PREFIXES[kind_of_topic(one.topic)], []).append(one)
+        else:
+            yield one
+    for prefix, same in temporary.items():
+        yield TopicLine(
+            f"{prefix} ({len(same):,} of them)",
+            sum(one.messages for one in same),
+            min(one.first for one in same),
+            max(one.last for one in same),
+            sum(one.bytes for one in same),
+        )
+
+
 def show_inventory(found: Inventory) -> None:
     """What there is as tables, and a line each for the journal and the log."""
     console = Console()
     topics = _numbers("topic", "messages", "first", "last", "bytes")
-    for topic in found.topics:
+    for topic in _folded(found.topics):
         _row(topics, topic.topic, topic.messages, topic.first, topic.last, topic.bytes)
     subscriptions = _numbers("subscription", "topic", "floor", "settled above", "backlog")
     for one in found.subscriptions:

@@ -369,6 +369,9 @@ def test_none_outlives_the_gateway(own_gateway: Make, connect: Connect) -> None:
         gateway.stop()
         verify = [*gateway.COMMAND, "verify", "--home", gateway.home]
         assert subprocess.run(verify, check=False).returncode == 0
+        info = [*gateway.COMMAND, "info", "--home", gateway.home]
+        shown = subprocess.run(info, check=True, capture_output=True, text=True).stdout
+        assert "temp-queue:// (2 of them)" in shown
 
 
 def test_a_queue_may_be_larger_than_memory(own_gateway: Make, connect: Connect) -> None:
