@@ -262,6 +262,7 @@ def test_any_bytes_are_read_or_refused(body: bytes, code: int) -> None:
         attach_frame(source=text("orders")),
         attach_frame(source=b"\x00\x53\x28\x40"),
         attach_frame(source=b"\x00\x53\x28\xc0\x09\x01\x40"),
+        attach_frame(source=b"\x00\x53\x28\xc0\x05\x01\x40\x40\x40\x40"),
         attach_frame(outcome=b"\x00\x53\x27\xc0\x05\x01"),
         attach_frame(outcome=b"\x00" * 80),
         framed(described(ATTACH, [number(1), number(0), TRUE])),
@@ -270,7 +271,7 @@ def test_any_bytes_are_read_or_refused(body: bytes, code: int) -> None:
         framed(b"\x00\x53\x12\xd0\x00\x00\x00\x08\xff\xff\xff\xff"),
         framed(b"\x00"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_a_broken_attach_is_refused(frame: bytes) -> None:
     """What is no capability, no terminus, no outcome, no name; what isn't as long as it says."""

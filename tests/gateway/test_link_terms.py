@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from conftest import Connect
+from gateway_codec import Encoded
 from gateway_fields import Fields, composite, make
 from gateway_frames import ATTACH, CLOSE, DETACH, DISPOSITION, TRANSFER, Frame, Raw, begun, frame_of
 from gateway_links import decoded
@@ -314,6 +315,33 @@ def test_a_state_that_nobody_knows_ends_the_connection(
     again = raw()
     consume(again, source(topic))
     assert decoded(again.next(TRANSFER).payload).body == "first"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"desired_capabilities": 7},
+        {"source": make("source", default_outcome=composite(0x27, Encoded(b"\xc0\x09\x01")))},
+        {"source": Encoded(b"\x00\x53\x28" + b"\x00" * 90)},
+        {"name": None},
+    ],
+    ids=["capabilities", "default outcome", "source", "name"],
+)
+@pytest.mark.usefixtures("unharmed")
+def test_an_attach_that_can_not_be_read_ends_the_connection(
+    raw: NewRaw, topic: str, fields: dict[str, object]
+) -> None:
+    """With a sentence, and nobody else's."""
+    one = raw()
+    good = {"name": "N", "role": True, "source": source(topic), "target": make("target")}
+    one.send(
+        frame_of("attach", handle=0, **good),
+        frame_of("attach", handle=1, **{**good, "name": "M", **fields}),
+        frame_of("attach", handle=2, **{**good, "name": "O"}),
+    )
+    said = one.until_end()
+    assert error_of(said[-1]) == "amqp:decode-error"
+    assert said[-1].says
 
 
 @pytest.mark.parametrize(
