@@ -89,7 +89,7 @@ class Inflow:
                     self._inbound.coming.append(attach)
                     frame = attach.frame
                 case lib.WALK_FLOW:
-                    self._inbound.echoes.append(performative.flow(frame))
+                    self._inbound.echoes[performative.flow(frame)] = None
                 case lib.WALK_TRANSFER:
                     frame = self._transfer(frame)
                 case lib.WALK_DISPOSITION:

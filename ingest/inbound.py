@@ -44,8 +44,9 @@ class Inbound:
         self._handles: dict[tuple[int, int], Link] = {}  # by channel and the peer's handle
         #: Attaches that were walked, until the engine tells of their links, in the same order.
         self.coming: deque[WalkedAttach] = deque()
-        #: Flows that want an answer: their channels, and their handles if they have one.
-        self.echoes: list[tuple[int, int | None]] = []
+        #: Flows that want an answer: their channels, and their handles if they have one. Each once,
+        #: however often a peer asks that doesn't read.
+        self.echoes: dict[tuple[int, int | None], None] = {}
         #: We have closed the connection: nothing counts any more but the peer's own close.
         self.closing = False
 
@@ -93,7 +94,7 @@ class Inbound:
     def answer_echoes(self) -> None:
         """Have the engine tell the state of links and sessions whose peer has asked for it. All
         that it had to say before must have been written."""
-        echoes, self.echoes = dict.fromkeys(self.echoes), []
+        echoes, self.echoes = self.echoes, {}
         for channel, handle in echoes:
             links = (
                 [self._handles.get((channel, handle))]

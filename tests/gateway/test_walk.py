@@ -184,7 +184,7 @@ class Server:
 
     def __init__(self) -> None:
         self.coming: list[WalkedAttach] = []
-        self.echoes: list[tuple[int, int | None]] = []
+        self.echoes: dict[tuple[int, int | None], None] = {}
         self.refused: list[tuple[int, int, str]] = []
         self.transport, self.connection = Transport(Transport.SERVER), Connection()
         self.collector = Collector()
@@ -244,7 +244,15 @@ def test_attaches_are_read_however_they_are_cut(
     assert [one.handle for one in server.coming] == list(range(len(names)))
     for number, one in enumerate(server.coming):
         assert one.desired == {"shared", f"n{number}"}
-    assert server.echoes == [(0, number) for number in range(len(names))]
+    assert list(server.echoes) == [(0, number) for number in range(len(names))]
+
+
+def test_an_echo_waits_once_however_often_it_is_asked_for() -> None:
+    """Who asks and doesn't read gathers nothing."""
+    server = Server()
+    attached = attach("N")
+    assert server.feed(attached + flow(handle=1, echo=True) * 1_000 + flow(echo=True) * 1_000, [])
+    assert list(server.echoes) == [(0, 1), (0, None)]
 
 
 @given(st.lists(st.sampled_from(sorted(FRAMES)), max_size=12), cuts)
