@@ -58,8 +58,7 @@ class Part(Generic[T]):
 
 
 class Access:
-    """What the gateway asks about peers. `renewed` is called when new connections need another
-    TLS context."""
+    """What the gateway asks about peers. Each answer is that of the moment."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
         """Raises InvalidRequest when a file can't be used."""
@@ -79,7 +78,6 @@ class Access:
         )
         self._checks = ThreadPoolExecutor(security.password_checks_max, "login")
         self._timer: asyncio.TimerHandle | None = None
-        self.renewed: Callable[[], None] = lambda: None
         if not self._loopback:
             _warn(settings)
 
@@ -159,8 +157,6 @@ class Access:
                 )
                 continue
             _events.info("security.reloaded", part=part.name)
-            if part is self._tls:
-                self.renewed()
 
 
 def _warn(settings: Settings) -> None:

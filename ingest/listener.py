@@ -1,4 +1,8 @@
-"""The listening sockets, and the TLS context that new connections are served with."""
+"""The listening sockets: who comes is let in by TLS, if there is TLS, and given to the engine.
+
+asyncio's own servers keep the TLS context that they began with, don't say whose handshake failed,
+and count nobody before it is over; this one takes the context of the moment, and does.
+"""
 
 import asyncio
 import errno
@@ -20,41 +24,41 @@ BACKLOG = 1_024
 ACCEPTED_AT_ONCE = 100
 #: Seconds between two attempts at a port that isn't free yet.
 RETRY_SECONDS = 0.1
-#: Seconds that a listener which is replaced lives on, without accepting anybody.
-HANDOVER_SECONDS = 0.1
+#: Seconds that nobody is accepted when the system has no descriptors or memory for it.
+PAUSE_SECONDS = 1.0
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Listener:
-    """Open from `open` to `close`; connections that it made don't end with it."""
+    """Open from `open` to `close`; connections that it made don't end with it.
+
+    `tls` is the context of new connections at each moment. `room` says how many more connections
+    there may be; those in the middle of their TLS handshake are counted here.
+    """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         settings: Settings,
         protocol: Callable[[], asyncio.BaseProtocol],
+        tls: Callable[[], ssl.SSLContext | None],
+        room: Callable[[], int],
     ) -> None:
         self._loop, self._settings, self._protocol = loop, settings, protocol
-        self._servers: list[asyncio.Server] = []
-        self._renewing = asyncio.Lock()
-        self._closed = False
+        self._tls, self._room = tls, room
+        self._sockets: list[socket] = []
+        self._coming: set[asyncio.Task[None]] = set()
 
-    async def open(self, tls: ssl.SSLContext | None, *, patient: bool) -> None:
+    async def open(self, *, patient: bool) -> None:
         """Listen. A `patient` one waits for the port: its former owner, when it wakes, gives it up.
         Raises InvalidRequest when it can't listen there."""
         host, port = self._settings.gateway.address
         said = False
         while True:
             try:
-                server = await self._loop.create_server(
-                    self._protocol,
-                    host,
-                    port,
-                    ssl=tls,
-                    ssl_handshake_timeout=self._patience(tls),
-                    backlog=ACCEPTED_AT_ONCE,
-                )
-                break
+                await self._listen(host, port)
             except OSError as error:
+                self.close()
                 reason = os.strerror(error.errno) if error.errno else str(error)
                 if not patient or error.errno != errno.EADDRINUSE:
                     raise InvalidRequest(f"can't listen on {host}:{port}: {reason}") from None
@@ -63,48 +67,72 @@ class Listener:
                     _events.warning(
                         "standby.port_in_use", address=f"{host}:{port}", then="it waits"
                     )
+            else:
+                return
             await asyncio.sleep(RETRY_SECONDS)
-        self._servers = [server]
-        self._lengthen()
-
-    async def renew(self, tls: ssl.SSLContext | None) -> None:
-        """Serve new connections with another context. The sockets stay, so that nobody who comes
-        meanwhile is turned away."""
-        async with self._renewing:
-            old = self._servers
-            sockets = [one.dup() for server in old for one in server.sockets]
-            self._servers = [await self._serve(one, tls) for one in sockets]
-            self._lengthen()
-            for server in old:
-                for one in server.sockets:
-                    self._loop.remove_reader(one.fileno())
-            # Whom an old one has just accepted must be its own before it may close.
-            await asyncio.sleep(HANDOVER_SECONDS)
-            for server in old:
-                server.close()
-            if self._closed:
-                self.close()
-
-    async def _serve(self, own: socket, tls: ssl.SSLContext | None) -> asyncio.Server:
-        return await self._loop.create_server(
-            self._protocol,
-            sock=own,
-            ssl=tls,
-            ssl_handshake_timeout=self._patience(tls),
-            backlog=ACCEPTED_AT_ONCE,
-        )
 
     def close(self) -> None:
-        self._closed = True
-        for server in self._servers:
-            server.close()
+        for one in self._sockets:
+            self._loop.remove_reader(one)
+            one.close()
+        self._sockets = []
+        for task in self._coming:
+            task.cancel()
 
-    def _lengthen(self) -> None:
-        """asyncio has one number for both: the kernel's queue is longer than a turn."""
-        for server in self._servers:
-            for one in server.sockets:
-                with one.dup() as own:
-                    own.listen(BACKLOG)
+    async def _listen(self, host: str, port: int) -> None:
+        # asyncio finds the addresses and binds to them; it never serves.
+        bound = await self._loop.create_server(self._protocol, host, port, start_serving=False)
+        self._sockets = [one.dup() for one in bound.sockets]
+        bound.close()
+        for one in self._sockets:
+            one.setblocking(False)
+            one.listen(BACKLOG)
+            self._loop.add_reader(one, self._accept, one)
 
-    def _patience(self, tls: ssl.SSLContext | None) -> float | None:
-        return self._settings.amqp.handshake_ms_max / 1_000 if tls else None
+    def _accept(self, listening: socket) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    raise
+                _events.warning("connections.waiting", reason=error.strerror)
+                self._loop.remove_reader(listening)
+                self._loop.call_later(PAUSE_SECONDS, self._resume, listening)
+                return
+            if len(self._coming) < self._room():
+                task = self._loop.create_task(self._let_in(accepted))
+                self._coming.add(task)
+                task.add_done_callback(self._coming.discard)
+            else:
+                _tell(_peer(accepted), "there are amqp.connections_max connections already")
+                accepted.close()
+
+    def _resume(self, listening: socket) -> None:
+        if listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    async def _let_in(self, accepted: socket) -> None:
+        tls = self._tls()
+        seconds = self._settings.amqp.handshake_ms_max / 1_000 if tls else None
+        peer = _peer(accepted)
+        try:
+            accepted.setblocking(False)
+            await self._loop.connect_accepted_socket(
+                self._protocol, accepted, ssl=tls, ssl_handshake_timeout=seconds
+            )
+        except OSError as error:  # TLS's own errors and its time-out are such
+            _tell(peer, f"TLS: {error}")
+
+
+def _peer(accepted: socket) -> str:
+    try:
+        return str(accepted.getpeername())
+    except OSError:
+        return "gone"
+
+
+def _tell(peer: str, reason: str) -> None:
+    _events.warning("connection.failed", peer=peer, container="", reason=reason)

@@ -119,9 +119,9 @@ async def _serve(
     )
     loop.set_exception_handler(lambda _loop, context: _crashed(end, context))
     heartbeat.started()
-    listener = Listener(loop, settings, engine.connection)
-    await listener.open(access.tls, patient=owner.taken)
-    _keep_fresh(loop, access, listener)
+    listener = Listener(loop, settings, engine.connection, lambda: access.tls, engine.room)
+    await listener.open(patient=owner.taken)
+    access.watch()
     _collect_here(loop)
     _events.info("listening", address=settings.gateway.listen, home=str(home.root))
     failure = await end
@@ -135,19 +135,6 @@ async def _serve(
         return 1
     _events.info("gateway.stopped")
     return 0
-
-
-def _keep_fresh(loop: asyncio.AbstractEventLoop, access: Access, listener: Listener) -> None:
-    """From now on files of `[security]` that change are read again, and TLS is renewed."""
-    renewals: set[asyncio.Task[None]] = set()
-
-    def renewed() -> None:
-        renewal = loop.create_task(listener.renew(access.tls))
-        renewals.add(renewal)
-        renewal.add_done_callback(renewals.discard)
-
-    access.renewed = renewed
-    access.watch()
 
 
 def _collect_here(loop: asyncio.AbstractEventLoop) -> None:
@@ -186,10 +173,6 @@ def _crashed(end: "asyncio.Future[str | None]", context: dict[str, object]) -> N
     error = context.get("exception")
     if isinstance(error, ConnectionError | TimeoutError | ssl.SSLError):
         return  # a peer's socket; its connection is lost by the ordinary way
-    if isinstance(error, OSError) and str(context.get("message")).startswith("socket.accept()"):
-        # The system has no more descriptors; asyncio tries again in a second.
-        _events.warning("connections.waiting", reason=error.strerror)
-        return
     _events.error(
         "gateway.bug",
         reason=str(context.get("message")),

@@ -130,6 +130,10 @@ def test_who_must_have_a_certificate_and_has_none_is_turned_away(
         with Login(gateway.port, alice) as login:
             assert login.mechanisms == ["EXTERNAL"]
             assert login.log_in(init("EXTERNAL")) == 0
+        gateway.await_event("connection.failed", 3)
+        said = [str(event["reason"]) for event in gateway.events("connection.failed")]
+        assert all(reason.startswith("TLS: ") for reason in said)
+        assert "expired" in said[2]
 
 
 def test_a_stranger_may_not_show_a_certificate_even_where_none_is_needed(
@@ -287,7 +291,26 @@ def test_a_slow_tls_handshake_is_dropped(own_gateway: Make, server: Files) -> No
         for hello in (b"", b"\x16\x03\x01\x02\x00\x01"):
             with Raw(gateway.port, hello=hello) as raw:
                 raw.rest()
-        assert gateway.running
+        gateway.await_event("connection.failed", 2)
+
+
+def test_handshakes_count_as_connections(
+    own_gateway: Make, authority: Authority, server: Files
+) -> None:
+    """Who never ends his takes a place, and no more places than there are."""
+    limits = {"amqp": {"connections_max": 3, "handshake_ms_max": 2_000}}
+    with own_gateway(tls(server) | limits) as gateway, ExitStack() as connections:
+        inside = connections.enter_context(Login(gateway.port, authority.client()))
+        for _ in range(2):
+            connections.enter_context(Raw(gateway.port, hello=b"\x16"))
+        with Raw(gateway.port) as one_more:
+            assert one_more.rest() == b""
+        assert "connections_max" in str(gateway.await_event("connection.failed")["reason"])
+        assert inside.log_in(init("ANONYMOUS")) == 0
+        opens(inside, "inside")
+        gateway.await_event("connection.failed", 3)  # the two took too long
+        with Login(gateway.port, authority.client()) as login:
+            assert login.log_in(init("ANONYMOUS")) == 0
 
 
 def test_passwords_go_over_tls_as_well(
