@@ -50,6 +50,14 @@ class BrokenFrame(DistributaryError):
     """A value in a peer's frame can't be read."""
 
 
+def copy_plainly(terminus: Terminus, remote: Terminus) -> None:
+    """What a terminus says in numbers and texts. Nothing else of a peer's is ever said back as it
+    came: it may be no AMQP at all, and what the engine can't write would end the process."""
+    terminus.copy(remote)
+    for data in (terminus.properties, terminus.capabilities, terminus.outcomes, terminus.filter):
+        data.clear()
+
+
 class Handler(Protocol):
     """The service, as the engine sees it. Calls come in the order of the peer's frames."""
 
@@ -200,10 +208,10 @@ class Link:
         link = self.proton
         self.ended = True
         if link.is_sender:
-            link.target.copy(link.remote_target)
+            copy_plainly(link.target, link.remote_target)
             link.source.type = Terminus.UNSPECIFIED
         else:
-            link.source.copy(link.remote_source)
+            copy_plainly(link.source, link.remote_source)
             link.target.type = Terminus.UNSPECIFIED
         link.open()
         link.condition = Condition(condition, description)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from proton import Data, Described, Terminus, symbol, ulong
 from proton import Link as ProtonLink
 
-from ingest.link import BROKEN_VALUES, BrokenFrame
+from ingest.link import BROKEN_VALUES, BrokenFrame, copy_plainly
 from ingest.native import values_in
 from pipeline.address import Destination, Kind, destination_of, kind_of_topic, said_by
 from pipeline.refusal import INVALID_FIELD, NOT_IMPLEMENTED, Refusal
@@ -312,20 +312,19 @@ def _name(terminus: Terminus, address: str) -> None:
 
 
 def _copy(link: ProtonLink) -> None:
-    """The termini as the peer gave them, as far as they are understood; the rest isn't said back,
-    for it may be no AMQP at all."""
-    link.source.copy(link.remote_source)
-    link.target.copy(link.remote_target)
-    words = _words((link.source if link.is_sender else link.target).capabilities)
-    for terminus in (link.source, link.target):
-        for data in (terminus.capabilities, terminus.properties, terminus.outcomes):
-            data.clear()
-    if words:
-        _put((link.source if link.is_sender else link.target).capabilities, words)
+    """The termini as the peer gave them, as far as they are understood."""
+    copy_plainly(link.source, link.remote_source)
+    copy_plainly(link.target, link.remote_target)
+    ours, asker = (
+        (link.source, link.remote_source) if link.is_sender else (link.target, link.remote_target)
+    )
+    if words := _words(asker.capabilities):
+        _put(ours.capabilities, words)
     asked = _symbols(link.remote_source.outcomes)
     if link.is_sender or asked:
         _put_outcomes(link.source, asked)
-    _put_filters(link.source, _honoured(link.remote_source.filter) if link.is_sender else {})
+    if link.is_sender:
+        _put_filters(link.source, _honoured(link.remote_source.filter))
 
 
 def _selectors(data: Data) -> tuple[object, ...]:
@@ -342,21 +341,28 @@ def _honoured(data: Data) -> dict[object, object]:
     return {
         key: one
         for key, one in filters
-        if isinstance(one, Described)
+        if isinstance(key, str)
+        and isinstance(one, Described)
         and isinstance(one.descriptor, int | str)
         and one.descriptor in known
     }
 
 
 def _put_filters(source: Terminus, filters: dict[object, object]) -> None:
-    source.filter.clear()
-    if filters:
-        source.filter.put_object(filters)
+    """Say which filters are applied. That of no-local has a value that means nothing."""
+    said = {
+        key: one
+        if not isinstance(one, Described) or isinstance(one.value, str)
+        else Described(one.descriptor, [])
+        for key, one in filters.items()
+    }
+    if said:
+        source.filter.put_object(said)
 
 
 def found(link: ProtonLink, definition: Definition, *, global_: bool) -> None:
     """Answer a lookup: the source is the durable subscription that was found."""
-    link.target.copy(link.remote_target)
+    copy_plainly(link.target, link.remote_target)
     source = link.source
     source.type = Terminus.SOURCE
     source.address = definition.topic

@@ -12,9 +12,11 @@ from gateway_frames import (
     FLOW,
     Raw,
     begin_frame,
+    durable_source,
     frame_of,
     make,
     open_frame,
+    receiver_frame,
     sender_frame,
     topic_target,
     transfer_frame,
@@ -22,7 +24,7 @@ from gateway_frames import (
 from gateway_hostile import Attacked
 from gateway_links import encoded
 from gateway_process import Gateway
-from proton import symbol
+from proton import symbol, ulong
 
 LEVELS = 30_000
 #: In a conversation: wait until there is credit.
@@ -63,6 +65,8 @@ VALUES = {
     "an array of 2^31 described": b"\xf0" + struct.pack(">II", 8, 1 << 31) + b"\x00\x53\x05\x40",
     "a binary of 2^32 - 1 bytes": b"\xb0" + struct.pack(">I", 0xFFFFFFFF) + b"x" * 100,
     "a symbol of 2^31 bytes": b"\xb3" + struct.pack(">I", 1 << 31) + b"x" * 100,
+    "an array that ends early": b"\xe0\x02\x05\x53\x03",
+    "an array of what isn't": b"\xe0\x02\x04\xc1\x01\x43\x02\x04\x45",
     "a list of a list of nothing": b"\xc0\x01\xff",
     "an unknown constructor": b"\x3f",
 }  # fmt: skip
@@ -99,6 +103,11 @@ def keyed(value: bytes) -> Encoded:
     """A map with the value under one key."""
     inner = encode(symbol("k")) + value
     return Encoded(b"\xd1" + struct.pack(">II", len(inner) + 4, 2) + inner)
+
+
+def described(code: int, value: bytes) -> Encoded:
+    """A filter of this kind."""
+    return keyed(b"\x00" + encode(ulong(code)) + value)
 
 
 Place = Callable[[Encoded], list[bytes]]
@@ -143,6 +152,29 @@ PLACES: dict[str, Place] = {
     "a consumer's target.dynamic-node-properties": lambda value: session(
         consumer(to=make("target", dynamic_node_properties=keyed(value)))
     ),
+    "a refused producer's source.outcomes": lambda value: session(
+        producer(None, source=make("source", outcomes=value))
+    ),
+    "a refused producer's source.capabilities": lambda value: session(
+        producer(None, source=make("source", capabilities=value))
+    ),
+    "a refused producer's source.filter": lambda value: session(
+        producer(None, source=make("source", filter=value))
+    ),
+    "a refused consumer's target.capabilities": lambda value: session(
+        consumer(to=make("target", capabilities=value), dynamic=True)
+    ),
+    "a refused consumer's target.dynamic-node-properties": lambda value: session(
+        consumer(to=make("target", dynamic_node_properties=value), dynamic=True)
+    ),
+    "a lookup's target.capabilities": lambda value: session(
+        receiver_frame("kept", durable_source("t")),
+        frame_of("detach", handle=0, closed=False),
+        frame_of("attach", name="kept", handle=0, role=True,
+                 target=make("target", capabilities=value))
+    ),
+    "a selector": lambda value: session(consumer(filter=described(0x0000468C00000004, value))),
+    "no-local": lambda value: session(consumer(filter=described(0x0000468C00000003, value))),
     "target.dynamic-node-properties": lambda value: session(
         producer(make("target", dynamic=True, dynamic_node_properties=keyed(value)))
     ),
