@@ -195,6 +195,26 @@ def test_connections_come_in_while_certificates_change(
         gateway.stop()
 
 
+def test_a_standby_reads_its_files_again_too(
+    own_gateway: Make, authority: Authority, server: Files
+) -> None:
+    """By SIGHUP while it waits; it serves with what is there when it takes over."""
+    trust = authority.client()
+    with own_gateway() as owner:
+        standby = own_gateway(tls(server))
+        standby.home, standby.options = owner.home, ["--standby"]
+        process = standby.spawn()
+        standby.await_event("standby.waiting")
+        replace(server, authority.issue("next", "gateway"))
+        process.send_signal(signal.SIGHUP)
+        standby.await_event("security.reloaded")
+        owner.stop()
+        standby.await_event("listening")
+        with Login(standby.port, trust) as login:
+            assert login.log_in(init("ANONYMOUS")) == 0
+        standby.stop()
+
+
 def test_a_broken_certificate_changes_nothing(
     own_gateway: Make, authority: Authority, server: Files
 ) -> None:
