@@ -180,8 +180,7 @@ class DeliveryService:
         if consumer.cut and not consumer.left:
             self._set_credit(consumer)
             self._due[subscription] = None
-        if consumer.too_large:
-            self._end_if_empty(consumer)
+        self._end_if_empty(consumer)
 
     def _record(self, consumer: Consumer, settled: Settled, delivered: int, now: int) -> None:
         subscription = consumer.subscription
@@ -234,10 +233,12 @@ class DeliveryService:
             work += claimed.work
             delivers = dispatcher.offer(slab.first, claimed.stop, claimed.sequences)
             self._marks.deliver(subscription.mark, dispatcher.position)
+            limited = []
             for deliver in delivers:
                 consumer = subscription.consumers[deliver.consumer]
                 run = deliver.run
                 if consumer.link.message_bytes_max:
+                    limited.append(consumer)
                     run = self._fitting(consumer, slab, deliver)
                 sent += consumer.link.send(
                     slab, run, deliver.delivery_count, now, consumer.presettled
@@ -245,7 +246,7 @@ class DeliveryService:
                 if consumer.presettled:
                     for settled in dispatcher.settle(consumer.number, run, Outcome.ACCEPTED):
                         self._record(consumer, settled, now, now)
-            for consumer in [c for c in subscription.consumers.values() if c.too_large]:
+            for consumer in limited:
                 self._end_if_empty(consumer)
         if not subscription.paging:
             self._answer_drains(subscription)
@@ -286,7 +287,9 @@ class DeliveryService:
         """End the link of a consumer that can't have its next message, when it holds no others:
         what it holds it may still settle."""
         link = consumer.link
-        if consumer.left or consumer.subscription.dispatcher.held(consumer.number):
+        if not consumer.too_large or consumer.left:
+            return
+        if consumer.subscription.dispatcher.held(consumer.number):
             return
         self.ended(link)
         end = partial(
