@@ -160,13 +160,13 @@ class Outflow:
         self.due = False
 
     def tell(self, link: int, delivery_count: int, credit: int, *, drain: bool) -> None:
-        """What the next flow of the link's session is to say of the link."""
-        if link not in self._places:
-            return  # its attach isn't answered yet: that says the state
-        channel, handle = self._places[link]
-        state = LinkState(handle, delivery_count, credit, drain)
-        self._told.setdefault(channel, []).append(state)
-        self.due = True
+        """What the next flow of the link's session is to say of the link; nothing of one whose
+        attach the engine has kept back."""
+        if (place := self._places.get(link)) is not None:
+            channel, handle = place
+            state = LinkState(handle, delivery_count, credit, drain)
+            self._told.setdefault(channel, []).append(state)
+            self.due = True
 
     def forget(self, link: int) -> None:
         """The link is gone."""

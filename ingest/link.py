@@ -245,6 +245,8 @@ class Link:
 
     def tell(self) -> None:
         """Have the peer hear of the link's state; all that the engine had is written."""
+        if not self.proton.state & Endpoint.LOCAL_ACTIVE:
+            return  # the attach, or the detach, says it
         if self.is_outgoing:
             waiting = int(proton.pn_link_queued(self._impl))  # for the peer's window
             self.connection.outflow.tell(
