@@ -1,10 +1,14 @@
 """SASL's frames (AMQP 1.0 part 5, section 3): bytes to values and back."""
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from proton import UNDESCRIBED, Array, Data, Described, ProtonException, symbol, ubyte, ulong
+from proton import UNDESCRIBED, Array, Data, Described, symbol, ubyte, ulong
+
+from pipeline import amqp_types as amqp
+from pipeline.amqp_types import DecodeError, Symbol, Value
 
 #: A SASL frame is 512 bytes at most by the specification; some clients send longer names.
 FRAME_BYTES_MAX = 4_096
@@ -17,6 +21,16 @@ _NAMES = {
     "amqp:sasl-response:list": _RESPONSE,
 }
 _OK, _AUTH = 0, 1
+
+_DESCRIBED = 0x00
+#: Constructors of a descriptor: ulong in its short and its long form, symbol in two lengths.
+_DESCRIPTORS = frozenset({0x53, 0x80, 0xA3, 0xB3})
+_WIDE_LIST = 0xD0
+_LISTS = frozenset({0xC0, _WIDE_LIST})
+#: Constructors of the fields that are read: null, binary and symbol.
+_SIMPLE = frozenset({0x40, 0xA0, 0xB0, 0xA3, 0xB3})
+_STRANGE = False
+_FIELDS_NEEDED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,35 +72,43 @@ def _frame(code: int, fields: list[Any]) -> bytes:
 
 
 def read(frame: bytes) -> SaslFrame:
-    """What a client may send; ValueError when it is anything else."""
+    """What a client may send; ValueError when it is anything else. Fields that aren't needed are
+    passed over: nobody has logged in yet, and nothing of his shall cost more than its length."""
     if not 8 < len(frame) <= FRAME_BYTES_MAX or frame[5] != 1 or frame[4] < 2:
         raise ValueError(f"not a SASL frame of {FRAME_BYTES_MAX} bytes at most")
-    data = Data()
     try:
-        data.decode(frame[4 * frame[4] :])
-        data.rewind()
-        data.next()
-        body = data.get_object()
-    except (ProtonException, RecursionError, TypeError, OverflowError) as error:
-        raise ValueError(str(error)) from None
-    code, fields = _performative(body)
+        code, fields = _performative(frame, 4 * frame[4])
+    except (DecodeError, IndexError, struct.error) as error:
+        raise ValueError(f"it can't be read: {error}") from None
+    if code is None or not fields:
+        raise ValueError("neither a sasl-init nor a sasl-response")
     if code == _RESPONSE:
         return Response(_binary(fields[0]))
-    if not isinstance(fields[0], symbol):
+    if not isinstance(fields[0], Symbol):
         raise ValueError("the mechanism must be a symbol")  # noqa: TRY004
     return Init(fields[0], _binary(fields[1]) if len(fields) > 1 else b"")
 
 
-def _performative(body: object) -> tuple[int, list[Any]]:
-    if isinstance(body, Described) and isinstance(body.descriptor, int | str):
-        code = _NAMES.get(body.descriptor)
-        if code is not None and isinstance(body.value, list) and body.value:
-            return code, body.value
-    raise ValueError("neither a sasl-init nor a sasl-response")
+def _performative(data: bytes, at: int) -> tuple[int | None, list[Value]]:
+    """Which it is, None for a strange one, and the first fields."""
+    if data[at] != _DESCRIBED or data[at + 1] not in _DESCRIPTORS:
+        return None, []
+    descriptor, at = amqp.read(data, at + 1)
+    if data[at] not in _LISTS:
+        return None, []
+    at, stop, count = amqp.compound(data, at + 1, wide=data[at] == _WIDE_LIST)
+    fields: list[Value] = []
+    for _ in range(count):
+        end = amqp.skip(data, at)
+        if len(fields) < _FIELDS_NEEDED:
+            fields.append(amqp.read(data, at)[0] if data[at] in _SIMPLE else _STRANGE)
+        at = end
+    amqp.closed(at, stop)
+    amqp.closed(at, len(data))
+    return _NAMES.get(descriptor) if isinstance(descriptor, int | str) else None, fields
 
 
-def _binary(value: object) -> bytes:
-    if not isinstance(value, memoryview | None):
+def _binary(value: Value) -> bytes:
+    if not isinstance(value, bytes | None):
         raise ValueError("a response must be binary")  # noqa: TRY004
-    # Proton's binaries are views into memory that dies with the decoder: copy.
-    return b"" if value is None else bytes(value)
+    return value or b""

@@ -1,7 +1,9 @@
 """What is said before AMQP, without a socket."""
 
+import tracemalloc
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from proton import Data, Described, symbol, ulong
@@ -81,6 +83,45 @@ def test_garbage_after_the_sasl_header_is_refused_or_waited_for(garbage: bytes) 
     """No bytes make it raise, and none but a sasl-init log anybody in."""
     steps = machine().feed(SASL_HEADER + garbage)[1:]
     assert not any(isinstance(step, Established) for step in steps)
+
+
+def described(body: bytes) -> bytes:
+    """A SASL frame of this performative."""
+    return SASL_HEADER + (8 + len(body)).to_bytes(4, "big") + b"\x02\x01\x00\x00" + body
+
+
+#: `sasl-init` with bodies that cost a decoder much more than their bytes, or that end too early.
+_EMPTY = b"\xf0\x00\x00\x00\x05\x00\x00\xff\xff\x40"
+COSTLY = {
+    "giant arrays of nothing": b"\xd0\x00\x00\x0f\xa4\x00\x00\x01\x90" + _EMPTY * 400,
+    "an array of nothing as mechanism": b"\xc0\x0b\x01" + _EMPTY,
+    "deep nesting": b"\xd0\x00\x00\x0f\xa0\x00\x00\x00\x01" + b"\x00" * 3_996,
+    "two thousand million fields": b"\xd0\x00\x00\x00\x08\x80\x00\x00\x00\x40\x40\x40\x40",
+    "a list that ends early": b"\xc0\x20\x02\xa3\x05PLAIN",
+    "no list": b"\xa0\x00",
+    "no fields": b"\x45",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("what", COSTLY)
+def test_a_login_costs_no_more_than_its_bytes(what: str) -> None:
+    """It is refused; what its values claim to be is never built."""
+    tracemalloc.start()
+    *_, step = machine().feed(described(b"\x00\x53\x41" + COSTLY[what]))
+    assert isinstance(step, Failed)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_descriptors_and_lists_come_in_all_their_forms() -> None:
+    """Short and long, number and symbol; a mechanism and nothing else is enough."""
+    for descriptor in (b"\x53\x41", b"\x80" + bytes(7) + b"\x41", b"\xa3\x13amqp:sasl-init:list"):
+        for fields in (b"\xc0\x0c\x01", b"\xd0\x00\x00\x00\x0f\x00\x00\x00\x01"):
+            frame = described(b"\x00" + descriptor + fields + b"\xa3\x09ANONYMOUS")
+            *_, step = machine().feed(frame)
+            assert isinstance(step, Reply), step
 
 
 @given(st.binary(min_size=8, max_size=40).filter(lambda b: not b.startswith(b"AMQP")))
