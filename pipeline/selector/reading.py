@@ -145,7 +145,7 @@ class Reader:
                     self._fields(data, at, section, values)
                 at = stop
             else:
-                return True
+                return False  # if this is not all of it, the next section begins right behind
         except _BROKEN:
             pass
         if not before:

@@ -107,6 +107,43 @@ def test_equal_selectors_are_evaluated_once():
     assert work == [200, 1, 1]
 
 
+def test_what_is_known_ends_with_the_slab_at_hand():
+    """Another subscription may have fewer of the messages in its hands: it is told of these."""
+    messages = [(sequence, sequence % 10) for sequence in range(40)]
+    selections = Selections()
+    for text in TEXTS[:2]:
+        selections.join(claim(text))
+    selections.matches(claim(TEXTS[0]), slab(messages), 0, room=40, work_max=400)
+    found = selections.matches(claim(TEXTS[1]), slab(messages[:10]), 3, room=40, work_max=400)
+    assert (list(found.sequences), found.stop) == ([6, 7, 8, 9], 10)
+
+
+def test_who_lags_behind_is_evaluated_alone():
+    """Its old messages are nobody else's any more, and what is known of the newest stays known."""
+    messages = [(sequence, sequence % 10) for sequence in range(100)]
+    old, new = slab(messages[:50]), slab(messages[50:])
+    selections = Selections()
+    for text in TEXTS[:2]:
+        selections.join(claim(text))
+    work = [
+        selections.matches(claim(text), part, part.first, room=99, work_max=999).work
+        for text, part in ((TEXTS[0], new), (TEXTS[1], old), (TEXTS[1], new), (TEXTS[0], old))
+    ]
+    assert work == [100, 50, 1, 50]
+
+
+def test_a_new_selector_knows_nothing_yet():
+    """What was found out before it came says nothing of it."""
+    messages = [(sequence, sequence % 10) for sequence in range(20)]
+    selections = Selections()
+    for text in TEXTS[:3]:
+        selections.join(claim(text))
+        for other in TEXTS[: TEXTS.index(text) + 1]:
+            found = selections.matches(claim(other), slab(messages), 0, room=20, work_max=400)
+            assert list(found.sequences) == directly(other, messages)
+        selections.join(claim(text))
+
+
 def test_who_has_no_room_or_time_goes_on_later():
     """It ends behind the last message that was looked at, and no message is passed over."""
     messages = [(sequence, sequence) for sequence in range(10, 20)]

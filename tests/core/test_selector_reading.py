@@ -212,6 +212,10 @@ def test_a_large_message_is_read_to_its_properties():
     annotations = section(ANNOTATIONS, mapped((b"\xa3\x01x", text("y" * HEAD_BYTES))))
     assert read(annotations + properties(b=b"\x54\x07") + body, "b") == {"b": 7}
     assert read(WHOLE[:-6] + body, *NAMES) == SAID
+    for filling in range(HEAD_BYTES - 60, HEAD_BYTES):
+        first = section(ANNOTATIONS - 1, mapped((b"\xa3\x01x", text("y" * filling))))
+        second = section(ANNOTATIONS, b"\xc1\x16\x02\xa3\x01x" + text("z" * 16))
+        assert read(first + second + properties(b=b"\x54\x07") + BODY, "b") == {"b": 7}
 
 
 def test_descriptors_may_be_written_long():
@@ -237,6 +241,10 @@ BROKEN = [
     (section(HEADER, listed(b"\x54\x01", b"\x50\x07")) + BODY, {"JMSPriority": 7}),
     (section(HEADER, listed(TRUE, b"\x54\x07")) + BODY, {"JMSDeliveryMode": "PERSISTENT"}),
     (section(HEADER, listed(TRUE, b"\x11")) + BODY, {"JMSDeliveryMode": "PERSISTENT"}),
+    (
+        section(HEADER, wide(0xD0, b"\0\0\0\2\x56\x01")) + b"\x50\x07",
+        {"JMSDeliveryMode": "PERSISTENT"},
+    ),
     # Sections that aren't in their order end what is known.
     (section(PROPERTIES, b"\x45") + section(HEADER, listed(TRUE)), DEFAULTS),
     (properties(b=TRUE) + properties(a=TRUE), DEFAULTS | {"b": True}),
