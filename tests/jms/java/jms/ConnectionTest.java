@@ -164,13 +164,13 @@ class ConnectionTest extends Client {
     @Test
     @DisplayName("A connection on which nothing happens is kept, whatever silence the client allows.")
     void idle() throws Exception {
-        Connection connection = connectWith("amqp.idleTimeout=1000");
+        Connection connection = connectWith("amqp.idleTimeout=2000");
         Heard failures = new Heard();
         connection.setExceptionListener(error -> failures.onException(null, error));
         Session session = auto(connection);
         Topic topic = session.createTopic(name("idle"));
         MessageConsumer consumer = session.createConsumer(topic);
-        Thread.sleep(3_000);
+        Thread.sleep(4_500);
         publish(connection, topic, "one");
         expect(consumer, "one");
         failures.expectNothing();
