@@ -123,6 +123,23 @@ test("deliveries settled out of turn are settled one by one", async (t) => {
     assert.deepEqual(await left(case_), [1, 2, 4]);
 });
 
+test("no more comes than the session's window takes, whatever the credit", async (t) => {
+    // rhea keeps 2,048 deliveries of a session; one more would throw.
+    const { connection, inbox, to } = await byHand(t, "rhea-window", { credit_window: 0 });
+    const numbers = Array.from({ length: 3_000 }, (_, i) => i);
+    for (let at = 0; at < numbers.length; at += 1_000) {
+        await publish(to, ...numbers.slice(at, at + 1_000));
+    }
+    inbox.receiver.add_credit(3_000);
+    const held = [];
+    while (held.length < 2_048) held.push(await inbox.next());
+    await publish(await sender(connection, "rhea-window-other"), "a round trip");
+    assert.equal(inbox.receiver.credit, 3_000 - 2_048);
+    for (const { delivery } of held) delivery.accept();
+    while (held.length < 3_000) held.push(await inbox.next());
+    assert.deepEqual(held.map(({ message }) => message.body), numbers);
+});
+
 test("a producer's link may be used while another's messages wait for nobody", async (t) => {
     const connection = await connect(t);
     const lonely = await sender(connection, "rhea-lonely");
