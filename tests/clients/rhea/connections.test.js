@@ -129,20 +129,19 @@ test("a connection with heartbeats stays open while nothing is said", async (t) 
 // rhea attaches its links again by itself; what had no outcome yet is the application's to send
 // again, as with any client.
 
-/** Numbers published one after another, each again until it is accepted, over whatever happens. */
+/** Numbers published in order, each again until it is accepted, over whatever happens. */
 function insist(to, numbers) {
-    const waiting = [...numbers];
+    let sent = 0;
+    let accepted = 0;
     return new Promise((resolve) => {
-        const next = () => waiting.length && to.send({ body: waiting[0], durable: true });
-        let asked = false;
-        to.on("sendable", () => asked || ((asked = true), next()));
-        to.on("accepted", () => {
-            waiting.shift();
-            if (waiting.length) next();
-            else resolve();
-        });
-        to.connection.on("disconnected", () => (asked = false));
-        if (to.sendable()) to.emit("sendable");
+        const fill = () => {
+            const ahead = Math.min(numbers.length, accepted + 20);
+            while (to.sendable() && sent < ahead) to.send({ body: numbers[sent++], durable: true });
+        };
+        to.on("sendable", fill);
+        to.on("accepted", () => (++accepted === numbers.length ? resolve() : fill()));
+        to.connection.on("disconnected", () => (sent = accepted));
+        fill();
     });
 }
 
@@ -154,7 +153,7 @@ async function overEnds(t, ends) {
     const producer = await connect(t, dialled);
     const inbox = await receive(consumer, durable("stays", "rhea-reconnect"));
     const to = await sender(producer, "rhea-reconnect");
-    const numbers = Array.from({ length: 200 }, (_, i) => i);
+    const numbers = Array.from({ length: 1_000 }, (_, i) => i);
     const done = insist(to, numbers);
     const seen = new Set();
     let again = 0;
@@ -164,7 +163,7 @@ async function overEnds(t, ends) {
         if (seen.has(message.body)) again++;
         else assert.equal(message.body, ++last, "in order");
         seen.add(message.body);
-        if (seen.size === 100 && !ended) {
+        if (seen.size === 300 && !ended) {
             ended = true;
             ends(gateway).then(() => {});
         }
