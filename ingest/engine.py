@@ -27,9 +27,8 @@ from ingest.inbound import Inbound
 from ingest.link import BROKEN_VALUES, BrokenFrame, Handler
 from ingest.pump import Pump, address
 from ingest.settings import Amqp
+from ingest.turns import READ_BYTES, READ_BYTES_FIRST, next_room
 
-#: Bytes that one read of a socket takes; also the longest run that can arrive at once.
-READ_BYTES = 1 << 19
 #: Seconds that a peer has for its own close after we closed with an error.
 CLOSE_SECONDS = 2.0
 #: Bytes that one write of a socket gives: below what `ingest.memory` maps anew each time.
@@ -54,6 +53,9 @@ class Connection(asyncio.BufferedProtocol):
         self._touched = False
         self.alive = False
         self.writable = True
+        self._held = False
+        self._unheard = 0  #: bytes read since `writable` ended
+        self._room = READ_BYTES_FIRST
         self.user = ""
         self.container = ""
         self.peer = ""
@@ -94,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
             self._turn_away(b"", f"there are {limits.connections_max} connections already")
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        return self._engine.read_buffer
+        return self._engine.read_buffer[: self._room]
 
     def buffer_updated(self, size: int) -> None:
         if not self.alive or not self._engine.sure():
@@ -106,6 +108,9 @@ class Connection(asyncio.BufferedProtocol):
             self._pausing = False
             self._wait(self._engine.limits.handshake_ms_max)
         self._feed(self._engine.read_pointer, size)
+        if not self.writable:
+            self._unheard += size
+            self._read_or_wait()
 
     def eof_received(self) -> bool:
         return False  # close the transport; connection_lost follows
@@ -115,8 +120,9 @@ class Connection(asyncio.BufferedProtocol):
         self._handler.writable(self, False)
 
     def resume_writing(self) -> None:
-        self.writable = True
+        self.writable, self._unheard = True, 0
         self.touch()
+        self._read_or_wait()
         self._handler.writable(self, True)
         self._engine.flush()
 
@@ -186,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
     # AMQP in.
 
     def _feed(self, data: Any, size: int) -> None:
-        more = True
+        more, began = True, self._engine.loop.time()
         try:
             more = self._inflow.feed(data, size)
             self.inbound.process()
@@ -196,6 +202,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(fault.condition, fault.description)
         elif not more:
             self._unreadable()
+        self._room = next_room(self._room, self._engine.loop.time() - began)
         self.touch()
         self._handler.passed()
         self._engine.flush()
@@ -259,14 +266,23 @@ class Connection(asyncio.BufferedProtocol):
         self.touch()
 
     def _give_up(self) -> None:
+        """End the socket; what its peer doesn't take would keep it open for ever."""
         if self.alive:
-            cast("asyncio.Transport", self._transport).close()
+            transport = cast("asyncio.Transport", self._transport)
+            (transport.close if self.writable else transport.abort)()
 
     def hold(self, on: bool) -> None:
         """Stop reading from this peer, or go on."""
+        self._held = on
+        self._read_or_wait()
+
+    def _read_or_wait(self) -> None:
+        """Whoever doesn't take what is written to it is read for as many bytes more, and no
+        further: every frame of its may have an answer that has to be kept."""
         transport = cast("asyncio.Transport", self._transport)
-        if self.alive and on == transport.is_reading():
-            (transport.pause_reading if on else transport.resume_reading)()
+        waits = self._held or self._unheard > self._engine.limits.write_buffer_bytes
+        if self.alive and waits == transport.is_reading():
+            (transport.pause_reading if waits else transport.resume_reading)()
 
     def abort(self) -> None:
         """Drop the socket now."""
@@ -328,6 +344,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.alive:
             self._tick()
             self._engine.flush()
+            if not self.writable and self._amqp.condition is not None:
+                self._give_up()  # silent for too long, and it wouldn't take a close either
 
 
 class Engine:
