@@ -45,6 +45,9 @@ abstract class Client {
     /** No call waits for ever for an answer. */
     private static final String LIMITS = "jms.requestTimeout=20000&jms.sendTimeout=20000&jms.closeTimeout=20000";
 
+    /** Nor over starts of the gateway, which take their time on a loaded machine. */
+    private static final String PATIENT = "jms.requestTimeout=60000&jms.sendTimeout=60000&jms.closeTimeout=20000";
+
     private final List<Connection> opened = new ArrayList<>();
     private final List<Gateway> gateways = new ArrayList<>();
     private final String own = UUID.randomUUID().toString().substring(0, 8);
@@ -81,7 +84,7 @@ abstract class Client {
     }
 
     static String failover(Gateway gateway) {
-        return "failover:(amqp://127.0.0.1:" + gateway.port + ")?" + LIMITS
+        return "failover:(amqp://127.0.0.1:" + gateway.port + ")?" + PATIENT
                 + "&failover.reconnectDelay=50&failover.maxReconnectDelay=200";
     }
 
