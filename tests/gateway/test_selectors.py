@@ -11,6 +11,9 @@ from gateway_peer import SELECTOR, Peer, selector
 from gateway_process import Gateway, until
 from proton import Delivery, Described, Message, symbol, ulong
 
+from pipeline.tables.home import Home
+from pipeline.tables.verify.home import verify
+
 Make = Callable[..., Gateway]
 
 
@@ -142,6 +145,8 @@ def test_a_durable_subscription_keeps_what_matches(
         receiver = durable(connect(topic, port=gateway.port), topic, "even")
         assert receiver.bodies(11) == [0, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22]
         assert receiver.nothing()
+        report = verify(Home(gateway.home), deep=True)
+        assert report.sound, report
 
 
 def test_a_changed_selector_begins_a_subscription_anew(connect: Connect, topic: str) -> None:
@@ -173,6 +178,54 @@ def test_a_selector_isnt_changed_below_a_consumer(connect: Connect, topic: str) 
     one.heard()
     publish(one.sender(topic), 1, 2, 3, 4)
     assert (first.bodies(), second.bodies()) == ([2], [4])
+
+
+STORY = {
+    "evens": ("even", lambda n: n % 2 == 0),
+    "few": ("n BETWEEN 40 AND 45 OR n = 150", lambda n: 40 <= n <= 45 or n == 150),
+    "all": ("n IS NOT NULL", lambda _n: True),
+    "none": ("n < 0", lambda _n: False),
+}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_message_that_matches_is_settled_once(
+    own_gateway: Make, connect: Connect, topic: str, seed: int
+) -> None:
+    """Over kills and stops, with outcomes of all kinds and consumers that come and go: what was
+    accepted, durably, doesn't come again; the rest of what matches does, and nothing else."""
+    dice = random.Random(seed)
+    accepted: dict[str, list[object]] = {name: [] for name in STORY}
+    published = 0
+    with own_gateway({"commit": {"interval_ms": 50}}) as gateway:
+        for life in range(4):
+            peer = connect(topic, port=gateway.port)
+            there = {name: durable(peer, topic, text, name) for name, (text, _) in STORY.items()}
+            for name in dice.sample(sorted(STORY), 2) if life else []:
+                peer.leave(there.pop(name), closed=False)
+            sender = connect(port=gateway.port).sender(topic)
+            for _ in range(5):
+                count = dice.randrange(1, 20)
+                publish(sender, *range(published, published + count))
+                published += count
+                for name, receiver in there.items():
+                    receiver.drain(dice.randrange(1, 12))
+                    got, receiver.inbox = receiver.inbox, []
+                    done = [one for one in got if dice.random() < 0.6]
+                    receiver.confirm(done)
+                    accepted[name] += [one.body for one in done]
+                    receiver.settle([one for one in got if one not in done], Delivery.RELEASED)
+            (gateway.kill if dice.random() < 0.6 else gateway.stop)()
+            gateway.start()
+        peer = connect(topic, port=gateway.port)
+        for name, (text, matches) in STORY.items():
+            receiver = durable(peer, topic, text, name)
+            rest = [n for n in range(published) if matches(n) and n not in accepted[name]]
+            assert receiver.bodies(len(rest)) == rest
+            assert receiver.nothing()
+            assert len(accepted[name]) == len(set(accepted[name]))
+        report = verify(Home(gateway.home), deep=True)
+        assert report.sound, report
 
 
 def test_a_redefined_selector_survives_a_kill(
