@@ -30,9 +30,7 @@ EVERYBODY = "*"
 class Action(StrEnum):
     PUBLISH = "publish"  #: send to it
     CONSUME = "consume"  #: receive from it, browse it
-    CREATE = (
-        "create"  #: durable subscriptions on it, a queue, a temporary destination; and their end
-    )
+    CREATE = "create"  #: durable subscriptions on it, and their end; a queue; a temporary one
     MANAGE = "manage"  #: end subscriptions on it whoever made them
 
 

@@ -194,6 +194,26 @@ def test_who_may_make_a_temporary_queue_consumes_from_it(user: User) -> None:
     refused(alice, alice.sender(None, capabilities=topic, dynamic=True, opened=False))
 
 
+def test_temporary_destinations_are_made_by_who_may_make_them(user: User) -> None:
+    """Who made one uses it without a word; others need `publish` to answer there."""
+    alice, warden = user("alice"), user("warden")
+    refused(warden, warden.receiver(None, dynamic=True, capabilities=(), opened=False))
+    answers = alice.receiver(None, dynamic=True, capabilities=())
+    address = answers.link.remote_source.address
+    alice.sender(address).publish("to myself")
+    assert answers.bodies() == ["to myself"]
+    refused(warden, warden.sender(address, opened=False))
+
+
+def test_a_browser_needs_what_a_consumer_needs(user: User) -> None:
+    """To look is to read."""
+    alice, nobody = user("alice"), user("anonymous")
+    alice.sender("queue://billing/seen").publish("invoice")
+    address = "queue://billing/seen"
+    refused(nobody, nobody.receiver(address, capabilities=("queue",), copy=True, opened=False))
+    assert alice.receiver(address, capabilities=("queue",), copy=True).bodies() == ["invoice"]
+
+
 def test_permissions_are_read_again_when_they_change(
     own_gateway: Make, connect: Connect, tmp_path: Path, settings: dict[str, object]
 ) -> None:
