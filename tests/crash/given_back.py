@@ -13,11 +13,11 @@ def given_back(home: Path) -> Counter[tuple[str, str]]:
     stopped, so the table has all of the log."""
     table = DeltaTable(home / "tables" / "topic_log")
     messages = table.to_pyarrow_table(
-        partitions=[("record", "=", "message")], columns=["sequence", "message"]
+        filters=[("record", "=", "message")], columns=["sequence", "message"]
     )
     names = {row["sequence"]: _name(row["message"]) for row in messages.to_pylist()}
     settlements = table.to_pyarrow_table(
-        partitions=[("record", "=", "settlement")], columns=["subscription", "outcome", "sequences"]
+        filters=[("record", "=", "settlement")], columns=["subscription", "outcome", "sequences"]
     )
     return Counter(
         (row["subscription"].rsplit("/", 1)[-1], names[sequence])
