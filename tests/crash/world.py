@@ -37,8 +37,11 @@ SETTINGS: dict[str, dict[str, object]] = {
 }
 #: Between two turns of all clients; they needn't be fast, and the gateway wants the machine too.
 TURN_SECONDS = 0.003
-#: How often, in turns, a consumer takes another connection.
-RESTLESS = 0.004
+#: Seconds until the next consumer takes another connection: by the clock, as turns are slow on a
+#: machine that has much to do.
+MOVES_SECONDS = (0.2, 2.0)
+#: Seconds that it stays away: long enough, as a rule, for its subscription to be quiet meanwhile.
+AWAY_SECONDS = (0.0, 0.1)
 TOPICS = ("rain", "snow")
 
 
@@ -91,6 +94,7 @@ class World:
             for n in range(one.consumers)
         ]
         self._known = False
+        self._moves_at = 0.0
         self.restless = disk is None  #: while a disk is full, a consumer may have to wait
 
     @property
@@ -172,8 +176,9 @@ class World:
                 break
             for client in (*self.publishers, *self.consumers):
                 client.turn()
-            if self.restless and self.draw.random() < RESTLESS:
+            if self.restless and time.monotonic() > self._moves_at:
                 self._another_connection(self.draw.choice(self.consumers))
+                self._moves_at = time.monotonic() + self.draw.uniform(*MOVES_SECONDS)
             time.sleep(TURN_SECONDS)
         assert until(), f"the gateway is gone, not so: {what}\n{self.gateway.log[-1500:]}"
 
@@ -181,6 +186,7 @@ class World:
         """A consumer goes and comes back: what it held is available again."""
         try:
             consumer.leave()
+            time.sleep(self.draw.choice(AWAY_SECONDS))
             back = connected(consumer.connect, self.gateway.port)
         except (PeerLost, OSError):
             back = False
