@@ -190,16 +190,17 @@ THERE = {
     "shared": ("", True, False),
     "shared, global": ("|global", True, True),
 }
+SCOPED, GLOBALS = ("exclusive", "shared"), ("exclusive, global", "shared, global")
 #: Name of the lookup's link, desired capabilities, and which of them it finds.
 LOOKUPS = [
-    ("", (), {"exclusive", "shared"}),
-    ("", ("shared",), {"exclusive", "shared"}),
-    ("|2", ("shared",), {"exclusive", "shared"}),
-    ("", ("global",), {"exclusive, global", "shared, global"}),
-    ("|global", ("shared", "global"), {"exclusive, global", "shared, global"}),
-    ("|global", (), {"exclusive, global", "shared, global"}),
-    ("|2", (), set[str]()),
-    ("x", (), set[str]()),
+    ("", (), SCOPED),
+    ("", ("shared",), SCOPED),
+    ("|2", ("shared",), SCOPED),
+    ("", ("global",), GLOBALS),
+    ("|global", ("shared", "global"), GLOBALS),
+    ("|global", (), GLOBALS),
+    ("|2", (), ()),
+    ("x", (), ()),
 ]
 
 
@@ -214,7 +215,7 @@ def test_what_a_lookup_finds_and_ends(
     there: str,
     suffix: str,
     desired: tuple[str, ...],
-    finds: set[str],
+    finds: tuple[str, ...],
     ending: str,
 ) -> None:
     """A null source with (name, desired capabilities), and how its link ends: it finds the durable
