@@ -89,9 +89,9 @@ FLOODS = {
         uint(0), uint(9), uint(0), uint(9)]))), 30_000),
     "sessions": (begin_frame(1) + frame_of("end", channel=1), 10_000),
     "links": (sender_frame("s" * 2_000, topic_target("t"))
-              + frame_of("detach", handle=0, closed=True), 10_000),
+              + frame_of("detach", handle=0, closed=True), 3_000),
     "links that are refused": (sender_frame("s", None)
-                               + frame_of("detach", handle=0, closed=True), 10_000),
+                               + frame_of("detach", handle=0, closed=True), 5_000),
 }  # fmt: skip
 
 
