@@ -19,7 +19,7 @@ from ingest.settings import Amqp
 from pipeline.performative import WalkedAttach
 
 if TYPE_CHECKING:
-    from ingest.engine import Connection
+    from ingest.connection import Connection
 
 
 TOO_MANY = "amqp:resource-limit-exceeded"

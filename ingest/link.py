@@ -32,7 +32,7 @@ from pipeline.performative import DEFAULT_OUTCOME, LINK, OFFERED, OUTCOMES, Walk
 from pipeline.sequences import Run
 
 if TYPE_CHECKING:
-    from ingest.engine import Connection
+    from ingest.connection import Connection
 
 
 #: What Proton's Python getters raise on a peer's broken values.

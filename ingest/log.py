@@ -32,7 +32,7 @@ from pipeline.tables.segment import FrameRef
 from pipeline.tables.topic_log import TopicLog
 
 if TYPE_CHECKING:
-    from ingest.engine import Connection
+    from ingest.connection import Connection
 
 _events = structlog.get_logger("log")
 

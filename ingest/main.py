@@ -9,7 +9,7 @@ from ingest import memory
 from ingest import settings as configuration
 from ingest.inspect_commands import info, verify
 from ingest.logs import set_up
-from ingest.users_commands import user
+from ingest.security.users_commands import user
 from pipeline.errors import DistributaryError, InvalidRequest
 from pipeline.tables.home import Home
 

@@ -7,8 +7,8 @@ group: right also while nobody consumes it, and after a restart.
 
 import time
 
+from ingest.connection import Connection
 from ingest.delivery import Subscription
-from ingest.engine import Connection
 from pipeline.message import Settlement
 from pipeline.outcome import Outcome
 

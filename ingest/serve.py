@@ -11,7 +11,6 @@ from itertools import count
 import msgspec
 import structlog
 
-from ingest.access import Access
 from ingest.delivery import DeliveryService
 from ingest.descriptors import room_for
 from ingest.engine import Engine
@@ -19,6 +18,7 @@ from ingest.heartbeat import Heartbeat
 from ingest.listener import Listener
 from ingest.log import Log
 from ingest.marking import Marking
+from ingest.security.access import Access
 from ingest.service import Gateway
 from ingest.settings import Settings
 from ingest.store import open_store

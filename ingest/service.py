@@ -12,13 +12,14 @@ from typing import assert_never
 import structlog
 
 from ingest import links, relay
-from ingest.access import Access
+from ingest.connection import Connection
 from ingest.delivery import Consumer, DeliveryService
-from ingest.engine import Connection, Engine
+from ingest.engine import Engine
 from ingest.link import Link
 from ingest.log import Log, Receipt
 from ingest.marking import Marking
 from ingest.pump import Outcomes, Received
+from ingest.security.access import Access
 from ingest.settings import Settings
 from ingest.subscriptions import Subscriptions
 from ingest.temporary import Temporary

@@ -10,12 +10,12 @@ from functools import partial
 import structlog
 
 from ingest import links
-from ingest.access import Access
 from ingest.delivery import Consumer, DeliveryService, Subscription
 from ingest.link import Link
 from ingest.log import Log
 from ingest.marking import Marking
 from ingest.no_local import NoLocal
+from ingest.security.access import Access
 from pipeline.address import Destination
 from pipeline.cursor import Doubt
 from pipeline.dispatch import Dispatcher

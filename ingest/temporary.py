@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import structlog
 
-from ingest.engine import Connection
+from ingest.connection import Connection
 from ingest.link import Link
 from ingest.log import Log
 from ingest.subscriptions import Subscriptions

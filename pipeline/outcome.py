@@ -1,4 +1,4 @@
-"""What became of a delivery: the four outcomes of AMQP 1.0 (part 3, section 4) and our own three."""
+"""What became of a delivery: the outcomes of AMQP 1.0 (part 3, section 4) and three of our own."""
 
 from enum import StrEnum
 

@@ -4,8 +4,8 @@ Groups lie as frames in numbered segments, dense and in order. An append is one 
 fdatasync. What the table has committed is recycled: whole segments become spare files for the
 next ones. Threads: `append` on the journal thread alone; `frames`, `read`, `recycle` on the
 committer thread alone; `backlog_bytes`, `last_group` and `dead` on any; `open` and `close` while
-neither thread runs. The caller owns the home; an append looks whether it still does after its fdatasync,
-so what is reported durable was durable before anybody took over and read the files.
+neither thread runs. The caller owns the home; an append looks whether it still does after its
+fdatasync, so what is reported durable was durable before anybody took over and read the files.
 """
 
 import os

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Data, Described, symbol, ulong
 
-from ingest.handshake import (
+from ingest.security.handshake import (
     AMQP_HEADER,
     SASL_HEADER,
     Established,

@@ -11,8 +11,8 @@ from gateway_frames import AMQP_HEADER, OPEN, Raw, open_frame
 from gateway_process import Gateway
 from gateway_sasl import CHALLENGE, OUTCOME, Login, ScramClient, frame, init, plain, response
 
-from ingest.users import hashed, user_of
-from ingest.users_file import changing
+from ingest.security.users import hashed, user_of
+from ingest.security.users_file import changing
 
 Make = Callable[..., Gateway]
 PASSWORD = "wonderland"  # noqa: S105 (alice's, who is made up)

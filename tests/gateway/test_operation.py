@@ -22,7 +22,7 @@ from proton import Delivery, Endpoint, Message, SSLDomain
 from proton.reactor import Container
 from proton.utils import BlockingConnection
 
-from ingest.users import hashed
+from ingest.security.users import hashed
 
 Make = Callable[..., Gateway]
 PASSWORD = "wonderland"  # noqa: S105 (alice's, who is made up)

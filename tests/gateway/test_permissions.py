@@ -11,8 +11,8 @@ from gateway_peer import Peer, PeerLost
 from gateway_process import Gateway
 from proton import Delivery
 
-from ingest.users import user_of
-from ingest.users_file import changing
+from ingest.security.users import user_of
+from ingest.security.users_file import changing
 
 Make = Callable[..., Gateway]
 UNAUTHORIZED = "amqp:unauthorized-access"

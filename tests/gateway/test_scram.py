@@ -9,8 +9,8 @@ from gateway_sasl import ScramClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.saslprep import saslprep
-from ingest.scram import ScramKeys, ScramServer, decoy, keys_of
+from ingest.security.saslprep import saslprep
+from ingest.security.scram import ScramKeys, ScramServer, decoy, keys_of
 
 #: RFC 7677, section 3.
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")

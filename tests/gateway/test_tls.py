@@ -17,8 +17,8 @@ from proton import Message, SSLDomain
 from proton.reactor import Container
 from proton.utils import BlockingConnection
 
-from ingest.users import user_of
-from ingest.users_file import changing
+from ingest.security.users import user_of
+from ingest.security.users_file import changing
 
 Make = Callable[..., Gateway]
 Files = tuple[Path, Path]

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from gateway_process import PATIENCE, until
 
 from ingest.main import MISUSED, cli
-from ingest.users import Users, hashed, user_of
-from ingest.users_file import changing
+from ingest.security.users import Users, hashed, user_of
+from ingest.security.users_file import changing
 from pipeline.errors import InvalidRequest
 
 COMMAND = str(Path(sys.executable).with_name("distributary"))

@@ -12,8 +12,8 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "gateway"))
 
 from gateway_certificates import Authority
 
-from ingest.users import user_of
-from ingest.users_file import changing
+from ingest.security.users import user_of
+from ingest.security.users_file import changing
 
 #: Of Java's stores, which won't be without.
 STORE_PASSWORD = b"secret"

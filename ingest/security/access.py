@@ -18,10 +18,10 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from ingest.handshake import Handshake, Offer
+from ingest.security.handshake import Handshake, Offer
+from ingest.security.tls import certified_user, context_of
+from ingest.security.users import ANONYMOUS, Users, new_secret
 from ingest.settings import Settings
-from ingest.tls import certified_user, context_of
-from ingest.users import ANONYMOUS, Users, new_secret
 from pipeline.errors import InvalidRequest
 from pipeline.permission import EVERYBODY, EVERYTHING, Action, Permissions, parse
 from pipeline.refusal import Refusal

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ingest.users import SECRET, User, Users, new_secret, secret_text, texts
+from ingest.security.users import SECRET, User, Users, new_secret, secret_text, texts
 from pipeline.errors import InvalidRequest
 
 _HEAD = (

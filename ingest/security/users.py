@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingest.saslprep import saslprep
-from ingest.scram import ITERATIONS_MIN, ScramKeys, decoy, keys_of
+from ingest.security.saslprep import saslprep
+from ingest.security.scram import ITERATIONS_MIN, ScramKeys, decoy, keys_of
 from pipeline.errors import InvalidRequest
 
 #: Cost of a check: about 50 ms and 16 MiB, too slow to guess, fast enough to log in.

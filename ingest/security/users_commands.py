@@ -12,9 +12,9 @@ from typing import TypeVar
 import click
 import msgspec
 
-from ingest.saslprep import saslprep
-from ingest.users import User, Users, name_of, user_of
-from ingest.users_file import changing
+from ingest.security.saslprep import saslprep
+from ingest.security.users import User, Users, name_of, user_of
+from ingest.security.users_file import changing
 from pipeline.errors import InvalidRequest
 
 Given = TypeVar("Given")

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from ingest import sasl_frames as sasl
-from ingest.sasl_frames import FRAME_BYTES_MAX, Init, Response
-from ingest.saslprep import saslprep
-from ingest.scram import ScramKeys, ScramServer
-from ingest.users import ANONYMOUS
+from ingest.security import sasl_frames as sasl
+from ingest.security.sasl_frames import FRAME_BYTES_MAX, Init, Response
+from ingest.security.saslprep import saslprep
+from ingest.security.scram import ScramKeys, ScramServer
+from ingest.security.users import ANONYMOUS
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"

@@ -1,0 +1,348 @@
+"""One connection: Proton's C engine under an asyncio protocol of our own.
+
+The rules are the engine's (`ingest.engine`).
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+from cproton import lib as proton
+from proton import Collector, Condition, Endpoint, Transport, symbol
+from proton import Connection as ProtonConnection
+
+from ingest import pump as pumping
+from ingest.frames import Inflow, Outflow
+from ingest.inbound import Inbound
+from ingest.link import BROKEN_VALUES, BrokenFrame
+from ingest.pump import address
+from ingest.security.handshake import (
+    AMQP_HEADER,
+    Established,
+    Failed,
+    Handshake,
+    Reply,
+    Step,
+    Verify,
+)
+from ingest.turns import READ_BYTES_FIRST, next_room
+
+if TYPE_CHECKING:
+    from ingest.engine import Engine
+
+#: Seconds that a peer has for its own close after we closed with an error.
+CLOSE_SECONDS = 2.0
+#: Bytes that one write of a socket gives: below what `ingest.memory` maps anew each time.
+WRITE_BYTES = 3 << 16
+
+#: What a peer may rely on. DELAYED_DELIVERY is not offered: a client that asks for a delay is told
+#: that it can't have one, instead of having its message delivered at once.
+OFFERED_CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS", "sole-connection-for-container")
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One peer: handshake, then Proton. Made by `Engine`, one for each socket."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._handler = engine.handler
+        self._handshake: Handshake | None = None
+        self._check: asyncio.Future[bool] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._pausing = False
+        self._touched = False
+        self.alive = False
+        self.writable = True
+        self._held = False
+        self._unheard = 0  #: bytes read since `writable` ended
+        self._room = READ_BYTES_FIRST
+        self.user = ""
+        self.container = ""
+        self.peer = ""
+        self.accepted = False
+        #: One of us has closed: when the engine has no more for the peer, the socket may end.
+        self.ending = False
+        self._ended = False
+
+    # The socket's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        limits = self._engine.limits
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(limits.write_buffer_bytes)
+        self.peer = str(transport.get_extra_info("peername"))
+        self.proton = ProtonConnection()
+        self._collector = Collector()
+        self.proton.collect(self._collector)
+        self._amqp = Transport(Transport.SERVER)
+        self._amqp.idle_timeout = limits.idle_timeout_ms / 1_000
+        self._amqp.max_frame_size = limits.frame_bytes_max
+        self._amqp.channel_max = limits.channels_max - 1
+        self._amqp.bind(self.proton)
+        self._amqp_address = address(self._amqp._impl)
+        self.inbound = Inbound(
+            self,
+            self._collector._impl,
+            self._engine.pump,
+            self._engine.handler,
+            limits,
+        )
+        self._inflow = Inflow(self._amqp_address, self.inbound, limits.frame_bytes_max)
+        self.outflow = Outflow()
+        self._handshake = self._engine.access.handshake(transport)
+        self.alive = True
+        self._wait(limits.handshake_ms_max)
+        if not self._engine.add(self):
+            self._turn_away(b"", f"there are {limits.connections_max} connections already")
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return self._engine.read_buffer[: self._room]
+
+    def buffer_updated(self, size: int) -> None:
+        if not self.alive or not self._engine.sure():
+            return
+        if self._handshake is not None:
+            self._steps(self._handshake.feed(bytes(self._engine.read_buffer[:size])))
+            return
+        if self._pausing:
+            self._pausing = False
+            self._wait(self._engine.limits.handshake_ms_max)
+        self._feed(self._engine.read_pointer, size)
+        if not self.writable:
+            self._unheard += size
+            self._read_or_wait()
+
+    def eof_received(self) -> bool:
+        return False  # close the transport; connection_lost follows
+
+    def pause_writing(self) -> None:
+        self.writable = False
+        self._handler.writable(self, False)
+
+    def resume_writing(self) -> None:
+        self.writable, self._unheard = True, 0
+        self.touch()
+        self._read_or_wait()
+        self._handler.writable(self, True)
+        self._engine.flush()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        if not self.alive:
+            return
+        self.alive = False
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._check is not None:
+            self._check.cancel()
+        self.inbound.lose_all()
+        self._engine.remove(self)
+        self._handler.closed(self)
+        self._amqp.unbind()
+        self.proton.free()
+        del self.proton, self._collector, self._amqp  # as in Link.release
+        self._handler.passed()
+        self._engine.flush()
+
+    # Before AMQP.
+
+    def verified(self, ok: bool) -> None:
+        """The answer to `Access.verify`."""
+        if self.alive and self._handshake is not None:
+            self._steps(self._handshake.verified(ok))
+
+    def _steps(self, steps: list[Step]) -> None:
+        transport = cast("asyncio.Transport", self._transport)
+        for step in steps:
+            match step:
+                case Reply(data):
+                    transport.write(data)
+                case Verify(user, password):
+                    self._check = self._engine.access.verify(user, password, self.verified)
+                case Established(user, rest):
+                    self.user, self._handshake = user, None
+                    # A client may log in now, and have nothing to do for long.
+                    self._pausing = len(rest) <= len(AMQP_HEADER)
+                    if self._pausing:
+                        self._wait(self._engine.limits.open_ms_max)
+                    self._feed(pumping.pointer(rest), len(rest))
+                case Failed(reply, reason):
+                    self._turn_away(reply, reason)
+
+    def _turn_away(self, reply: bytes, reason: str) -> None:
+        transport = cast("asyncio.Transport", self._transport)
+        self._handler.failed(self, reason)
+        transport.write(reply)
+        transport.close()
+
+    def _wait(self, milliseconds: int) -> None:
+        """Give the peer so long until its open."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._engine.loop.call_later(milliseconds / 1_000, self._too_slow)
+
+    def _too_slow(self) -> None:
+        self._timer = None
+        if not self.accepted and self.alive:
+            limit = "amqp.open_ms_max" if self._pausing else "amqp.handshake_ms_max"
+            self._handler.failed(self, f"the peer did not open in time ({limit})")
+            cast("asyncio.Transport", self._transport).close()
+        elif self.alive:
+            self._tick()
+
+    # AMQP in.
+
+    def _feed(self, data: Any, size: int) -> None:
+        more, began = True, self._engine.loop.time()
+        try:
+            more = self._inflow.feed(data, size)
+            self.inbound.process()
+        except BrokenFrame as error:
+            self.close("amqp:decode-error", str(error))
+        if (fault := self._inflow.fault) is not None:
+            self.close(fault.condition, fault.description)
+        elif not more:
+            self._unreadable()
+        self._room = next_room(self._room, self._engine.loop.time() - began)
+        self.touch()
+        self._handler.passed()
+        self._engine.flush()
+
+    def _unreadable(self) -> None:
+        """The engine takes no more bytes. If the peer hasn't closed they are wrong; the engine says
+        so in a close for the faults that it has a word for, and we do for the others."""
+        self.ending = True
+        try:
+            condition = self._amqp.condition
+        except BROKEN_VALUES:  # it quotes what the peer sent
+            condition = None
+        self.close(
+            condition.name if condition else "amqp:connection:framing-error",
+            (condition and condition.description) or "what came is no AMQP frame",
+        )
+        if not self.accepted:
+            # The engine keeps a close back until an open came: the socket's end must do.
+            self.flush()
+            cast("asyncio.Transport", self._transport).close()
+
+    # AMQP out.
+
+    def accept(self, container_id: str) -> None:
+        """Answer the peer's open."""
+        self.accepted = True
+        self.proton.container = container_id
+        self.proton.offered_capabilities = [symbol(name) for name in OFFERED_CAPABILITIES]
+        self.proton.properties = {symbol("product"): "Distributary"}
+        self.proton.open()
+        self._tick()
+
+    def refuse(self, container_id: str, condition: str, description: str, field: str) -> None:
+        """Answer the open in the form by which clients know that they were refused."""
+        self.proton.container = container_id
+        self.proton.properties = {symbol("amqp:connection-establishment-failed"): True}
+        self.proton.open()
+        info: Any = {symbol("invalid-field"): symbol(field)}
+        self.proton.condition = Condition(condition, description, info)
+        self._handler.failed(self, description)
+        self._close()
+
+    def close(self, condition: str, description: str) -> None:
+        """End the connection with an error; its links are lost at once."""
+        if not self.alive or not self.proton.state & (
+            Endpoint.LOCAL_ACTIVE | Endpoint.LOCAL_UNINIT
+        ):
+            return
+        self._handler.failed(self, description)
+        self.inbound.lose_all()
+        if self.proton.state & Endpoint.LOCAL_UNINIT:
+            self.proton.open()
+        self.proton.condition = Condition(condition, description)
+        self._close()
+
+    def _close(self) -> None:
+        """Our close is the last that counts; the peer has a moment for its own."""
+        self.proton.close()
+        self.inbound.closing = self.ending = True
+        self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
+        self.touch()
+
+    def _give_up(self) -> None:
+        """End the socket; what its peer doesn't take would keep it open for ever."""
+        if self.alive:
+            transport = cast("asyncio.Transport", self._transport)
+            (transport.close if self.writable else transport.abort)()
+
+    def hold(self, on: bool) -> None:
+        """Stop reading from this peer, or go on."""
+        self._held = on
+        self._read_or_wait()
+
+    def _read_or_wait(self) -> None:
+        """Whoever doesn't take what is written to it is read for as many bytes more, and no
+        further: every frame of its may have an answer that has to be kept."""
+        transport = cast("asyncio.Transport", self._transport)
+        waits = self._held or self._unheard > self._engine.limits.write_buffer_bytes
+        if self.alive and waits == transport.is_reading():
+            (transport.pause_reading if waits else transport.resume_reading)()
+
+    def abort(self) -> None:
+        """Drop the socket now."""
+        cast("asyncio.Transport", self._transport).abort()
+
+    def touch(self) -> None:
+        """There may be something to write; `Engine.flush` will."""
+        if not self._touched:
+            self._touched = True
+            self._engine.touched.append(self)
+
+    def flush(self) -> None:
+        """Write what the engine has for the peer, then what it has asked for."""
+        self._touched = False
+        if self._engine.sure() and self._write() and self.inbound.echoes:
+            self.inbound.answer_echoes()
+            self._write()
+
+    def _write(self) -> bool:
+        """Whether all that the engine had is on its way."""
+        transport = self._transport
+        while self.alive and self.writable and transport is not None:
+            size = pumping.output(self._amqp_address, self._engine.write_pointer, WRITE_BYTES)
+            if size < 0:
+                self._end(transport)
+                return False
+            if size == 0:
+                return True
+            chunk, last = bytes(self._engine.write_buffer[:size]), size < WRITE_BYTES
+            transport.write(self.outflow.passed(chunk, last=last))
+            if last and not self.ending:
+                return True
+        return False
+
+    def _end(self, transport: asyncio.Transport) -> None:
+        """All is said. If the peer still talks, its socket is only half closed: bytes that nobody
+        reads would make the kernel throw our close away, unread."""
+        if self.proton.state & Endpoint.REMOTE_CLOSED or not transport.can_write_eof():
+            transport.close()
+        elif not self._ended:
+            self._ended = True
+            transport.write_eof()
+            self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
+
+    def _tick(self) -> None:
+        """Proton's own clock: heartbeats to the peer, and its silence noticed."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        now_ms = int(self._engine.loop.time() * 1_000)
+        next_ms = proton.pn_transport_tick(self._amqp._impl, now_ms)
+        self.touch()
+        if next_ms:
+            delay = max(0.001, (next_ms - now_ms) / 1_000)
+            self._timer = self._engine.loop.call_later(delay, self._ticked)
+
+    def _ticked(self) -> None:
+        self._timer = None
+        if self.alive:
+            self._tick()
+            self._engine.flush()
+            if not self.writable and self._amqp.condition is not None:
+                self._give_up()  # silent for too long, and it wouldn't take a close either

@@ -1,0 +1,1 @@
+"""Who may connect, and what he may do: logins, certificates, users, permissions from files."""
