@@ -21,6 +21,8 @@ from pipeline.subscription import Definition
 #: Stretches of one topic's newest messages whose matches are kept, besides two for each of its
 #: subscriptions: what came while the slowest of those that keep up wasn't served.
 SPANS_MAX = 256
+#: Sequences of a stretch: until it has as many, it grows.
+SPAN_MAX = 512
 
 _NOTHING = array("q")
 
@@ -45,9 +47,10 @@ class _Known:
     users: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Span:
-    """What every selector matches of the topic's messages from `start` to `stop - 1`."""
+    """What every selector matches of the topic's messages from `start` to `stop - 1`. What follows
+    right behind it is added to it while it is short."""
 
     start: int
     stop: int
@@ -143,15 +146,21 @@ class _Topic:
         stop, count = _evaluate(
             slab, start, self._reader, wanted, room, max(work_max // len(wanted), 1)
         )
-        self._keep(_Span(start, stop, {text: some for text, some in found.items() if some}))
-        return Matches(found[selector], stop, count * len(wanted))
+        self._keep(start, stop, {text: some for text, some in found.items() if some})
+        return Matches(found[selector][:], stop, count * len(wanted))
 
-    def _keep(self, span: _Span) -> None:
+    def _keep(self, start: int, stop: int, matched: "dict[str, array[int]]") -> None:
+        last = self._spans[-1] if self._spans else None
+        if last is not None and last.stop == start and start - last.start < SPAN_MAX:
+            last.stop = stop
+            for text, sequences in matched.items():
+                last.matched.setdefault(text, array("q")).extend(sequences)
+            return
         most = SPANS_MAX + 2 * self.users
         if len(self._spans) >= most:
             del self._spans[: most // 2], self._starts[: most // 2]
-        self._spans.append(span)
-        self._starts.append(span.start)
+        self._spans.append(_Span(start, stop, matched))
+        self._starts.append(start)
 
 
 def _within(span: _Span, selector: str, slab: Slab, start: int, room: int) -> Matches:
