@@ -31,6 +31,7 @@ from gateway_frames import (
     topic_target,
     transfer_frame,
 )
+from gateway_hostile import rss
 from gateway_links import encoded
 from gateway_process import Gateway, until
 from proton import uint
@@ -40,14 +41,6 @@ Make = Callable[..., Gateway]
 MIB = 1 << 20
 #: What a gateway with tiny limits that commits and serves has at most, on any machine.
 LIVE_BYTES_MAX = 200 * MIB
-
-
-def rss(gateway: Gateway) -> int:
-    """Bytes of memory that the gateway has now."""
-    assert gateway.process is not None
-    text = Path(f"/proc/{gateway.process.pid}/status").read_text()
-    [line] = [line for line in text.splitlines() if line.startswith("VmRSS")]
-    return int(line.split()[1]) << 10
 
 
 def closed_with(raw: Raw) -> str:
