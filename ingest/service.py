@@ -11,7 +11,7 @@ from typing import assert_never
 
 import structlog
 
-from ingest import links, relay
+from ingest import relay, termini
 from ingest.connection import Connection
 from ingest.delivery import Consumer, DeliveryService
 from ingest.engine import Engine
@@ -23,6 +23,7 @@ from ingest.security.access import Access
 from ingest.settings import Settings
 from ingest.subscriptions import Subscriptions
 from ingest.temporary import Temporary
+from pipeline import wishes
 from pipeline.address import Destination, Kind, destination_of, is_temporary
 from pipeline.cursor import Doubt
 from pipeline.permission import Action
@@ -122,9 +123,9 @@ class Gateway:
     # Links.
 
     def attached(self, link: Link) -> None:
-        attach = links.read(link.proton, link.desired_capabilities)
-        wish = links.wish(attach, link.connection.container, self._bare)
-        if isinstance(wish, links.Make):
+        attach = termini.read(link.proton, link.desired_capabilities)
+        wish = wishes.wish(attach, link.connection.container, self._bare)
+        if isinstance(wish, wishes.Make):
             wish = self._made(link, wish.kind, attach)
         self._perform(link, wish)
         match link.owner:
@@ -135,25 +136,25 @@ class Gateway:
             case None:
                 self._temporary.left(link)
 
-    def _made(self, link: Link, kind: Kind, attach: links.Attach) -> links.Wish:
+    def _made(self, link: Link, kind: Kind, attach: wishes.Attach) -> wishes.Wish:
         """A temporary destination is made, and the link wants it; it goes if that is refused."""
         made = self._temporary.make(link, kind)
         if isinstance(made, Refusal):
             return made
         refusal = self._access.refusal(link.connection.user, made.topic, Action.CREATE)
-        return refusal or links.wish_for(made, attach, link.connection.container)
+        return refusal or wishes.wish_for(made, attach, link.connection.container)
 
-    def _perform(self, link: Link, wish: links.Wish) -> None:
+    def _perform(self, link: Link, wish: wishes.Wish) -> None:
         match wish:
-            case links.Produce(destination):
+            case wishes.Produce(destination):
                 self._produce(link, destination)
-            case links.Relay():
+            case wishes.Relay():
                 self._open_producer(link, None)
-            case links.Subscribe(key, definition):
+            case wishes.Subscribe(key, definition):
                 self._subscribe(link, key, definition)
-            case links.Browse(queue):
+            case wishes.Browse(queue):
                 self._browse(link, queue)
-            case links.Lookup(key):
+            case wishes.Lookup(key):
                 self._subscriptions.look_up(link, key)
             case Refusal(condition, description):
                 link.refuse(condition, description)
@@ -189,7 +190,7 @@ class Gateway:
         refusal = self._unconsumed(link, definition.topic, durable=durable)
         if refusal is None and definition.selector is not None:
             limits = self._settings.delivery
-            refusal = links.unreadable(
+            refusal = wishes.unreadable(
                 definition.selector,
                 chars_max=limits.selector_chars_max,
                 depth_max=limits.selector_depth_max,
@@ -222,8 +223,8 @@ class Gateway:
             return
         link.owner = Producer(destination.topic if destination else None)
         message_bytes_max = self._settings.amqp.message_bytes_max
-        links.echo(link.proton, link.owner.topic, message_bytes_max=message_bytes_max)
-        link.offered_capabilities = links.offered(link.owner.topic, outgoing=False)
+        termini.echo(link.proton, link.owner.topic, message_bytes_max=message_bytes_max)
+        link.offered_capabilities = wishes.offered(link.owner.topic, outgoing=False)
         link.open()
         link.grant(self._settings.amqp.producer_credit)
 

@@ -9,13 +9,14 @@ from functools import partial
 
 import structlog
 
-from ingest import links
+from ingest import termini
 from ingest.delivery import Consumer, DeliveryService, Subscription
 from ingest.link import Link
 from ingest.log import Log
 from ingest.marking import Marking
 from ingest.no_local import NoLocal
 from ingest.security.access import Access
+from pipeline import wishes
 from pipeline.address import Destination
 from pipeline.cursor import Doubt
 from pipeline.dispatch import Dispatcher
@@ -217,8 +218,8 @@ class Subscriptions:
             waits -= 1
             if not waits and link.alive and not link.ended:
                 topic, browser = subscription.definition.topic, kind is LinkKind.BROWSER
-                links.echo(link.proton, topic, presettled=browser)
-                link.offered_capabilities = links.offered(topic, outgoing=True)
+                termini.echo(link.proton, topic, presettled=browser)
+                link.offered_capabilities = wishes.offered(topic, outgoing=True)
                 link.open()
 
         if subscription.key in self._unsure:
@@ -242,9 +243,9 @@ class Subscriptions:
             link.refuse(refusal.condition, refusal.description)
             return
         link.owner = Lookup(key)
-        links.found(link.proton, subscription.definition, global_=key.container is None)
+        termini.found(link.proton, subscription.definition, global_=key.container is None)
         topic = subscription.definition.topic
-        link.offered_capabilities = links.offered(topic, outgoing=True)
+        link.offered_capabilities = wishes.offered(topic, outgoing=True)
         link.open()
 
     # A link goes.

@@ -1,7 +1,7 @@
 """What a subscription is: its identity, its definition, the events of its life.
 
 Identity follows the wire (how real JMS clients name links): a durable subscription is one name in
-one scope; the scope is a container, or global. See `ingest.links` for how a link says which.
+one scope; the scope is a container, or global. See `pipeline.wishes` for how a link says which.
 """
 
 from dataclasses import dataclass

@@ -1,40 +1,19 @@
-"""What an attaching link wants: the remote terminus read once, then a pure decision.
+"""The termini of a link, as the peer's attach has them and as our answer does.
 
-`read` is the only function here that knows Proton; `wish` is a function of values. The rules are
-those of real JMS clients: a link's name, its source's capabilities, durability and expiry say
-which subscription is meant (`pipeline.registry`).
+Here alone Proton's sources and targets are read and written; what they mean is `pipeline.wishes`'.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from proton import Data, Described, Terminus, symbol, ulong
 from proton import Link as ProtonLink
 
 from ingest.link import BROKEN_VALUES, BrokenFrame, copy_plainly
 from ingest.native import values_in
-from pipeline.address import Destination, Kind, destination_of, kind_of_topic, said_by
-from pipeline.refusal import INVALID_FIELD, NOT_IMPLEMENTED, Refusal
-from pipeline.registry import key_of_link, key_of_lookup, key_of_queue
-from pipeline.selector.lexer import SelectorError
-from pipeline.selector.parser import parse
-from pipeline.subscription import Definition, SubscriptionKey
-from pipeline.temporary import DELETE_ON_CLOSE, wanted_kind
-
-_SELECTOR = 0x0000468C00000004
-_NO_LOCAL = 0x0000468C00000003
-SELECTOR_DESCRIPTORS = frozenset(
-    {
-        _SELECTOR,
-        "apache.org:selector-filter:string",
-        "apache.org:jms-selector-filter:string",
-    }
-)
-NO_LOCAL_DESCRIPTORS = frozenset(
-    {_NO_LOCAL, "apache.org:no-local-filter:list", "apache.org:jms-no-local-filter:string"}
-)
-
+from pipeline.address import kind_of_topic, said_by
+from pipeline.subscription import Definition
+from pipeline.temporary import DELETE_ON_CLOSE
+from pipeline.wishes import NO_LOCAL, NO_LOCAL_DESCRIPTORS, SELECTOR, SELECTOR_DESCRIPTORS, Attach
 
 #: What may become of a delivery (AMQP 1.0 part 3, section 3.4).
 OUTCOMES = (
@@ -43,75 +22,9 @@ OUTCOMES = (
     "amqp:released:list",
     "amqp:modified:list",
 )
-#: What a link can do beyond what its connection says: that of a topic's consumer, of a producer.
-#: DELAYED_DELIVERY is one of the latter when it is served.
-CONSUMER_OFFERS = ("SHARED-SUBS",)
-PRODUCER_OFFERS: tuple[str, ...] = ()
 #: Values in one field of an attach, those inside of others too: an array of 65,535 nulls is ten
 #: bytes long, and reading it would hold everybody up for a tenth of a second.
 FIELD_VALUES_MAX = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Attach:
-    """A link's attach as far as the decision needs it."""
-
-    name: str
-    outgoing: bool  #: we send, the peer receives
-    present: bool  #: the terminus that names our side (source if outgoing) is not null
-    coordinator: bool
-    dynamic: bool
-    address: str | None
-    durable: bool
-    copy: bool  #: distribution-mode `copy`: on a queue a browser
-    capabilities: frozenset[str]
-    desired: frozenset[str]  #: capabilities that the peer would like the link to have
-    filters: tuple[object, ...]  #: descriptors of the filters
-    selectors: tuple[object, ...]  #: what the filters that are selectors say
-
-
-@dataclass(frozen=True, slots=True)
-class Produce:
-    """Messages for one topic or queue."""
-
-    destination: Destination
-
-
-@dataclass(frozen=True, slots=True)
-class Make:
-    """A dynamic terminus: make a temporary destination, then do with it what the link is for."""
-
-    kind: Kind
-
-
-@dataclass(frozen=True, slots=True)
-class Relay:
-    """The anonymous relay: each message says in `properties.to` where it goes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subscribe:
-    """Consume from a subscription: a named one, or (key None) one of the link's own."""
-
-    key: SubscriptionKey | None
-    definition: Definition
-
-
-@dataclass(frozen=True, slots=True)
-class Browse:
-    """Look at what a queue has, and leave it there."""
-
-    queue: Destination
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """A null source: find the durable subscription, to end it (unsubscribe)."""
-
-    key: SubscriptionKey
-
-
-Wish: TypeAlias = Produce | Relay | Subscribe | Browse | Lookup | Refusal
 
 
 def read(link: ProtonLink, desired: frozenset[str]) -> Attach:
@@ -176,89 +89,6 @@ def _value(data: object) -> object:
     return data.get_object() if data.next() else None  # type: ignore[attr-defined]
 
 
-def wish(attach: Attach, container: str, bare: Kind) -> Wish | Make:
-    """What the link wants, or why it can't be had. `bare` is the kind of an address that doesn't
-    say its own."""
-    if attach.coordinator:
-        return Refusal(NOT_IMPLEMENTED, "transactions are not served yet")
-    if attach.dynamic:
-        return _made(attach)
-    if attach.outgoing and not attach.present:
-        shared, global_ = "shared" in attach.desired, "global" in attach.desired
-        return Lookup(key_of_lookup(container, attach.name, shared=shared, global_=global_))
-    if not attach.present:
-        return Refusal(INVALID_FIELD, "a producer's target must not be null")
-    if attach.address is None:
-        if attach.outgoing:
-            return Refusal(INVALID_FIELD, "a consumer's source must name a topic or queue")
-        return Relay()
-    said = said_by(attach.capabilities)
-    if isinstance(said, Refusal):
-        return said
-    destination = destination_of(attach.address, said, bare)
-    if isinstance(destination, Refusal):
-        return destination
-    return wish_for(destination, attach, container)
-
-
-def _made(attach: Attach) -> Make | Refusal:
-    if attach.address is not None:
-        return Refusal(INVALID_FIELD, "a dynamic terminus has no address, it is given one")
-    kind = wanted_kind(attach.capabilities)
-    return kind if isinstance(kind, Refusal) else Make(kind)
-
-
-def wish_for(destination: Destination, attach: Attach, container: str) -> Wish:
-    """What the link wants of this destination."""
-    return _consumer(attach, container, destination) if attach.outgoing else Produce(destination)
-
-
-def _consumer(attach: Attach, container: str, destination: Destination) -> Wish:
-    selector = _selector(attach)
-    if isinstance(selector, Refusal):
-        return selector
-    no_local = any(descriptor in NO_LOCAL_DESCRIPTORS for descriptor in attach.filters)
-    if destination.is_queue:
-        if no_local:
-            return Refusal(INVALID_FIELD, "no-local is for topics; a queue's consumers share it")
-        if selector is not None:
-            return Refusal(
-                NOT_IMPLEMENTED, "selectors on queues are not served yet, those on topics are"
-            )
-        if attach.copy:
-            return Browse(destination)
-        return Subscribe(key_of_queue(destination), Definition(destination.topic, shared=True))
-    shared = "shared" in attach.capabilities
-    global_ = "global" in attach.capabilities
-    if no_local and (shared or (global_ and attach.durable)):
-        return Refusal(INVALID_FIELD, "no-local is for the subscriptions of one container, alone")
-    key = key_of_link(
-        container, attach.name, shared=shared, global_=global_, durable=attach.durable
-    )
-    return Subscribe(key, Definition(destination.topic, shared, selector, no_local))
-
-
-def _selector(attach: Attach) -> str | Refusal | None:
-    """The text of the one selector; a blank one selects everything, as if there were none."""
-    match attach.selectors:
-        case ():
-            return None
-        case (str(text),):
-            return text if text.strip() else None
-        case (_,):
-            return Refusal(INVALID_FIELD, "a selector filter's value must be a string")
-    return Refusal(INVALID_FIELD, "a source has one selector, not several")
-
-
-def unreadable(selector: str, *, chars_max: int, depth_max: int) -> Refusal | None:
-    """Why this is no selector, if it is none."""
-    try:
-        parse(selector, chars_max=chars_max, depth_max=depth_max)
-    except SelectorError as error:
-        return Refusal(INVALID_FIELD, str(error))
-    return None
-
-
 def echo(
     link: ProtonLink,
     topic: str | None = None,
@@ -286,14 +116,6 @@ def echo(
         _put(terminus.capabilities, [kind_of_topic(topic), *sorted(words)])
     if terminus.dynamic:
         _name(terminus, topic)
-
-
-def offered(topic: str | None, *, outgoing: bool) -> tuple[str, ...]:
-    """The capabilities of a link, by the destination that it has, if it has one."""
-    if not outgoing:
-        return PRODUCER_OFFERS
-    is_topic = topic and kind_of_topic(topic) in {Kind.TOPIC, Kind.TEMPORARY_TOPIC}
-    return CONSUMER_OFFERS if is_topic else ()
 
 
 def _put_outcomes(source: Terminus, asked: frozenset[str]) -> None:
@@ -373,9 +195,9 @@ def found(link: ProtonLink, definition: Definition, *, global_: bool) -> None:
     _put(source.capabilities, words)
     filters: dict[object, object] = {}
     if definition.selector is not None:
-        filters[symbol("jms-selector")] = Described(ulong(_SELECTOR), definition.selector)
+        filters[symbol("jms-selector")] = Described(ulong(SELECTOR), definition.selector)
     if definition.no_local:
-        filters[symbol("no-local")] = Described(ulong(_NO_LOCAL), "NoLocalFilter{}")
+        filters[symbol("no-local")] = Described(ulong(NO_LOCAL), "NoLocalFilter{}")
     _put_filters(source, filters)
 
 
