@@ -240,7 +240,9 @@ class Log:
     def _excluded(self, waiting: _Waiting, runs: tuple[MessageRun, ...]) -> list[Settlement]:
         """What these messages are to the subscriptions that aren't owed all of their topic.
 
-        It becomes durable with the messages: nobody can see one without the other.
+        It becomes durable with the messages: nobody can see one without the other. Only for a
+        subscription that begins in this very group it waits for the next one: whatever is settled
+        in a group belongs to what there was before it.
         """
         exclusion = self.exclusion
         if exclusion is None or not any(run.topic in exclusion for run in runs):
@@ -257,7 +259,9 @@ class Log:
             if run.topic in exclusion:
                 sequences = range(first, first + run.count)
                 found += exclusion.exclude(run.topic, receipt.link.connection, sequences)
-        return found
+        begun = {record.key.id for record in waiting.records}
+        self._waiting.settlements += [one for one in found if one.subscription in begun]
+        return [one for one in found if one.subscription not in begun]
 
     # The journal.
 

@@ -78,6 +78,31 @@ def test_a_durable_subscription_does_not_hear_its_container(
         assert everything(peer.durable("t", "deaf", filters=no_local())) == ["other's", "third's"]
 
 
+@pytest.mark.parametrize("begins", ["created", "redefined"])
+def test_what_is_published_while_a_subscription_begins_is_left_out_too(
+    own_gateway: Make, connect: Connect, begins: str
+) -> None:
+    """In the same group: a settlement in it would belong to what there was before it."""
+    with own_gateway({"journal": {"linger_ms": 100}}) as gateway:
+        peer = connect("c", port=gateway.port)
+        if begins == "redefined":
+            peer.leave(peer.durable("t", "deaf"), closed=False)
+        sender, other = peer.sender("t"), connect(port=gateway.port).sender("t")
+        deaf = peer.durable("t", "deaf", filters=no_local(), opened=False)
+        delivery = sender.send(encoded("mine"))
+        sender.outcome(delivery)
+        peer.attached(deaf.link)
+        other.publish("other's")
+        peer.close()
+        gateway.stop()
+        gateway.start()
+        peer = connect("c", port=gateway.port)
+        assert everything(peer.durable("t", "deaf", filters=no_local())) == ["other's"]
+        gateway.stop()
+        verify = [*gateway.COMMAND, "verify", "--home", gateway.home]
+        assert subprocess.run(verify, check=False).returncode == 0
+
+
 def test_no_local_is_part_of_what_a_subscription_is(connect: Connect, topic: str) -> None:
     """Who wants it otherwise begins it anew if nobody consumes it, and is refused if somebody
     does; what is answered, also to a lookup, says so."""
