@@ -89,7 +89,10 @@ class Inflow:
                     self._inbound.coming.append(attach)
                     frame = attach.frame
                 case lib.WALK_FLOW:
-                    self._inbound.echoes[performative.flow(frame)] = None
+                    flow = performative.flow(frame)
+                    frame = flow.frame
+                    if flow.asks:
+                        self._inbound.echoes[flow.channel, flow.handle] = None
                 case lib.WALK_TRANSFER:
                     frame = self._transfer(frame)
                 case lib.WALK_DISPOSITION:

@@ -15,10 +15,10 @@ typedef struct {
   uint64_t left, at, size;
 } pump_walk;
 
-/* All passes; a frame is cut before it could be judged; an attach; a flow that wants an answer (of
- * what we write: any flow); a
- * transfer that isn't plain; a disposition with another state than the five that the engine knows;
- * a performative that isn't named by a number; a session's end, and its begin. */
+/* All passes; a frame is cut before it could be judged; an attach; a flow that wants an answer, or
+ * gives more credit than the engine can count (of what we write: any flow); a transfer that isn't
+ * plain; a disposition with another state than the five that the engine knows; a performative that
+ * isn't named by a number; a session's end, and its begin. */
 #define WALK_ALL 0
 #define WALK_SHORT 1
 #define WALK_ATTACH 2
@@ -49,6 +49,7 @@ size_t pn_session_get_incoming_capacity(pn_session_t *);
 void pn_session_set_incoming_capacity(pn_session_t *, size_t);
 
 enum { FRAME_HEAD = 8, AMQP_FRAME = 0 };
+#define CREDIT_MAX 0x7fffffffu /* the engine counts credit with a sign */
 enum { BEGIN = 0x11, ATTACH = 0x12, FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15, END = 0x17 };
 
 /* The number that a value is described by, and where the value begins; -1 if it is no number. */
@@ -88,6 +89,8 @@ static int judge(const uint8_t *m, size_t end, size_t at, int code) {
   size_t field;
   switch (code) {
     case FLOW: /* link-credit is its seventh field, drain its ninth, echo its tenth */
+      field = list_field(m, end, at, 6);
+      if (!field || (field < end && uint_value(m, field, 0) > CREDIT_MAX)) return WALK_FLOW;
       field = list_field(m, end, at, 9);
       if (!field || (field < end && is_true(m, field))) return WALK_FLOW;
       field = list_field(m, end, at, 8);

@@ -58,6 +58,9 @@ DEFAULT_OUTCOME = Symbol("default-outcome")
 #: And the number by which we know the link: its attach tells the channel and handle it has.
 LINK = Symbol("link")
 
+#: The engine counts credit with a sign. Who gives more gives as good as this.
+CREDIT_MAX = 2**31 - 1
+_CREDIT = b"\x70" + CREDIT_MAX.to_bytes(4, "big")
 _NULL = b"\x40"
 _HEADER = struct.Struct(">IBBH")
 
@@ -68,7 +71,7 @@ class _Field:
     NAME, HANDLE, SOURCE, TARGET, OFFERED, DESIRED, PROPERTIES = 0, 1, 5, 6, 11, 12, 13
     DEFAULT_OUTCOME = 8
     TRANSFER_FORMAT, TRANSFER_STATE = 3, 7
-    FLOW_HANDLE = 4
+    FLOW_HANDLE, FLOW_CREDIT, FLOW_DRAIN, FLOW_ECHO = 4, 6, 8, 9
     DISPOSITION_STATE = 4
 
 
@@ -160,12 +163,33 @@ def attach(frame: bytes) -> WalkedAttach:
         )
 
 
-def flow(frame: bytes) -> tuple[int, int | None]:
-    """The channel and the handle, if any, of a flow. Raises DecodeError."""
+@dataclass(frozen=True, slots=True)
+class WalkedFlow:
+    """What a flow says of a link (None: of its session alone). `frame` is the frame with no more
+    credit than the engine can count; `asks`: its sender waits to hear where the link stands."""
+
+    frame: bytes
+    channel: int
+    handle: int | None
+    asks: bool
+
+
+def flow(frame: bytes) -> WalkedFlow:
+    """Read a flow. Raises DecodeError."""
     performative = parse(frame)
     with _reading():
         handle = _read(performative.field(_Field.FLOW_HANDLE))
-    return performative.channel, handle if isinstance(handle, int) else None
+        credit = _read(performative.field(_Field.FLOW_CREDIT))
+        drain = _read(performative.field(_Field.FLOW_DRAIN))
+        echo = _read(performative.field(_Field.FLOW_ECHO))
+    if isinstance(credit, int) and credit > CREDIT_MAX:
+        frame = encode(performative.with_fields({_Field.FLOW_CREDIT: _CREDIT}))
+    return WalkedFlow(
+        frame,
+        performative.channel,
+        handle if isinstance(handle, int) else None,
+        echo is True or (drain is True and credit in (0, None)),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -363,6 +363,34 @@ def test_a_message_format_is_read() -> None:
 def test_a_flow_names_its_link_or_none() -> None:
     """Its channel, and its handle if there is one."""
     windows = [number(1)] * 4
-    assert performative.flow(framed(described(0x13, [*windows, number(8)]), 2)) == (2, 8)
-    assert performative.flow(framed(described(0x13, windows), 2)) == (2, None)
-    assert performative.flow(framed(described(0x13, [*windows, NULL, NULL]), 2)) == (2, None)
+    for fields, handle in [([number(8)], 8), ([], None), ([NULL, NULL], None)]:
+        flow = performative.flow(framed(described(0x13, [*windows, *fields]), 2))
+        assert (flow.channel, flow.handle) == (2, handle)
+
+
+@pytest.mark.parametrize(
+    ("credit", "drain", "echo", "asks"),
+    [
+        (0, False, False, False),
+        (0, True, False, True),
+        (3, True, False, False),
+        (3, False, True, True),
+        (2**32 - 1, True, False, False),
+    ],
+)
+def test_a_flow_asks_by_echo_or_by_a_drain_without_credit(
+    credit: int, drain: bool, echo: bool, asks: bool
+) -> None:
+    words = [TRUE if word else NULL for word in (drain, echo)]
+    fields = [*[number(1)] * 6, number(credit), NULL, *words]
+    assert performative.flow(framed(described(0x13, fields))).asks is asks
+
+
+@pytest.mark.parametrize("credit", [2**31, 2**32 - 1])
+def test_more_credit_than_the_engine_counts_is_as_much_as_it_can(credit: int) -> None:
+    """And nothing else of the flow changes."""
+    most, fields = 2**31 - 1, [number(n) for n in range(6)]
+    flow = performative.flow(framed(described(0x13, [*fields, number(credit), NULL, TRUE])))
+    assert flow.frame == framed(described(0x13, [*fields, number(most), NULL, TRUE]))
+    kept = framed(described(0x13, [*fields, number(most)]))
+    assert performative.flow(kept).frame == kept

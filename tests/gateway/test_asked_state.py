@@ -144,3 +144,17 @@ def test_who_asks_before_the_attach_is_answered_loses_nothing(
     one.flow(5, 0, 1)
     while one.read().kind != "transfer":
         pass
+
+
+@pytest.mark.parametrize("credit", [2**31 - 1, 2**31, 2**32 - 1])
+def test_a_consumer_may_give_all_credit_that_there_is(
+    consumer: Callable[..., Consumer], connect: Connect, topic: str, credit: int
+) -> None:
+    """The engine counts it with a sign; it gets its messages all the same, and may drain."""
+    raw = consumer()
+    raw.attach(topic, 5)
+    raw.flow(5, 0, credit)
+    connect().sender(topic).publish(*range(3))
+    raw.take(3)
+    raw.flow(5, 3, credit, drain=True)
+    assert raw.told()[2:] == (0, True)
