@@ -12,6 +12,7 @@ from tests.bench.mixed import interleaved
 from tests.bench.month import month
 from tests.bench.neighbours import neighbours
 from tests.bench.restarts import restart, standby
+from tests.bench.selectors import selectors
 
 #: Messages published before the first case of a group, so that nothing is measured cold.
 WARM_UP_COUNT = 20_000
@@ -210,6 +211,7 @@ CASES = (
         Budget(rss_mb_max=400, facts_max={"with_cursors_s": 3, "without_cursors_s": 10}),
         own=True,
     ),
+    Case("selectors", "selectors", selectors, Budget(facts_max={"turns_us": 10}), own=True),
     Case("standby", "standby", standby, Budget(facts_max={"takeover_s": 2}), own=True),
     Case(
         "neighbours",
