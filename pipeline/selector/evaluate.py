@@ -94,7 +94,9 @@ def _composed(node: Expression) -> Code:  # noqa: C901 (one case for each kind)
         case Comparison(comparator, left, right):
             return _comparison(comparator, left, right)
         case Between(operand, low, high):
-            return _all([Comparison(">=", operand, low), Comparison("<=", operand, high)])
+            return _joined(
+                [Comparison(">=", operand, low), Comparison("<=", operand, high)], decisive=False
+            )
         case Like(operand, pattern, escape):
             return _of_one(_like(pattern, escape), operand)
         case In(identifier, choices):
@@ -104,9 +106,9 @@ def _composed(node: Expression) -> Code:  # noqa: C901 (one case for each kind)
         case Not(operand):
             return _of_one(_not, operand)
         case And(operands):
-            return _all(operands)
+            return _joined(operands, decisive=False)
         case Or(operands):
-            return _any(operands)
+            return _joined(operands, decisive=True)
     assert_never(node)
 
 
@@ -134,36 +136,21 @@ def _not(value: object) -> bool | None:
     return True if value is False else None
 
 
-def _all(operands: "list[Comparison] | tuple[Expression, ...]") -> Code:
-    codes = [_code(operand) for operand in operands]
+def _joined(operands: "list[Comparison] | tuple[Expression, ...]", *, decisive: bool) -> Code:
+    """AND, which one FALSE decides, or OR, which one TRUE does; else it is unknown if one is."""
+    codes, other = [_code(operand) for operand in operands], not decisive
 
-    def every(get: Accessor) -> bool | None:
-        result: bool | None = True
+    def joined(get: Accessor) -> bool | None:
+        result: bool | None = other
         for code in codes:
             value = code(get)
-            if value is False:
-                return False
-            if value is not True:
+            if value is decisive:
+                return decisive
+            if value is not other:
                 result = None
         return result
 
-    return every
-
-
-def _any(operands: tuple[Expression, ...]) -> Code:
-    codes = [_code(operand) for operand in operands]
-
-    def some(get: Accessor) -> bool | None:
-        result: bool | None = False
-        for code in codes:
-            value = code(get)
-            if value is True:
-                return True
-            if value is not False:
-                result = None
-        return result
-
-    return some
+    return joined
 
 
 # Comparison.
