@@ -9,7 +9,7 @@ All methods run on the loop's thread; the journal is a thread of its own.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -19,6 +19,7 @@ import structlog
 from ingest import pump
 from ingest.committer import Committer
 from ingest.link import Link
+from ingest.runs import by_topic, slabs_of
 from ingest.settings import Settings
 from ingest.upkeep import Floors
 from ingest.workers import Failure, Worker
@@ -47,6 +48,14 @@ class Receipt:
     credit: int
 
 
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What the gateway itself publishes. `only`: of all subscriptions of the topic no other one is
+    owed it."""
+
+    only: SubscriptionKey | None = None
+
+
 @dataclass(slots=True)
 class _Waiting:
     """What the next group will hold, and who is told when it is durable.
@@ -55,6 +64,7 @@ class _Waiting:
     """
 
     runs: list[MessageRun] = field(default_factory=list)
+    publishers: "list[Connection | Inside]" = field(default_factory=list)  #: of each run
     settlements: list[Settlement] = field(default_factory=list)
     records: list[SubscriptionRecord] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
@@ -84,7 +94,7 @@ class Exclusion(Protocol):
     def __contains__(self, topic: str) -> bool:
         """Whether there is any on this topic."""
 
-    def exclude(self, topic: str, publisher: "Connection", run: range) -> list[Settlement]:
+    def exclude(self, topic: str, publisher: "Connection | Inside", run: range) -> list[Settlement]:
         """This publisher's messages get these sequences: what is to be recorded for those that
         aren't owed them."""
 
@@ -144,18 +154,36 @@ class Log:
     def publish(self, run: MessageRun, receipt: Receipt) -> None:
         """A run of messages waits for the next group, its sender for the accept."""
         waiting = self._waiting
-        waiting.runs.append(run)
         waiting.receipts.append(receipt)
-        waiting.size += len(run.blob)
-        self._waiting_bytes += len(run.blob)
+        self._add(run, receipt.link.connection)
         if self._waiting_bytes > self._settings.journal.waiting_bytes_max:
             receipt.link.connection.hold(True)
             waiting.held.append(receipt.link)
         else:
             self._committer.hold(receipt.link)
-        if waiting.size >= self._settings.commit.bytes:
-            # A commit takes in whole groups, so no group is larger than a commit should be.
-            self._full_groups.append(waiting)
+        self._close_full()
+
+    def write(
+        self, runs: Sequence[MessageRun], settlements: Sequence[Settlement], origin: Inside
+    ) -> None:
+        """What the gateway publishes itself, and settlements that are true only with it: all of it
+        lies in one group."""
+        self._waiting.settlements += settlements
+        for run in runs:
+            self._add(run, origin)
+        self._close_full()
+
+    def _add(self, run: MessageRun, publisher: "Connection | Inside") -> None:
+        waiting = self._waiting
+        waiting.runs.append(run)
+        waiting.publishers.append(publisher)
+        waiting.size += len(run.blob)
+        self._waiting_bytes += len(run.blob)
+
+    def _close_full(self) -> None:
+        """A commit takes in whole groups, so no group is larger than a commit should be."""
+        if self._waiting.size >= self._settings.commit.bytes:
+            self._full_groups.append(self._waiting)
             self._waiting = _Waiting()
 
     def settle(self, settlement: Settlement) -> None:
@@ -214,7 +242,7 @@ class Log:
         else:
             return
         self._waiting_bytes -= waiting.size
-        runs = _by_topic(waiting.runs)
+        runs = by_topic(waiting.runs)
         settlements = waiting.settlements + self._excluded(waiting, runs)
         group = Group(
             self._next_group,
@@ -224,7 +252,7 @@ class Log:
             tuple(settlements),
             tuple(waiting.records),
         )
-        slabs = _slabs(group)
+        slabs = slabs_of(group)
         self._next_group += 1
         self._next_sequence += group.message_count
         self._writing = _Writing(group, waiting, slabs)
@@ -253,12 +281,12 @@ class Log:
             next_of[run.topic] = first
             first += run.count
         found: list[Settlement] = []
-        for run, receipt in zip(waiting.runs, waiting.receipts, strict=True):
+        for run, publisher in zip(waiting.runs, waiting.publishers, strict=True):
             first = next_of[run.topic]
             next_of[run.topic] = first + run.count
             if run.topic in exclusion:
                 sequences = range(first, first + run.count)
-                found += exclusion.exclude(run.topic, receipt.link.connection, sequences)
+                found += exclusion.exclude(run.topic, publisher, sequences)
         begun = {record.key.id for record in waiting.records}
         self._waiting.settlements += [one for one in found if one.subscription in begun]
         return [one for one in found if one.subscription not in begun]
@@ -361,37 +389,3 @@ def answer(receipt: Receipt, state: int) -> None:
         pump.settle(receipt.deliveries, state)
         link.connection.touch()
     link.answered(receipt.kept)
-
-
-def _by_topic(runs: list[MessageRun]) -> tuple[MessageRun, ...]:
-    """One run for each topic, in the order in which the topics came: fewer and longer slabs."""
-    if len(runs) <= 1:
-        return tuple(runs)
-    topics: dict[str, list[MessageRun]] = {}
-    for run in runs:
-        topics.setdefault(run.topic, []).append(run)
-    return tuple(_joined(topic, same) for topic, same in topics.items())
-
-
-def _joined(topic: str, runs: list[MessageRun]) -> MessageRun:
-    if len(runs) == 1:
-        return runs[0]
-    return MessageRun(
-        topic,
-        sum(run.count for run in runs),
-        b"".join([run.blob for run in runs]),
-        b"".join([run.lengths for run in runs]),
-        b"".join([run.durable for run in runs]),
-        b"".join([run.priority for run in runs]),
-        b"".join([run.ttl for run in runs]),
-    )
-
-
-def _slabs(group: Group) -> tuple[tuple[str, Slab], ...]:
-    slabs = []
-    first = group.first_sequence
-    for run in group.messages:
-        slab = Slab(first, run.count, run.blob, pump.offsets(run.lengths, run.count))
-        slabs.append((run.topic, slab))
-        first += run.count
-    return tuple(slabs)

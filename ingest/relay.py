@@ -14,6 +14,7 @@ from ingest import pump
 from ingest.link import Link
 from ingest.log import Receipt
 from ingest.pump import Received
+from ingest.runs import part
 from pipeline.address import ANNOTATED, Kind
 from pipeline.message import MessageRun
 from pipeline.refusal import NOT_FOUND, Refusal
@@ -64,7 +65,7 @@ def route(received: Received, receipt: Receipt, resolve: Resolve) -> Routed:
             complaints.append(Complaint(refused.tobytes(), kept, stop - start, topic))
             deliveries[start:stop] = array("Q", [0] * (stop - start))
         else:
-            runs.append(_part(received, topic, start, stop, offsets))
+            runs.append(part(received.run(topic), start, stop, offsets[start], offsets[stop]))
         start = stop
     at_once = _take_volatile(deliveries, received.durable)
     kept = received.kept - sum(complaint.kept for complaint in complaints) - len(at_once)
@@ -121,20 +122,3 @@ def _text(address: bytes) -> str:
         return address.decode()
     except UnicodeDecodeError:
         return ""
-
-
-def _part(
-    received: Received, topic: str, start: int, stop: int, offsets: "array[int]"
-) -> MessageRun:
-    """Messages `start .. stop - 1` of what was received, as a run of their own."""
-    if start == 0 and stop == received.count:
-        return received.run(topic)
-    return MessageRun(
-        topic,
-        stop - start,
-        received.blob[offsets[start] : offsets[stop]],
-        received.lengths[4 * start : 4 * stop],
-        received.durable[start:stop],
-        received.priority[start:stop],
-        received.ttl[4 * start : 4 * stop],
-    )

@@ -7,14 +7,20 @@ message anywhere: what one read brings is one blob with an array of lengths, and
 
 from array import array
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from pipeline.outcome import Outcome
 from pipeline.sequences import Run
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from pipeline.traits import Bytes, Traits
 
-#: Anything that gives its bytes away without a copy.
-Bytes: TypeAlias = bytes | bytearray | memoryview
+__all__ = [
+    "Bytes",
+    "Group",
+    "MessageRun",
+    "Settlement",
+    "Slab",
+    "SubscriptionRecord",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,6 +30,10 @@ class MessageRun:
     `blob` is the messages' bytes as they came, joined; the arrays have one native-endian element
     per message: `lengths` uint32 (bytes), `durable` uint8 (0 or 1), `priority` uint8 (0 to 9, 4 if
     the header has none), `ttl` uint32 (milliseconds, 0 if none).
+
+    `expires_at` and `deliver_at` are int64 times: nobody shall get the message from the one on (0:
+    it doesn't expire), and nobody before the other (0: at once). Each is empty when it would be 0
+    for all messages of the run.
     """
 
     topic: str
@@ -33,6 +43,8 @@ class MessageRun:
     durable: Bytes
     priority: Bytes
     ttl: Bytes
+    expires_at: Bytes = b""
+    deliver_at: Bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +70,19 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRecord:
-    """One event in the life of a durable subscription, with its whole definition after it.
+    """One event in the life of a durable subscription, with all that it is after it.
 
     `floor` is the first sequence that it is owed: the head of the log when it was created or
-    redefined.
+    redefined. `policy` is what was said of its own policy, as text (`pipeline.policy`); empty if
+    nothing was.
     """
 
     event: SubscriptionEvent
     key: SubscriptionKey
     definition: Definition
     floor: int
+    paused: bool = False
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +112,8 @@ class Slab:
 
     Their sequences are `first .. first + count - 1`, unless `sequences` lists them: int64,
     ascending, the first one `first`. Message i lies at `blob[offsets[i]:offsets[i + 1]]`;
-    `offsets` is int32, native-endian, `count + 1` elements.
+    `offsets` is int32, native-endian, `count + 1` elements. `traits` is None when all of them are
+    plain.
     """
 
     first: int
@@ -105,6 +121,7 @@ class Slab:
     blob: Bytes
     offsets: Bytes
     sequences: "array[int] | None" = None
+    traits: Traits | None = None
 
     @property
     def stop(self) -> int:

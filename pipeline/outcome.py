@@ -13,3 +13,15 @@ class Outcome(StrEnum):
     EXPIRED = "expired"  #: its time ran out before a consumer took it
     DEAD_LETTERED = "dead_lettered"  #: given up, its copy is in the dead letters
     LOCAL = "local"  #: its own container published it, and no-local says that it isn't owed that
+    REDRIVEN = "redriven"  #: it went again to one other subscription, and only that is owed it
+    DROPPED = "dropped"  #: the backlog was full
+
+
+class Reason(StrEnum):
+    """Why a message was given up."""
+
+    REJECTED = "rejected"  #: a consumer can't take it
+    UNDELIVERABLE = "undeliverable"  #: a consumer said that this subscription shall not see it
+    EXHAUSTED = "exhausted"  #: it failed as often as it may
+    EXPIRED = "expired"
+    OVERFLOW = "overflow"  #: the backlog was full

@@ -19,7 +19,24 @@ class SubscriptionEvent(StrEnum):
 
     CREATED = "created"
     REDEFINED = "redefined"  #: other topic, selector or no-local: its backlog is dropped
+    REWOUND = "rewound"  #: it is owed what lies from another floor on, earlier or later
+    PURGED = "purged"  #: its backlog was dropped; it is owed what comes from now on
+    PAUSED = "paused"  #: its consumers get nothing; what is published is kept for it
+    RESUMED = "resumed"
+    CONFIGURED = "configured"  #: it has another policy
     DELETED = "deleted"
+
+
+#: With these a new incarnation begins: it is owed what lies from the event's floor on, whatever was
+#: settled before.
+BEGINNINGS = frozenset(
+    {
+        SubscriptionEvent.CREATED,
+        SubscriptionEvent.REDEFINED,
+        SubscriptionEvent.REWOUND,
+        SubscriptionEvent.PURGED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,41 @@
+"""What of messages bears on when they go and to whom: priority, expiry, delay, group.
+
+Nearly all messages are plain: priority 4, no expiry, no delay, no group. Slabs of plain messages
+have no traits at all, so that they cost nothing.
+"""
+
+from array import array
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TypeAlias
+
+#: Anything that gives its bytes away without a copy.
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+#: The priority of a message that says none (AMQP 1.0, 3.2.1).
+PRIORITY = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traits:
+    """The traits of a slab's messages, by their place in it.
+
+    Their sequences are `first`, `first + 1`, ... or those listed, as in the slab. The arrays have
+    one native-endian element per message, or are empty where all messages have the usual value:
+    `priority` uint8 (usually 4), `expires_at` int64 microseconds (usually 0: never), `deliver_at`
+    int64 microseconds (usually 0: at once), `groups` uint64 (a hash of the group-id that is never
+    0; usually 0: none).
+    """
+
+    first: int
+    sequences: "array[int] | None" = None
+    priority: Bytes = b""
+    expires_at: Bytes = b""
+    deliver_at: Bytes = b""
+    groups: Bytes = b""
+
+    def place(self, sequence: int) -> int:
+        """Where a message of the slab lies in the arrays."""
+        if self.sequences is None:
+            return sequence - self.first
+        return bisect_left(self.sequences, sequence)
