@@ -7,29 +7,25 @@ the loop's thread.
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from ingest import pump
+from ingest import oversize
+from ingest.consumer import Consumer, Subscription
 from ingest.link import Link
 from ingest.log import Log, Receipt, answer
+from ingest.paging import Paging
 from ingest.pump import Outcomes
 from ingest.settings import Settings
-from ingest.workers import Failure, Worker
 from pipeline.delivery import Verdict
-from pipeline.dispatch import Deliver, Dispatcher, Settled
+from pipeline.dispatch import Settled
 from pipeline.message import Settlement, Slab
 from pipeline.outcome import Outcome
 from pipeline.performative import OUTCOMES
 from pipeline.registry import LinkKind
 from pipeline.selector.matching import Matches, Selections
-from pipeline.sequences import Run
-from pipeline.subscription import Definition, SubscriptionKey
 from pipeline.tables.marks import Marks
-from pipeline.tables.paging import Page
 from pipeline.tables.topic_log import TopicLog
 
 #: Bytes that one subscription may hand to the engine in one pass; then the others have a turn and
@@ -37,50 +33,6 @@ from pipeline.tables.topic_log import TopicLog
 PASS_BYTES = 1 << 20
 #: Selectors evaluated for one subscription in one pass, about 5 us each: 2 ms until others go on.
 PASS_EVALUATIONS = 400
-
-
-@dataclass(slots=True, eq=False)
-class Consumer:
-    """One outgoing link and its subscription."""
-
-    number: int
-    link: Link
-    name: str
-    kind: LinkKind
-    subscription: "Subscription"
-    presettled: bool
-    #: Its credit is cut to what it may hold unsettled.
-    cut: bool = False
-    #: The next message is larger than it takes, and how: its link ends when it holds nothing more.
-    too_large: str = ""
-
-    @property
-    def left(self) -> bool:
-        """Whether it has been detached; its link may live on until its peer has all answers."""
-        return self.number not in self.subscription.consumers
-
-
-@dataclass(slots=True, eq=False)
-class Subscription:
-    """A claim on a topic and what the service knows to serve it.
-
-    `key` is None for a private one. `pages` hold what of `paged` (a range of sequences) is still
-    to be delivered; they are older than memory reaches. `mark` is its slot among the marks, 0 for
-    one that has none.
-    """
-
-    key: SubscriptionKey | None
-    definition: Definition
-    dispatcher: Dispatcher
-    consumers: dict[int, Consumer] = field(default_factory=dict)
-    pages: deque[Slab] = field(default_factory=deque)
-    paged: range = range(0)
-    paging: bool = False
-    mark: int = 0
-
-    @property
-    def durable(self) -> bool:
-        return self.key is not None and self.key.durable
 
 
 class DeliveryService:
@@ -95,12 +47,12 @@ class DeliveryService:
         marks: Marks,
         flush: Callable[[], None],
     ) -> None:
-        self._loop, self._settings, self._log, self._table = loop, settings, log, table
+        self._loop, self._settings, self._log = loop, settings, log
         self._marks, self._flush = marks, flush
-        self.stopped: Callable[[str], None] = lambda _reason: None
         #: Told of a link that ends from this side.
         self.ended: Callable[[Link], None] = lambda _link: None
-        self._reader: Worker[Page] = Worker("reader", loop)
+        self.paging = Paging(loop, log.recent, table, settings.delivery.page_bytes)
+        self.paging.resumed = self._resume
         self._live: dict[str, dict[Subscription, None]] = {}  # topic -> those with consumers
         self._due: dict[Subscription, None] = {}
         self._selections = Selections()
@@ -131,7 +83,6 @@ class DeliveryService:
         if not subscription.consumers:
             self._selections.leave(subscription.definition)
             subscription.pages.clear()
-            subscription.paged = range(0)
             live = self._live[subscription.definition.topic]
             live.pop(subscription, None)
             if not live:
@@ -180,7 +131,7 @@ class DeliveryService:
         if consumer.cut and not consumer.left:
             self._set_credit(consumer)
             self._due[subscription] = None
-        self._end_if_empty(consumer)
+        oversize.end_if_empty(consumer, self.ended)
 
     def _record(self, consumer: Consumer, settled: Settled, delivered: int, now: int) -> None:
         subscription = consumer.subscription
@@ -225,7 +176,7 @@ class DeliveryService:
             if sent >= PASS_BYTES or work >= PASS_EVALUATIONS:
                 self._serve_again(subscription)
                 return
-            slab = self._find(subscription, wanted)
+            slab = self.paging.find(subscription, wanted)
             if slab is None:
                 break
             now = time.time_ns() // 1_000
@@ -239,7 +190,7 @@ class DeliveryService:
                 run = deliver.run
                 if consumer.link.message_bytes_max:
                     limited.append(consumer)
-                    run = self._fitting(consumer, slab, deliver)
+                    run = oversize.fitting(consumer, slab, deliver)
                 sent += consumer.link.send(
                     slab, run, deliver.delivery_count, now, consumer.presettled
                 )
@@ -247,8 +198,8 @@ class DeliveryService:
                     for settled in dispatcher.settle(consumer.number, run, Outcome.ACCEPTED):
                         self._record(consumer, settled, now, now)
             for consumer in limited:
-                self._end_if_empty(consumer)
-        if not subscription.paging:
+                oversize.end_if_empty(consumer, self.ended)
+        if not subscription.pages.reading:
             self._answer_drains(subscription)
 
     def _claimed(
@@ -263,45 +214,6 @@ class DeliveryService:
         return self._selections.matches(
             subscription.definition, slab, wanted, room=dispatcher.room, work_max=work_max
         )
-
-    def _fitting(self, consumer: Consumer, slab: Slab, deliver: Deliver) -> Run:
-        """What its peer takes of a delivery: what comes before the first message that is too
-        large. The rest goes back, for whoever takes it; its own link gets no more."""
-        link, run = consumer.link, deliver.run
-        fits, size = 0, 0
-        if not consumer.too_large:
-            fits, size = pump.fitting(slab, run, deliver.delivery_count, link.message_bytes_max)
-        if fits == len(run):
-            return run
-        if not consumer.too_large:
-            consumer.too_large = (
-                f"message {run[fits]} has {size} bytes, link '{link.name}' takes "
-                f"{link.message_bytes_max}"
-            )
-        dispatcher = consumer.subscription.dispatcher
-        dispatcher.settle(consumer.number, run[fits:], Outcome.RELEASED)
-        dispatcher.credit(consumer.number, 0)
-        return run[:fits]
-
-    def _end_if_empty(self, consumer: Consumer) -> None:
-        """End the link of a consumer that can't have its next message, when it holds no others:
-        what it holds it may still settle."""
-        link = consumer.link
-        if not consumer.too_large or consumer.left:
-            return
-        if consumer.subscription.dispatcher.held(consumer.number):
-            return
-        self.ended(link)
-        end = partial(
-            link.detach,
-            closed=True,
-            condition="amqp:link:message-size-exceeded",
-            description=consumer.too_large,
-        )
-        if link.waiting:  # the peer hears of every outcome before it hears the end
-            link.when_answered = end
-        else:
-            end()
 
     def _serve_again(self, subscription: Subscription) -> None:
         """Go on after the sockets were written and others had their turn."""
@@ -321,65 +233,8 @@ class DeliveryService:
                 link.drained()
                 self._set_credit(consumer)
 
-    # Messages at hand.
-
-    def _find(self, subscription: Subscription, wanted: int) -> Slab | None:
-        """The slab with `wanted` or the first one after it; None if there is none yet."""
-        recent = self._log.recent
-        topic = subscription.definition.topic
-        if wanted < recent.floor:
-            if not self._page(subscription, wanted):
-                return None
-            if subscription.pages:
-                return subscription.pages[0]
-        room = subscription.dispatcher.room
-        slab = recent.find(topic, max(wanted, recent.floor), room)
-        if slab is None:
-            subscription.dispatcher.skip_to(recent.head)
-        return slab
-
-    def _page(self, subscription: Subscription, wanted: int) -> bool:
-        """Whether the pages at hand lead to `wanted`; asks for the next one if they don't.
-
-        With no page left and True, nothing is owed below the floor of what is in memory.
-        """
-        pages, recent = subscription.pages, self._log.recent
-        if wanted not in subscription.paged:
-            if not subscription.paging:
-                pages.clear()
-                subscription.paged = range(wanted, wanted)
-                self._request(subscription, wanted)
-            return False
-        covered = subscription.paged.stop
-        while pages and pages[0].stop <= wanted:
-            subscription.paged = range(pages.popleft().stop, covered)
-        if len(pages) <= 1 and covered < recent.floor and not subscription.paging:
-            self._request(subscription, covered)  # read ahead while this one is delivered
-        if not pages and covered < recent.floor:
-            subscription.dispatcher.skip_to(covered)
-            return False
-        return True
-
-    def _request(self, subscription: Subscription, start: int) -> None:
-        subscription.paging = True
-        topic, size = subscription.definition.topic, self._settings.delivery.page_bytes
-        self._reader.submit(
-            lambda: self._table.page(topic, start, size),
-            lambda page: self._paged(subscription, start, page),
-        )
-
-    def _paged(self, subscription: Subscription, start: int, page: Page | Failure) -> None:
-        subscription.paging = False
-        if isinstance(page, Failure):
-            self.stopped(f"{type(page.error).__name__}: {page.error}")
-            return
-        if subscription.paged.stop == start and subscription.consumers:
-            subscription.pages.extend(page.slabs)
-            subscription.paged = range(subscription.paged.start, page.covered)
-        self._resume(subscription)
-
     def close(self) -> None:
-        self._reader.stop()
+        self.paging.close()
 
 
 def _verdict(outcomes: Outcomes, link: Link) -> Verdict:

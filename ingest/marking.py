@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from ingest.delivery import Subscription
+from ingest.consumer import Subscription
 from ingest.log import Log
 from ingest.workers import Failure, Worker
 from pipeline.errors import StoreError

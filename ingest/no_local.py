@@ -8,7 +8,7 @@ group: right also while nobody consumes it, and after a restart.
 import time
 
 from ingest.connection import Connection
-from ingest.delivery import Subscription
+from ingest.consumer import Subscription
 from ingest.log import Inside
 from pipeline.message import Settlement
 from pipeline.outcome import Outcome

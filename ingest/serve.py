@@ -114,7 +114,7 @@ async def _serve(
     engine = Engine(loop, gateway, limits, access, sure=heartbeat.sure)
     delivery = DeliveryService(loop, settings, log, store.table, store.marks, engine.flush)
     gateway.bind(engine, delivery)
-    log.stopped = delivery.stopped = marking.stopped = heartbeat.lost = lambda reason: _end(
+    log.stopped = delivery.paging.stopped = marking.stopped = heartbeat.lost = lambda reason: _end(
         end, reason
     )
     loop.set_exception_handler(lambda _loop, context: _crashed(end, context))

@@ -13,7 +13,8 @@ import structlog
 
 from ingest import relay, termini
 from ingest.connection import Connection
-from ingest.delivery import Consumer, DeliveryService
+from ingest.consumer import Consumer
+from ingest.delivery import DeliveryService
 from ingest.engine import Engine
 from ingest.link import Link
 from ingest.log import Log, Receipt

@@ -10,7 +10,8 @@ from functools import partial
 import structlog
 
 from ingest import termini
-from ingest.delivery import Consumer, DeliveryService, Subscription
+from ingest.consumer import Consumer, Subscription
+from ingest.delivery import DeliveryService
 from ingest.link import Link
 from ingest.log import Log
 from ingest.marking import Marking

@@ -1,0 +1,65 @@
+"""Who is served: consumers and their subscriptions, with what the service knows of them."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from ingest.link import Link
+from pipeline.dispatch import Dispatcher
+from pipeline.message import Slab
+from pipeline.registry import LinkKind
+from pipeline.subscription import Definition, SubscriptionKey
+
+
+@dataclass(slots=True, eq=False)
+class Consumer:
+    """One outgoing link and its subscription."""
+
+    number: int
+    link: Link
+    name: str
+    kind: LinkKind
+    subscription: "Subscription"
+    presettled: bool
+    #: Its credit is cut to what it may hold unsettled.
+    cut: bool = False
+    #: The next message is larger than it takes, and how: its link ends when it holds nothing more.
+    too_large: str = ""
+
+    @property
+    def left(self) -> bool:
+        """Whether it has been detached; its link may live on until its peer has all answers."""
+        return self.number not in self.subscription.consumers
+
+
+@dataclass(slots=True, eq=False)
+class Pages:
+    """Older messages of one subscription, read from the table: what of `covered` (a range of
+    sequences) is still to be delivered. `reading`: one more page is under way."""
+
+    slabs: deque[Slab] = field(default_factory=deque)
+    covered: range = range(0)
+    reading: bool = False
+
+    def clear(self, at: int = 0) -> None:
+        """From now on they begin there."""
+        self.slabs.clear()
+        self.covered = range(at, at)
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """A claim on a topic and what the service knows to serve it.
+
+    `key` is None for a private one. `mark` is its slot among the marks, 0 for one that has none.
+    """
+
+    key: SubscriptionKey | None
+    definition: Definition
+    dispatcher: Dispatcher
+    consumers: dict[int, Consumer] = field(default_factory=dict)
+    pages: Pages = field(default_factory=Pages)
+    mark: int = 0
+
+    @property
+    def durable(self) -> bool:
+        return self.key is not None and self.key.durable

@@ -1,0 +1,57 @@
+"""Messages that are larger than a consumer takes: its link ends before one, in good order.
+
+What comes before such a message is delivered, what the consumer holds it may still settle; the
+message itself goes to whoever takes it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from ingest import pump
+from ingest.consumer import Consumer
+from ingest.link import Link
+from pipeline.dispatch import Deliver
+from pipeline.message import Slab
+from pipeline.outcome import Outcome
+from pipeline.sequences import Run
+
+
+def fitting(consumer: Consumer, slab: Slab, deliver: Deliver) -> Run:
+    """What its peer takes of a delivery: what comes before the first message that is too
+    large. The rest goes back, for whoever takes it; its own link gets no more."""
+    link, run = consumer.link, deliver.run
+    fits, size = 0, 0
+    if not consumer.too_large:
+        fits, size = pump.fitting(slab, run, deliver.delivery_count, link.message_bytes_max)
+    if fits == len(run):
+        return run
+    if not consumer.too_large:
+        consumer.too_large = (
+            f"message {run[fits]} has {size} bytes, link '{link.name}' takes "
+            f"{link.message_bytes_max}"
+        )
+    dispatcher = consumer.subscription.dispatcher
+    dispatcher.settle(consumer.number, run[fits:], Outcome.RELEASED)
+    dispatcher.credit(consumer.number, 0)
+    return run[:fits]
+
+
+def end_if_empty(consumer: Consumer, ended: Callable[[Link], None]) -> None:
+    """End the link of a consumer that can't have its next message, when it holds no others; `ended`
+    is told before."""
+    link = consumer.link
+    if not consumer.too_large or consumer.left:
+        return
+    if consumer.subscription.dispatcher.held(consumer.number):
+        return
+    ended(link)
+    end = partial(
+        link.detach,
+        closed=True,
+        condition="amqp:link:message-size-exceeded",
+        description=consumer.too_large,
+    )
+    if link.waiting:  # the peer hears of every outcome before it hears the end
+        link.when_answered = end
+    else:
+        end()
