@@ -138,6 +138,7 @@ def _append(name: str, rows: DataFrame, places: Places, batch: Batch) -> None:
         .mode("append")
         .option("txnAppId", f"{batch.query}/{name}")
         .option("txnVersion", str(batch.number))
+        .option("mergeSchema", "true")  # a table of before lacks columns; its rows stay null there
         .save(path)
     )
 

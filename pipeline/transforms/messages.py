@@ -128,6 +128,9 @@ class Columns:
     content_type: list[str | None] = field(default_factory=list)
     group_id: list[str | None] = field(default_factory=list)
     creation_time: list[int | None] = field(default_factory=list)
+    user_id: list[str | None] = field(default_factory=list)
+    group_sequence: list[int | None] = field(default_factory=list)
+    delivery_count: list[int | None] = field(default_factory=list)
     properties: Properties = field(default_factory=Properties)
     body_kind: list[str | None] = field(default_factory=list)
     body_text: list[str | None] = field(default_factory=list)
@@ -144,6 +147,9 @@ class Columns:
         self.content_type.append(standard.content_type)
         self.group_id.append(standard.group_id)
         self.creation_time.append(_microseconds(standard.creation_time))
+        self.user_id.append(_user(standard.user_id))
+        self.group_sequence.append(standard.group_sequence)
+        self.delivery_count.append(message.header.delivery_count)
         self.properties.add(message.application_properties)
         text, binary = body_columns(message.body, standard.content_type)
         self.body_kind.append(message.body.kind)
@@ -155,6 +161,8 @@ class Columns:
         for column in self._texts().values():
             column.append(None)
         self.creation_time.append(None)
+        self.group_sequence.append(None)
+        self.delivery_count.append(None)
         self.properties.add({})
         self.body_bytes.append(None)
         self.error[-1] = error
@@ -165,6 +173,8 @@ class Columns:
             name: pa.array(column, pa.string()) for name, column in self._texts().items()
         }
         arrays["creation_time"] = pa.array(self.creation_time, pa.timestamp("us", "UTC"))
+        arrays["group_sequence"] = pa.array(self.group_sequence, pa.int64())
+        arrays["delivery_count"] = pa.array(self.delivery_count, pa.int64())
         arrays["properties"] = self.properties.array()
         arrays["body_bytes"] = pa.array(self.body_bytes, pa.binary())
         return {name: arrays[name] for name in MESSAGES.names if name in arrays}
@@ -178,6 +188,7 @@ class Columns:
             "reply_to": self.reply_to,
             "content_type": self.content_type,
             "group_id": self.group_id,
+            "user_id": self.user_id,
             "body_kind": self.body_kind,
             "body_text": self.body_text,
             "error": self.error,
@@ -208,6 +219,13 @@ def _text(value: Value) -> str | None:
             return as_json(value)
         case _:
             return as_json(value).strip('"')
+
+
+def _user(user: bytes | None) -> str | None:
+    try:
+        return None if user is None else user.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _microseconds(milliseconds: int | None) -> int | None:

@@ -110,6 +110,13 @@ MESSAGES = _table(
     ("content_type", StringType(), "properties.content-type"),
     ("group_id", StringType(), "properties.group-id (JMSXGroupID)"),
     ("creation_time", TimestampType(), "properties.creation-time (JMSTimestamp)"),
+    ("user_id", StringType(), "properties.user-id (JMSXUserID), null if it is no UTF-8"),
+    ("group_sequence", LongType(), "properties.group-sequence (JMSXGroupSeq)"),
+    (
+        "delivery_count",
+        LongType(),
+        "header.delivery-count as the publisher sent it; nearly always 0",
+    ),
     ("properties", MapType(StringType(), PROPERTY), "application properties with their AMQP types"),
     ("body_kind", StringType(), "data, sequence, value or none"),
     ("body_text", StringType(), "text of a text body, JSON of a list, map or number"),

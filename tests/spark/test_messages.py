@@ -48,6 +48,14 @@ def test_standard_properties() -> None:
     assert found["error"] is None
 
 
+@pytest.mark.parametrize(("sent", "shown"), [(b"ann", "ann"), (b"\xff", None), (None, None)])
+def test_what_only_selectors_ask_for(sent: bytes | None, shown: str | None) -> None:
+    """The user as text, the place in its group, and how often its publisher says that it failed."""
+    found = row(user_id=sent, group_id="g", group_sequence=3, delivery_count=2)
+    assert (found["user_id"], found["group_sequence"], found["delivery_count"]) == (shown, 3, 2)
+    assert row()["delivery_count"] == 0
+
+
 IDENTIFIER = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 
