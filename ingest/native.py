@@ -1,4 +1,5 @@
-"""The compiled pump and walk (`pump.c`, `walk.c`), for the two modules that give them a face.
+"""The compiled pump and walk (`message.c`, `pump.c`, `walk.c`), for the two modules that give them
+a face.
 
 It finds Proton's functions in Proton's own library, which must therefore be loaded first, with its
 symbols global.

@@ -1,17 +1,13 @@
-/* The loops over messages inside a run, beside Proton's engine: receive, inspect, send, settle.
+/* The loops over messages inside a run, beside Proton's engine: receive, inspect, send, settle. What
+ * a message says is read by message.c.
  *
  * Rules of this file:
  *  1. It decides nothing. It moves runs between Proton and arrays that Python owns, and stops where
  *     something needs a decision (another link, another event, no room, a bad message).
  *  2. It allocates nothing and keeps nothing between calls.
- *  3. Every read of a peer's bytes is bounds-checked: the bytes come from strangers.
- *
- * Sections of a message and their encoding: AMQP 1.0 part 3, section 2; types: part 1.
  */
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/types.h>
+#include <time.h>
 
 /* What is used of Proton 0.40 (proton/link.h, delivery.h, disposition.h, event.h). */
 typedef struct { size_t size; const char *start; } pn_bytes_t;
@@ -71,10 +67,13 @@ typedef struct {
   /* Incoming messages of one link; arrays have room for `room` messages and `bytes_room` bytes. */
   char *bytes;
   size_t bytes_room, bytes_used;
-  uint32_t *lengths, *ttl, *to_at, *to_size;
+  uint32_t *lengths, *ttl, *to_at, *to_size, *id_at, *id_size;
+  int64_t *expires_at, *deliver_at; /* microseconds since the epoch; 0: never, at once */
   uint8_t *durable, *priority;
   uint64_t *deliveries; /* pn_delivery_t still to be settled, 0 if done already */
   uint32_t room, count, kept; /* kept: how many deliveries are not 0 */
+  uint32_t expiring, delayed; /* how many messages have such a time */
+  int64_t now; /* when they came: 0 until the first of them asks, then the same for all */
   uint64_t link;
   /* Outgoing links. */
   pump_outcome *outcomes;
@@ -127,135 +126,25 @@ void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
 int pump_input(uint64_t transport, const char *bytes, size_t size);
 /* Take up to `room` bytes for the peer out of the engine; -1 when it will never have any again. */
 int64_t pump_output(uint64_t transport, char *out, size_t room);
-/* Whether `size` bytes are a message; fills in what its header says. */
+/* Whether `size` bytes are a message; fills in what it says. */
 int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot);
-/* What kind of destination each of `count` messages says that it goes to: 0 queue, 1 topic,
- * 2 temporary queue, 3 temporary topic, 255 where it says nothing that can be understood. */
-void pump_destinations(const char *blob, const uint32_t *lengths, uint32_t count, uint8_t *out);
 /* cdef:end */
 
-enum { NOT_A_SECTION = 0, FIRST_SECTION = 0x70, BODY_DATA = 0x75, BODY_SEQUENCE = 0x76,
-       LAST_SECTION = 0x78 };
-#define HEADER 0x70
-#define DELIVERY_ANNOTATIONS 0x71
-#define MESSAGE_ANNOTATIONS 0x72
-#define PROPERTIES 0x73
-
-static uint32_t be32(const uint8_t *p) {
-  return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
-/* The end of the value that begins at `at`, or 0 if it is not inside `size`. */
-static size_t value_end(const uint8_t *m, size_t size, size_t at) {
-  static const uint8_t fixed[16] = {[4] = 1, [5] = 2, [6] = 3, [7] = 5, [8] = 9, [9] = 17};
-  size_t end;
-  while (at < size && m[at] == 0) { /* described: descriptor, then value */
-    at++;
-    if (at >= size || m[at] == 0) return 0;
-    at = value_end(m, size, at);
-    if (!at) return 0;
+static int64_t now_of(pump_t *p) {
+  if (!p->now) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    p->now = (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
   }
-  if (at >= size) return 0;
-  unsigned high = m[at] >> 4;
-  if (high < 4) return 0;
-  if (high < 0xa) {
-    end = at + fixed[high];
-  } else if (high == 0xa || high == 0xc || high == 0xe) {
-    if (at + 2 > size) return 0;
-    end = at + 2 + m[at + 1];
-  } else {
-    if (at + 5 > size) return 0;
-    end = at + 5 + (size_t)be32(m + at + 1);
-  }
-  return end <= size ? end : 0;
-}
-
-/* The section code at `at` and where its value begins. */
-static int section(const uint8_t *m, size_t size, size_t at, size_t *value) {
-  static const char *const names[] = {
-      "amqp:header:list",      "amqp:delivery-annotations:map",     "amqp:message-annotations:map",
-      "amqp:properties:list",  "amqp:application-properties:map",   "amqp:data:binary",
-      "amqp:amqp-sequence:list", "amqp:amqp-value:*",               "amqp:footer:map"};
-  if (at + 3 > size || m[at] != 0) return NOT_A_SECTION;
-  int code = NOT_A_SECTION;
-  if (m[at + 1] == 0x53) {
-    code = m[at + 2];
-    *value = at + 3;
-  } else if (m[at + 1] == 0x80 && at + 10 <= size && be32(m + at + 2) == 0) {
-    uint32_t low = be32(m + at + 6);
-    code = low <= LAST_SECTION ? (int)low : NOT_A_SECTION;
-    *value = at + 10;
-  } else if (m[at + 1] == 0xa3 && at + 3 + m[at + 2] <= size) {
-    for (int i = 0; i < 9; i++)
-      if (strlen(names[i]) == m[at + 2] && !memcmp(names[i], m + at + 3, m[at + 2]))
-        code = FIRST_SECTION + i;
-    *value = at + 3 + m[at + 2];
-  }
-  return code >= FIRST_SECTION && code <= LAST_SECTION ? code : NOT_A_SECTION;
-}
-
-/* Where the first field of a list begins and how many it has; 0 if it is not a list. */
-static size_t list_fields(const uint8_t *m, size_t end, size_t at, uint32_t *count) {
-  *count = 0;
-  if (m[at] == 0x45) return at + 1;
-  if (m[at] == 0xc0 && at + 3 <= end) { *count = m[at + 2]; return at + 3; }
-  if (m[at] == 0xd0 && at + 9 <= end) { *count = be32(m + at + 5); return at + 9; }
-  return 0;
-}
-
-static uint32_t uint_value(const uint8_t *m, size_t at, uint32_t otherwise) {
-  if (m[at] == 0x52) return m[at + 1];
-  if (m[at] == 0x70) return be32(m + at + 1);
-  if (m[at] == 0x43) return 0;
-  return otherwise;
-}
-
-typedef struct { int present, durable, first_acquirer; uint32_t priority, ttl, delivery_count; } header_t;
-
-static int is_true(const uint8_t *m, size_t at) {
-  return m[at] == 0x41 || (m[at] == 0x56 && m[at + 1] == 1);
-}
-
-/* Read a header section's list; 0 if it is broken. */
-static int read_header(const uint8_t *m, size_t end, size_t at, header_t *h) {
-  uint32_t count;
-  size_t field = list_fields(m, end, at, &count);
-  if (!field) return 0;
-  h->present = 1;
-  for (uint32_t i = 0; i < count && i < 5; i++) {
-    size_t next = value_end(m, end, field);
-    if (!next) return 0;
-    switch (i) {
-      case 0: h->durable = is_true(m, field); break;
-      case 1: if (m[field] == 0x50) h->priority = m[field + 1]; break;
-      case 2: h->ttl = uint_value(m, field, 0); break;
-      case 3: h->first_acquirer = is_true(m, field); break;
-      case 4: h->delivery_count = uint_value(m, field, 0); break;
-    }
-    field = next;
-  }
-  return 1;
-}
-
-/* properties.to: its place in the message, if it is a string. */
-static int read_to(const uint8_t *m, size_t end, size_t at, uint32_t *to_at, uint32_t *to_size) {
-  uint32_t count;
-  size_t field = list_fields(m, end, at, &count);
-  if (!field) return 0;
-  if (count < 3) return 1;
-  for (int i = 0; i < 2; i++)
-    if (!(field = value_end(m, end, field))) return 0;
-  if (!value_end(m, end, field)) return 0;
-  if (m[field] == 0xa1) { *to_at = field + 2; *to_size = m[field + 1]; }
-  if (m[field] == 0xb1) { *to_at = field + 5; *to_size = be32(m + field + 1); }
-  return 1;
+  return p->now;
 }
 
 int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot) {
   const uint8_t *m = (const uint8_t *)message;
   header_t h = {.priority = 4};
+  properties_t said = {0};
+  annotations_t annotated = {0};
   int before = 0;
-  p->to_at[slot] = p->to_size[slot] = 0;
   if (!size) return PUMP_MALFORMED;
   for (size_t at = 0; at < size;) {
     size_t value;
@@ -265,89 +154,25 @@ int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot) {
     size_t end = value_end(m, size, value);
     if (!end) return PUMP_MALFORMED;
     if (code == HEADER && !read_header(m, end, value, &h)) return PUMP_MALFORMED;
-    if (code == PROPERTIES && !read_to(m, end, value, p->to_at + slot, p->to_size + slot))
-      return PUMP_MALFORMED;
+    if (code == MESSAGE_ANNOTATIONS) annotated = read_annotations(m, end, value);
+    if (code == PROPERTIES && !read_properties(m, end, value, &said)) return PUMP_MALFORMED;
     before = code;
     at = end;
   }
+  const place_t id = annotated.id.size ? annotated.id : said.id;
   p->lengths[slot] = (uint32_t)size;
   p->durable[slot] = (uint8_t)h.durable;
   p->priority[slot] = (uint8_t)(h.priority > 9 ? 9 : h.priority);
   p->ttl[slot] = h.ttl;
+  p->to_at[slot] = said.to.at;
+  p->to_size[slot] = said.to.size;
+  p->id_at[slot] = id.at;
+  p->id_size[slot] = id.size;
+  p->expires_at[slot] = h.ttl || said.expiry ? expiry_of(h.ttl, said.expiry, now_of(p)) : 0;
+  p->deliver_at[slot] = annotated.time || annotated.delay ? delivery_of(&annotated, now_of(p)) : 0;
+  p->expiring += p->expires_at[slot] != 0;
+  p->delayed += p->deliver_at[slot] != 0;
   return 0;
-}
-
-/* The bytes of a string (code 0xa1, 0xb1) or symbol (0xa3, 0xb3) that is known to be whole. */
-static pn_bytes_t text(const uint8_t *m, size_t at) {
-  if (m[at] >> 4 == 0xa) return (pn_bytes_t){m[at + 1], (const char *)m + at + 2};
-  return (pn_bytes_t){be32(m + at + 1), (const char *)m + at + 5};
-}
-
-static int is_symbol(const uint8_t *m, size_t at, const char *name) {
-  if (m[at] != 0xa3 && m[at] != 0xb3) return 0;
-  pn_bytes_t t = text(m, at);
-  return t.size == strlen(name) && !memcmp(t.start, name, t.size);
-}
-
-enum { QUEUE, TOPIC, TEMPORARY, UNKNOWN = 255 };
-
-/* The kind that a value names: a byte, or the older words "queue" and "topic", with "temporary"
- * before or after them, between commas. */
-static uint8_t kind_named(const uint8_t *m, size_t at) {
-  if (m[at] == 0x51) return m[at + 1] <= TOPIC + TEMPORARY ? m[at + 1] : UNKNOWN;
-  if (m[at] != 0xa1 && m[at] != 0xb1 && m[at] != 0xa3 && m[at] != 0xb3) return UNKNOWN;
-  static const char *const words[] = {"queue", "topic", "temporary"};
-  int found[3] = {0, 0, 0};
-  pn_bytes_t t = text(m, at);
-  const char *end = t.start + t.size;
-  for (const char *word = t.start; word < end;) {
-    const char *comma = memchr(word, ',', (size_t)(end - word));
-    const char *next = comma ? comma + 1 : end, *stop = comma ? comma : end;
-    while (word < stop && *word == ' ') word++;
-    while (word < stop && stop[-1] == ' ') stop--;
-    for (int i = 0; i < 3; i++)
-      if (strlen(words[i]) == (size_t)(stop - word) && !memcmp(words[i], word, (size_t)(stop - word)))
-        found[i] = 1;
-    word = next;
-  }
-  if (!found[QUEUE] && !found[TOPIC]) return UNKNOWN;
-  return (uint8_t)((found[QUEUE] ? QUEUE : TOPIC) + (found[TEMPORARY] ? TEMPORARY : 0));
-}
-
-/* What message annotations say: `x-opt-jms-dest`, or else the older `x-opt-to-type`. */
-static uint8_t kind_annotated(const uint8_t *m, size_t end, size_t at) {
-  uint32_t count;
-  size_t key;
-  uint8_t kind = UNKNOWN, older = UNKNOWN;
-  if (m[at] == 0xc1 && at + 3 <= end) { count = m[at + 2]; key = at + 3; }
-  else if (m[at] == 0xd1 && at + 9 <= end) { count = be32(m + at + 5); key = at + 9; }
-  else return UNKNOWN;
-  for (; count >= 2; count -= 2) {
-    size_t value = value_end(m, end, key), next = value ? value_end(m, end, value) : 0;
-    if (!next) return UNKNOWN;
-    if (is_symbol(m, key, "x-opt-jms-dest")) kind = kind_named(m, value);
-    else if (is_symbol(m, key, "x-opt-to-type")) older = kind_named(m, value);
-    key = next;
-  }
-  if (count || key != end) return UNKNOWN;
-  return kind == UNKNOWN ? older : kind;
-}
-
-static uint8_t destination(const uint8_t *m, size_t size) {
-  size_t value;
-  for (size_t at = 0; at < size;) {
-    int code = section(m, size, at, &value);
-    size_t end = code && code <= MESSAGE_ANNOTATIONS ? value_end(m, size, value) : 0;
-    if (!end) return UNKNOWN;
-    if (code == MESSAGE_ANNOTATIONS) return kind_annotated(m, end, value);
-    at = end;
-  }
-  return UNKNOWN;
-}
-
-void pump_destinations(const char *blob, const uint32_t *lengths, uint32_t count, uint8_t *out) {
-  for (uint32_t i = 0; i < count; blob += lengths[i++])
-    out[i] = destination((const uint8_t *)blob, lengths[i]);
 }
 
 /* Whether its message says itself where it goes, and may go nowhere. */
@@ -493,6 +318,7 @@ int pump_receive_alone(pump_t *p, char *bytes, size_t room) {
   pn_link_advance(link);
   taken(d);
   p->link = (uint64_t)(uintptr_t)link;
+  p->expiring = p->delayed = 0;
   if (pump_inspect(bytes, size, p, 0)) return PUMP_MALFORMED;
   keep(p, d, 0);
   p->count = 1;
@@ -507,38 +333,6 @@ void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state) {
     if (with) pn_delivery_update(d, with);
     pn_delivery_settle(d);
   }
-}
-
-/* A header section for one more attempt: what the publisher said, and our delivery count. */
-static size_t write_header(uint8_t *out, const header_t *h, uint32_t delivery_count) {
-  size_t n = 6;
-  out[n++] = h->durable ? 0x41 : 0x42;
-  if (h->priority == 4) out[n++] = 0x40;
-  else { out[n++] = 0x50; out[n++] = (uint8_t)h->priority; }
-  const uint32_t numbers[2] = {h->ttl, delivery_count};
-  for (int i = 0; i < 2; i++) {
-    if (i) out[n++] = 0x42; /* first-acquirer: false */
-    if (!i && !h->ttl) { out[n++] = 0x40; continue; }
-    out[n++] = 0x70;
-    for (int shift = 24; shift >= 0; shift -= 8) out[n++] = (uint8_t)(numbers[i] >> shift);
-  }
-  const uint8_t front[6] = {0x00, 0x53, HEADER, 0xc0, (uint8_t)(n - 5), 5};
-  memcpy(out, front, sizeof front);
-  return n;
-}
-
-/* Where the bare message begins: behind header and delivery annotations. */
-static size_t bare_message(const uint8_t *m, size_t size, header_t *h, int *annotated) {
-  size_t at = 0, value;
-  for (int code; at < size && (code = section(m, size, at, &value)) &&
-                 (code == HEADER || code == DELIVERY_ANNOTATIONS);) {
-    size_t end = value_end(m, size, value);
-    if (!end) break;
-    if (code == HEADER) read_header(m, end, value, h);
-    else *annotated = 1;
-    at = end;
-  }
-  return at;
 }
 
 /* Where an ascending list has the sequence, at `from` or behind it; `count` if it doesn't. */

@@ -27,6 +27,8 @@ ACCEPTED = 0x24
 REJECTED = 0x25
 
 _NULL = ffi.NULL
+#: Where a message has its address, and its id.
+_PLACES = ("to_at", "to_size", "id_at", "id_size")
 
 #: Events of Proton that Python wants to see; all others are dropped by the pump.
 _EVENTS = (
@@ -63,7 +65,9 @@ class Received:
 
     The arrays are as in `MessageRun`. `deliveries` holds one address per message, 0 where nothing
     is owed to the sender (presettled, or non-persistent and accepted already); `kept` counts the
-    others. `to` has the place of `properties.to` in each message (offset, size) as uint32 arrays.
+    others. `to` has the place of `properties.to` in each message (offset, size) as uint32 arrays,
+    `id` that of the value that tells a message from its duplicates, with its constructor: the
+    annotation `x-opt-duplicate-id`, else `properties.message-id`; a size of 0 where there is none.
     """
 
     link: int
@@ -77,10 +81,22 @@ class Received:
     kept: int
     to_at: bytes
     to_size: bytes
+    id_at: bytes = b""
+    id_size: bytes = b""
+    expires_at: bytes = b""
+    deliver_at: bytes = b""
 
     def run(self, topic: str) -> MessageRun:
         return MessageRun(
-            topic, self.count, self.blob, self.lengths, self.durable, self.priority, self.ttl
+            topic,
+            self.count,
+            self.blob,
+            self.lengths,
+            self.durable,
+            self.priority,
+            self.ttl,
+            self.expires_at,
+            self.deliver_at,
         )
 
 
@@ -112,7 +128,8 @@ class Pump:
         self._arrays = {
             "bytes": ffi.new("char[]", ROOM_BYTES),
             **{n: ffi.new("uint32_t[]", ROOM_MESSAGES) for n in ("lengths", "ttl")},
-            **{n: ffi.new("uint32_t[]", ROOM_MESSAGES) for n in ("to_at", "to_size")},
+            **{n: ffi.new("uint32_t[]", ROOM_MESSAGES) for n in _PLACES},
+            **{n: ffi.new("int64_t[]", ROOM_MESSAGES) for n in ("expires_at", "deliver_at")},
             **{n: ffi.new("uint8_t[]", ROOM_MESSAGES) for n in ("durable", "priority")},
             **{
                 n: ffi.new("uint64_t[]", ROOM_MESSAGES)
@@ -132,6 +149,7 @@ class Pump:
         """Eat events up to one that needs a decision; says why it stopped (a `Stop`)."""
         p = self._p
         p.count = p.kept = p.bytes_used = p.outcomes_count = p.unsettled_count = p.settled_count = 0
+        p.expiring = p.delayed = p.now = 0
         return int(lib.pump_events(collector, p))
 
     @property
@@ -188,6 +206,10 @@ class Pump:
             kept=p.kept,
             to_at=bytes(buffer(p.to_at, 4 * n)),
             to_size=bytes(buffer(p.to_size, 4 * n)),
+            id_at=bytes(buffer(p.id_at, 4 * n)),
+            id_size=bytes(buffer(p.id_size, 4 * n)),
+            expires_at=bytes(buffer(p.expires_at, 8 * n)) if p.expiring else b"",
+            deliver_at=bytes(buffer(p.deliver_at, 8 * n)) if p.delayed else b"",
         )
 
     def outcomes(self) -> list[Outcomes]:
@@ -233,6 +255,18 @@ def offsets(lengths: Bytes, count: int) -> bytearray:
         ffi.from_buffer("uint32_t[]", lengths), count, ffi.from_buffer("int32_t[]", out)
     )
     return out
+
+
+def groups(slab: Slab) -> bytes:
+    """A hash of each message's group-id as uint64, 0 where it has none; empty if none has one."""
+    out = bytearray(8 * slab.count)
+    found = lib.pump_groups(
+        ffi.from_buffer(slab.blob),
+        ffi.from_buffer("int32_t[]", slab.offsets),
+        slab.count,
+        ffi.from_buffer("uint64_t[]", out),
+    )
+    return bytes(out) if found else b""
 
 
 def destinations(received: Received) -> bytes:

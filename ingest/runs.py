@@ -1,9 +1,11 @@
 """Runs of messages: joined by topic for a group, and as the slabs that are delivered."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ingest import pump
 from pipeline.message import Bytes, Group, MessageRun, Slab
+from pipeline.traits import PRIORITY, Traits
 
 
 def by_topic(runs: Sequence[MessageRun]) -> tuple[MessageRun, ...]:
@@ -64,6 +66,18 @@ def slabs_of(group: Group) -> tuple[tuple[str, Slab], ...]:
     first = group.first_sequence
     for run in group.messages:
         slab = Slab(first, run.count, run.blob, pump.offsets(run.lengths, run.count))
-        slabs.append((run.topic, slab))
+        slabs.append((run.topic, with_traits(slab, run.priority, run.expires_at, run.deliver_at)))
         first += run.count
     return tuple(slabs)
+
+
+def with_traits(slab: Slab, priority: Bytes, expires_at: Bytes, deliver_at: Bytes) -> Slab:
+    """The slab with what its messages' columns say, and with their groups; the same slab if all
+    are plain. The columns are those of `MessageRun`."""
+    groups = pump.groups(slab)
+    usual = bytes(priority).count(PRIORITY) == slab.count
+    if usual and not (expires_at or deliver_at or groups):
+        return slab
+    marked = b"" if usual else priority
+    traits = Traits(slab.first, slab.sequences, marked, expires_at, deliver_at, groups)
+    return replace(slab, traits=traits)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipeline.message import Slab
+from pipeline.traits import joined
 
 #: A slab of fewer messages is handed out together with those behind it: a slab costs about ten
 #: microseconds until it is delivered, a message in it far less than one.
@@ -18,7 +19,8 @@ SMALL = 32
 #: Slabs, and bytes, that are joined at most: their bytes are copied.
 JOIN_SLABS_MAX = 256
 JOIN_BYTES_MAX = 1 << 18
-#: Bytes that a slab takes beside its messages', measured: with one message in each they are most.
+#: Bytes that a slab takes beside its messages' and its traits', measured: with one message in each
+#: they are most.
 SLAB_BYTES = 320
 #: Entries of a topic's line that are gone before it is cut: makes leaving O(1) on average.
 _TRIM_AT = 1_024
@@ -57,7 +59,8 @@ class RecentMessages:
         line = self._lines.setdefault(topic, _Line())
         line.firsts.append(slab.first)
         line.slabs.append(slab)
-        size = SLAB_BYTES + len(slab.blob)
+        traits_bytes = slab.traits.size if slab.traits is not None else 0
+        size = SLAB_BYTES + len(slab.blob) + traits_bytes
         self._order.append((topic, slab.first, slab.stop, size))
         self._bytes += size
         self.head = slab.stop
@@ -140,4 +143,6 @@ def _joined(slabs: Sequence[Slab]) -> Slab | None:
     first, count = sequences[0], len(sequences)
     blob = b"".join([slab.blob for slab in slabs])
     dense = sequences[-1] - first == count - 1
-    return Slab(first, count, blob, offsets.tobytes(), None if dense else sequences)
+    listed = None if dense else sequences
+    traits = joined(first, listed, [(slab.count, slab.traits) for slab in slabs])
+    return Slab(first, count, blob, offsets.tobytes(), listed, traits)

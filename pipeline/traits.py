@@ -6,6 +6,7 @@ have no traits at all, so that they cost nothing.
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,6 +15,9 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 #: The priority of a message that says none (AMQP 1.0, 3.2.1).
 PRIORITY = 4
+_ZERO = bytes(8)
+#: Bytes that Traits take beside what is in the arrays.
+_OBJECT_BYTES = 160
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +38,38 @@ class Traits:
     deliver_at: Bytes = b""
     groups: Bytes = b""
 
+    @property
+    def size(self) -> int:
+        """Bytes of memory that all this takes."""
+        columns = (self.priority, self.expires_at, self.deliver_at, self.groups)
+        return _OBJECT_BYTES + sum(len(column) for column in columns)
+
     def place(self, sequence: int) -> int:
         """Where a message of the slab lies in the arrays."""
         if self.sequences is None:
             return sequence - self.first
         return bisect_left(self.sequences, sequence)
+
+
+def joined(
+    first: int, sequences: "array[int] | None", parts: Sequence[tuple[int, Traits | None]]
+) -> Traits | None:
+    """The traits of slabs behind each other as those of one slab; each part is a slab's count of
+    messages and its traits. None if all are plain."""
+    if all(traits is None for _, traits in parts):
+        return None
+    return Traits(
+        first,
+        sequences,
+        _column([(n, t.priority if t else b"", bytes([PRIORITY])) for n, t in parts]),
+        _column([(n, t.expires_at if t else b"", _ZERO) for n, t in parts]),
+        _column([(n, t.deliver_at if t else b"", _ZERO) for n, t in parts]),
+        _column([(n, t.groups if t else b"", _ZERO) for n, t in parts]),
+    )
+
+
+def _column(parts: list[tuple[int, Bytes, bytes]]) -> bytes:
+    """One array of several: of each its count, the array, and the usual value where it is empty."""
+    if not any(column for _, column, _ in parts):
+        return b""
+    return b"".join([column or usual * count for count, column, usual in parts])
