@@ -42,7 +42,11 @@ class Pattern:
     name: str
 
     def matches(self, kind: Kind, name: str) -> bool:
-        return self.kind == kind and _glob(self.name, name)
+        return self.kind == kind and fits(self.name, name)
+
+    def matches_topic(self, topic: str) -> bool:
+        """Whether it is for the destination of this word in the log."""
+        return self.matches(*_parts(topic))
 
 
 Grants = Mapping[Action, tuple[Pattern, ...]]
@@ -96,13 +100,19 @@ def _grants(user: str, lines: object) -> Grants:
 
 
 def _pattern(user: str, action: str, text: str) -> Pattern:
-    kind, name = _parts(text)
-    if not name or kind_of_topic(name) is not Kind.TOPIC:
+    pattern = pattern_of(text)
+    if pattern is None:
         prefixes = ", ".join(PREFIXES.values())
         raise InvalidRequest(
             f"[{user}] {action}: '{text}' is no pattern; it is a name, or one behind {prefixes}"
         )
-    return Pattern(kind, name)
+    return pattern
+
+
+def pattern_of(text: str) -> Pattern | None:
+    """The pattern of destinations that this text is; None if it is none."""
+    kind, name = _parts(text)
+    return None if not name or kind_of_topic(name) is not Kind.TOPIC else Pattern(kind, name)
 
 
 def _parts(topic: str) -> tuple[Kind, str]:
@@ -111,9 +121,12 @@ def _parts(topic: str) -> tuple[Kind, str]:
     return kind, topic.removeprefix(PREFIXES[kind])
 
 
-def _glob(pattern: str, name: str) -> bool:
-    """Whether the name fits. When something doesn't, only the last `*` can still take one more
-    character: what those before it took is enough for them."""
+def fits(pattern: str, name: str) -> bool:
+    """Whether the name fits the pattern.
+
+    When something doesn't, only the last `*` can still take one more character: what those before
+    it took is enough for them.
+    """
     at = position = taken = 0
     star = -1
     while position < len(name):
