@@ -39,6 +39,7 @@ __all__ = [
     "Typed",
     "application_properties",
     "decode",
+    "header",
     "walk",
 ]
 
@@ -199,6 +200,14 @@ def application_properties(data: Bytes) -> dict[str, Typed]:
     return {}
 
 
+def header(data: bytes, section: Section) -> Header:
+    """What a header section says. Raises DecodeError."""
+    try:
+        return Header(**_fields(data, section, HEADER_FIELDS))  # type: ignore[arg-type]
+    except _NOT_AMQP as error:
+        raise _told(error, data) from error
+
+
 def decode(data: Bytes) -> Message:
     """The whole message."""
     try:
@@ -253,13 +262,13 @@ def _descriptor(data: bytes, at: int) -> tuple[Kind, int]:
 
 
 def _decode(data: bytes) -> Message:
-    header, properties, typed = Header(), Properties(), dict[str, Typed]()
+    head, properties, typed = Header(), Properties(), dict[str, Typed]()
     maps: dict[Kind, Map] = {}
     parts: list[tuple[Kind, Value]] = []
     for section in _walk(data):
         match section.kind:
             case Kind.HEADER:
-                header = Header(**_fields(data, section, HEADER_FIELDS))  # type: ignore[arg-type]
+                head = header(data, section)
             case Kind.PROPERTIES:
                 properties = Properties(**_fields(data, section, PROPERTIES_FIELDS))  # type: ignore[arg-type]
             case Kind.APPLICATION_PROPERTIES:
@@ -269,7 +278,7 @@ def _decode(data: bytes) -> Message:
             case _:
                 maps[section.kind] = _plain_map(data, section)
     return Message(
-        header=header,
+        header=head,
         delivery_annotations=maps.get(Kind.DELIVERY_ANNOTATIONS, Map()),
         message_annotations=maps.get(Kind.MESSAGE_ANNOTATIONS, Map()),
         properties=properties,
