@@ -14,7 +14,9 @@ from typing import Literal
 
 import msgspec
 
+from pipeline import policy_table
 from pipeline.errors import InvalidRequest
+from pipeline.policy import DEFAULT, DEFAULT_TOPIC, Policy, TopicPolicy
 from pipeline.selector.parser import CHARS_MAX, DEPTH_MAX
 from pipeline.tables.limits import CHECKPOINT_COMMITS, UpkeepLimits
 
@@ -102,6 +104,8 @@ class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     page_bytes: int
     selector_chars_max: int
     selector_depth_max: int
+    policies: str
+    duplicates_max: int
 
 
 class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,6 +116,9 @@ class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls_certificate: str
     tls_key: str
     tls_client_ca: str
+
+
+Value = bool | int | float | str
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,7 +132,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     upkeep: UpkeepSettings
     tables: Tables
     delivery: DeliveryLimits
+    subscription: dict[str, Value]
+    topic: dict[str, Value]
     security: Security
+
+    @property
+    def policy(self) -> Policy:
+        """How subscriptions deliver of which nobody says anything else."""
+        return policy_table.over(DEFAULT, self.subscription, "settings: [subscription]")
+
+    @property
+    def topic_policy(self) -> TopicPolicy:
+        """What holds for topics and queues of which nobody says anything else."""
+        return policy_table.topic_over(DEFAULT_TOPIC, self.topic, "settings: [topic]")
 
     @property
     def anonymous(self) -> bool:
@@ -204,7 +223,8 @@ def _check(settings: Settings) -> None:
     """Each limit alone, and those that must fit together."""
     amqp, journal, commit = settings.amqp, settings.journal, settings.commit
     upkeep = settings.upkeep
-    _ = settings.gateway.address
+    _ = settings.gateway.address, settings.topic_policy
+    policy_table.check(settings.policy, "settings: [subscription]")
     rules = (
         (amqp.frame_bytes_max >= 512, "amqp.frame_bytes_max must be 512 at least (AMQP 2.7.1)"),
         (amqp.message_bytes_max >= 1, "amqp.message_bytes_max must be positive"),
@@ -256,20 +276,27 @@ def _check(settings: Settings) -> None:
             not upkeep.retention_days or upkeep.retention_days >= upkeep.log_retention_days,
             "upkeep.retention_days must be upkeep.log_retention_days at least, or jobs miss rows",
         ),
-        (settings.delivery.page_bytes >= 4_096, "delivery.page_bytes must be 4096 at least"),
-        (
-            1 <= settings.delivery.selector_chars_max <= CHARS_MAX,
-            f"delivery.selector_chars_max must be from 1 to {CHARS_MAX}",
-        ),
-        (
-            1 <= settings.delivery.selector_depth_max <= DEPTH_MAX,
-            f"delivery.selector_depth_max must be from 1 to {DEPTH_MAX}",
-        ),
+        *_delivery_rules(settings.delivery),
         *_security_rules(settings),
     )
     for holds, sentence in rules:
         if not holds:
             raise InvalidRequest(f"settings: {sentence}")
+
+
+def _delivery_rules(delivery: DeliveryLimits) -> tuple[tuple[bool, str], ...]:
+    return (
+        (delivery.page_bytes >= 4_096, "delivery.page_bytes must be 4096 at least"),
+        (
+            1 <= delivery.selector_chars_max <= CHARS_MAX,
+            f"delivery.selector_chars_max must be from 1 to {CHARS_MAX}",
+        ),
+        (
+            1 <= delivery.selector_depth_max <= DEPTH_MAX,
+            f"delivery.selector_depth_max must be from 1 to {DEPTH_MAX}",
+        ),
+        (delivery.duplicates_max >= 1, "delivery.duplicates_max must be positive"),
+    )
 
 
 def _security_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:

@@ -7,14 +7,12 @@ connected.
 """
 
 import asyncio
-import os
 import ssl
 import tomllib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import structlog
 
@@ -22,39 +20,12 @@ from ingest.security.handshake import Handshake, Offer
 from ingest.security.tls import certified_user, context_of
 from ingest.security.users import ANONYMOUS, Users, new_secret
 from ingest.settings import Settings
+from ingest.watched import LOOK_SECONDS, Part
 from pipeline.errors import InvalidRequest
 from pipeline.permission import EVERYBODY, EVERYTHING, Action, Permissions, parse
 from pipeline.refusal import Refusal
 
-T = TypeVar("T")
-
 _events = structlog.get_logger("gateway")
-
-#: Seconds between two looks at the files.
-LOOK_SECONDS = 1.0
-
-
-class Part(Generic[T]):
-    """Something read from files, and how these looked when it was read."""
-
-    def __init__(self, name: str, files: tuple[str, ...], read: Callable[[], T]) -> None:
-        self.name, self._files, self._read = name, tuple(filter(None, files)), read
-        self._looks = self._look()
-        self.value = read()
-
-    def renew(self, *, anyway: bool = False) -> bool:
-        """Read again if a file has changed; whether there is something new. Raises InvalidRequest
-        when it can't be used; `value` is what it was then."""
-        # Looked at before it is read: a change that comes in between is seen the next time.
-        looks = self._look()
-        if not self._files or (looks == self._looks and not anyway):
-            return False
-        self._looks = looks
-        self.value = self._read()
-        return True
-
-    def _look(self) -> list[tuple[int, ...]]:
-        return [_look(file) for file in self._files]
 
 
 class Access:
@@ -170,15 +141,6 @@ def _warn(settings: Settings) -> None:
 def _tell(then: Callable[[bool], None], done: "asyncio.Future[bool]") -> None:
     if not done.cancelled():
         then(done.result())
-
-
-def _look(file: str) -> tuple[int, ...]:
-    """What differs when somebody has written or replaced the file; a link's is its target's."""
-    try:
-        found = os.stat(file)  # noqa: PTH116 (a text from the settings)
-    except OSError as error:
-        return (error.errno or 0,)
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _users(file: str, secret: bytes) -> Users | None:

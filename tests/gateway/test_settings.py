@@ -1,16 +1,26 @@
 """Settings: where they come from, and what stops the start."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from ingest.settings import load
 from pipeline.errors import InvalidRequest
+from pipeline.policy import DEFAULT, DEFAULT_TOPIC, Backlog, Policy, TopicPolicy
 
 
 def test_defaults_hold_without_a_file() -> None:
     """The shipped defaults are complete and fit together."""
     assert load(environment={}).gateway.address == ("127.0.0.1", 5672)
+
+
+def test_the_policies_of_the_shipped_defaults_ask_nothing() -> None:
+    """They are what the pure part has by itself, and every key of it stands there."""
+    settings = load(environment={})
+    assert (settings.policy, settings.topic_policy) == (DEFAULT, DEFAULT_TOPIC)
+    assert len(settings.subscription) == len(fields(Policy)) - 1 + len(fields(Backlog))
+    assert len(settings.topic) == len(fields(TopicPolicy)) - 1 + len(fields(Backlog))
 
 
 def test_a_flag_beats_the_environment_beats_a_file(tmp_path: Path) -> None:
@@ -49,6 +59,12 @@ def test_a_flag_beats_the_environment_beats_a_file(tmp_path: Path) -> None:
         ('[gateway]\nlisten = "example.org:5672"', "nobody could log in"),
         ("[security]\npassword_checks_max = 0", "must be positive"),
         ("[amqp]\nopen_ms_max = 9_999", "handshake_ms_max at least"),
+        ("[delivery]\nduplicates_max = 0", "duplicates_max must be positive"),
+        ("[subscription]\nlock_ms = -1", r"\[subscription\]: lock_ms must be a whole number"),
+        ("[subscription]\nlocks_ms = 1", "unknown key subscription.locks_ms"),
+        ("[subscription]\nlock_ms = [1]", "got `array`"),
+        ('[subscription]\ndead_letter_address = "topic://x"', "must name a queue"),
+        ('[topic]\nbacklog_overflow = "explode"', r"\[topic\]: backlog_overflow"),
         ("[amqp", "is not TOML"),
     ],
 )

@@ -1,0 +1,42 @@
+"""What is read from files that may change while the gateway runs."""
+
+import os
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+#: Seconds between two looks at the files.
+LOOK_SECONDS = 1.0
+
+
+class Part(Generic[T]):
+    """Something read from files, and how these looked when it was read."""
+
+    def __init__(self, name: str, files: tuple[str, ...], read: Callable[[], T]) -> None:
+        self.name, self._files, self._read = name, tuple(filter(None, files)), read
+        self._looks = self._look()
+        self.value = read()
+
+    def renew(self, *, anyway: bool = False) -> bool:
+        """Read again if a file has changed; whether there is something new. Raises InvalidRequest
+        when it can't be used; `value` is what it was then."""
+        # Looked at before it is read: a change that comes in between is seen the next time.
+        looks = self._look()
+        if not self._files or (looks == self._looks and not anyway):
+            return False
+        self._looks = looks
+        self.value = self._read()
+        return True
+
+    def _look(self) -> list[tuple[int, ...]]:
+        return [_look(file) for file in self._files]
+
+
+def _look(file: str) -> tuple[int, ...]:
+    """What differs when somebody has written or replaced the file; a link's is its target's."""
+    try:
+        found = os.stat(file)  # noqa: PTH116 (a text from the settings)
+    except OSError as error:
+        return (error.errno or 0,)
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
