@@ -12,6 +12,7 @@ LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 LOCKED = "amqp:resource-locked"
 NOT_FOUND = "amqp:not-found"
 NOT_IMPLEMENTED = "amqp:not-implemented"
+PRECONDITION_FAILED = "amqp:precondition-failed"
 UNAUTHORIZED = "amqp:unauthorized-access"
 
 
