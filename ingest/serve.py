@@ -18,6 +18,7 @@ from ingest.heartbeat import Heartbeat
 from ingest.listener import Listener
 from ingest.log import Log
 from ingest.marking import Marking
+from ingest.policies import Policies
 from ingest.security.access import Access
 from ingest.service import Gateway
 from ingest.settings import Settings
@@ -55,17 +56,18 @@ async def _run(home: Home, settings: Settings, *, standby: bool) -> int:
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, _end, end, None)
     # What is wrong with its files is said now, not when the home has been taken over.
-    access = Access(loop, settings)
-    loop.add_signal_handler(signal.SIGHUP, access.reload)
+    access, policies = Access(loop, settings), Policies(loop, settings)
+    loop.add_signal_handler(signal.SIGHUP, _reload, access, policies)
     owner = await _stand_by(home, settings, end) if standby else acquire(home)
     if owner is None:
         return 0
     heartbeat = Heartbeat(loop, owner, settings.owner.lease_ms / 1_000)
     try:
-        return await _serve(home, settings, access, owner, heartbeat, end)
+        return await _serve(home, settings, access, policies, owner, heartbeat, end)
     finally:
         heartbeat.stop()
         access.close()
+        policies.close()
         owner.release()
 
 
@@ -91,6 +93,7 @@ async def _serve(
     home: Home,
     settings: Settings,
     access: Access,
+    policies: Policies,
     owner: Owner,
     heartbeat: Heartbeat,
     end: "asyncio.Future[str | None]",
@@ -108,7 +111,7 @@ async def _serve(
         owned=owner.check,
     )
     marking = Marking(loop, log, store.marks)
-    gateway = Gateway(loop, settings, log, state, store.doubts, marking, access)
+    gateway = Gateway(loop, settings, log, state, store.doubts, marking, access, policies)
     room = room_for(settings.amqp.connections_max)
     limits = msgspec.structs.replace(settings.amqp, connections_max=room)
     engine = Engine(loop, gateway, limits, access, sure=heartbeat.sure)
@@ -122,6 +125,7 @@ async def _serve(
     listener = Listener(loop, settings, engine.connection, lambda: access.tls, engine.room)
     await listener.open(patient=owner.taken)
     access.watch()
+    policies.watch()
     _collect_here(loop)
     _events.info("listening", address=settings.gateway.listen, home=str(home.root))
     failure = await end
@@ -153,6 +157,11 @@ def _collect_here(loop: asyncio.AbstractEventLoop) -> None:
         loop.call_later(COLLECT_SECONDS, collect)
 
     loop.call_later(COLLECT_SECONDS, collect)
+
+
+def _reload(access: Access, policies: Policies) -> None:
+    access.reload()
+    policies.reload()
 
 
 def _owned(owner: Owner) -> bool:

@@ -19,6 +19,7 @@ from ingest.engine import Engine
 from ingest.link import Link
 from ingest.log import Log, Receipt
 from ingest.marking import Marking
+from ingest.policies import Policies
 from ingest.pump import Outcomes, Received
 from ingest.security.access import Access
 from ingest.settings import Settings
@@ -58,11 +59,12 @@ class Gateway:
         doubts: Mapping[str, Doubt],
         marking: Marking,
         access: Access,
+        policies: Policies,
     ) -> None:
         self._loop, self._settings, self._log = loop, settings, log
         self._access = access
         self._containers: dict[str, Connection] = {}
-        self._subscriptions = Subscriptions(log, marking, snapshot, doubts, access)
+        self._subscriptions = Subscriptions(log, marking, snapshot, doubts, access, policies)
         self._temporary = Temporary(self._subscriptions, log, settings.amqp.temporary_max)
         self._marking = marking
         self._bare = Kind(settings.amqp.bare_address)

@@ -16,6 +16,7 @@ from ingest.link import Link
 from ingest.log import Log
 from ingest.marking import Marking
 from ingest.no_local import NoLocal
+from ingest.policies import Policies
 from ingest.security.access import Access
 from pipeline import wishes
 from pipeline.address import Destination
@@ -23,7 +24,7 @@ from pipeline.cursor import Doubt
 from pipeline.dispatch import Dispatcher
 from pipeline.errors import StoreError
 from pipeline.permission import Action
-from pipeline.refusal import LOCKED, NOT_FOUND, Refusal
+from pipeline.refusal import LIMIT_EXCEEDED, LOCKED, NOT_FOUND, Refusal
 from pipeline.registry import (
     AttachAction,
     LeaveAction,
@@ -57,8 +58,10 @@ class Subscriptions:
         snapshot: Snapshot,
         doubts: Mapping[str, Doubt],
         access: Access,
+        policies: Policies,
     ) -> None:
         self._log, self._marking, self._access = log, marking, access
+        self._policies = policies
         self._named: dict[SubscriptionKey, Subscription] = {
             state.key: _restored(state, doubts[state.key.id]) for state in snapshot.subscriptions
         }
@@ -92,10 +95,13 @@ class Subscriptions:
             existing.definition if existing else None,
             len(existing.consumers) if existing else 0,
             definition,
+            self._policies.of_subscription(key).consumers_max,
         )
         match decision.action:
             case AttachAction.REFUSE_IN_USE:
                 link.refuse(LOCKED, f"{key.id}: {decision.reason}")
+            case AttachAction.REFUSE_FULL:
+                link.refuse(LIMIT_EXCEEDED, f"{key.id}: {decision.reason}")
             case AttachAction.JOIN:
                 assert existing is not None  # noqa: S101
                 self._join(link, existing, _kind(key))

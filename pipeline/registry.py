@@ -109,11 +109,20 @@ class Fit(StrEnum):
     SAME_EXCLUSIVE = "same, exclusive"
 
 
+class Presence(StrEnum):
+    """The consumers that a subscription has."""
+
+    NOBODY = "nobody"
+    SOME = "some"
+    FULL = "full"  #: as many as its policy allows
+
+
 class AttachAction(StrEnum):
     CREATE = "create"
     JOIN = "join"
     REDEFINE = "redefine"  #: drop the backlog, take the new definition, then join
     REFUSE_IN_USE = "refuse in use"
+    REFUSE_FULL = "refuse full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,25 +149,41 @@ _EXCLUSIVE = AttachDecision(
     "The subscription is not shared and has an active consumer.",
 )
 
-#: (how it fits, has consumers) -> decision. What isn't there has no consumers.
-ATTACH: dict[tuple[Fit, bool], AttachDecision] = {
-    (Fit.ABSENT, False): _CREATE,
-    (Fit.OTHER_SHARING, False): _OTHER_SHARING,
-    (Fit.OTHER_SHARING, True): _OTHER_SHARING,
-    (Fit.OTHER_DEFINITION, False): _REDEFINE,
-    (Fit.OTHER_DEFINITION, True): _OTHER_DEFINITION,
-    (Fit.SAME_SHARED, False): _JOIN,
-    (Fit.SAME_SHARED, True): _JOIN,
-    (Fit.SAME_EXCLUSIVE, False): _JOIN,
-    (Fit.SAME_EXCLUSIVE, True): _EXCLUSIVE,
+_FULL = AttachDecision(
+    AttachAction.REFUSE_FULL,
+    "The subscription has as many consumers as it may (consumers_max of its policy).",
+)
+
+#: (how it fits, its consumers) -> decision. What isn't there has none.
+ATTACH: dict[tuple[Fit, Presence], AttachDecision] = {
+    (Fit.ABSENT, Presence.NOBODY): _CREATE,
+    (Fit.OTHER_SHARING, Presence.NOBODY): _OTHER_SHARING,
+    (Fit.OTHER_SHARING, Presence.SOME): _OTHER_SHARING,
+    (Fit.OTHER_SHARING, Presence.FULL): _OTHER_SHARING,
+    (Fit.OTHER_DEFINITION, Presence.NOBODY): _REDEFINE,
+    (Fit.OTHER_DEFINITION, Presence.SOME): _OTHER_DEFINITION,
+    (Fit.OTHER_DEFINITION, Presence.FULL): _OTHER_DEFINITION,
+    (Fit.SAME_SHARED, Presence.NOBODY): _JOIN,
+    (Fit.SAME_SHARED, Presence.SOME): _JOIN,
+    (Fit.SAME_SHARED, Presence.FULL): _FULL,
+    (Fit.SAME_EXCLUSIVE, Presence.NOBODY): _JOIN,
+    (Fit.SAME_EXCLUSIVE, Presence.SOME): _EXCLUSIVE,
+    (Fit.SAME_EXCLUSIVE, Presence.FULL): _EXCLUSIVE,
 }
 
 
 def decide_attach(
-    existing: Definition | None, consumers: int, wanted: Definition
+    existing: Definition | None, consumers: int, wanted: Definition, consumers_max: int = 0
 ) -> AttachDecision:
-    """What a link that wants this definition does to the subscription of its key."""
-    return ATTACH[_fit(existing, wanted), consumers > 0]
+    """What a link that wants this definition does to the subscription of its key. `consumers_max`
+    is how many that may have, 0: any number."""
+    return ATTACH[_fit(existing, wanted), _presence(consumers, consumers_max)]
+
+
+def _presence(consumers: int, consumers_max: int) -> Presence:
+    if not consumers:
+        return Presence.NOBODY
+    return Presence.FULL if 0 < consumers_max <= consumers else Presence.SOME
 
 
 def _fit(existing: Definition | None, wanted: Definition) -> Fit:

@@ -12,6 +12,7 @@ from pipeline.registry import (
     Fit,
     LeaveAction,
     LinkKind,
+    Presence,
     decide_attach,
     decide_leave,
     key_of_link,
@@ -22,7 +23,7 @@ from pipeline.subscription import Definition, SubscriptionKey
 
 SHARED = Definition("orders", shared=True)
 EXCLUSIVE = Definition("orders", shared=False)
-CREATE, JOIN, REDEFINE, REFUSE = AttachAction
+CREATE, JOIN, REDEFINE, REFUSE, FULL = AttachAction
 KEEP, DELETE, LEAVE_REFUSE = LeaveAction
 
 ATTACH_ROWS = [
@@ -114,6 +115,29 @@ def test_attach(existing, consumers, wanted, action):
     assert bool(decision.reason) == (action is REFUSE)
 
 
+FULL_ROWS = [
+    # what there is, consumers, how many it may have, what is wanted, what happens
+    (SHARED, 2, 3, SHARED, JOIN),
+    (SHARED, 3, 3, SHARED, FULL),
+    (SHARED, 4, 3, SHARED, FULL),  # it could have more before
+    (SHARED, 0, 1, SHARED, JOIN),
+    (SHARED, 1, 1, SHARED, FULL),
+    (SHARED, 1, 1, EXCLUSIVE, REFUSE),
+    (SHARED, 1, 1, Definition("invoices", shared=True), REFUSE),
+    (EXCLUSIVE, 1, 1, EXCLUSIVE, REFUSE),
+    (EXCLUSIVE, 1, 1, SHARED, REFUSE),
+    (EXCLUSIVE, 1, 1, Definition("invoices", shared=False), REFUSE),
+]
+
+
+@pytest.mark.parametrize(("existing", "consumers", "most", "wanted", "action"), FULL_ROWS)
+def test_attach_where_consumers_are_limited(existing, consumers, most, wanted, action):
+    """Whoever comes when all places are taken is refused; who couldn't have one hears why."""
+    decision = decide_attach(existing, consumers, wanted, most)
+    assert decision.action is action
+    assert bool(decision.reason) == (action in (REFUSE, FULL))
+
+
 @pytest.mark.parametrize(("kind", "closed", "others", "action"), LEAVE_ROWS)
 def test_leave(kind, closed, others, action):
     """A subscription outlives its link, goes with it, or can't be deleted, with a sentence."""
@@ -124,8 +148,9 @@ def test_leave(kind, closed, others, action):
 
 def test_the_tables_have_no_gaps():
     """Every combination that can be is a row; what isn't there has no consumers to lose."""
-    assert ATTACH.keys() == {(fit, used) for fit in Fit for used in (False, True)} - {
-        (Fit.ABSENT, True)
+    assert ATTACH.keys() == {(fit, used) for fit in Fit for used in Presence} - {
+        (Fit.ABSENT, Presence.SOME),
+        (Fit.ABSENT, Presence.FULL),
     }
     both = (False, True)
     assert CLAIMS.keys() == {(s, g, d) for s in both for g in both for d in both}
