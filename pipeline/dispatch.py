@@ -14,42 +14,20 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import groupby
-from typing import TypeAlias
 
+from pipeline.agenda import Agenda
+from pipeline.attempts import Attempts
 from pipeline.delivery import FINAL, Event, State, event_of, next_state
-from pipeline.outcome import Outcome
+from pipeline.effects import NOBODY, Bury, Deliver, Effect, Settled
+from pipeline.outcome import Outcome, Reason
+from pipeline.policy import DEFAULT, Policy
 from pipeline.sequences import Run, SequenceSet, gaps, gathered
+from pipeline.traits import Traits
 
-
-@dataclass(frozen=True, slots=True)
-class Deliver:
-    """Hand these messages to this consumer, in this order.
-
-    `delivery_count` is the failed attempts before this one, as in the AMQP header.
-    """
-
-    consumer: int
-    run: Run
-    delivery_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """Record that these deliveries to this consumer ended so; `final`: they are owed no more."""
-
-    consumer: int
-    run: Run
-    outcome: Outcome
-    final: bool
-    delivery_count: int
-
-
-Effect: TypeAlias = Deliver | Settled
+__all__ = ["FOREVER", "NOBODY", "Bury", "Deliver", "Dispatcher", "Effect", "Settled"]
 
 #: Above every sequence.
-_FOREVER = 2**63
+FOREVER = 2**63
 
 
 class Dispatcher:
@@ -61,9 +39,11 @@ class Dispatcher:
     """
 
     __slots__ = (
+        "_agenda",
+        "_attempts",
+        "_buries",
+        "_burying",
         "_credit",
-        "_doubtful_below",
-        "_failures",
         "_floor",
         "_held",
         "_line",
@@ -71,6 +51,8 @@ class Dispatcher:
         "_position",
         "_returned",
         "_settled",
+        "paused",
+        "policy",
     )
 
     def __init__(
@@ -80,11 +62,20 @@ class Dispatcher:
         *,
         failures: Mapping[int, int] | None = None,
         doubtful_below: int = 0,
+        policy: Policy = DEFAULT,
+        agenda: Agenda | None = None,
+        buries: bool = False,
     ) -> None:
         """`position` is the first sequence that is owed and not read. The rest is known from before
         a restart: `settled` are exceptions above the position, kept and changed here; `failures`
         are the failed attempts of messages that are owed; what is owed below `doubtful_below` and
-        isn't in `failures` was perhaps delivered, which counts as one."""
+        isn't in `failures` was perhaps delivered, which counts as one. `buries` says whether copies
+        are kept of what is given up; else it is settled at once."""
+        self.policy = policy
+        self.paused = False  #: nothing is delivered; outcomes count as ever
+        self._agenda = agenda
+        self._buries = buries
+        self._burying = SequenceSet()  #: given up, and their copies aren't kept yet
         self._position = position  #: everything owed below it was read, everything above was not
         self._settled = SequenceSet() if settled is None else settled  #: those above the position
         self._returned = SequenceSet()  #: read, given back, to be delivered again; below position
@@ -92,9 +83,7 @@ class Dispatcher:
         self._held: dict[int, SequenceSet] = {}  #: consumer -> what it has and did not settle
         self._credit: dict[int, int] = {}  #: consumer -> how many more it takes; never negative
         self._line: deque[int] = deque()  #: consumers with credit, once each; the next one first
-        #: Failed attempts of messages that are owed, where they aren't `_usual_failures`.
-        self._failures = dict(failures or {})
-        self._doubtful_below = doubtful_below
+        self._attempts = Attempts(failures or {}, doubtful_below)
         self._move(position)
         self._floor = self._position
 
@@ -105,8 +94,10 @@ class Dispatcher:
         view = Dispatcher(
             self._position,
             self._settled.copy(),
-            failures=self._failures,
-            doubtful_below=self._doubtful_below,
+            failures=self._attempts.failures,
+            doubtful_below=self._attempts.doubtful_below,
+            policy=self.policy,
+            agenda=self._agenda,
         )
         view._returned = self._returned.copy()
         view._outstanding = self._returned.copy()
@@ -151,22 +142,44 @@ class Dispatcher:
         """How many messages all consumers together take now."""
         return sum([self._credit[consumer] for consumer in self._line])
 
-    def attach(self, consumer: int) -> None:
+    def attach(self, consumer: int, *, priority: int = 0, selector: str | None = None) -> None:
         """A consumer came. It has no credit yet."""
         assert consumer not in self._held, f"consumer {consumer} is attached"  # noqa: S101
         self._held[consumer] = SequenceSet()
         self._credit[consumer] = 0
 
-    def detach(self, consumer: int) -> list[Settled]:
+    def detach(self, consumer: int, now: int = 0) -> list[Settled]:
         """A consumer went. What it held goes back to its old place and counts as no failure."""
         self.credit(consumer, 0)
         del self._credit[consumer]
         held = self._held.pop(consumer)
         return [
-            effect
+            settled
             for run in gathered(held.runs(), len(held))
-            for effect in self._end(consumer, run, Outcome.RELEASED, Event.LOSE, failed=False)
+            for settled in self._back(consumer, run, Outcome.RELEASED)
         ]
+
+    def active(self, consumer: int) -> bool:
+        """Whether this consumer gets messages: of a single active consumer's, only one does."""
+        return consumer in self._held
+
+    @property
+    def selectors(self) -> frozenset[str]:
+        """Those of the attached consumers that have one."""
+        return frozenset()
+
+    @property
+    def next_due(self) -> int | None:
+        """When to call `wake`; None: never."""
+        return None
+
+    def wake(self, now: int) -> list[Effect]:
+        """Times have come: of delays and of locks."""
+        return []
+
+    def acquired(self, sequence: int) -> int:
+        """How often this message was acquired and came back, while it is owed."""
+        return 0
 
     def credit(self, consumer: int, credit: int) -> None:
         """From now on the consumer takes this many.
@@ -181,20 +194,33 @@ class Dispatcher:
             self._line.remove(consumer)
         self._credit[consumer] = credit
 
-    def wanted(self) -> int | None:
-        """The lowest sequence that could be delivered now, or None if nobody has credit."""
-        if not self._line:
+    def wanted(self, head: int = FOREVER) -> int | None:
+        """The sequence that would be delivered next, or None if there is nothing to deliver to
+        anybody now. Messages from `head` on aren't there yet."""
+        if not self._line or self.paused:
             return None
         first = self._returned.first()
         return self._position if first is None else first
 
-    def offer(self, first: int, stop: int, sequences: "array[int] | None" = None) -> list[Deliver]:
+    def offer(
+        self,
+        first: int,
+        stop: int,
+        sequences: "array[int] | None" = None,
+        *,
+        now: int = 0,
+        traits: Traits | None = None,
+        matches: "Mapping[str, array[int]] | None" = None,
+    ) -> list[Effect]:
         """Deliver what is owed of the messages `first .. stop - 1`, as far as credit goes.
 
         All of them are of this topic, or those that `sequences` lists are all that the topic has
         there. The caller has them at hand, and the topic has none from `wanted` up to `first`.
+        `matches` says for each of `selectors` what of the slab it matches.
         """
-        effects: list[Deliver] = []
+        effects: list[Effect] = []
+        if self.paused:
+            return effects
         if self._returned:
             self._offer_returned(first, stop, effects)
         if stop > self._position:
@@ -220,8 +246,10 @@ class Dispatcher:
         *,
         failed: bool = False,
         undeliverable: bool = False,
-    ) -> list[Settled]:
-        """A consumer settled these deliveries.
+        now: int = 0,
+        delivered_at: int = 0,
+    ) -> list[Settled | Bury]:
+        """A consumer settled these deliveries, which were made at `delivered_at`.
 
         What it doesn't hold (any more) is passed over: it changes nothing and has no effect.
         """
@@ -235,29 +263,49 @@ class Dispatcher:
             return []
         if held.contains_all(run):
             held.discard(run)
-            return self._end(consumer, run, outcome, event, failed=failed)
-        effects: list[Settled] = []
+            return self._end(consumer, run, outcome, event)
+        effects: list[Settled | Bury] = []
         for part in _common(held, run):
             held.discard(part)
-            effects += self._end(consumer, part, outcome, event, failed=failed)
+            effects += self._end(consumer, part, outcome, event)
         return effects
 
-    def _offer_returned(self, first: int, stop: int, effects: list[Deliver]) -> None:
+    def give_up(self, run: Run, reason: Reason, now: int = 0) -> list[Settled | Bury]:
+        """Give up all of these that are owed and that nobody holds, whether read or not."""
+        return []
+
+    def buried(self, run: Run) -> list[Settled]:
+        """The copies of these lie in the group that is being written: they are owed no more."""
+        kept = array("q", [one for one in run if one in self._burying])
+        self._burying.discard(kept)
+        return self._final(NOBODY, kept, Outcome.DEAD_LETTERED) if kept else []
+
+    def rewind(self, position: int, now: int) -> None:
+        """What lies from here on is owed, all of it; nothing that was is known any more but the
+        consumers and their credit."""
+        for known in (self._settled, self._returned, self._outstanding, self._burying):
+            known.clear()
+        for held in self._held.values():
+            held.clear()
+        self._attempts = Attempts({}, 0)
+        self._position = self._floor = position
+
+    def _offer_returned(self, first: int, stop: int, effects: list[Effect]) -> None:
         lowest = self._returned.first()
         assert lowest is not None  # noqa: S101
         assert lowest >= first, f"{lowest} is owed, offered from {first} on"  # noqa: S101
         for run in gathered(self._returned.runs_within(first, stop), self.room):
-            for part, failures in self._by_failures(run):
+            for part, failures in self._attempts.parts(run):
                 taken = self._serve(part, failures, effects)
                 self._returned.discard(part[:taken])
                 if taken < len(part):
                     return
 
     def _offer_new(
-        self, start: int, stop: int, sequences: "array[int] | None", effects: list[Deliver]
+        self, start: int, stop: int, sequences: "array[int] | None", effects: list[Effect]
     ) -> None:
         for run in self._unsettled(start, stop, sequences):
-            for part, failures in self._by_failures(run):
+            for part, failures in self._attempts.parts(run):
                 taken = self._serve(part, failures, effects)
                 if taken < len(part):
                     self._outstanding.add(part[:taken])
@@ -287,7 +335,7 @@ class Dispatcher:
             if part:
                 yield part
 
-    def _serve(self, run: Run, delivery_count: int, effects: list[Deliver]) -> int:
+    def _serve(self, run: Run, delivery_count: int, effects: list[Effect]) -> int:
         """Deal the run out to the line, one each in turn, and return how many were taken."""
         line, credit = self._line, self._credit
         taken = 0
@@ -304,7 +352,7 @@ class Dispatcher:
             taken += len(part)
         return taken
 
-    def _round(self, run: Run, delivery_count: int, effects: list[Deliver]) -> int:
+    def _round(self, run: Run, delivery_count: int, effects: list[Effect]) -> int:
         """Deal until the run ends or a consumer's credit does.
 
         A turn goes over as many consumers as there are messages, or over all of them; then it is
@@ -321,62 +369,47 @@ class Dispatcher:
         line.extend([c for c in turn[next_up:] + turn[:next_up] if credit[c]])
         return taken
 
-    def _give(self, consumer: int, run: Run, delivery_count: int, effects: list[Deliver]) -> None:
+    def _give(self, consumer: int, run: Run, delivery_count: int, effects: list[Effect]) -> None:
         self._credit[consumer] -= len(run)
         self._held[consumer].add(run)
         effects.append(Deliver(consumer, run, delivery_count))
 
-    def _end(
-        self, consumer: int, run: Run, outcome: Outcome, event: Event, *, failed: bool
-    ) -> list[Settled]:
+    def _end(self, consumer: int, run: Run, outcome: Outcome, event: Event) -> list[Settled | Bury]:
         """These deliveries ended; the consumer does not hold them any more."""
-        final = next_state(State.ACQUIRED, event) in FINAL
+        if next_state(State.ACQUIRED, event) not in FINAL:
+            return self._back(consumer, run, outcome)
+        if event is Event.ACCEPT or not self._buries:
+            return [*self._final(consumer, run, outcome)]
+        reason = Reason.REJECTED if event is Event.REJECT else Reason.UNDELIVERABLE
+        return self._bury(consumer, run, reason)
+
+    def _final(self, consumer: int, run: Run, outcome: Outcome) -> list[Settled]:
+        """These are owed no more."""
         effects = [
-            Settled(consumer, part, outcome, final, failures)
-            for part, failures in self._by_failures(run)
+            Settled(consumer, part, outcome, True, failures)
+            for part, failures in self._attempts.parts(run)
         ]
-        if final:
-            self._outstanding.discard(run)
-            self._forget_failures(run)
-        else:
-            self._returned.add(run)
-            if failed and event is Event.MODIFY:
-                for sequence in run:
-                    usual = self._usual_failures(sequence)
-                    self._failures[sequence] = self._failures.get(sequence, usual) + 1
+        self._outstanding.discard(run)
+        self._attempts.forget(run)
         return effects
 
-    def _by_failures(self, run: Run) -> list[tuple[Run, int]]:
-        """The run in parts of one number of failed attempts each; nearly always whole, with 0."""
-        doubtful = self._doubtful_below
-        if run and run[0] < doubtful <= run[-1]:
-            cut = bisect_left(run, doubtful)
-            return self._by_failures(run[:cut]) + self._by_failures(run[cut:])
-        usual = self._usual_failures(run[0] if run else 0)
-        if not self._failures or not self._failed(run):
-            return [(run, usual)]
-        parts: list[tuple[Run, int]] = []
-        at = 0
-        for failures, group in groupby(run, lambda sequence: self._failures.get(sequence, usual)):
-            stop = at + sum(1 for _ in group)
-            parts.append((run[at:stop], failures))
-            at = stop
-        return parts
+    def _bury(self, consumer: int, run: Run, reason: Reason) -> list[Settled | Bury]:
+        """Copies of these are to be kept; until then they stay outstanding."""
+        self._burying.add(run)
+        return [
+            Bury(consumer, part, reason, failures) for part, failures in self._attempts.parts(run)
+        ]
 
-    def _usual_failures(self, sequence: int) -> int:
-        """Those of a message that isn't in `_failures`."""
-        return 1 if sequence < self._doubtful_below else 0
-
-    def _failed(self, run: Run) -> bool:
-        """Whether any message of the run is in `_failures`."""
-        if isinstance(run, range) and len(self._failures) < len(run):
-            return any(sequence in run for sequence in self._failures)
-        return not self._failures.keys().isdisjoint(run)
-
-    def _forget_failures(self, run: Run) -> None:
-        if self._failures and self._failed(run):
-            for sequence in run:
-                self._failures.pop(sequence, None)
+    def _back(self, consumer: int, run: Run, outcome: Outcome) -> list[Settled]:
+        """These are available again."""
+        effects = [
+            Settled(consumer, part, outcome, False, failures)
+            for part, failures in self._attempts.parts(run)
+        ]
+        if outcome is Outcome.MODIFIED:
+            self._attempts.fail(run)
+        self._returned.add(run)
+        return effects
 
     def _move(self, position: int) -> None:
         """The position is here, or behind the exceptions that stand right here."""
@@ -385,7 +418,7 @@ class Dispatcher:
         if first is None or first > position:
             return
         if position in self._settled:
-            self._position = next(self._settled.runs_within(position, _FOREVER)).stop
+            self._position = next(self._settled.runs_within(position, FOREVER)).stop
         self._settled.discard(range(first, self._position))
 
 

@@ -351,7 +351,7 @@ class DispatcherMachine(RuleBasedStateMachine):
     @invariant()
     def failures_are_kept_for_what_is_owed_only(self):
         owed = set(self.model.in_place(NEW, RETURNED, *self.model.credit))
-        assert self.real._failures.keys() <= owed
+        assert self.real._attempts.failures.keys() <= owed
 
     def teardown(self):
         """After a restart, one consumer with credit for all gets just what isn't settled."""
