@@ -19,6 +19,9 @@ from pipeline.errors import InvalidRequest
 from pipeline.policy import Policy, TopicPolicy
 from pipeline.subscription import SubscriptionKey
 
+#: What the queues of dead letters are named that nobody names otherwise.
+DEAD_LETTERS = "queue://DLQ."
+
 _events = structlog.get_logger("gateway")
 
 
@@ -76,6 +79,15 @@ class Policies:
             return
         _events.info("policies.reloaded")
         self.changed()
+
+
+def buries(key: SubscriptionKey | None, topic: str, policy: Policy) -> bool:
+    """Whether copies are kept of what the subscription gives up: of what lasts, but not of what is
+    dead letters itself, which would go round for ever."""
+    if key is None or not key.durable or not policy.dead_letter:
+        return False
+    own = policy_table.dead_letter_queue(policy.dead_letter_address)
+    return not topic.startswith(DEAD_LETTERS) and (own is None or own.topic != topic)
 
 
 def _read(file: str, default: Policy, default_topic: TopicPolicy) -> policy_table.Policies:

@@ -16,7 +16,7 @@ from ingest.link import Link
 from ingest.log import Log
 from ingest.marking import Marking
 from ingest.no_local import NoLocal
-from ingest.policies import Policies
+from ingest.policies import Policies, buries
 from ingest.security.access import Access
 from pipeline import wishes
 from pipeline.address import Destination
@@ -63,11 +63,13 @@ class Subscriptions:
         self._log, self._marking, self._access = log, marking, access
         self._policies = policies
         self._named: dict[SubscriptionKey, Subscription] = {
-            state.key: _restored(state, doubts[state.key.id]) for state in snapshot.subscriptions
+            state.key: _restored(state, doubts[state.key.id], policies)
+            for state in snapshot.subscriptions
         }
         self._no_local = log.exclusion = NoLocal()
         for subscription in self._named.values():
             self._no_local.add(subscription)
+        policies.changed = self._reconsider
         #: Subscriptions whose last record isn't durable yet.
         self._unsure: dict[SubscriptionKey, int] = {}
         self._delivery: DeliveryService
@@ -75,6 +77,13 @@ class Subscriptions:
     def bind(self, delivery: DeliveryService) -> None:
         """Who serves them."""
         self._delivery = delivery
+
+    def _reconsider(self) -> None:
+        """The policies have changed."""
+        for key, subscription in self._named.items():
+            policy = self._policies.of_subscription(key)
+            subscription.dispatcher.policy = policy
+            subscription.dispatcher.buries = buries(key, subscription.definition.topic, policy)
 
     def lowest_floor(self) -> int:
         """The first sequence that any durable subscription may be owed."""
@@ -86,7 +95,9 @@ class Subscriptions:
     def subscribe(self, link: Link, key: SubscriptionKey | None, definition: Definition) -> None:
         """Let the link consume, or refuse it."""
         if key is None:
-            subscription = Subscription(None, definition, Dispatcher(self._log.next_sequence))
+            policy = self._policies.of_subscription(None)
+            dispatcher = Dispatcher(self._log.next_sequence, policy=policy)
+            subscription = Subscription(None, definition, dispatcher)
             self._no_local.add(subscription, link.connection)
             self._join(link, subscription, LinkKind.PRIVATE)
             return
@@ -185,7 +196,11 @@ class Subscriptions:
     def _define(
         self, event: SubscriptionEvent, key: SubscriptionKey, definition: Definition
     ) -> Subscription:
-        subscription = Subscription(key, definition, Dispatcher(self._log.next_sequence))
+        policy = self._policies.of_subscription(key)
+        dispatcher = Dispatcher(
+            self._log.next_sequence, policy=policy, buries=buries(key, definition.topic, policy)
+        )
+        subscription = Subscription(key, definition, dispatcher)
         if key in self._named:
             self._no_local.remove(self._named[key])
         self._no_local.add(subscription)
@@ -334,13 +349,16 @@ def _kind(key: SubscriptionKey) -> LinkKind:
     return LinkKind.DURABLE if key.durable else LinkKind.VOLATILE
 
 
-def _restored(state: SubscriptionState, doubt: Doubt) -> Subscription:
+def _restored(state: SubscriptionState, doubt: Doubt, policies: Policies) -> Subscription:
     """One from before the start. A delivery of which nobody knows how it ended counts as failed."""
+    policy = policies.of_subscription(state.key)
     dispatcher = Dispatcher(
         state.floor,
         state.settled,
         failures=doubt.failures(state.failures),
         doubtful_below=doubt.below,
+        policy=policy,
+        buries=buries(state.key, state.definition.topic, policy),
     )
     return Subscription(state.key, state.definition, dispatcher)
 

@@ -41,7 +41,7 @@ class Dispatcher:
     __slots__ = (
         "_agenda",
         "_attempts",
-        "_buries",
+        "buries",
         "_burying",
         "_credit",
         "_floor",
@@ -74,7 +74,7 @@ class Dispatcher:
         self.policy = policy
         self.paused = False  #: nothing is delivered; outcomes count as ever
         self._agenda = agenda
-        self._buries = buries
+        self.buries = buries
         self._burying = SequenceSet()  #: given up, and their copies aren't kept yet
         self._position = position  #: everything owed below it was read, everything above was not
         self._settled = SequenceSet() if settled is None else settled  #: those above the position
@@ -378,7 +378,7 @@ class Dispatcher:
         """These deliveries ended; the consumer does not hold them any more."""
         if next_state(State.ACQUIRED, event) not in FINAL:
             return self._back(consumer, run, outcome)
-        if event is Event.ACCEPT or not self._buries:
+        if event is Event.ACCEPT or not self.buries:
             return [*self._final(consumer, run, outcome)]
         reason = Reason.REJECTED if event is Event.REJECT else Reason.UNDELIVERABLE
         return self._bury(consumer, run, reason)
