@@ -59,7 +59,7 @@ def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
     state = snapshot.load(home, table)
     marks, doubts = Marks.open(
         home.marks,
-        [Standpoint(one.key.id, one.floor) for one in state.subscriptions],
+        [Standpoint(one.key.id, one.floor, one.began) for one in state.subscriptions],
         head=state.next_sequence,
         next_group=state.next_group,
     )

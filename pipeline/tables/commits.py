@@ -4,6 +4,7 @@ A commit is made by creating its file, which somebody else may have done before.
 is on the disk by then, so a commit that can be seen is whole.
 """
 
+import datetime as dt
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +20,30 @@ LOG: Final = "_delta_log"
 ENGINE: Final = "distributary"
 #: What the names of our data files begin with, before the tier.
 _TIER: Final = "t"
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class FileTraits:
+    """What a file's messages are like, so that it needs not be read to know that they are plain.
+
+    `published_low` and `published_high` are microseconds, rounded outward to whole milliseconds;
+    `expiring` is how many of the messages expire.
+    """
+
+    priority_low: int
+    priority_high: int
+    expiring: int
+    published_low: int
+    published_high: int
 
 
 @dataclass(frozen=True, slots=True)
 class AddedFile:
     """One data file of the table, with the statistics that its writer recorded.
 
-    `low` and `high` are sequences: None for records that have none.
+    `low` and `high` are sequences: None for records that have none. `traits` is None for them, too,
+    and for files that were written before traits were recorded.
     """
 
     path: str
@@ -40,6 +58,7 @@ class AddedFile:
     group_low: int | None
     group_high: int | None
     written_at: int  #: milliseconds
+    traits: "FileTraits | None" = None
 
     @property
     def tier(self) -> int:
@@ -116,7 +135,30 @@ def _added(add: dict[str, object]) -> AddedFile:
         lows.get("group"),
         highs.get("group"),
         int(str(add.get("modificationTime", 0))),
+        traits_of(lows, highs, stats.get("nullCount", {}), int(stats.get("numRecords", 0))),
     )
+
+
+def traits_of(
+    lows: Mapping[str, object], highs: Mapping[str, object], nulls: Mapping[str, object], rows: int
+) -> FileTraits | None:
+    """What statistics by column name say of messages; None if they don't say all of it."""
+    match lows.get("priority"), highs.get("priority"), nulls.get("expires_at"):
+        case int(low), int(high), int(lasting):
+            published = _microseconds(lows["published_at"]), _microseconds(highs["published_at"])
+            return FileTraits(low, high, rows - lasting, *published)
+    return None
+
+
+def _microseconds(time: object) -> int:
+    """A time as statistics have it: text in the log, a datetime from deltalake."""
+    at = time if isinstance(time, dt.datetime) else dt.datetime.fromisoformat(str(time))
+    return (at - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def _text_of(time: int) -> str:
+    milliseconds = dt.timedelta(milliseconds=time // 1_000)
+    return (_EPOCH + milliseconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 # Writing
@@ -175,16 +217,21 @@ def add_action(file: AddedFile, *, data_change: bool) -> dict[str, object]:
 
 
 def _statistics(file: AddedFile) -> object:
-    bounds = {
+    bounds: dict[str, tuple[object, object]] = {
         "topic": (file.topic_low, file.topic_high),
         "sequence": (file.low, file.high),
         "group": (file.group_low, file.group_high),
     }
+    nulls = {name: file.rows if low is None else 0 for name, (low, _) in bounds.items()}
+    if has := file.traits:
+        bounds["priority"] = has.priority_low, has.priority_high
+        bounds["published_at"] = _text_of(has.published_low), _text_of(has.published_high)
+        nulls |= {"priority": 0, "published_at": 0, "expires_at": file.rows - has.expiring}
     return {
         "numRecords": file.rows,
         "minValues": {name: low for name, (low, _) in bounds.items() if low is not None},
         "maxValues": {name: high for name, (_, high) in bounds.items() if high is not None},
-        "nullCount": {name: file.rows if low is None else 0 for name, (low, _) in bounds.items()},
+        "nullCount": nulls,
     }
 
 

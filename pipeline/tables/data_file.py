@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from pipeline.tables import commits, schema
 from pipeline.tables.arrow import Chunked, Int64s
-from pipeline.tables.commits import AddedFile
+from pipeline.tables.commits import AddedFile, FileTraits
 from pipeline.tables.store import Store
 
 #: Rows of a row group; fewer when messages are big.
@@ -35,8 +35,16 @@ COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
 #: Values that repeat too seldom for a dictionary.
 _NO_DICTIONARY: Final = ("message", "sequence")
-#: Columns whose bounds prune row groups.
-_BOUNDED: Final = ("topic", "sequence", "group")
+#: Columns whose bounds, or nulls, tell which row groups needn't be read, or which columns of them.
+_BOUNDED: Final = (
+    "topic",
+    "sequence",
+    "group",
+    "published_at",
+    "priority",
+    "expires_at",
+    "deliver_at",
+)
 
 
 def write(store: Store, table: pa.Table, *, record: str, day: str, tier: int) -> AddedFile:
@@ -62,6 +70,18 @@ def write(store: Store, table: pa.Table, *, record: str, day: str, tier: int) ->
         group[0],
         group[1],
         time.time_ns() // 1_000_000,
+        _traits(table) if record == schema.MESSAGE else None,
+    )
+
+
+def _traits(table: pa.Table) -> FileTraits:
+    priority = _bounds(table["priority"])
+    published = _bounds(pc.cast(table["published_at"], pa.int64()))
+    return FileTraits(
+        *priority,
+        table.num_rows - table["expires_at"].null_count,
+        published[0] // 1_000 * 1_000,
+        -(-published[1] // 1_000) * 1_000,
     )
 
 
@@ -91,6 +111,19 @@ def encode(table: pa.Table, record: str) -> pa.Buffer:
 
 def _dictionary_columns(kind: pa.Schema) -> list[str]:
     return [name for name in kind.names if name not in _NO_DICTIONARY]
+
+
+def completed(table: pa.Table, kind: pa.Schema) -> pa.Table:
+    """The table with all columns of `kind`: one that its file leaves out is null, as for all who
+    read Delta."""
+    if table.schema.equals(kind):
+        return table
+    for name in kind.names:
+        if name not in table.column_names:
+            table = table.append_column(
+                kind.field(name), pa.nulls(table.num_rows, kind.field(name).type)
+            )
+    return table.select(kind.names).cast(kind)
 
 
 def _cuts(table: pa.Table, record: str) -> list[int]:

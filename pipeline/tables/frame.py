@@ -1,7 +1,8 @@
 """A group as bytes: what one fsync of the journal makes durable.
 
     header     64 bytes, see HEADER; the two checksums are filled in by the journal
-    records    msgpack of Records: topic names, message runs, settlements, subscription events
+    records    msgpack of Records: topic names, message runs, settlements, subscription events,
+               and of messages what few have: when they expire, when they may be delivered
     lengths    uint32 for each message
     durable    uint8 for each message
     priority   uint8 for each message
@@ -14,6 +15,7 @@ Numbers are little-endian. Nothing here loops over messages.
 """
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
@@ -21,7 +23,7 @@ import msgspec
 import numpy as np
 
 from pipeline.errors import StoreError
-from pipeline.message import Bytes, Group, Settlement, SubscriptionRecord
+from pipeline.message import Bytes, Group, MessageRun, Settlement, SubscriptionRecord
 from pipeline.sequences import Run
 
 #: The format's version; it changes when a reader of the former one would misread a frame.
@@ -36,6 +38,8 @@ SECTION_ALIGN = 8
 
 #: Bytes that a message has in the columns: length, durable, priority, ttl.
 _COLUMN_WIDTHS = (4, 1, 1, 4)
+#: Bytes of a message in `expires_at` and in `deliver_at`.
+TIME_BYTES = 8
 _ZEROS = bytes(FRAME_ALIGN)
 
 
@@ -64,15 +68,23 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     selector: str | None
     no_local: bool
     floor: int
+    paused: bool = False
+    policy: str = ""
 
 
 class Records(msgspec.Struct, array_like=True, frozen=True):
-    """What of a group isn't columns. A run is (index into `topics`, count of messages)."""
+    """What of a group isn't columns. A run is (index into `topics`, count of messages).
+
+    `expires_at` and `deliver_at` are columns all the same, as in MessageRun, but over the whole
+    group: few groups have them. Frames of the first format end before them: None.
+    """
 
     topics: list[str]
     runs: list[tuple[int, int]]
     settlements: list[SettlementRow]
     subscriptions: list[SubscriptionRow]
+    expires_at: bytes | None = None
+    deliver_at: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +180,17 @@ def _records(group: Group) -> Records:
         runs,
         [_settlement_row(settlement) for settlement in group.settlements],
         [_subscription_row(record) for record in group.subscriptions],
+        _times(group.messages, [run.expires_at for run in group.messages]),
+        _times(group.messages, [run.deliver_at for run in group.messages]),
     )
+
+
+def _times(runs: Sequence[MessageRun], columns: list[Bytes]) -> bytes:
+    """A column over all runs; empty where it is zero for all messages."""
+    if not any(columns):
+        return b""
+    pairs = zip(columns, runs, strict=True)
+    return b"".join([column or bytes(TIME_BYTES * run.count) for column, run in pairs])
 
 
 def _settlement_row(settlement: Settlement) -> SettlementRow:
@@ -206,6 +228,8 @@ def _subscription_row(record: SubscriptionRecord) -> SubscriptionRow:
         definition.selector,
         definition.no_local,
         record.floor,
+        record.paused,
+        record.policy,
     )
 
 
@@ -266,6 +290,11 @@ def _decode_records(header: FrameHeader, section: memoryview) -> Records:
         ) from error
     if sum(count for _, count in records.runs) != header.count:
         raise StoreError(f"the runs of group {header.group} don't add up to {header.count}")
+    for name, column in (("expires_at", records.expires_at), ("deliver_at", records.deliver_at)):
+        if column and len(column) != TIME_BYTES * header.count:
+            raise StoreError(
+                f"{name} of group {header.group} doesn't have {header.count} messages' times"
+            )
     return records
 
 

@@ -50,10 +50,11 @@ _MARK_WORD: Final = SLOT_BYTES // 8 - 1
 
 @dataclass(frozen=True, slots=True)
 class Standpoint:
-    """A durable subscription at the start: its id, and its floor."""
+    """A durable subscription at the start: its id, its floor, and the group that it began in."""
 
     subscription: str
     floor: int
+    began: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +226,10 @@ def _doubt(left: _Left, at: Standpoint, *, head: int, next_group: int) -> Doubt:
     if slot is None:
         return Doubt().after_crash(head if left.unknown else 0, next_group, floor=at.floor)
     position = slot.mark if left.exact else head * slot.attached
-    return slot.doubt.after_crash(min(position, head), next_group, floor=at.floor)
+    # What a process delivered that had died before the subscription began, or was rewound, it
+    # delivered to another one.
+    doubt = Doubt(tuple(step for step in slot.doubt.steps if step[1] > at.began))
+    return doubt.after_crash(min(position, head), next_group, floor=at.floor)
 
 
 def _read(path: Path, boot: bytes) -> _Left:

@@ -54,8 +54,7 @@ def row_bytes(metadata: pq.FileMetaData) -> int:
 
 def _read(parquet: pq.ParquetFile, record: str) -> pa.Table:
     kind = schema.FILES[record]
-    table = parquet.read(columns=kind.names, use_threads=False)
-    return table if table.schema.equals(kind) else table.select(kind.names).cast(kind)
+    return data_file.completed(parquet.read(columns=kind.names, use_threads=False), kind)
 
 
 def merge(store: Store, loaded: Loaded, tier: int) -> AddedFile:

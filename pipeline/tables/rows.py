@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.errors import StoreError
+from pipeline.tables import frame
 from pipeline.tables.arrow import Arrow, Int64s
 from pipeline.tables.frame import DecodedFrame, SettlementRow, SubscriptionRow
 from pipeline.tables.schema import MESSAGE, ROWS, SCHEMA, SETTLEMENT, SUBSCRIPTION
@@ -85,7 +86,8 @@ class _Messages:
     lengths: Int64s
     durable: npt.NDArray[np.uint8]
     priority: npt.NDArray[np.int8]
-    ttl: Int64s
+    expires_at: Int64s  #: 0 if never
+    deliver_at: Int64s  #: 0 if at once
     pieces: list[memoryview]
 
     @classmethod
@@ -109,9 +111,31 @@ class _Messages:
             lengths[row],
             _joined([f.durable for f in frames], np.uint8)[row],
             _joined([f.priority for f in frames], np.int8)[row],
-            _joined([f.ttl for f in frames], np.uint32).astype(np.int64)[row],
+            _expiries(frames)[row],
+            _times_of([f.records.deliver_at for f in frames], counts)[row],
             pieces,
         )
+
+
+def _times_of(columns: Sequence[bytes | None], counts: Int64s) -> Int64s:
+    """A column of times over all frames; zeros where a frame has none."""
+    if not any(columns):
+        return np.zeros(int(counts.sum()), np.int64)
+    pairs = zip(columns, counts.tolist(), strict=True)
+    return np.frombuffer(b"".join([c or bytes(frame.TIME_BYTES * n) for c, n in pairs]), np.int64)
+
+
+def _expiries(frames: Sequence[DecodedFrame]) -> Int64s:
+    """When each message expires. A frame of the first format says it by the ttl alone."""
+    said = [
+        f.records.expires_at if f.records.expires_at is not None else _by_ttl(f) for f in frames
+    ]
+    return _times_of(said, np.array([f.count for f in frames], np.int64))
+
+
+def _by_ttl(of: DecodedFrame) -> bytes:
+    ttl = np.frombuffer(of.ttl, np.uint32).astype(np.int64)
+    return np.where(ttl > 0, of.written_at + ttl * 1_000, 0).tobytes() if ttl.any() else b""
 
 
 def _joined(columns: list[memoryview], kind: type[np.generic]) -> npt.NDArray[Any]:
@@ -168,8 +192,9 @@ def _message_columns(messages: _Messages) -> dict[str, Arrow]:
         "published_at": _times(messages.written_at),
         "durable": pa.array(messages.durable != 0, pa.bool_()),
         "priority": pa.array(messages.priority, pa.int8()),
-        "expires_at": _times(messages.written_at + messages.ttl * 1_000, messages.ttl == 0),
+        "expires_at": _times(messages.expires_at, messages.expires_at == 0),
         "message": _message_bytes(messages),
+        "deliver_at": _times(messages.deliver_at, messages.deliver_at == 0),
     }
 
 
@@ -236,4 +261,6 @@ def _event_columns(
         "selector": pa.array([r.selector for r in rows], pa.string()),
         "no_local": pa.array([r.no_local for r in rows], pa.bool_()),
         "recorded_at": _times(written),
+        "paused": pa.array([r.paused for r in rows], pa.bool_()),
+        "policy": pa.array([r.policy or None for r in rows], pa.string()),
     }

@@ -88,7 +88,7 @@ COLUMNS: Final = (
         TIMESTAMP,
         "message: when it is worth nothing any more",
         "microseconds",
-        "later than published_at; null if it never is",
+        "null if it never is",
     ),
     Column(
         "message",
@@ -109,14 +109,14 @@ COLUMNS: Final = (
         pa.string(),
         "settlement: who had the deliveries, as container/link",
         "",
-        "never null",
+        "never null; empty if nobody had them",
     ),
     Column(
         "outcome",
         pa.string(),
         "settlement: what became of the deliveries",
         "",
-        "accepted, rejected, released, modified, expired, dead_lettered or local",
+        "accepted, rejected, released, modified, expired, dead_lettered, local, redriven, dropped",
     ),
     Column(
         "final",
@@ -166,7 +166,7 @@ COLUMNS: Final = (
         pa.string(),
         "subscription: what happened to it",
         "",
-        "created, redefined or deleted",
+        "created, redefined, rewound, purged, paused, resumed, configured or deleted",
     ),
     Column(
         "shared",
@@ -196,19 +196,46 @@ COLUMNS: Final = (
         "microseconds",
         "the same for all events of one group",
     ),
+    # Columns that came later stand at the end: there a table of before gets them.
+    Column(
+        "deliver_at",
+        TIMESTAMP,
+        "message: nobody gets it before",
+        "microseconds",
+        "null if at once",
+    ),
+    Column(
+        "paused",
+        pa.bool_(),
+        "subscription: whether its consumers get nothing",
+        "",
+        "what holds after the event; null is false",
+    ),
+    Column(
+        "policy",
+        pa.string(),
+        "subscription: what was said of its own policy",
+        "",
+        "what holds after the event; null if nothing was",
+    ),
 )
 
 SCHEMA: Final[pa.Schema] = pa.schema([pa.field(c.name, c.type) for c in COLUMNS])
+#: The columns that tables of the first format lack.
+ADDED: Final = ("deliver_at", "paused", "policy")
+FIRST_SCHEMA: Final[pa.Schema] = pa.schema([f for f in SCHEMA if f.name not in ADDED])
 PARTITIONS: Final = ["record", "day"]
 
 #: The columns of each record; all others are null in its rows, and absent from its files.
 _OWN: Final = {
-    MESSAGE: "topic sequence published_at durable priority expires_at message",
+    MESSAGE: "topic sequence published_at durable priority expires_at message deliver_at",
     SETTLEMENT: (
         "topic subscription consumer outcome final delivery_count delivered_at settled_at "
         "sequences floor"
     ),
-    SUBSCRIPTION: "topic subscription floor event shared selector no_local recorded_at",
+    SUBSCRIPTION: (
+        "topic subscription floor event shared selector no_local recorded_at paused policy"
+    ),
 }
 #: What the rows of each record are in memory: the day tells which partition they belong to.
 ROWS: Final[dict[str, pa.Schema]] = {
@@ -225,9 +252,10 @@ FILES: Final[dict[str, pa.Schema]] = {
 READER_VERSION: Final = 1
 WRITER_VERSION: Final = 2
 
+STATISTICS: Final = "delta.dataSkippingStatsColumns"
 CONFIGURATION: Final = {
     # Statistics for what prunes; those of the bytes would only make the log bigger.
-    "delta.dataSkippingStatsColumns": "topic,sequence,group",
+    STATISTICS: "topic,sequence,group,published_at,priority,expires_at",
     # Longer than the longest stop of a Spark job: a stream can't pass a version that is cleaned.
     "delta.logRetentionDuration": "interval 7 days",
     "delta.deletedFileRetentionDuration": "interval 7 days",

@@ -2,9 +2,10 @@
 
 Spark's table `cursors` says it as of some group, the log's settlements after that group say the
 rest. Without the table the whole log says the same, slower. The rules are the job's
-(`pipeline.transforms.cursors`): an event `created` or `redefined` begins an incarnation, `deleted`
-ends it, the beginning wins inside of one group; a settlement counts when its group is later than
-its incarnation's. So the fold doesn't depend on the order of rows.
+(`pipeline.transforms.cursors`): an event of BEGINNINGS begins an incarnation, `deleted` ends it,
+all others change only what it is; inside of one group a beginning wins, then a deletion; a
+settlement counts when its group is later than its incarnation's. So the fold doesn't depend on the
+order of rows.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,12 @@ from pyroaring import BitMap64
 from pipeline.cursor import Failures
 from pipeline.errors import StoreError
 from pipeline.sequences import SequenceSet
-from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from pipeline.subscription import (
+    BEGINNINGS,
+    Definition,
+    SubscriptionEvent,
+    SubscriptionKey,
+)
 from pipeline.tables import schema, settlements
 from pipeline.tables.home import Home
 from pipeline.tables.lanes import set_of
@@ -47,6 +53,8 @@ _EVENT_COLUMNS = [
     "shared",
     "selector",
     "no_local",
+    "paused",
+    "policy",
 ]
 WHOLE_LOG = "the whole log"
 
@@ -56,6 +64,8 @@ class SubscriptionState:
     """One durable subscription: everything owed below `floor` is settled, and `settled` above.
 
     `failures` are of messages that it is owed. Who goes on from here may keep and change `settled`.
+    `began` is the group in which its incarnation began; `paused` and `policy` are as its last event
+    says them.
     """
 
     key: SubscriptionKey
@@ -63,6 +73,9 @@ class SubscriptionState:
     floor: int
     settled: SequenceSet
     failures: dict[int, Failures]
+    began: int = 0
+    paused: bool = False
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,23 +92,34 @@ class Snapshot:
 class _Fold:
     """A subscription while it is folded."""
 
-    definition: Definition
     standing: Standing
+    life: "_Life"
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """The last thing that happened to a subscription."""
+    """One thing that happened to a subscription, and what it is since."""
 
     group: int
-    deleted: bool
+    what: SubscriptionEvent
     floor: int
     definition: Definition
+    paused: bool
+    policy: str
 
     @property
-    def order(self) -> tuple[int, bool]:
-        """By group; inside of one group a beginning comes after a deletion."""
-        return (self.group, not self.deleted)
+    def order(self) -> tuple[int, int]:
+        """By group; inside of one group a beginning comes last, a deletion before it."""
+        rank = 2 if self.what in BEGINNINGS else int(self.what == SubscriptionEvent.DELETED)
+        return (self.group, rank)
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """A subscription that lives: the event that began its incarnation, and its last one."""
+
+    began: _Event
+    last: _Event
 
 
 class _Unusable(Exception):
@@ -109,7 +133,7 @@ def load(home: Home, log: TopicLog) -> Snapshot:
     """
     try:
         cursors = _cursors(home, log)
-        since = min(fold.standing.group for fold in cursors.values())
+        since = min(standing.group for standing in cursors.values())
         source = f"cursors and the log after group {since}"
     except _Unusable as why:
         cursors, source = {}, f"{WHOLE_LOG} ({why})"
@@ -124,17 +148,20 @@ def load(home: Home, log: TopicLog) -> Snapshot:
     states = [
         SubscriptionState(
             SubscriptionKey.parse(name),
-            fold.definition,
+            fold.life.last.definition,
             fold.standing.floor,
             set_of(fold.standing.settled),
             fold.standing.failures,
+            fold.life.began.group,
+            fold.life.last.paused,
+            fold.life.last.policy,
         )
         for name, fold in sorted(folds.items())
     ]
     return Snapshot(log.journal_version + 1, log.sequence_version, tuple(states), source)
 
 
-def _cursors(home: Home, log: TopicLog) -> dict[str, _Fold]:
+def _cursors(home: Home, log: TopicLog) -> dict[str, Standing]:
     """Spark's rows. Raises _Unusable when there are none, or they aren't of this log as it is."""
     uri, options = log.cursors or (str(home.cursors), {})
     if not DeltaTable.is_deltatable(uri, storage_options=options):
@@ -157,14 +184,11 @@ def _cursors(home: Home, log: TopicLog) -> dict[str, _Fold]:
             f"the log is at {log.version} and {log.journal_version}"
         )
     return {
-        r["subscription"]: _Fold(
-            Definition(r["topic"], r["shared"], r["selector"]),
-            Standing(
-                r["group"],
-                r["floor"],
-                _bitmap(r["subscription"], r["settled"]),
-                _failures(r["subscription"], r["failures"]),
-            ),
+        r["subscription"]: Standing(
+            r["group"],
+            r["floor"],
+            _bitmap(r["subscription"], r["settled"]),
+            _failures(r["subscription"], r["failures"]),
         )
         for r in rows
     }
@@ -183,37 +207,42 @@ def _failures(subscription: str, rows: list[dict[str, int]] | None) -> dict[int,
     return {row["sequence"]: Failures(row["failures"], row["group"]) for row in rows}
 
 
-def _begin(cursors: dict[str, _Fold], log: TopicLog) -> dict[str, _Fold]:
+def _begin(cursors: dict[str, Standing], log: TopicLog) -> dict[str, _Fold]:
     """Each subscription that lives, from its cursor or from the event that began it.
 
     Events are few; all are read, also because a cursor doesn't have the whole definition.
     """
-    folds = dict(cursors)
-    for name, event in _last_events(log).items():
-        known = folds.get(name)
-        if event.deleted:
-            folds.pop(name, None)
-        elif known is None or known.standing.group < event.group:
-            folds[name] = _Fold(event.definition, Standing(event.group, event.floor))
-        else:
-            known.definition = event.definition
+    folds = {}
+    for name, life in _lives(log).items():
+        standing, began = cursors.get(name), life.began
+        if standing is None or standing.group < began.group:
+            standing = Standing(began.group, began.floor)
+        folds[name] = _Fold(standing, life)
     return folds
 
 
-def _last_events(log: TopicLog) -> dict[str, _Event]:
+def _lives(log: TopicLog) -> dict[str, _Life]:
+    began: dict[str, _Event] = {}
     last: dict[str, _Event] = {}
     for table in settlements.tables(log.parquets(schema.SUBSCRIPTION, 0), _EVENT_COLUMNS):
         for row in table.to_pylist():
             event = _Event(
                 row["group"],
-                row["event"] == SubscriptionEvent.DELETED,
+                SubscriptionEvent(row["event"]),
                 row["floor"],
                 Definition(row["topic"], row["shared"], row["selector"], row["no_local"]),
+                bool(row.get("paused")),
+                row.get("policy") or "",
             )
-            known = last.get(row["subscription"])
-            if known is None or event.order >= known.order:
-                last[row["subscription"]] = event
-    return last
+            for latest in (last, began) if event.what in BEGINNINGS else (last,):
+                known = latest.get(row["subscription"])
+                if known is None or event.order >= known.order:
+                    latest[row["subscription"]] = event
+    return {
+        name: _Life(began[name], event)
+        for name, event in last.items()
+        if event.what != SubscriptionEvent.DELETED
+    }
 
 
 def _add_settlements(folds: dict[str, _Fold], log: TopicLog) -> None:

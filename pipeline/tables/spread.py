@@ -244,7 +244,7 @@ def _rows_of(store: Store, file: AddedFile, piece: Piece, kind: pa.Schema) -> It
         for i in range(parquet.metadata.num_row_groups):
             if _may_hold(parquet.metadata.row_group(i).column(column), piece):
                 rows = parquet.read_row_group(i, columns=kind.names, use_threads=False)
-                yield rows.filter(ours).select(kind.names).cast(kind)
+                yield data_file.completed(rows.filter(ours), kind)
 
 
 def _may_hold(column: pq.ColumnChunkMetaData, piece: Piece) -> bool:

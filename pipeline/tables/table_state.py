@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
 from pipeline.errors import StoreError
 from pipeline.tables import commits, schema
-from pipeline.tables.commits import AddedFile
+from pipeline.tables.commits import AddedFile, FileTraits
 from pipeline.tables.paging import MessageFile
 from pipeline.tables.store import Store
 
@@ -126,9 +126,18 @@ def live_files(table: DeltaTable) -> list[AddedFile]:
             row.get("min.group"),
             row.get("max.group"),
             row["modification_time"],
+            _traits(row),
         )
         for row in actions.to_pylist()
     ]
+
+
+def _traits(row: dict[str, Any]) -> FileTraits | None:
+    lows, highs, nulls = (
+        {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
+        for prefix in ("min.", "max.", "null_count.")
+    )
+    return commits.traits_of(lows, highs, nulls, row["num_records"] or 0)
 
 
 def make(store: Store, now: int) -> None:
@@ -162,7 +171,8 @@ def _occupied(store: Store) -> bool:
 
 
 def check_ours(uri: str, table: DeltaTable) -> None:
-    """Raise StoreError for a table whose schema, partitions or protocol isn't ours."""
+    """Raise StoreError for a table whose schema, partitions or protocol isn't ours. Those of the
+    first format are."""
     protocol = table.protocol()
     versions = (protocol.min_reader_version, protocol.min_writer_version)
     if versions != (schema.READER_VERSION, schema.WRITER_VERSION):
@@ -171,11 +181,17 @@ def check_ours(uri: str, table: DeltaTable) -> None:
             f"ours is {schema.READER_VERSION} and {schema.WRITER_VERSION}. It was not written here"
         )
     due = Schema.from_arrow(schema.SCHEMA)
-    if table.schema() != due or table.metadata().partition_columns != schema.PARTITIONS:
+    known = table.schema() == due or is_first(table)
+    if not known or table.metadata().partition_columns != schema.PARTITIONS:
         raise StoreError(
             f"{uri} has another schema than topic_log: {_difference(table.schema(), due)}. "
             "It was written by another version of the program, or by another one"
         )
+
+
+def is_first(table: DeltaTable) -> bool:
+    """Whether the table is of the first format, which lacks the columns `schema.ADDED`."""
+    return bool(table.schema() == Schema.from_arrow(schema.FIRST_SCHEMA))
 
 
 def _difference(found: Schema, due: Schema) -> str:

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from pipeline.errors import StoreError, TableMoved
-from pipeline.tables import commits, data_file, frame, rows, table_state
+from pipeline.tables import commits, data_file, evolution, frame, rows, table_state
 from pipeline.tables.checkpoint import Identity
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.frame import DecodedFrame
@@ -33,6 +33,8 @@ from pipeline.tables.upkeep import Steps, Upkeep
 
 #: Versions that others may make while a fence is being made, before it gives up.
 FENCE_TRIES_MAX = 10
+#: Likewise until a table has got its new columns.
+EVOLUTION_TRIES_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,9 @@ class TopicLog:
         create: bool = True,
         limits: UpkeepLimits = DEFAULT_LIMITS,
     ) -> Self:
-        """Open the table, or make it when nothing is there, unless `create` is false. It lies in
-        the folder `path`, or where `store` says.
+        """Open the table, or make it when nothing is there; one of the first format gets the
+        columns that it lacks. With `create` false nothing is written. It lies in the folder
+        `path`, or where `store` says.
 
         Raises StoreError for a table whose schema, partitions or protocol isn't ours, and for one
         whose last commit isn't whole; such a table is never written.
@@ -78,7 +81,10 @@ class TopicLog:
         try:
             if create and not DeltaTable.is_deltatable(store.uri, storage_options=store.options):
                 table_state.make(store, _now())
-            return cls(path, store, _open(store), limits)
+            table = _open(store)
+            if create:
+                table = _with_all_columns(store, table)
+            return cls(path, store, table, limits)
         except (DeltaError, OSError) as error:
             raise StoreError(f"{store.uri} can't be opened as a Delta table: {error}") from error
 
@@ -232,6 +238,15 @@ def _open(store: Store) -> DeltaTable:
     table_state.check_ours(store.uri, table)
     commits.check_whole(store, table.version())
     return table
+
+
+def _with_all_columns(store: Store, table: DeltaTable) -> DeltaTable:
+    for _ in range(EVOLUTION_TRIES_MAX):
+        if not table_state.is_first(table):
+            return table
+        evolution.evolve(store, table, _now())
+        table = _open(store)
+    raise TableMoved(f"somebody else goes on committing to {store.uri}; stop the other writer")
 
 
 def _days(table: pa.Table) -> list[tuple[str, pa.Table]]:

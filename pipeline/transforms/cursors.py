@@ -1,9 +1,10 @@
 """Cursors folded from the log: where each durable subscription stands.
 
-Rule 1: `created` and `redefined` at group G begin an incarnation: the event's floor, nothing
-        settled, counts zero. `deleted` ends it. If one group has several events of one
-        subscription, one that begins an incarnation wins: what stays too long can be deleted,
-        what is lost can't be had again.
+Rule 1: an event of BEGINNINGS at group G begins an incarnation: the event's floor, which may be
+        lower than before, nothing settled, counts zero. `deleted` ends it; all other events change
+        nothing of what is owed. If one group has several events of one subscription, one that
+        begins an incarnation wins: what stays too long can be deleted, what is lost can't be had
+        again.
 Rule 2: a settlement belongs to the incarnation that began in a group before its own, or to none.
 Rule 3: a message that came back has as many failed attempts behind it as the record says were
         before it, and one more if it came back as modified; it counts for as long as it is owed.
@@ -24,6 +25,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import StructType
 
+from pipeline.subscription import BEGINNINGS, SubscriptionEvent
 from pipeline.transforms.schema import CURSORS, FAILURE
 
 #: Sequence -> failed attempts, and the last group that says so.
@@ -47,6 +49,9 @@ PARTIAL = StructType(
 STATE = StructType(
     [field for field in CURSORS if field.name not in ("group", "log_version", "updated_at")]
 )
+
+#: The events that begin an incarnation, or end it.
+DECISIVE = sorted(event.value for event in [*BEGINNINGS, SubscriptionEvent.DELETED])
 
 #: What of a settlement is summed up.
 SETTLED = (
@@ -91,25 +96,28 @@ def cursors(existing: DataFrame, log: DataFrame, *, group: int, log_version: int
 
 def incarnations(existing: DataFrame, log: DataFrame) -> DataFrame:
     """The cursors from which to go on: those there are, and those that begin in the log."""
-    columns = [*STATE.names, "group"]
-    events = log.where(F.col("record") == "subscription")
-    order = F.struct("group", F.col("event") != "deleted")
+    known = existing.select("subscription", F.col("group").alias("known"))
     last = (
-        events.groupBy("subscription")
-        .agg(F.max_by(F.struct("topic", "shared", "selector", "floor", "event", "group"), order))
-        .toDF("subscription", "last")
+        log.where((F.col("record") == "subscription") & F.col("event").isin(*DECISIVE))
+        .groupBy("subscription")
+        .agg(
+            F.max_by(
+                F.struct("topic", "shared", "selector", "floor", "event", "group"),
+                F.struct("group", F.col("event") != "deleted"),
+            ).alias("last")
+        )
         .select("subscription", "last.*")
         .withColumn("settled", F.lit(bytearray(EMPTY)))
         .withColumn("settled_count", F.lit(0).cast("long"))
         .withColumn("failures", F.array().cast(CURSORS["failures"].dataType))
         .withColumns({outcome: F.lit(0).cast("long") for outcome in COUNTED})
     )
-    known = existing.select("subscription", F.col("group").alias("known"))
     begun = (
         last.join(known, on="subscription", how="left")
         .where((F.col("group") > F.col("known")) | F.col("known").isNull())
         .drop("known")
     )
+    columns = [*STATE.names, "group"]
     kept = existing.join(begun.select("subscription"), on="subscription", how="left_anti")
     return kept.select(*columns).unionByName(
         begun.where(F.col("event") != "deleted").select(*columns)

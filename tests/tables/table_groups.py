@@ -14,8 +14,18 @@ NOON = 1_795_262_400_000_000
 DAY_US = 86_400_000_000
 
 
-def run(topic: str, bodies: Sequence[bytes], *, ttl: int = 0) -> MessageRun:
-    """A run with these bodies, all durable, of priority 4."""
+def run(
+    topic: str,
+    bodies: Sequence[bytes],
+    *,
+    ttl: int = 0,
+    priority: Sequence[int] = (),
+    expires_at: Sequence[int] = (),
+    deliver_at: Sequence[int] = (),
+) -> MessageRun:
+    """A run with these bodies, all durable, of priority 4; what has a ttl arrived at noon."""
+    if ttl and not expires_at:
+        expires_at = [NOON + 1_000 * ttl] * len(bodies)
     count = len(bodies)
     return MessageRun(
         topic,
@@ -23,8 +33,10 @@ def run(topic: str, bodies: Sequence[bytes], *, ttl: int = 0) -> MessageRun:
         b"".join(bodies),
         array("I", map(len, bodies)).tobytes(),
         b"\1" * count,
-        b"\4" * count,
+        bytes(priority) or b"\4" * count,
         array("I", [ttl] * count).tobytes(),
+        array("q", expires_at).tobytes(),
+        array("q", deliver_at).tobytes(),
     )
 
 
@@ -82,5 +94,8 @@ def event(
     key: SubscriptionKey = KEY,
     topic: str = "orders",
     selector: str | None = None,
+    paused: bool = False,
+    policy: str = "",
 ) -> SubscriptionRecord:
-    return SubscriptionRecord(what, key, Definition(topic, shared=True, selector=selector), floor)
+    definition = Definition(topic, shared=True, selector=selector)
+    return SubscriptionRecord(what, key, definition, floor, paused, policy)

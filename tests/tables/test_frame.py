@@ -1,17 +1,24 @@
 """Frames: what goes in comes out, and what contradicts itself is refused."""
 
+import datetime as dt
 from array import array
+from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from table_groups import event, framed, group, run, settled
+from table_groups import NOON, event, framed, group, run, settled
 
 from pipeline.errors import StoreError
 from pipeline.message import Group, MessageRun, Settlement, SubscriptionRecord
 from pipeline.outcome import Outcome
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
 from pipeline.tables import frame
+from pipeline.tables.rows import build
+from pipeline.tables.schema import MESSAGE, SUBSCRIPTION
 
 INT64 = st.integers(0, 2**62)
 TEXT = st.text(max_size=8)
@@ -23,6 +30,7 @@ def message_runs(draw: st.DrawFn) -> MessageRun:
     n = len(bodies)
     numbers = st.lists(st.integers(0, 2**32 - 1), min_size=n, max_size=n)
     small = st.binary(min_size=n, max_size=n)
+    times = st.just(b"") | st.binary(min_size=8 * n, max_size=8 * n)
     return MessageRun(
         draw(TEXT),
         n,
@@ -31,6 +39,8 @@ def message_runs(draw: st.DrawFn) -> MessageRun:
         draw(small),
         draw(small),
         array("I", draw(numbers)).tobytes(),
+        draw(times),
+        draw(times),
     )
 
 
@@ -55,7 +65,15 @@ SETTLEMENTS = st.builds(
 )
 KEYS = st.builds(SubscriptionKey, st.none() | TEXT, TEXT, st.booleans())
 DEFINITIONS = st.builds(Definition, TEXT, st.booleans(), st.none() | TEXT, st.booleans())
-EVENTS = st.builds(SubscriptionRecord, st.sampled_from(SubscriptionEvent), KEYS, DEFINITIONS, INT64)
+EVENTS = st.builds(
+    SubscriptionRecord,
+    st.sampled_from(SubscriptionEvent),
+    KEYS,
+    DEFINITIONS,
+    INT64,
+    st.booleans(),
+    TEXT,
+)
 GROUPS = st.builds(
     Group,
     INT64,
@@ -107,6 +125,11 @@ def test_any_group_comes_back(one: Group) -> None:
     for name in ("lengths", "durable", "priority", "ttl", "blob"):
         joined = b"".join(bytes(getattr(run, name)) for run in one.messages)
         assert bytes(getattr(back, name)) == joined
+    for name in ("expires_at", "deliver_at"):
+        columns = [(getattr(run, name), run.count) for run in one.messages]
+        some = any(column for column, _ in columns)
+        joined = b"".join(column or bytes(8 * count) for column, count in columns)
+        assert getattr(back.records, name) == (joined if some else b"")
     for row, settlement in zip(back.records.settlements, one.settlements, strict=True):
         ranges = tuple(range(a, a + step * n, step) for a, step, n in row.sequences)
         assert ranges == settlement.sequences
@@ -115,6 +138,67 @@ def test_any_group_comes_back(one: Group) -> None:
     for event_row, record in zip(back.records.subscriptions, one.subscriptions, strict=True):
         assert event_row.subscription == record.key.id
         assert event_row.selector == record.definition.selector
+        assert (event_row.paused, event_row.policy) == (record.paused, record.policy)
+
+
+#: A frame as the program wrote it before messages had times of their own: group 7 from sequence
+#: 100 on, three orders with a ttl of 1.5 s and a flight, a settlement, an event.
+FIRST_FORMAT = bytes.fromhex(
+    "4447525001000000070000000000000064000000000000000070a119c8600600040000008f000000c6000000"
+    "00000000000000000000000000000000000000009492a66f7264657273a7666c696768747392920003920101"
+    "919ab2676c6f62616c2f6469737061746368657273a66f7264657273aa776f726b65722d312f61a861636365"
+    "70746564c300cf000660c819a17000cf000660c819a170050091930302039197a763726561746564b2676c6f"
+    "62616c2f6469737061746368657273a66f7264657273c3a561203e2031c20500010000000000000003000000"
+    "0200000001010101000000000404040400000000dc050000dc050000dc050000000000006163636364640000"
+    "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    "000000000000000000000000"
+)
+
+
+def test_a_frame_of_the_first_format_is_read_as_it_was() -> None:
+    """Messages expire by their ttl and wait for nothing; a subscription isn't paused."""
+    back = frame.decode(memoryview(FIRST_FORMAT))
+    assert (back.group, back.first_sequence, back.count) == (7, 100, 4)
+    assert (back.records.expires_at, back.records.deliver_at) == (None, None)
+    (row,) = back.records.subscriptions
+    assert (row.selector, row.floor, row.paused, row.policy) == ("a > 1", 5, False, "")
+    tables = build([back])
+    ttl = dt.timedelta(seconds=1.5)
+    messages = sorted(tables[MESSAGE].to_pylist(), key=lambda one: one["sequence"])
+    assert [row["expires_at"] for row in messages] == [messages[0]["published_at"] + ttl] * 3 + [
+        None
+    ]
+    assert [row["deliver_at"] for row in messages] == [None] * 4
+    (made,) = tables[SUBSCRIPTION].to_pylist()
+    assert (made["paused"], made["policy"]) == (False, None)
+
+
+def test_times_of_messages_come_back() -> None:
+    """Runs with times and runs without share a frame, and a frame without any has no such column.
+    The ttl of a run that expires never says nothing."""
+    one = group(
+        7,
+        100,
+        run("orders", [b"a", b"b"], expires_at=[5, 0]),
+        run("flights", [b"c"], deliver_at=[NOON]),
+        replace(run("dead", [b"d"], ttl=9), expires_at=b""),
+    )
+    records = frame.decode(framed(one)).records
+    assert np.frombuffer(records.expires_at or b"", np.int64).tolist() == [5, 0, 0, 0]
+    assert np.frombuffer(records.deliver_at or b"", np.int64).tolist() == [0, 0, NOON, 0]
+    plain = frame.decode(framed(group(8, 104, replace(run("dead", [b"d"], ttl=9), expires_at=b""))))
+    assert (plain.records.expires_at, plain.records.deliver_at) == (b"", b"")
+    table = build([frame.decode(framed(one)), plain])[MESSAGE]
+    expiry = pc.cast(table["expires_at"], pa.int64()).to_pylist()
+    found = dict(zip(table["sequence"].to_pylist(), expiry, strict=True))
+    assert found == {100: 5, 101: None, 102: None, 103: None, 104: None}
+
+
+def test_a_column_that_is_too_short_is_refused() -> None:
+    """Times that aren't one for each message are an error with the group."""
+    one = group(3, 0, run("orders", [b"x", b"y"], expires_at=[5]))
+    with pytest.raises(StoreError, match="expires_at of group 3"):
+        frame.decode(framed(one))
 
 
 def test_a_short_frame_is_refused() -> None:

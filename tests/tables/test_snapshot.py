@@ -14,7 +14,7 @@ from pipeline.cursor import Cursor, Failures, fold
 from pipeline.errors import InvalidRequest
 from pipeline.message import Group
 from pipeline.outcome import Outcome
-from pipeline.subscription import SubscriptionEvent, SubscriptionKey
+from pipeline.subscription import BEGINNINGS, SubscriptionEvent, SubscriptionKey
 from pipeline.tables.home import Home
 from pipeline.tables.snapshot import CURSOR_COLUMNS, WHOLE_LOG, Snapshot, load
 from pipeline.tables.topic_log import TopicLog
@@ -35,6 +35,8 @@ class Model:
         self.cursors: dict[SubscriptionKey, Cursor] = {}
         self.selectors: dict[SubscriptionKey, str | None] = {}
         self.failed: dict[SubscriptionKey, dict[int, Failures]] = {}
+        self.began: dict[SubscriptionKey, int] = {}
+        self.said: dict[SubscriptionKey, tuple[bool, str]] = {}
 
     def apply(self, group: Group) -> None:
         """Settlements first: an event of the same group begins after them."""
@@ -55,10 +57,13 @@ class Model:
         for record in group.subscriptions:
             if record.event == DELETED:
                 self.cursors.pop(record.key, None)
-            else:
+                continue
+            if record.event in BEGINNINGS:
                 self.cursors[record.key] = Cursor(record.floor)
                 self.selectors[record.key] = record.definition.selector
                 self.failed[record.key] = {}
+                self.began[record.key] = number
+            self.said[record.key] = (record.paused, record.policy)
 
     def failures(self) -> dict[SubscriptionKey, dict[int, Failures]]:
         """Of what is owed, by the subscriptions that live."""
@@ -72,16 +77,24 @@ def history(seed: int, count: int) -> Iterator[Group]:
     """Groups with events and settlements of three subscriptions."""
     chance = random.Random(seed)
     floors = dict.fromkeys(KEYS, 0)
+    living: set[SubscriptionKey] = set()
     for number in range(1, count + 1):
         key = chance.choice(KEYS)
         roll = chance.random()
         if number <= len(KEYS) or roll < 0.1:
             key = KEYS[number - 1] if number <= len(KEYS) else key
             floors[key] = chance.randrange(0, 50)
-            what = event(chance.choice([CREATED, REDEFINED]), floors[key], key=key)
-            yield group(number, subscriptions=[what])
+            what = chance.choice(sorted(BEGINNINGS)) if key in living else CREATED
+            living.add(key)
+            yield group(number, subscriptions=[event(what, floors[key], key=key)])
         elif roll < 0.15:
+            living.discard(key)
             yield group(number, subscriptions=[event(DELETED, 0, key=key)])
+        elif roll < 0.25 and key in living:
+            what = chance.choice(sorted(set(SubscriptionEvent) - BEGINNINGS - {DELETED}))
+            paused, policy = chance.random() < 0.5, chance.choice(["", '{"lock_ms":5}'])
+            one = event(what, chance.randrange(0, 999), key=key, paused=paused, policy=policy)
+            yield group(number, subscriptions=[one])
         else:
             floors[key] += chance.randrange(0, 20)
             first = floors[key] + chance.randrange(0, 300)
@@ -130,6 +143,9 @@ def check(snapshot: Snapshot, model: Model) -> None:
     found = {s.key: Cursor(s.floor, tuple(s.settled.runs())) for s in snapshot.subscriptions}
     assert found == model.cursors
     assert {s.key: s.failures for s in snapshot.subscriptions} == model.failures()
+    for one in snapshot.subscriptions:
+        assert one.began == model.began[one.key]
+        assert (one.paused, one.policy) == model.said[one.key]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -195,6 +211,49 @@ def test_a_redefinition_forgets_what_was_settled(tmp_path: Path) -> None:
     log.commit([framed(both), framed(after)])
     (state,) = load(home, log).subscriptions
     assert (state.floor, list(state.settled.runs())) == (10, [range(12, 14)])
+
+
+def test_a_rewound_floor_falls_and_nothing_before_counts(tmp_path: Path) -> None:
+    """What was settled and what failed before a rewind is owed again as if for the first time; what
+    came back in the same group, too."""
+    home = Home(tmp_path)
+    log = TopicLog.open(home.topic_log)
+    back = settled(range(40, 42), outcome=Outcome.MODIFIED, final=False, floor=40)
+    rewound = event(SubscriptionEvent.REWOUND, 10, paused=True)
+    for one in (
+        group(1, subscriptions=[event(CREATED, 30)]),
+        group(2, settlements=[settled(range(30, 40), floor=40), back]),
+        group(3, settlements=[settled(range(50, 60), floor=40)], subscriptions=[rewound]),
+        group(4, settlements=[settled(range(12, 14), floor=10)]),
+    ):
+        log.commit([framed(one)])
+    (state,) = load(home, log).subscriptions
+    assert (state.floor, list(state.settled.runs())) == (10, [range(12, 14)])
+    assert (state.failures, state.began, state.paused) == ({}, 3, True)
+
+
+@pytest.mark.parametrize("what", sorted(set(SubscriptionEvent) - BEGINNINGS - {DELETED}))
+def test_what_begins_nothing_forgets_nothing(tmp_path: Path, what: SubscriptionEvent) -> None:
+    """A pause, a resumption, another policy: floor and exceptions stay as they were."""
+    home = Home(tmp_path)
+    log, model = only_dispatchers(home)
+    one = group(3, subscriptions=[event(what, 99, paused=True, policy="{}")])
+    model.apply(one)
+    log.commit([framed(one)])
+    check(load(home, log), model)
+    assert model.said[KEY] == (True, "{}")
+
+
+@pytest.mark.parametrize(
+    "outcome", [Outcome.EXPIRED, Outcome.DEAD_LETTERED, Outcome.DROPPED, Outcome.REDRIVEN]
+)
+def test_what_ended_without_a_consumer_is_settled(tmp_path: Path, outcome: Outcome) -> None:
+    """A restart owes it to nobody again."""
+    home = Home(tmp_path)
+    log, _ = only_dispatchers(home)
+    log.commit([framed(group(3, settlements=[settled(range(20, 22), outcome=outcome)]))])
+    (state,) = load(home, log).subscriptions
+    assert list(state.settled.runs()) == [range(3, 9), range(20, 22)]
 
 
 def only_dispatchers(home: Home) -> tuple[TopicLog, Model]:

@@ -82,6 +82,7 @@ def test_a_group_is_the_rows_that_the_contract_says(tmp_path: Path) -> None:
             "selector": "a > 1",
             "no_local": False,
             "recorded_at": TIME,
+            "paused": False,
         }
     ]
 

@@ -106,7 +106,7 @@ def test_a_settlement_of_what_is_older_than_the_subscription_is_named(made: Made
     assert "has settled sequences 5, but it is owed those from 10 on" in found["settlements"][0]
 
 
-@pytest.mark.parametrize(("column", "value"), [("floor", 99), ("event", "paused")])
+@pytest.mark.parametrize(("column", "value"), [("floor", 99), ("event", "forgotten")])
 def test_an_event_that_can_not_be_is_named(made: MadeHome, column: str, value: object) -> None:
     """A subscription can't be owed from beyond the end on, nor can anything else befall it."""
     made.rewrite(made.file("subscription"), replaced(column, [value]))

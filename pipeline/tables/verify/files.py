@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pipeline.tables import schema
 from pipeline.tables.commits import AddedFile
+from pipeline.tables.data_file import completed
 from pipeline.tables.paging import MessageFile
 from pipeline.tables.table_view import Moved, TableView
 from pipeline.tables.verify.check import Check, Findings, counted
@@ -76,11 +77,10 @@ class FileReader:
             with self.view.store.parquet(file.path) as parquet:
                 names = set(parquet.schema_arrow.names)
                 due = self._columns(file.record)
-                columns = [name for name in due if name in names]
+                columns = [name for name in due.names if name in names]
                 for at in range(parquet.num_row_groups):
-                    table = _completed(
-                        parquet.read_row_group(at, columns=columns, use_threads=False),
-                        due,
+                    table = completed(
+                        parquet.read_row_group(at, columns=columns, use_threads=False), due
                     )
                     self.row_groups += 1
                     self.rows += table.num_rows
@@ -99,23 +99,12 @@ class FileReader:
         for sentence in summary.differences():
             self.findings.problem(f"{path}: {sentence}. {_RESTORE}")
 
-    def _columns(self, record: str) -> list[str]:
-        return [name for name in schema.FILES[record].names if self.deep or name != "message"]
+    def _columns(self, record: str) -> pa.Schema:
+        return pa.schema([f for f in schema.FILES[record] if self.deep or f.name != "message"])
 
     def _moved(self, file: AddedFile) -> None:
         if self.view.moved(file):
             raise Moved(f"{file.path} was replaced while it was read")
-
-
-def _completed(table: pa.Table, columns: list[str]) -> pa.Table:
-    """The table with nulls for the columns that the file leaves out, which readers see as null."""
-    for name in columns:
-        if name not in table.column_names:
-            table = table.append_column(
-                schema.SCHEMA.field(name),
-                pa.nulls(table.num_rows, schema.SCHEMA.field(name).type),
-            )
-    return table.select(columns)
 
 
 def _held(file: AddedFile) -> str:

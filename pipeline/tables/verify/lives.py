@@ -1,8 +1,8 @@
 """The lives of durable subscriptions, as their events in the log tell them.
 
-An event `created` or `redefined` in group G begins an incarnation, the next event ends it; inside
-of one group a beginning wins. A settlement belongs to the incarnation that began in a group before
-its own and ended in its own group or later.
+An event of BEGINNINGS in group G begins an incarnation, the next one or `deleted` ends it; inside
+of one group a beginning wins. All other events change nothing of what is owed. A settlement belongs
+to the incarnation that began in a group before its own and ended in its own group or later.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.subscription import SubscriptionEvent
+from pipeline.subscription import BEGINNINGS, SubscriptionEvent
 from pipeline.tables import schema
 from pipeline.tables.arrow import Chunked, Int64s
 from pipeline.tables.table_view import TableView
@@ -87,13 +87,15 @@ def read_lives(view: TableView, reader: FileReader, findings: Findings) -> Lives
             for row in table.to_pylist():
                 one = _Event(
                     row["group"],
-                    row["event"] != SubscriptionEvent.DELETED,
+                    row["event"] in BEGINNINGS,
                     row["subscription"],
                     row["topic"],
                     row["selector"] is None and not row["no_local"],
                     row["floor"],
                 )
                 _check_event(one, row["event"], view, findings)
+                if not one.begins and row["event"] != SubscriptionEvent.DELETED:
+                    continue
                 known = last.get((one.subscription, one.group))
                 if known is None or one.begins >= known.begins:
                     last[one.subscription, one.group] = one
