@@ -1,0 +1,138 @@
+"""Ids of what was published not long ago, so that what is published again is known.
+
+An id is the bytes that tell a message from others: its value with its type, as it came. A topic
+has a window of its own. Times are microseconds.
+
+Rule 1: an id counts as long as it is among the last ones of its window and not too old; when it
+        comes again, that changes nothing about it.
+Rule 2: what has no id is nobody's duplicate.
+Rule 3: memory is bounded, over all topics together: then the topic that was quiet for longest
+        forgets all. What was forgotten is published again if it comes again.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from hashlib import blake2b
+
+#: Longer ids are kept as hashes. These are longer by one byte, so that none is equal to an id that
+#: is kept as it is; two of them are equal by accident once in 2 ** 128.
+ID_BYTES_MAX = 32
+
+MILLISECOND = 1_000
+
+
+class Window:
+    """The last ids of one topic, at most `messages` of them and not older than `age`; 0: no limit
+    of this kind, but never more than `most`."""
+
+    __slots__ = ("_age", "_batches", "_ids", "_messages", "_order")
+
+    def __init__(self, messages: int, age: int, most: int) -> None:
+        self._ids: set[bytes] = set()
+        self._order: deque[bytes] = deque()  #: the same, the oldest first
+        self._batches: deque[tuple[int, int]] = deque()  #: time and number of those added together
+        self.limit(messages, age, most)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def limit(self, messages: int, age: int, most: int) -> None:
+        """From now on these limits hold."""
+        self._messages, self._age = min(messages or most, most), age
+        self._forget(len(self._order) - self._messages)
+
+    def add(self, ids: Sequence[bytes], now: int) -> list[int]:
+        """Messages with these ids (empty where one has none) come now, in this order: the places
+        of those that were there before, in the window or here. The others are in the window now.
+        """
+        self._expire(now)
+        known, order, most = self._ids, self._order, self._messages
+        found: list[int] = []
+        added = gone = 0
+        for place, whole in enumerate(ids):
+            if not whole:
+                continue
+            one = whole if len(whole) <= ID_BYTES_MAX else _hashed(whole)
+            if one in known:
+                found.append(place)
+                continue
+            known.add(one)
+            order.append(one)
+            added += 1
+            if len(order) > most:
+                known.remove(order.popleft())
+                gone += 1
+        if added:
+            self._count_in(now, added)
+            self._count_out(gone)
+        return found
+
+    def _expire(self, now: int) -> None:
+        batches = self._batches
+        while self._age and batches and batches[0][0] < now - self._age:
+            self._forget(batches[0][1])
+
+    def _forget(self, count: int) -> None:
+        """The oldest ones leave, so many."""
+        for _ in range(count):
+            self._ids.remove(self._order.popleft())
+        self._count_out(count)
+
+    def _count_in(self, now: int, count: int) -> None:
+        """So many have come; what comes within a millisecond is of one time."""
+        batches = self._batches
+        if batches and now - batches[-1][0] < MILLISECOND:
+            batches[-1] = (batches[-1][0], batches[-1][1] + count)
+        else:
+            batches.append((now, count))
+
+    def _count_out(self, count: int) -> None:
+        """So many of the oldest have left."""
+        batches = self._batches
+        while count > 0:
+            at, size = batches.popleft()
+            if size > count:
+                batches.appendleft((at, size - count))
+            count -= size
+
+
+class Windows:
+    """The windows of all topics, with `most` ids in all of them together."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._windows: OrderedDict[str, Window] = OrderedDict()  # the one used last is the last
+        self._total = 0
+
+    def __len__(self) -> int:
+        """How many ids there are."""
+        return self._total
+
+    def add(
+        self, topic: str, ids: Sequence[bytes], now: int, *, messages: int, age: int
+    ) -> list[int]:
+        """As `Window.add` says, for the topic, which has these limits now."""
+        window = self._windows.get(topic)
+        before = len(window) if window is not None else 0
+        if window is None:
+            window = self._windows[topic] = Window(messages, age, self._most)
+        else:
+            self._windows.move_to_end(topic)
+            window.limit(messages, age, self._most)
+        found = window.add(ids, now)
+        self._total += len(window) - before
+        while self._total > self._most:
+            self._total -= len(self._windows.popitem(last=False)[1])
+        if not window:
+            del self._windows[topic]
+        return found
+
+    def forget(self, topic: str) -> None:
+        """Nobody looks for duplicates there any more."""
+        window = self._windows.pop(topic, None)
+        if window is not None:
+            self._total -= len(window)
+
+
+def _hashed(whole: bytes) -> bytes:
+    return blake2b(whole, digest_size=ID_BYTES_MAX + 1).digest()
