@@ -26,7 +26,7 @@ from ingest.workers import Failure, Worker
 from pipeline.errors import JournalFull
 from pipeline.message import Group, MessageRun, Settlement, Slab, SubscriptionRecord
 from pipeline.recent import RecentMessages
-from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from pipeline.subscription import BEGINNINGS, SubscriptionKey
 from pipeline.tables import frame
 from pipeline.tables.journal import Journal
 from pipeline.tables.segment import FrameRef
@@ -194,16 +194,9 @@ class Log:
         """A consumer wants to know when its outcome is durable."""
         self._waiting.confirmations.append(receipt)
 
-    def record(
-        self,
-        event: SubscriptionEvent,
-        key: SubscriptionKey,
-        definition: Definition,
-        then: Callable[[], None],
-    ) -> None:
+    def record(self, record: SubscriptionRecord, then: Callable[[], None]) -> None:
         """An event in a subscription's life; `then` is called when it is durable."""
-        floor = self._next_sequence
-        self._waiting.records.append(SubscriptionRecord(event, key, definition, floor))
+        self._waiting.records.append(record)
         self._waiting.then.append(then)
 
     def after(self, then: Callable[[], None]) -> None:
@@ -287,7 +280,7 @@ class Log:
             if run.topic in exclusion:
                 sequences = range(first, first + run.count)
                 found += exclusion.exclude(run.topic, publisher, sequences)
-        begun = {record.key.id for record in waiting.records}
+        begun = {one.key.id for one in waiting.records if one.event in BEGINNINGS}
         self._waiting.settlements += [one for one in found if one.subscription in begun]
         return [one for one in found if one.subscription not in begun]
 

@@ -77,7 +77,7 @@ class Gateway:
         self._subscriptions.bind(delivery)
         delivery.ended = self.lost
         self._marking.passed = self._marked
-        self._log.lowest_floor = self._subscriptions.lowest_floor
+        self._log.lowest_floor = self._subscriptions.named.lowest_floor
 
     # Connections.
 
@@ -171,7 +171,9 @@ class Gateway:
             link.refuse(refusal.condition, refusal.description)
         elif destination.is_queue and not destination.is_temporary:
             key = self._subscriptions.keep_queue(destination)
-            self._subscriptions.when_sure(key, partial(self._open_producer, link, destination))
+            self._subscriptions.named.when_sure(
+                key, partial(self._open_producer, link, destination)
+            )
         else:
             self._open_producer(link, destination)
 

@@ -4,7 +4,7 @@ What a link's coming and going means is decided by the pure part (`pipeline.regi
 is performed, and nobody is told of a subscription's beginning or end before that is durable.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import structlog
@@ -15,13 +15,12 @@ from ingest.delivery import DeliveryService
 from ingest.link import Link
 from ingest.log import Log
 from ingest.marking import Marking
-from ingest.no_local import NoLocal
-from ingest.policies import Policies, buries
+from ingest.named import Named
+from ingest.policies import Policies
 from ingest.security.access import Access
 from pipeline import wishes
 from pipeline.address import Destination
 from pipeline.cursor import Doubt
-from pipeline.dispatch import Dispatcher
 from pipeline.errors import StoreError
 from pipeline.permission import Action
 from pipeline.refusal import LIMIT_EXCEEDED, LOCKED, NOT_FOUND, Refusal
@@ -34,7 +33,7 @@ from pipeline.registry import (
     key_of_queue,
 )
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
-from pipeline.tables.snapshot import Snapshot, SubscriptionState
+from pipeline.tables.snapshot import Snapshot
 
 _events = structlog.get_logger("gateway")
 
@@ -61,52 +60,28 @@ class Subscriptions:
         policies: Policies,
     ) -> None:
         self._log, self._marking, self._access = log, marking, access
-        self._policies = policies
-        self._named: dict[SubscriptionKey, Subscription] = {
-            state.key: _restored(state, doubts[state.key.id], policies)
-            for state in snapshot.subscriptions
-        }
-        self._no_local = log.exclusion = NoLocal()
-        for subscription in self._named.values():
-            self._no_local.add(subscription)
-        policies.changed = self._reconsider
-        #: Subscriptions whose last record isn't durable yet.
-        self._unsure: dict[SubscriptionKey, int] = {}
+        self.named = Named(log, marking, snapshot, doubts, policies)
         self._delivery: DeliveryService
 
     def bind(self, delivery: DeliveryService) -> None:
         """Who serves them."""
         self._delivery = delivery
 
-    def _reconsider(self) -> None:
-        """The policies have changed."""
-        for key, subscription in self._named.items():
-            policy = self._policies.of_subscription(key)
-            subscription.dispatcher.policy = policy
-            subscription.dispatcher.buries = buries(key, subscription.definition.topic, policy)
-
-    def lowest_floor(self) -> int:
-        """The first sequence that any durable subscription may be owed."""
-        durable = (s for s in self._named.values() if s.durable)
-        return min((s.dispatcher.floor for s in durable), default=self._log.next_sequence)
-
     # A consumer comes.
 
     def subscribe(self, link: Link, key: SubscriptionKey | None, definition: Definition) -> None:
         """Let the link consume, or refuse it."""
         if key is None:
-            policy = self._policies.of_subscription(None)
-            dispatcher = Dispatcher(self._log.next_sequence, policy=policy)
-            subscription = Subscription(None, definition, dispatcher)
-            self._no_local.add(subscription, link.connection)
+            subscription = self.named.private(definition)
+            self.named.no_local.add(subscription, link.connection)
             self._join(link, subscription, LinkKind.PRIVATE)
             return
-        existing = self._named.get(key)
+        existing = self.named.get(key)
         decision = decide_attach(
             existing.definition if existing else None,
             len(existing.consumers) if existing else 0,
             definition,
-            self._policies.of_subscription(key).consumers_max,
+            self.named.policy(key).consumers_max,
         )
         match decision.action:
             case AttachAction.REFUSE_IN_USE:
@@ -116,7 +91,7 @@ class Subscriptions:
             case AttachAction.JOIN:
                 assert existing is not None  # noqa: S101
                 self._join(link, existing, _kind(key))
-            case AttachAction.CREATE | AttachAction.REDEFINE if key in self._unsure:
+            case AttachAction.CREATE | AttachAction.REDEFINE if not self.named.sure(key):
                 # A group holds one event of a subscription, no more: their order would be lost.
                 self._log.after(partial(self._subscribe_again, link, key, definition))
             case AttachAction.CREATE | AttachAction.REDEFINE if refusal := self._undefined(
@@ -124,10 +99,10 @@ class Subscriptions:
             ):
                 link.refuse(refusal.condition, refusal.description)
             case AttachAction.CREATE:
-                created = self._define(SubscriptionEvent.CREATED, key, definition)
+                created = self.named.define(SubscriptionEvent.CREATED, key, definition)
                 self._join(link, created, _kind(key))
             case AttachAction.REDEFINE:
-                redefined = self._define(SubscriptionEvent.REDEFINED, key, definition)
+                redefined = self.named.define(SubscriptionEvent.REDEFINED, key, definition)
                 self._join(link, redefined, _kind(key))
 
     def _subscribe_again(self, link: Link, key: SubscriptionKey, definition: Definition) -> None:
@@ -146,7 +121,7 @@ class Subscriptions:
 
     def _unended(self, link: Link, key: SubscriptionKey) -> Refusal | None:
         """Why this user may not end the durable subscription, if there is one and he may not."""
-        current = self._named.get(key)
+        current = self.named.get(key)
         if current is None or not key.durable:
             return None
         topic = current.definition.topic
@@ -155,12 +130,15 @@ class Subscriptions:
     def browse(self, link: Link, queue: Destination) -> None:
         """Let the link see what the queue has, when the queue is there."""
         key = self.keep_queue(queue)
-        self.when_sure(key, partial(self._browse, link, key))
+        self.named.when_sure(key, partial(self._browse, link, key))
 
     def _browse(self, link: Link, key: SubscriptionKey) -> None:
+        queue = self.named.get(key)
         if not link.alive or link.ended:
             return
-        queue = self._named[key]
+        if queue is None:
+            link.refuse(NOT_FOUND, f"the queue {key.id} has been deleted")
+            return
         view = Subscription(None, queue.definition, queue.dispatcher.view())
         self._join(link, view, LinkKind.BROWSER)
         if isinstance(link.owner, Consumer):
@@ -171,69 +149,27 @@ class Subscriptions:
         return (
             destination.is_queue
             and not destination.is_temporary
-            and key_of_queue(destination) not in self._named
+            and key_of_queue(destination) not in self.named
         )
 
     def keep_queue(self, queue: Destination) -> SubscriptionKey:
         """Make the queue if it isn't there: what waits for the log from now on is kept for it."""
         key = key_of_queue(queue)
-        if key not in self._named:
-            self._define(SubscriptionEvent.CREATED, key, Definition(queue.topic, shared=True))
+        if key not in self.named:
+            self.named.define(SubscriptionEvent.CREATED, key, Definition(queue.topic, shared=True))
         return key
 
     def drop_queue(self, queue: Destination) -> None:
         """A temporary queue is no more; its links have ended."""
         assert queue.is_temporary, queue  # noqa: S101
-        del self._named[key_of_queue(queue)]
-
-    def when_sure(self, key: SubscriptionKey, then: Callable[[], None]) -> None:
-        """Call `then` when all that was said of this subscription is durable, at once if it is."""
-        if key in self._unsure:
-            self._log.after(then)
-        else:
-            then()
-
-    def _define(
-        self, event: SubscriptionEvent, key: SubscriptionKey, definition: Definition
-    ) -> Subscription:
-        policy = self._policies.of_subscription(key)
-        dispatcher = Dispatcher(
-            self._log.next_sequence, policy=policy, buries=buries(key, definition.topic, policy)
-        )
-        subscription = Subscription(key, definition, dispatcher)
-        if key in self._named:
-            self._no_local.remove(self._named[key])
-        self._no_local.add(subscription)
-        self._named[key] = subscription
-        if key.durable:
-            self._remember(event, key, definition, lambda: None)
-            _events.info(f"subscription.{event.value}", subscription=key.id, topic=definition.topic)
-        return subscription
-
-    def _remember(
-        self,
-        event: SubscriptionEvent,
-        key: SubscriptionKey,
-        definition: Definition,
-        then: Callable[[], None],
-    ) -> None:
-        """Record the event; until it is durable nobody is told that the subscription is so."""
-        self._unsure[key] = self._unsure.get(key, 0) + 1
-
-        def durable() -> None:
-            self._unsure[key] -= 1
-            if not self._unsure[key]:
-                del self._unsure[key]
-            then()
-
-        self._log.record(event, key, definition, durable)
+        self.named.drop(key_of_queue(queue))
 
     def _join(self, link: Link, subscription: Subscription, kind: LinkKind) -> None:
         """The consumer counts at once; its attach is answered when what it rests on is durable."""
         name = f"{link.connection.container}/{link.name}"
         link.owner = self._delivery.attach(subscription, link, name, kind)
 
-        waits = 1 + (subscription.key in self._unsure)
+        waits = 1 + (not self.named.sure(subscription.key))
 
         def answer() -> None:
             nonlocal waits
@@ -244,7 +180,7 @@ class Subscriptions:
                 link.offered_capabilities = wishes.offered(topic, outgoing=True)
                 link.open()
 
-        if subscription.key in self._unsure:
+        if not self.named.sure(subscription.key):
             self._log.after(answer)
         if not subscription.durable:
             answer()
@@ -257,7 +193,7 @@ class Subscriptions:
 
     def look_up(self, link: Link, key: SubscriptionKey) -> None:
         """Let the link have found the durable subscription, or say that there is none."""
-        subscription = self._named.get(key)
+        subscription = self.named.get(key)
         if subscription is None:
             link.refuse(NOT_FOUND, f"there is no durable subscription {key.id}")
             return
@@ -279,7 +215,7 @@ class Subscriptions:
             self._delivery.detach(link.owner)
             self._marking.left(subscription)
             if subscription.key is None:
-                self._no_local.remove(subscription)
+                self.named.no_local.remove(subscription)
 
     def leave(self, link: Link, closed: bool) -> None:
         """Answer the detach, after what it means for the subscription is durable."""
@@ -294,10 +230,10 @@ class Subscriptions:
             case _:
                 link.detach(closed=closed)
                 return
-        if closed and key in self._unsure:
+        if closed and not self.named.sure(key):
             self._log.after(partial(self.leave, link, closed))  # as in subscribe
             return
-        current = self._named.get(key) if key is not None else None
+        current = self.named.get(key)
         others = len(current.consumers) if current is not None else 0
         decision = decide_leave(kind, closed, others)
         if decision.action is LeaveAction.REFUSE_IN_USE:
@@ -307,24 +243,7 @@ class Subscriptions:
         elif (refusal := self._unended(link, key)) is not None:
             link.detach(closed=True, condition=refusal.condition, description=refusal.description)
         else:
-            self._delete(key, current, partial(_detach, link, closed))
-
-    def _delete(
-        self, key: SubscriptionKey, subscription: Subscription, then: Callable[[], None]
-    ) -> None:
-        del self._named[key]
-        self._no_local.remove(subscription)
-        if not key.durable:
-            then()
-            return
-        definition = subscription.definition
-
-        def deleted() -> None:
-            self._marking.deleted(subscription)
-            then()
-
-        self._remember(SubscriptionEvent.DELETED, key, definition, deleted)
-        _events.info("subscription.deleted", subscription=key.id, topic=definition.topic)
+            self.named.delete(current, partial(_detach, link, closed))
 
     def lost(self, link: Link) -> None:
         """No detach came, or nobody would read our answer to it."""
@@ -332,8 +251,8 @@ class Subscriptions:
         owner = link.owner
         if isinstance(owner, Consumer) and owner.kind is LinkKind.VOLATILE:
             key = owner.subscription.key
-            if key is not None and not owner.subscription.consumers:
-                self._named.pop(key, None)
+            if key is not None and key in self.named and not owner.subscription.consumers:
+                self.named.drop(key)
 
     def end(self, link: Link, condition: str, description: str) -> None:
         """End a link from our side: what it is on is no more. One that dies with its session or
@@ -347,20 +266,6 @@ def _kind(key: SubscriptionKey) -> LinkKind:
     if key.queue:
         return LinkKind.QUEUE
     return LinkKind.DURABLE if key.durable else LinkKind.VOLATILE
-
-
-def _restored(state: SubscriptionState, doubt: Doubt, policies: Policies) -> Subscription:
-    """One from before the start. A delivery of which nobody knows how it ended counts as failed."""
-    policy = policies.of_subscription(state.key)
-    dispatcher = Dispatcher(
-        state.floor,
-        state.settled,
-        failures=doubt.failures(state.failures),
-        doubtful_below=doubt.below,
-        policy=policy,
-        buries=buries(state.key, state.definition.topic, policy),
-    )
-    return Subscription(state.key, state.definition, dispatcher)
 
 
 def _detach(link: Link, closed: bool) -> None:
