@@ -1,6 +1,6 @@
 """Ids of what was published not long ago, so that what is published again is known.
 
-An id is the bytes that tell a message from others: its value with its type, as it came. A topic
+An id is the bytes that tell a message from others: its type's number and its value, as it came. A topic
 has a window of its own. Times are microseconds.
 
 Rule 1: an id counts as long as it is among the last ones of its window and not too old; when it
@@ -14,9 +14,11 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from hashlib import blake2b
 
-#: Longer ids are kept as hashes. These are longer by one byte, so that none is equal to an id that
-#: is kept as it is; two of them are equal by accident once in 2 ** 128.
-ID_BYTES_MAX = 32
+#: Longer ids are kept as hashes: that two are equal by accident is as good as impossible.
+ID_BYTES_MAX = 64
+#: What a hash begins with, and no id: no value of AMQP has a type of this number.
+_HASH = b"\0"
+_HASH_BYTES = 16
 
 MILLISECOND = 1_000
 
@@ -135,4 +137,4 @@ class Windows:
 
 
 def _hashed(whole: bytes) -> bytes:
-    return blake2b(whole, digest_size=ID_BYTES_MAX + 1).digest()
+    return _HASH + blake2b(whole, digest_size=_HASH_BYTES).digest()
