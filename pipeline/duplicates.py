@@ -1,7 +1,7 @@
 """Ids of what was published not long ago, so that what is published again is known.
 
-An id is the bytes that tell a message from others: its type's number and its value, as it came. A topic
-has a window of its own. Times are microseconds.
+An id is the bytes that tell a message from others: its type's number and its value, as it came.
+A topic has a window of its own. Times are microseconds.
 
 Rule 1: an id counts as long as it is among the last ones of its window and not too old; when it
         comes again, that changes nothing about it.
