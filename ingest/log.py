@@ -25,6 +25,7 @@ from ingest.upkeep import Floors
 from ingest.workers import Failure, Worker
 from pipeline.errors import JournalFull
 from pipeline.message import Group, MessageRun, Settlement, Slab, SubscriptionRecord
+from pipeline.moments import Moments
 from pipeline.recent import RecentMessages
 from pipeline.subscription import BEGINNINGS, SubscriptionKey
 from pipeline.tables import frame
@@ -72,6 +73,7 @@ class _Waiting:
     then: list[Callable[[], None]] = field(default_factory=list)
     size: int = 0
     held: list[Link] = field(default_factory=list)
+    aimed: bool = False  #: some run is for one subscription alone
 
     def __bool__(self) -> bool:
         return bool(
@@ -117,9 +119,12 @@ class Log:
         next_sequence: int,
         owned: Callable[[], None],
     ) -> None:
-        self._loop, self._settings, self._journal = loop, settings, journal
+        self._loop, self._settings, self._journal, self._table = loop, settings, journal, table
+        self.moments = Moments()
         self.recent = RecentMessages(head=next_sequence, bytes_max=settings.delivery.cache_bytes)
         self.arrived: Callable[[list[str]], None] = lambda _topics: None
+        #: Told of messages that became durable and aren't all plain.
+        self.uncommon: Callable[[str, Slab], None] = lambda _topic, _slab: None
         self.stopped: Callable[[str], None] = lambda _reason: None
         self._next_group, self._next_sequence = next_group, next_sequence
         self._waiting = _Waiting()
@@ -169,6 +174,7 @@ class Log:
         """What the gateway publishes itself, and settlements that are true only with it: all of it
         lies in one group."""
         self._waiting.settlements += settlements
+        self._waiting.aimed |= origin.only is not None
         for run in runs:
             self._add(run, origin)
         self._close_full()
@@ -246,6 +252,8 @@ class Log:
             tuple(waiting.records),
         )
         slabs = slabs_of(group)
+        if runs:
+            self.moments.add(group.first_sequence, group.written_at, self._table.sequence_version)
         self._next_group += 1
         self._next_sequence += group.message_count
         self._writing = _Writing(group, waiting, slabs)
@@ -266,7 +274,7 @@ class Log:
         in a group belongs to what there was before it.
         """
         exclusion = self.exclusion
-        if exclusion is None or not any(run.topic in exclusion for run in runs):
+        if exclusion is None or not (waiting.aimed or any(run.topic in exclusion for run in runs)):
             return []
         next_of: dict[str, int] = {}
         first = self._next_sequence
@@ -277,7 +285,7 @@ class Log:
         for run, publisher in zip(waiting.runs, waiting.publishers, strict=True):
             first = next_of[run.topic]
             next_of[run.topic] = first + run.count
-            if run.topic in exclusion:
+            if waiting.aimed or run.topic in exclusion:
                 sequences = range(first, first + run.count)
                 found += exclusion.exclude(run.topic, publisher, sequences)
         begun = {one.key.id for one in waiting.records if one.event in BEGINNINGS}
@@ -320,6 +328,8 @@ class Log:
         self.kick()  # the next group goes to the disk while this one is handed out
         for topic, slab in done.slabs:
             self.recent.add(topic, slab)
+            if slab.traits is not None:
+                self.uncommon(topic, slab)
         self._accept(done.waiting)
         for then in done.waiting.then:
             then()

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 import structlog
 
 from ingest.consumer import Subscription
+from ingest.exclusion import Exclusions
 from ingest.log import Log
 from ingest.marking import Marking
-from ingest.no_local import NoLocal
 from ingest.policies import Policies, buries
 from pipeline.cursor import Doubt
 from pipeline.dispatch import Dispatcher
@@ -43,9 +43,9 @@ class Named:
             state.key: self._restored(state, doubts[state.key.id])
             for state in snapshot.subscriptions
         }
-        self.no_local = log.exclusion = NoLocal()
+        self.exclusions = log.exclusion = Exclusions()
         for subscription in self._all.values():
-            self.no_local.add(subscription)
+            self.exclusions.add(subscription)
         policies.changed = self._reconsider
         #: How many events of a subscription aren't durable yet.
         self._unsure: dict[SubscriptionKey, int] = {}
@@ -142,8 +142,8 @@ class Named:
         if before is not None:
             subscription.dispatcher.paused = before.dispatcher.paused
             before.ended = True
-            self.no_local.remove(before)
-        self.no_local.add(subscription)
+            self.exclusions.remove(before)
+        self.exclusions.add(subscription)
         self._all[key] = subscription
         if key.durable:
             self.remember(event, subscription)
@@ -216,4 +216,4 @@ class Named:
         subscription = self._all.pop(key)
         subscription.ended = True
         self._own.pop(key, None)
-        self.no_local.remove(subscription)
+        self.exclusions.remove(subscription)

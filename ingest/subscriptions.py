@@ -73,7 +73,7 @@ class Subscriptions:
         """Let the link consume, or refuse it."""
         if key is None:
             subscription = self.named.private(definition)
-            self.named.no_local.add(subscription, link.connection)
+            self.named.exclusions.add(subscription, link.connection)
             self._join(link, subscription, LinkKind.PRIVATE)
             return
         existing = self.named.get(key)
@@ -215,7 +215,7 @@ class Subscriptions:
             self._delivery.detach(link.owner)
             self._marking.left(subscription)
             if subscription.key is None:
-                self.named.no_local.remove(subscription)
+                self.named.exclusions.remove(subscription)
 
     def leave(self, link: Link, closed: bool) -> None:
         """Answer the detach, after what it means for the subscription is durable."""

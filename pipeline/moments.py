@@ -1,0 +1,24 @@
+"""When the newest messages were published: those that the table doesn't have yet."""
+
+from collections import deque
+
+
+class Moments:
+    """The first sequence and the time (microseconds) of each group of messages, ascending by
+    sequence; a clock that is set back makes the times what they are."""
+
+    def __init__(self) -> None:
+        self._groups: deque[tuple[int, int]] = deque()
+
+    def add(self, first: int, at: int, committed: int) -> None:
+        """Messages from `first` on were published at this time; the table has all that are below
+        `committed`, so that it answers for them."""
+        self._groups.append((first, at))
+        while self._groups and self._groups[0][0] < committed:
+            self._groups.popleft()
+
+    def first_at(self, time: int, committed: int) -> int | None:
+        """The first sequence from `committed` on that was published at or after this time."""
+        return next(
+            (first for first, at in self._groups if first >= committed and at >= time), None
+        )
