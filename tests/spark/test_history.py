@@ -14,6 +14,9 @@ from pipeline.transforms.pending import pending
 
 TOPICS = ("flights", "weather")
 COUNTED = ("accepted", "rejected", "released", "modified")
+#: What ends a message without a consumer.
+ENDED = ("expired", "dead_lettered", "dropped")
+NEVER_OWED = ("local", "redriven")
 
 
 @dataclass
@@ -37,13 +40,15 @@ class History:
         self.place, self.log = place, place.log
         self.random = random.Random(seed)
         self.living: dict[str, Model] = {}
+        self.published: dict[str, list[int]] = {topic: [] for topic in TOPICS}
         self.acks = 0
 
     def live(self, groups: int) -> None:
         for _ in range(groups):
             self.log.next_group()
             # A subscription's events are never in one group with its settlements.
-            self.random.choice((self._publish, self._publish, self._settle, self._subscribe))()
+            life = (self._publish, self._publish, self._settle, self._subscribe, self._operate)
+            self.random.choice(life)()
             if self.random.random() < 0.2:
                 self.log.commit()
         if self.log.rows:
@@ -52,6 +57,7 @@ class History:
     def _publish(self) -> None:
         topic = self.random.choice(TOPICS)
         added = self.log.publish(topic, *[encoded() for _ in range(self.random.randint(1, 9))])
+        self.published[topic] += added
         for model in self.living.values():
             if model.topic == topic:
                 model.owed.update(added)
@@ -66,6 +72,20 @@ class History:
         self.living[name] = Model(self.random.choice(TOPICS))
         self.log.subscribe(name, self.living[name].topic, event=event)
 
+    def _operate(self) -> None:
+        """A rewind to anywhere, a purge, or what changes nothing of what is owed."""
+        if not self.living:
+            return
+        name = self.random.choice(sorted(self.living))
+        topic = self.living[name].topic
+        event = self.random.choice(["rewound", "purged", "paused", "resumed", "configured"])
+        floor = self.random.randint(0, self.log.sequence) if event == "rewound" else None
+        self.log.subscribe(name, topic, event=event, floor=floor)
+        if event in ("rewound", "purged"):
+            since = self.log.sequence if floor is None else floor
+            owed = {s for s in self.published[topic] if s >= since}
+            self.living[name] = Model(topic, owed=owed)
+
     def _settle(self) -> None:
         for name, model in self.living.items():
             some = [s for s in sorted(model.owed) if self.random.random() < 0.4]
@@ -75,12 +95,13 @@ class History:
 
     def _settle_some(self, name: str, model: Model, some: list[int]) -> None:
         """With one outcome; a row for each number of failed attempts behind them."""
-        outcome = self.random.choice(COUNTED)
-        final = outcome in ("accepted", "rejected")
+        outcome = self.random.choice((*COUNTED, *ENDED, *NEVER_OWED))
+        final = outcome not in ("released", "modified")
         if final:
             model.owed.difference_update(some)
             model.settled.update(some)
-        model.counts[outcome] += len(some)
+        if outcome in COUNTED:
+            model.counts[outcome] += len(some)
         floor = model.floor(self.log.sequence)
         for count in {model.failures.get(one, 0) for one in some}:
             same = [one for one in some if model.failures.get(one, 0) == count]
@@ -92,10 +113,11 @@ class History:
                 outcome=outcome,
                 final=final,
                 delivery_count=count,
+                consumer="worker-1/dispatchers" if outcome in COUNTED else "",
             )
         for one in some:
             model.failures[one] = model.failures.get(one, 0) + (outcome == "modified")
-        self.acks += len(some)
+        self.acks += len(some) if outcome not in NEVER_OWED else 0
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -118,7 +140,12 @@ def test_cursors_and_pending_equal_the_model(place: Place, seed: int) -> None:
             assert failures == {s: n for s, n in model.failures.items() if n and s in model.owed}
             found = pending(place.spark, str(place.home.root), name).select("sequence").collect()
             assert sorted(r.sequence for r in found) == sorted(model.owed)
-    assert place.table("acks").count() == history.acks
+    acks = place.table("acks")
+    assert acks.count() == history.acks
+    nobody = acks.where("consumer IS NULL")
+    assert nobody.count() == acks.where(acks.outcome.isin(*ENDED)).count() > 0
+    assert nobody.where("delivered_at IS NOT NULL OR settled_at IS NULL").count() == 0
+    assert acks.where("consumer IS NOT NULL AND delivered_at IS NULL").count() == 0
     assert place.table("messages").count() == place.log.sequence
 
 
