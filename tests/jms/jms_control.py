@@ -2,9 +2,9 @@
 
 `POST /gateways` starts a gateway with a home of its own and answers `<number> <port> <folder>`,
 `POST /gateways/secured` one with users, permissions and TLS (`jms_security`), whose clients find
-their files in the folder; `POST /gateways/<number>/<start | kill | stop | end>` does that to it and
-answers when it is done. A gateway that has said that it has a bug fails the test that ends it, or
-else the whole run.
+their files in the folder, `POST /gateways/ruled` one with policies (`jms_policies`).
+`POST /gateways/<number>/<start | kill | stop | end>` does that to it and answers when it is done. A
+gateway that has said that it has a bug fails the test that ends it, or else the whole run.
 """
 
 import random
@@ -20,7 +20,11 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gateway"))
 
 from gateway_process import Gateway
+from jms_policies import ruled
 from jms_security import secured
+
+#: Gateways with settings of their own, by what is asked for; each makes its files in a folder.
+KINDS = {"secured": secured, "ruled": ruled}
 
 
 class Gateways:
@@ -33,13 +37,13 @@ class Gateways:
         self._lock = threading.Lock()
         self._ports = count(random.randrange(15_000, 30_000))
 
-    def make(self, *, safe: bool = False) -> tuple[int, Gateway]:
-        """One more gateway, started."""
+    def make(self, kind: str | None = None) -> tuple[int, Gateway]:
+        """One more gateway, started: a plain one, or one of `KINDS`."""
         with self._lock:
             number = len(self._made)
             folder = self._folder / f"gateway-{number}"
             folder.mkdir()
-            settings = secured(folder / "security") if safe else None
+            settings = KINDS[kind](folder / "files") if kind else None
             gateway = Gateway(folder, settings)
             gateway.port = self._port()
             self._made.append(gateway)
@@ -81,12 +85,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         _, _, *rest = self.path.split("/")
         try:
-            if rest not in ([], ["secured"]):
+            if len(rest) == 2:
                 self.gateways.act(int(rest[0]), rest[1])
                 said = ""
             else:
-                number, gateway = self.gateways.make(safe=bool(rest))
-                said = f"{number} {gateway.port} {gateway.config.parent / 'security'}"
+                number, gateway = self.gateways.make(*rest)
+                said = f"{number} {gateway.port} {gateway.config.parent / 'files'}"
             code = 200
         except (AssertionError, ValueError, LookupError) as error:
             code, said = 500, str(error)

@@ -33,6 +33,11 @@ final class Gateway {
         return made("/secured");
     }
 
+    /** One with policies for queues of some names. */
+    static Gateway launchRuled() throws Exception {
+        return made("/ruled");
+    }
+
     private static Gateway made(String how) throws Exception {
         String[] said = ask(how).split(" ", 3);
         return new Gateway(Integer.parseInt(said[0]), Integer.parseInt(said[1]), said[2]);

@@ -26,6 +26,16 @@ enum Kept {
     },
     QUEUE {
         @Override
+        String id(String clientId, Destination from) throws JMSException {
+            return "queue/" + ((Queue) from).getQueueName();
+        }
+
+        @Override
+        String word(Destination place) throws JMSException {
+            return "queue://" + ((Queue) place).getQueueName();
+        }
+
+        @Override
         Destination named(Session session, String name) throws JMSException {
             return session.createQueue(name);
         }
@@ -39,6 +49,16 @@ enum Kept {
     /** Where to publish. */
     Destination named(Session session, String name) throws JMSException {
         return session.createTopic(name);
+    }
+
+    /** What the gateway calls what this client has there. */
+    String id(String clientId, Destination from) throws JMSException {
+        return "container/" + clientId + "/s";
+    }
+
+    /** What the log calls the place. */
+    String word(Destination place) throws JMSException {
+        return ((Topic) place).getTopicName();
     }
 
     abstract MessageConsumer consumer(Session session, Destination from) throws JMSException;
