@@ -1,0 +1,55 @@
+"""A log that gets its new columns while Spark's job knows it: the job goes on, and lacks nothing."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.batch import Places
+from jobs.materialize import Settings, build
+from pipeline.subscription import SubscriptionEvent
+from pipeline.tables.home import Home
+from pipeline.tables.topic_log import TopicLog
+
+TABLES = Path(__file__).parents[1] / "tables"
+sys.path.insert(0, str(TABLES))
+from table_groups import KEY, NOON, event, framed, group, run, settled
+
+
+@pytest.mark.timeout(600)
+def test_the_job_goes_on_over_the_new_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """Its next run reads the version that changed only the schema, and what came after it."""
+    home = Home(tmp_path)
+    shutil.copytree(TABLES / "first_format" / "topic_log", home.topic_log)
+    places = Places(
+        str(home.topic_log),
+        str(home.cursors.parent),
+        str(home.checkpoint("materialize")),
+    )
+
+    def materialize() -> None:
+        build(spark, Settings(places, report=lambda _progress: None)).awaitTermination()
+
+    materialize()
+    log = TopicLog.open(home.topic_log)
+    materialize()
+    rewound = event(SubscriptionEvent.REWOUND, 1, paused=True)
+    for one in (
+        group(5, 6, run("orders", [b"late"], deliver_at=[NOON]), subscriptions=[rewound]),
+        group(6, 7, settlements=[settled(range(2, 3), floor=1)]),
+    ):
+        log.commit([framed(one)])
+    materialize()
+    read = spark.read.format("delta")
+    assert read.load(places.table("messages")).count() == 7
+    assert read.load(places.table("acks")).count() == 3
+    (cursor,) = read.load(places.table("cursors")).collect()
+    assert (cursor.subscription, cursor.floor, cursor.settled_count) == (KEY.id, 1, 1)
+    assert (cursor.accepted, cursor.group) == (1, 6)
+    whole = read.load(places.log)
+    assert whole.where("deliver_at IS NOT NULL").count() == 1
+    assert whole.where("paused").count() == 1
+    assert whole.where("published_at >= '2026-11-22T00:00:00Z'").count() == 1
+    assert whole.where("priority > 4").count() == 1
