@@ -4,8 +4,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from ingest.link import Link
-from pipeline.dispatch import Dispatcher
-from pipeline.message import Slab
+from pipeline.dispatch import Dispatcher, Settled
+from pipeline.message import Settlement, Slab
 from pipeline.registry import LinkKind
 from pipeline.subscription import Definition, SubscriptionKey
 
@@ -20,6 +20,8 @@ class Consumer:
     kind: LinkKind
     subscription: "Subscription"
     presettled: bool
+    #: What it wants of what its subscription is owed; None: everything.
+    selector: str | None = None
     #: Its credit is cut to what it may hold unsettled.
     cut: bool = False
     #: The next message is larger than it takes, and how: its link ends when it holds nothing more.
@@ -50,16 +52,48 @@ class Pages:
 class Subscription:
     """A claim on a topic and what the service knows to serve it.
 
-    `key` is None for a private one. `mark` is its slot among the marks, 0 for one that has none.
+    `key` is None for a private one. `ahead` are the pages of its position, `aside` those of a
+    message elsewhere: one that came back, or is taken before its turn. `mark` is its slot among
+    the marks, 0 for one that has none. `alarm` is the time (microseconds) for which a timer is
+    set, 0 if none is. `ended`: it is owed nothing any more.
     """
 
     key: SubscriptionKey | None
     definition: Definition
     dispatcher: Dispatcher
     consumers: dict[int, Consumer] = field(default_factory=dict)
-    pages: Pages = field(default_factory=Pages)
+    ahead: Pages = field(default_factory=Pages)
+    aside: Pages = field(default_factory=Pages)
     mark: int = 0
+    alarm: int = 0
+    ended: bool = False
 
     @property
     def durable(self) -> bool:
         return self.key is not None and self.key.durable
+
+    @property
+    def reading(self) -> bool:
+        """Whether a page of its messages is under way."""
+        return self.ahead.reading or self.aside.reading
+
+    def forget_pages(self) -> None:
+        """None that was read is of use any more."""
+        self.ahead.clear()
+        self.aside.clear()
+
+    def settlement(self, settled: Settled, consumer: str, delivered: int, now: int) -> Settlement:
+        """The record of an outcome, with its floor as it is now. It must be a named one."""
+        assert self.key is not None  # noqa: S101
+        return Settlement(
+            subscription=self.key.id,
+            topic=self.definition.topic,
+            consumer=consumer,
+            outcome=settled.outcome,
+            final=settled.final,
+            delivery_count=settled.delivery_count,
+            delivered_at=delivered,
+            settled_at=now,
+            floor=self.dispatcher.floor,
+            sequences=(settled.run,),
+        )

@@ -7,27 +7,36 @@ the loop's thread.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, groupby
 
 from ingest import oversize
+from ingest.alarms import Alarms
+from ingest.claims import Claims
 from ingest.consumer import Consumer, Subscription
+from ingest.dead_letters import DeadLetters
+from ingest.expiry import Expiry
 from ingest.link import Link
 from ingest.log import Log, Receipt, answer
 from ingest.paging import Paging
 from ingest.pump import Outcomes
 from ingest.settings import Settings
+from ingest.sieve import Sieve
+from pipeline.address import Destination
 from pipeline.delivery import Verdict
-from pipeline.dispatch import Settled
-from pipeline.message import Settlement, Slab
-from pipeline.outcome import Outcome
+from pipeline.dispatch import Bury, Deliver, Effect, Settled
+from pipeline.message import Slab
+from pipeline.outcome import Outcome, Reason
 from pipeline.performative import OUTCOMES
 from pipeline.registry import LinkKind
-from pipeline.selector.matching import Matches, Selections
+from pipeline.sequences import Run
+from pipeline.subscription import SubscriptionKey
 from pipeline.tables.marks import Marks
 from pipeline.tables.topic_log import TopicLog
 
+#: Seconds that burials may take at the end, when nobody is served any more.
+FINISH_SECONDS = 5.0
 #: Bytes that one subscription may hand to the engine in one pass; then the others have a turn and
 #: the sockets a chance to say that they are full.
 PASS_BYTES = 1 << 20
@@ -45,19 +54,27 @@ class DeliveryService:
         log: Log,
         table: TopicLog,
         marks: Marks,
+        claims: Claims,
         flush: Callable[[], None],
+        kept: Callable[[Destination], SubscriptionKey],
     ) -> None:
+        """`kept` makes a queue, in the group that waits, if it isn't there."""
         self._loop, self._settings, self._log = loop, settings, log
-        self._marks, self._flush = marks, flush
+        self._marks, self._flush, self._claims = marks, flush, claims
         #: Told of a link that ends from this side.
         self.ended: Callable[[Link], None] = lambda _link: None
         self.paging = Paging(loop, log.recent, table, settings.delivery.page_bytes)
         self.paging.resumed = self._resume
+        self._alarms = Alarms(loop, self._rung)
+        self._dead_letters = DeadLetters(loop, log, self.paging, kept)
+        self._expiry = Expiry(
+            loop, claims, self.paging, settings.delivery.expiry_scan_ms, self.give_up
+        )
         self._live: dict[str, dict[Subscription, None]] = {}  # topic -> those with consumers
         self._due: dict[Subscription, None] = {}
-        self._selections = Selections()
+        self._sieve = Sieve()
         self._numbers = count(1)
-        log.arrived = self._arrived
+        log.arrived, log.uncommon = self._arrived, claims.arrived
 
     # Consumers come and go.
 
@@ -66,9 +83,10 @@ class DeliveryService:
         presettled = link.sends_settled or kind is LinkKind.BROWSER
         consumer = Consumer(next(self._numbers), link, name, kind, subscription, presettled)
         if not subscription.consumers:
-            self._selections.join(subscription.definition)
+            self._sieve.join(subscription)
         subscription.consumers[consumer.number] = consumer
         subscription.dispatcher.attach(consumer.number)
+        self._claims.add(subscription)
         self._live.setdefault(subscription.definition.topic, {})[subscription] = None
         return consumer
 
@@ -78,11 +96,13 @@ class DeliveryService:
         if subscription.consumers.pop(consumer.number, None) is None:
             return
         now = time.time_ns() // 1_000
-        for settled in subscription.dispatcher.detach(consumer.number):
-            self._record(consumer, settled, now, now)
+        for settled in subscription.dispatcher.detach(consumer.number, now):
+            self._record(subscription, consumer.name, settled, now, now)
         if not subscription.consumers:
-            self._selections.leave(subscription.definition)
-            subscription.pages.clear()
+            self._sieve.leave(subscription)
+            subscription.forget_pages()
+            if subscription.key is None:
+                self.end(subscription)
             live = self._live[subscription.definition.topic]
             live.pop(subscription, None)
             if not live:
@@ -104,53 +124,100 @@ class DeliveryService:
         consumer.cut = credit > room
         dispatcher.credit(consumer.number, min(credit, max(room, 0)))
 
+    # Subscriptions change.
+
+    def changed(self, subscription: Subscription, *, moved: bool = False) -> None:
+        """Something was said to its dispatcher, which may now deliver, or wake earlier; `moved`: it
+        was rewound, and what was read of the log is of no use. `run` serves it."""
+        if moved:
+            subscription.forget_pages()
+        self._alarms.look(subscription)
+        self._due[subscription] = None
+
+    def end(self, subscription: Subscription) -> None:
+        """It is owed nothing any more."""
+        subscription.ended = True
+        self._alarms.forget(subscription)
+        self._claims.remove(subscription)
+
+    def give_up(self, subscription: Subscription, run: Run, reason: Reason) -> None:
+        """Of these messages, which expired or are too many, nobody shall get what nobody holds."""
+        now = time.time_ns() // 1_000
+        effects = subscription.dispatcher.give_up(run, reason, now)
+        self._perform(subscription, effects, now)
+        if effects and subscription.consumers:
+            self._due[subscription] = None  # what comes behind may be delivered now
+        self._log.kick()
+
+    def _rung(self, subscriptions: list[Subscription], now: int) -> None:
+        for subscription in subscriptions:
+            self._perform(subscription, subscription.dispatcher.wake(now), now)
+            self._alarms.look(subscription)
+            if subscription.consumers:
+                self._due[subscription] = None
+        self.run()
+        self._log.kick()
+        self._flush()
+
     # Outcomes.
 
     def settled(self, consumer: Consumer, outcomes: Outcomes) -> None:
         """A consumer's peer gave an outcome to a run of deliveries."""
         subscription = consumer.subscription
         said = _verdict(outcomes, consumer.link)
-        settled = subscription.dispatcher.settle(
+        now = time.time_ns() // 1_000
+        effects = subscription.dispatcher.settle(
             consumer.number,
             outcomes.run,
             said.outcome,
             failed=said.failed,
             undeliverable=said.undeliverable,
+            now=now,
+            delivered_at=outcomes.token,
         )
-        now = time.time_ns() // 1_000
-        for one in settled:
-            self._record(consumer, one, outcomes.token, now)
-            if not one.final:
-                self._due[subscription] = None
+        given_up: list[Bury] = []
+        for one in effects:
+            if isinstance(one, Bury):
+                given_up.append(one)
+            else:
+                self._record(subscription, consumer.name, one, outcomes.token, now)
+                if not one.final:
+                    self._due[subscription] = None
+        receipt: Receipt | None = None
         if outcomes.confirm:
             receipt = Receipt(consumer.link, outcomes.confirm, len(outcomes.confirm) // 8, 0)
-            if subscription.durable:
-                self._log.confirm(receipt)
-            else:
-                answer(receipt, 0)
+        if given_up:
+            self._due[subscription] = None
+            name = consumer.name
+            self._dead_letters.bury(subscription, name, given_up, outcomes.token, receipt)
+        elif receipt is not None and subscription.durable:
+            self._log.confirm(receipt)
+        elif receipt is not None:
+            answer(receipt, 0)
         if consumer.cut and not consumer.left:
             self._set_credit(consumer)
             self._due[subscription] = None
         oversize.end_if_empty(consumer, self.ended)
 
-    def _record(self, consumer: Consumer, settled: Settled, delivered: int, now: int) -> None:
-        subscription = consumer.subscription
-        if subscription.key is None or not subscription.durable:
-            return
-        self._log.settle(
-            Settlement(
-                subscription=subscription.key.id,
-                topic=subscription.definition.topic,
-                consumer=consumer.name,
-                outcome=settled.outcome,
-                final=settled.final,
-                delivery_count=settled.delivery_count,
-                delivered_at=delivered,
-                settled_at=now,
-                floor=subscription.dispatcher.floor,
-                sequences=(settled.run,),
-            )
-        )
+    def _perform(self, subscription: Subscription, effects: Sequence[Effect], now: int) -> None:
+        """Record and bury what ended by itself: no peer said so."""
+        given_up: list[Bury] = []
+        for effect in effects:
+            match effect:
+                case Settled(consumer=number):
+                    self._record(subscription, _name(subscription, number), effect, now, now)
+                case Bury():
+                    given_up.append(effect)
+                case Deliver():
+                    raise AssertionError(f"{effect} without messages at hand")
+        for number, same in groupby(given_up, lambda bury: bury.consumer):
+            self._dead_letters.bury(subscription, _name(subscription, number), list(same), now)
+
+    def _record(
+        self, subscription: Subscription, consumer: str, settled: Settled, delivered: int, now: int
+    ) -> None:
+        if subscription.durable:
+            self._log.settle(subscription.settlement(settled, consumer, delivered, now))
 
     # Serving.
 
@@ -170,50 +237,65 @@ class DeliveryService:
                 self._serve(subscription)
 
     def _serve(self, subscription: Subscription) -> None:
-        dispatcher = subscription.dispatcher
+        dispatcher, head = subscription.dispatcher, self._log.recent.head
         sent = work = 0
-        while (wanted := dispatcher.wanted()) is not None:
+        before = None
+        while (wanted := dispatcher.wanted(head)) is not None:
             if sent >= PASS_BYTES or work >= PASS_EVALUATIONS:
                 self._serve_again(subscription)
                 return
             slab = self.paging.find(subscription, wanted)
             if slab is None:
-                break
+                if subscription.reading or wanted == before:
+                    break
+                before = wanted
+                continue
             now = time.time_ns() // 1_000
-            claimed = self._claimed(subscription, slab, wanted, PASS_EVALUATIONS - work)
-            work += claimed.work
-            delivers = dispatcher.offer(slab.first, claimed.stop, claimed.sequences)
-            self._marks.deliver(subscription.mark, dispatcher.position)
-            limited = []
-            for deliver in delivers:
-                consumer = subscription.consumers[deliver.consumer]
-                run = deliver.run
-                if consumer.link.message_bytes_max:
-                    limited.append(consumer)
-                    run = oversize.fitting(consumer, slab, deliver)
-                sent += consumer.link.send(
-                    slab, run, deliver.delivery_count, now, consumer.presettled
-                )
-                if consumer.presettled:
-                    for settled in dispatcher.settle(consumer.number, run, Outcome.ACCEPTED):
-                        self._record(consumer, settled, now, now)
-            for consumer in limited:
-                oversize.end_if_empty(consumer, self.ended)
-        if not subscription.pages.reading:
+            part = self._sieve.part(subscription, slab, wanted, PASS_EVALUATIONS - work)
+            work += part.work
+            effects = dispatcher.offer(
+                part.first,
+                part.stop,
+                part.sequences,
+                now=now,
+                traits=slab.traits,
+                matches=part.matches,
+            )
+            assert effects or wanted != before, f"nothing becomes of {wanted}"  # noqa: S101
+            before = wanted
+            reach = max([one.run[-1] + 1 for one in effects if isinstance(one, Deliver)], default=0)
+            self._marks.deliver(subscription.mark, max(dispatcher.position, reach))
+            sent += self._deliver(subscription, slab, effects, now)
+        self._alarms.look(subscription)
+        if not subscription.reading:
             self._answer_drains(subscription)
 
-    def _claimed(
-        self, subscription: Subscription, slab: Slab, wanted: int, work_max: int
-    ) -> Matches:
-        """What of the slab the subscription claims, from `wanted` on, as far as that is known."""
-        dispatcher, selector = subscription.dispatcher, subscription.definition.selector
-        if selector is None:
-            return Matches(slab.sequences, slab.stop)
-        if wanted < dispatcher.position:  # it was delivered before, so it is claimed
-            return Matches(None, min(slab.stop, dispatcher.position))
-        return self._selections.matches(
-            subscription.definition, slab, wanted, room=dispatcher.room, work_max=work_max
-        )
+    def _deliver(
+        self, subscription: Subscription, slab: Slab, effects: Sequence[Effect], now: int
+    ) -> int:
+        """Perform what the dispatcher has made of a slab's messages; bytes that were sent."""
+        sent = 0
+        limited: list[Consumer] = []
+        others: list[Effect] = []
+        for effect in effects:
+            if not isinstance(effect, Deliver):
+                others.append(effect)
+                continue
+            consumer = subscription.consumers[effect.consumer]
+            run = effect.run
+            if consumer.link.message_bytes_max:
+                limited.append(consumer)
+                run = oversize.fitting(consumer, slab, effect, now)
+            sent += consumer.link.send(slab, run, effect.delivery_count, now, consumer.presettled)
+            if consumer.presettled:
+                others += subscription.dispatcher.settle(
+                    consumer.number, run, Outcome.ACCEPTED, now=now, delivered_at=now
+                )
+        if others:
+            self._perform(subscription, others, now)
+        for consumer in limited:
+            oversize.end_if_empty(consumer, self.ended)
+        return sent
 
     def _serve_again(self, subscription: Subscription) -> None:
         """Go on after the sockets were written and others had their turn."""
@@ -233,8 +315,20 @@ class DeliveryService:
                 link.drained()
                 self._set_credit(consumer)
 
+    async def finish(self) -> None:
+        """The last peer has gone: bury what is given up, and begin nothing more."""
+        self._expiry.close()
+        await self._dead_letters.finish(FINISH_SECONDS)
+
     def close(self) -> None:
+        self._dead_letters.close()
         self.paging.close()
+
+
+def _name(subscription: Subscription, number: int) -> str:
+    """Whose outcome it is, in the log; empty if it is nobody's."""
+    consumer = subscription.consumers.get(number)
+    return consumer.name if consumer is not None else ""
 
 
 def _verdict(outcomes: Outcomes, link: Link) -> Verdict:

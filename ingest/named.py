@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
+from ingest.claims import Claims
 from ingest.consumer import Subscription
 from ingest.exclusion import Exclusions
 from ingest.log import Log
@@ -34,9 +35,13 @@ class Named:
         snapshot: Snapshot,
         doubts: Mapping[str, Doubt],
         policies: Policies,
+        claims: Claims,
     ) -> None:
         """Raises InvalidRequest when a subscription has a policy of its own that isn't right."""
         self._log, self._marking, self._policies = log, marking, policies
+        self._claims = claims
+        #: Told of each that is owed nothing any more.
+        self.gone: Callable[[Subscription], None] = lambda _subscription: None
         #: What those say of their policy that say anything.
         self._own = {state.key: state.policy for state in snapshot.subscriptions if state.policy}
         self._all: dict[SubscriptionKey, Subscription] = {
@@ -46,6 +51,7 @@ class Named:
         self.exclusions = log.exclusion = Exclusions()
         for subscription in self._all.values():
             self.exclusions.add(subscription)
+            claims.add(subscription)
         policies.changed = self._reconsider
         #: How many events of a subscription aren't durable yet.
         self._unsure: dict[SubscriptionKey, int] = {}
@@ -89,7 +95,10 @@ class Named:
     def _dispatcher(self, key: SubscriptionKey, definition: Definition) -> Dispatcher:
         policy = self.policy(key)
         return Dispatcher(
-            self._log.next_sequence, policy=policy, buries=buries(key, definition.topic, policy)
+            self._log.next_sequence,
+            policy=policy,
+            agenda=self._claims.agenda(definition.topic),
+            buries=buries(key, definition.topic, policy),
         )
 
     def _restored(self, state: SubscriptionState, doubt: Doubt) -> Subscription:
@@ -101,6 +110,7 @@ class Named:
             failures=doubt.failures(state.failures),
             doubtful_below=doubt.below,
             policy=policy,
+            agenda=self._claims.agenda(state.definition.topic),
             buries=buries(state.key, state.definition.topic, policy),
         )
         dispatcher.paused = state.paused
@@ -111,7 +121,9 @@ class Named:
     def private(self, definition: Definition) -> Subscription:
         """One without a name: it is its consumer's, and nothing of it is durable."""
         policy = self._policies.of_subscription(None)
-        return Subscription(None, definition, Dispatcher(self._log.next_sequence, policy=policy))
+        agenda = self._claims.agenda(definition.topic)
+        dispatcher = Dispatcher(self._log.next_sequence, policy=policy, agenda=agenda)
+        return Subscription(None, definition, dispatcher)
 
     def sure(self, key: SubscriptionKey | None) -> bool:
         """Whether all that was said of this subscription is durable."""
@@ -141,9 +153,10 @@ class Named:
         subscription = Subscription(key, definition, self._dispatcher(key, definition))
         if before is not None:
             subscription.dispatcher.paused = before.dispatcher.paused
-            before.ended = True
+            self.gone(before)
             self.exclusions.remove(before)
         self.exclusions.add(subscription)
+        self._claims.add(subscription)
         self._all[key] = subscription
         if key.durable:
             self.remember(event, subscription)
@@ -214,6 +227,6 @@ class Named:
     def drop(self, key: SubscriptionKey) -> None:
         """It is no more, and nothing of it was durable, or that is recorded by the caller."""
         subscription = self._all.pop(key)
-        subscription.ended = True
+        self.gone(subscription)
         self._own.pop(key, None)
         self.exclusions.remove(subscription)

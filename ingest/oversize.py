@@ -16,7 +16,7 @@ from pipeline.outcome import Outcome
 from pipeline.sequences import Run
 
 
-def fitting(consumer: Consumer, slab: Slab, deliver: Deliver) -> Run:
+def fitting(consumer: Consumer, slab: Slab, deliver: Deliver, now: int) -> Run:
     """What its peer takes of a delivery: what comes before the first message that is too
     large. The rest goes back, for whoever takes it; its own link gets no more."""
     link, run = consumer.link, deliver.run
@@ -31,7 +31,7 @@ def fitting(consumer: Consumer, slab: Slab, deliver: Deliver) -> Run:
             f"{link.message_bytes_max}"
         )
     dispatcher = consumer.subscription.dispatcher
-    dispatcher.settle(consumer.number, run[fits:], Outcome.RELEASED)
+    dispatcher.settle(consumer.number, run[fits:], Outcome.RELEASED, now=now, delivered_at=now)
     dispatcher.credit(consumer.number, 0)
     return run[:fits]
 

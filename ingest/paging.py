@@ -6,13 +6,16 @@ All methods run on the loop's thread.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
-from ingest.consumer import Subscription
+from ingest import pump
+from ingest.consumer import Pages, Subscription
 from ingest.workers import Failure, Worker
 from pipeline.message import Slab
 from pipeline.recent import RecentMessages
 from pipeline.tables.paging import Page
 from pipeline.tables.topic_log import TopicLog
+from pipeline.traits import Traits
 
 
 class Paging:
@@ -25,66 +28,153 @@ class Paging:
         table: TopicLog,
         page_bytes: int,
     ) -> None:
+        self._loop = loop
         self._recent, self._table, self._page_bytes = recent, table, page_bytes
         self._reader: Worker[Page] = Worker("reader", loop)
         self.stopped: Callable[[str], None] = lambda _reason: None
         self.resumed: Callable[[Subscription], None] = lambda _subscription: None
 
     def find(self, subscription: Subscription, wanted: int) -> Slab | None:
-        """The slab with `wanted` or the first one after it; None if there is none yet."""
-        recent = self._recent
-        topic = subscription.definition.topic
+        """The slab with `wanted` or the first one after it; None if there is none yet, or a page
+        is read first."""
+        recent, dispatcher = self._recent, subscription.dispatcher
         if wanted < recent.floor:
-            if not self._page(subscription, wanted):
+            forward = wanted == dispatcher.position
+            slab = _within(subscription.ahead, wanted) if not forward else None
+            if slab is not None:
+                return slab
+            pages = subscription.ahead if forward else subscription.aside
+            if not self._page(subscription, pages, wanted, forward=forward):
                 return None
-            if subscription.pages.slabs:
-                return subscription.pages.slabs[0]
-        room = subscription.dispatcher.room
-        slab = recent.find(topic, max(wanted, recent.floor), room)
+            if pages.slabs:
+                return pages.slabs[0]
+        slab = recent.find(
+            subscription.definition.topic, max(wanted, recent.floor), dispatcher.room
+        )
         if slab is None:
-            subscription.dispatcher.skip_to(recent.head)
+            dispatcher.skip_to(recent.head)
         return slab
 
-    def _page(self, subscription: Subscription, wanted: int) -> bool:
+    def _page(
+        self, subscription: Subscription, pages: Pages, wanted: int, *, forward: bool
+    ) -> bool:
         """Whether the pages at hand lead to `wanted`; asks for the next one if they don't.
 
         With no page left and True, nothing is owed below the floor of what is in memory.
         """
-        pages, floor = subscription.pages, self._recent.floor
+        floor = self._recent.floor
         if wanted not in pages.covered:
             if not pages.reading:
                 pages.clear(wanted)
-                self._request(subscription, wanted)
+                self._request(subscription, pages, wanted)
             return False
         covered = pages.covered.stop
         slabs = pages.slabs
         while slabs and slabs[0].stop <= wanted:
             pages.covered = range(slabs.popleft().stop, covered)
-        if len(slabs) <= 1 and covered < floor and not pages.reading:
-            self._request(subscription, covered)  # read ahead while this one is delivered
+        ahead = len(slabs) <= 1 if forward else not slabs  # read while this one is delivered
+        if ahead and covered < floor and not pages.reading:
+            self._request(subscription, pages, covered)
         if not slabs and covered < floor:
-            subscription.dispatcher.skip_to(covered)
+            if forward:
+                subscription.dispatcher.skip_to(covered)
             return False
         return True
 
-    def _request(self, subscription: Subscription, start: int) -> None:
-        subscription.pages.reading = True
-        topic, size = subscription.definition.topic, self._page_bytes
-        self._reader.submit(
-            lambda: self._table.page(topic, start, size),
-            lambda page: self._paged(subscription, start, page),
+    def _request(self, subscription: Subscription, pages: Pages, start: int) -> None:
+        pages.reading = True
+        self._read(
+            subscription.definition.topic,
+            start,
+            lambda page: self._paged(subscription, pages, start, page),
         )
 
-    def _paged(self, subscription: Subscription, start: int, page: Page | Failure) -> None:
-        pages = subscription.pages
+    def _paged(
+        self, subscription: Subscription, pages: Pages, start: int, page: Page | Failure
+    ) -> None:
         pages.reading = False
         if isinstance(page, Failure):
-            self.stopped(f"{type(page.error).__name__}: {page.error}")
+            self._stop(page)
             return
         if pages.covered.stop == start and subscription.consumers:
-            pages.slabs.extend(page.slabs)
+            pages.slabs.extend(map(_grouped, page.slabs))
             pages.covered = range(pages.covered.start, page.covered)
         self.resumed(subscription)
 
+    def _read(self, topic: str, start: int, done: Callable[[Page | Failure], None]) -> None:
+        size = self._page_bytes
+        self._reader.submit(lambda: self._table.page(topic, start, size), done)
+
+    def _stop(self, failure: Failure) -> None:
+        self.stopped(f"{type(failure.error).__name__}: {failure.error}")
+
+    async def page(self, topic: str, start: int) -> Page:
+        """A page for work that nobody waits for at a link. Raises Failure, after `stopped` was
+        told, when the table can't be read."""
+        came: asyncio.Future[Page | Failure] = self._loop.create_future()
+
+        def done(page: Page | Failure) -> None:
+            if not came.done():
+                came.set_result(page)
+
+        self._read(topic, start, done)
+        page = await came
+        if isinstance(page, Failure):
+            self._stop(page)
+            raise page
+        return page
+
+    def lookup(self) -> "Lookup":
+        """A reader of its own."""
+        return Lookup(self, self._recent)
+
     def close(self) -> None:
         self._reader.stop()
+
+
+class Lookup:
+    """Messages by topic and sequence, for work beside that of the links; it keeps one page."""
+
+    def __init__(self, paging: Paging, recent: RecentMessages) -> None:
+        self._paging, self._recent = paging, recent
+        self._topic = ""
+        self._start = 0
+        self._page = Page((), 0)
+
+    async def slab(self, topic: str, sequence: int, stop: int) -> Slab | None:
+        """The slab with this message or the first one after it that begins before `stop`. Raises
+        Failure."""
+        while sequence < stop:
+            if sequence >= self._recent.floor:
+                slab = self._recent.find(topic, sequence)
+                return slab if slab is not None and slab.first < stop else None
+            if topic != self._topic or not self._start <= sequence < self._page.covered:
+                self._page = await self._paging.page(topic, sequence)
+                self._topic, self._start = topic, sequence
+            for slab in self._page.slabs:
+                if slab.stop > sequence:
+                    return slab if slab.first < stop else None
+            sequence = self._page.covered
+        return None
+
+    def forget(self) -> None:
+        """Let the page go."""
+        self._topic, self._page = "", Page((), 0)
+
+
+def _within(pages: Pages, wanted: int) -> Slab | None:
+    """The slab with `wanted`, if it is there."""
+    if wanted in pages.covered:
+        for slab in pages.slabs:
+            if slab.stop > wanted:
+                return slab if slab.first <= wanted else None
+    return None
+
+
+def _grouped(slab: Slab) -> Slab:
+    """An older slab with the groups of its messages, which the table doesn't know."""
+    groups = pump.groups(slab)
+    if not groups:
+        return slab
+    traits = slab.traits or Traits(slab.first, slab.sequences)
+    return replace(slab, traits=replace(traits, groups=groups))

@@ -11,6 +11,7 @@ from itertools import count
 import msgspec
 import structlog
 
+from ingest.claims import Claims
 from ingest.delivery import DeliveryService
 from ingest.descriptors import room_for
 from ingest.engine import Engine
@@ -111,11 +112,14 @@ async def _serve(
         owned=owner.check,
     )
     marking = Marking(loop, log, store.marks)
-    gateway = Gateway(loop, settings, log, state, store.doubts, marking, access, policies)
+    claims = Claims()
+    gateway = Gateway(loop, settings, log, state, store.doubts, marking, access, policies, claims)
     room = room_for(settings.amqp.connections_max)
     limits = msgspec.structs.replace(settings.amqp, connections_max=room)
     engine = Engine(loop, gateway, limits, access, sure=heartbeat.sure)
-    delivery = DeliveryService(loop, settings, log, store.table, store.marks, engine.flush)
+    delivery = DeliveryService(
+        loop, settings, log, store.table, store.marks, claims, engine.flush, gateway.keep_queue
+    )
     gateway.bind(engine, delivery)
     log.stopped = delivery.paging.stopped = marking.stopped = heartbeat.lost = lambda reason: _end(
         end, reason
@@ -131,6 +135,7 @@ async def _serve(
     failure = await end
     listener.close()
     await _part(engine, log, marking, owner, failure)
+    await delivery.finish()
     delivery.close()
     await log.close()
     marking.close()

@@ -12,6 +12,7 @@ from typing import assert_never
 import structlog
 
 from ingest import relay, termini
+from ingest.claims import Claims
 from ingest.connection import Connection
 from ingest.consumer import Consumer
 from ingest.delivery import DeliveryService
@@ -60,11 +61,14 @@ class Gateway:
         marking: Marking,
         access: Access,
         policies: Policies,
+        claims: Claims,
     ) -> None:
         self._loop, self._settings, self._log = loop, settings, log
         self._access = access
         self._containers: dict[str, Connection] = {}
-        self._subscriptions = Subscriptions(log, marking, snapshot, doubts, access, policies)
+        self._subscriptions = Subscriptions(
+            log, marking, snapshot, doubts, access, policies, claims
+        )
         self._temporary = Temporary(self._subscriptions, log, settings.amqp.temporary_max)
         self._marking = marking
         self._bare = Kind(settings.amqp.bare_address)
@@ -78,6 +82,10 @@ class Gateway:
         delivery.ended = self.lost
         self._marking.passed = self._marked
         self._log.lowest_floor = self._subscriptions.named.lowest_floor
+
+    def keep_queue(self, queue: Destination) -> SubscriptionKey:
+        """Make the queue if it isn't there: what waits for the log from now on is kept for it."""
+        return self._subscriptions.keep_queue(queue)
 
     # Connections.
 

@@ -104,6 +104,7 @@ class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     page_bytes: int
     selector_chars_max: int
     selector_depth_max: int
+    expiry_scan_ms: int
     policies: str
     duplicates_max: int
 
@@ -286,6 +287,7 @@ def _check(settings: Settings) -> None:
 
 def _delivery_rules(delivery: DeliveryLimits) -> tuple[tuple[bool, str], ...]:
     return (
+        (delivery.expiry_scan_ms >= 10, "delivery.expiry_scan_ms must be 10 at least"),
         (delivery.page_bytes >= 4_096, "delivery.page_bytes must be 4096 at least"),
         (
             1 <= delivery.selector_chars_max <= CHARS_MAX,

@@ -10,6 +10,7 @@ from functools import partial
 import structlog
 
 from ingest import termini
+from ingest.claims import Claims
 from ingest.consumer import Consumer, Subscription
 from ingest.delivery import DeliveryService
 from ingest.link import Link
@@ -58,14 +59,16 @@ class Subscriptions:
         doubts: Mapping[str, Doubt],
         access: Access,
         policies: Policies,
+        claims: Claims,
     ) -> None:
         self._log, self._marking, self._access = log, marking, access
-        self.named = Named(log, marking, snapshot, doubts, policies)
+        self.named = Named(log, marking, snapshot, doubts, policies, claims)
         self._delivery: DeliveryService
 
     def bind(self, delivery: DeliveryService) -> None:
         """Who serves them."""
         self._delivery = delivery
+        self.named.gone = delivery.end
 
     # A consumer comes.
 

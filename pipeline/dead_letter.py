@@ -19,7 +19,6 @@ from pipeline.amqp_writer import compound, write
 from pipeline.message import Bytes
 from pipeline.outcome import Reason
 from pipeline.sections import Kind, Section, Typed, header, walk
-from pipeline.subscription import SubscriptionKey
 from pipeline.traits import PRIORITY
 
 #: What the dead letters of a subscription are called, and how one knows them by their name.
@@ -70,12 +69,6 @@ def queue_of(subscription: str) -> str:
         return name
     told_apart = "~" + sha256(name.encode()).hexdigest()[:16]
     return name[: NAME_CHARACTERS_MAX - len(told_apart)] + told_apart
-
-
-def buries(key: SubscriptionKey | None) -> bool:
-    """Whether what such a subscription gives up has a copy, if its policy asks for one: it lasts,
-    and isn't itself the queue of dead letters."""
-    return key is not None and key.durable and not (key.queue and key.name.startswith(PREFIX))
 
 
 def copy(message: Bytes, sequence: int, burial: Burial) -> Copy:

@@ -131,8 +131,9 @@ class Marks:
         return slot
 
     def deliver(self, slot: int, position: int) -> None:
-        """What lies below the position may be delivered from now on. Slot 0 is nobody's."""
-        self._marks[slot] = position
+        """What lies below the position may be delivered from now on; a lower one says nothing new.
+        Slot 0 is nobody's."""
+        self._marks[slot] = max(self._marks[slot], position)
 
     def quiet(self, slot: int) -> None:
         """The subscription has no consumer, and how each delivery ended is durable in the log."""

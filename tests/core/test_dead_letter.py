@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from pipeline.address import NAME_CHARACTERS_MAX
 from pipeline.amqp_types import Map, Symbol, Timestamp
 from pipeline.amqp_writer import Typed, write
-from pipeline.dead_letter import Burial, Origin, buries, copy, origin, queue_of, restored
+from pipeline.dead_letter import Burial, Origin, copy, origin, queue_of, restored
 from pipeline.outcome import Reason
 from pipeline.sections import Header, decode
-from pipeline.subscription import SubscriptionKey
 
 BURIAL = Burial("queue/orders", "queue://orders", Reason.EXHAUSTED, 10, 1_700_000_000_123_456)
 SAID = {
@@ -135,20 +134,3 @@ def test_the_queue_of_dead_letters_has_a_name_that_an_address_may_have():
     long = [queue_of("container/" + "x" * 300 + end) for end in "ab"]
     assert all(len(name) == NAME_CHARACTERS_MAX for name in long)
     assert long[0] != long[1]
-
-
-@pytest.mark.parametrize(
-    ("key", "does"),
-    [
-        (None, False),
-        (SubscriptionKey("c", "s", durable=True), True),
-        (SubscriptionKey("c", "s", durable=False), False),
-        (SubscriptionKey(None, "orders", durable=True, queue=True), True),
-        (SubscriptionKey(None, "DLQ.queue/orders", durable=True, queue=True), False),
-        (SubscriptionKey(None, "DLQ.s", durable=True), True),
-        (SubscriptionKey(None, "orders", durable=False, queue=True), False),
-    ],
-)
-def test_who_has_dead_letters(key, does):
-    """What lasts has, except the queues of dead letters themselves."""
-    assert buries(key) is does

@@ -1,0 +1,193 @@
+"""What subscriptions give up is kept: a copy in the queue of their dead letters.
+
+The copy and the settlement lie in one group: after a crash both are there or neither, and then the
+message is owed still. A peer that waits for our word on its outcome has it when that group is
+durable. All methods run on the loop's thread.
+"""
+
+import asyncio
+import time
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ingest.consumer import Subscription
+from ingest.log import Inside, Log, Receipt
+from ingest.paging import Paging
+from ingest.workers import Failure
+from pipeline.address import Destination, Kind
+from pipeline.dead_letter import Burial, Copy, copy, queue_of
+from pipeline.dispatch import Bury
+from pipeline.message import MessageRun, Settlement, Slab
+from pipeline.policy_table import dead_letter_queue
+from pipeline.sequences import Run
+from pipeline.subscription import SubscriptionKey
+
+#: Messages that are copied without a break, about 30 us each.
+BREAK_MESSAGES = 64
+#: Bytes of copies that wait to be durable; above it the others wait as what they are in the log.
+WAITING_BYTES_MAX = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Grave:
+    """What one consumer ("": none) gave up at one time, and who waits for our word on it."""
+
+    subscription: Subscription
+    consumer: str
+    bury: Bury
+    delivered_at: int
+    receipt: Receipt | None
+
+
+class DeadLetters:
+    """Buries what dispatchers give up, in the order in which they do."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: Log,
+        paging: Paging,
+        kept: Callable[[Destination], SubscriptionKey],
+    ) -> None:
+        """`kept` makes a queue, in the group that waits, if it isn't there."""
+        self._loop, self._log, self._lookup, self._kept = loop, log, paging.lookup(), kept
+        self._graves: deque[_Grave] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._waiting_bytes = 0
+        self._written: asyncio.Event = asyncio.Event()
+
+    def bury(
+        self,
+        subscription: Subscription,
+        consumer: str,
+        given_up: Sequence[Bury],
+        delivered_at: int,
+        receipt: Receipt | None = None,
+    ) -> None:
+        """Keep copies of these; the receipt is answered when the last one is durable."""
+        last = len(given_up) - 1
+        for nth, bury in enumerate(given_up):
+            grave = _Grave(
+                subscription, consumer, bury, delivered_at, receipt if nth == last else None
+            )
+            self._graves.append(grave)
+        if self._task is None and self._graves:
+            self._task = self._loop.create_task(self._bury())
+            self._task.add_done_callback(self._ended)
+
+    async def finish(self, seconds: float) -> None:
+        """Bury what is known until now, if it takes no longer."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=seconds)
+
+    def close(self) -> None:
+        """What isn't buried is owed after the next start."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._task = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._loop.call_exception_handler({"message": "burial", "exception": error})
+
+    async def _bury(self) -> None:
+        try:
+            while self._graves:
+                grave = self._graves.popleft()
+                await self._one(grave)
+                if grave.receipt is not None:
+                    self._log.confirm(grave.receipt)
+                    self._log.kick()
+        except Failure:
+            return  # the gateway stops, and knows why
+        self._lookup.forget()
+
+    async def _one(self, grave: _Grave) -> None:
+        """Find the messages, slab by slab, and write their copies."""
+        run, topic = grave.bury.run, grave.subscription.definition.topic
+        at = 0
+        while at < len(run) and not grave.subscription.ended:
+            slab = await self._lookup.slab(topic, run[at], run[at] + 1)
+            if slab is None:  # what retention has taken can't be copied, nor is it owed for ever
+                self._write(grave, None, run[at : at + 1])
+                at += 1
+                continue
+            stop = min(bisect_left(run, slab.stop, lo=at), at + BREAK_MESSAGES)
+            self._write(grave, slab, run[at:stop])
+            at = stop
+            await self._turn()
+
+    async def _turn(self) -> None:
+        """Others go on; and so does this when there is room."""
+        self._log.kick()
+        await asyncio.sleep(0)
+        while self._waiting_bytes > WAITING_BYTES_MAX:
+            self._written.clear()
+            await self._written.wait()
+
+    def _write(self, grave: _Grave, slab: Slab | None, run: Run) -> None:
+        """Copies and settlements of those that are given up still, for one group."""
+        subscription = grave.subscription
+        if subscription.key is None or subscription.ended:
+            return
+        now = time.time_ns() // 1_000
+        burial = Burial(
+            subscription.key.id,
+            subscription.definition.topic,
+            grave.bury.reason,
+            grave.bury.delivery_count,
+            now,
+        )
+        copies: list[Copy] = []
+        settlements: list[Settlement] = []
+        for settled in subscription.dispatcher.buried(run):
+            settlements.append(
+                subscription.settlement(settled, grave.consumer, grave.delivered_at or now, now)
+            )
+            if slab is not None:
+                copies += [copy(_message(slab, one), one, burial) for one in settled.run]
+        if not settlements:
+            return
+        queue = _queue(subscription)
+        self._kept(queue)
+        runs = [_run(queue.topic, copies)] if copies else []
+        size = sum(len(run.blob) for run in runs)
+        self._waiting_bytes += size
+        self._log.write(runs, settlements, Inside())
+        self._log.after(lambda: self._durable(size))
+
+    def _durable(self, size: int) -> None:
+        self._waiting_bytes -= size
+        self._written.set()
+
+
+def _queue(subscription: Subscription) -> Destination:
+    """Where its dead letters go."""
+    assert subscription.key is not None  # noqa: S101
+    own = dead_letter_queue(subscription.dispatcher.policy.dead_letter_address)
+    return own or Destination(Kind.QUEUE, queue_of(subscription.key.id))
+
+
+def _message(slab: Slab, sequence: int) -> bytes:
+    listed = slab.sequences
+    at = sequence - slab.first if listed is None else bisect_left(listed, sequence)
+    assert listed is None or listed[at] == sequence, f"{sequence} isn't in its slab"  # noqa: S101
+    offsets = memoryview(slab.offsets).cast("B").cast("i")
+    return bytes(slab.blob[offsets[at] : offsets[at + 1]])
+
+
+def _run(topic: str, copies: Sequence[Copy]) -> MessageRun:
+    """Copies as messages of their queue; they neither expire nor wait."""
+    return MessageRun(
+        topic,
+        len(copies),
+        b"".join([one.data for one in copies]),
+        array("I", [len(one.data) for one in copies]).tobytes(),
+        bytes([one.durable for one in copies]),
+        bytes([one.priority for one in copies]),
+        bytes(4 * len(copies)),
+    )
