@@ -24,7 +24,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.message import Slab
+from pipeline.tables import page_traits
 from pipeline.tables.arrow import Arrow, Chunked, Int32s, Int64s
+from pipeline.tables.page_traits import Columns
 
 #: Open Parquet files that are kept with their footers; each is a file descriptor.
 FILES_OPEN_MAX = 64
@@ -72,6 +74,7 @@ class _Unit:
     index: int
     topic_low: str | None = field(compare=False)
     topic_high: str | None = field(compare=False)
+    traits: tuple[str, ...] = field(compare=False)  #: columns of them that may say something
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +85,7 @@ class _Rows:
     offsets: Int32s
     blob: memoryview
     array: Arrow
+    traits: Columns | None = None
 
     @property
     def size(self) -> int:
@@ -173,25 +177,25 @@ class Pager:
         found = self._open.get(unit.path)
         parquet = found[0] if found else self._parquet(unit.path)
         only = unit.topic_low == unit.topic_high == topic and len(topic.encode()) <= TOPIC_EXACT_MAX
-        columns = ["sequence", "message"] if only else ["sequence", "message", "topic"]
+        columns = ["sequence", "message", *unit.traits] + ([] if only else ["topic"])
         try:
             table = parquet.read_row_group(unit.index, columns=columns, use_threads=False)
         except OSError as error:  # such as a checksum that is wrong; Arrow doesn't name the file
             raise OSError(f"{self._root / unit.path}, row group {unit.index}: {error}") from error
         if not only:
             table = table.filter(pc.field("topic") == topic)
-        sequences = table["sequence"].to_numpy()
-        return _sorted(sequences, table["message"])
+        columns_of_traits = page_traits.columns_of(table) if unit.traits else None
+        return _sorted(table["sequence"].to_numpy(), table["message"], columns_of_traits)
 
 
 def _row_groups(file: MessageFile, metadata: pq.FileMetaData) -> tuple[_Unit, ...]:
     names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-    sequence, topic = names.index("sequence"), names.index("topic")
+    at = {name: i for i, name in enumerate(names)}
     units = []
     for i in range(metadata.num_row_groups):
         group = metadata.row_group(i)
-        low, high = _bounds(group.column(sequence))
-        topic_low, topic_high = _bounds(group.column(topic))
+        low, high = _bounds(group.column(at["sequence"]))
+        topic_low, topic_high = _bounds(group.column(at["topic"]))
         units.append(
             _Unit(
                 file.low if low is None else int(low),
@@ -200,6 +204,7 @@ def _row_groups(file: MessageFile, metadata: pq.FileMetaData) -> tuple[_Unit, ..
                 i,
                 topic_low,
                 topic_high,
+                page_traits.said(group, at),
             )
         )
     return tuple(units)
@@ -221,15 +226,15 @@ def _between(topic: str, low: str | None, high: str | None) -> bool:
     return low.encode() <= key and (key <= bound or len(bound) > TOPIC_EXACT_MAX)
 
 
-def _sorted(sequences: Int64s, messages: Chunked) -> _Rows:
+def _sorted(sequences: Int64s, messages: Chunked, traits: Columns | None) -> _Rows:
     """The rows by sequence; as they lie if they are so already."""
     if (np.diff(sequences) > 0).all():
-        return _rows(sequences, messages)
+        return _rows(sequences, messages, traits)
     order = np.argsort(sequences)
-    return _rows(sequences[order], messages.take(order))
+    return _rows(sequences[order], messages.take(order), traits and traits.take(order))
 
 
-def _rows(sequences: Int64s, messages: Chunked) -> _Rows:
+def _rows(sequences: Int64s, messages: Chunked, traits: Columns | None) -> _Rows:
     """The rows over Arrow's own buffers, if they lie in one chunk."""
     if not len(messages):
         return _Rows(sequences, np.zeros(1, np.int32), memoryview(b""), pa.nulls(0, pa.binary()))
@@ -237,7 +242,7 @@ def _rows(sequences: Int64s, messages: Chunked) -> _Rows:
     array: Arrow = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
     _, offsets, blob = array.buffers()
     view = np.frombuffer(memoryview(offsets or b""), np.int32)[array.offset :][: len(array) + 1]
-    return _Rows(sequences, view, memoryview(blob or b""), array)
+    return _Rows(sequences, view, memoryview(blob or b""), array, traits)
 
 
 def _cut(parts: list[_Rows], start: int, limit: int, bytes_max: int) -> Page:
@@ -263,7 +268,8 @@ def _cut(parts: list[_Rows], start: int, limit: int, bytes_max: int) -> Page:
 
 def _merged(parts: list[_Rows]) -> _Rows:
     sequences = np.concatenate([rows.sequences for rows in parts])
-    return _sorted(sequences, pa.chunked_array([rows.array for rows in parts]))
+    traits = page_traits.joined([(rows.traits, len(rows.sequences)) for rows in parts])
+    return _sorted(sequences, pa.chunked_array([rows.array for rows in parts]), traits)
 
 
 def _slabs(rows: _Rows, begin: int, stop: int) -> list[Slab]:
@@ -276,10 +282,17 @@ def _slabs(rows: _Rows, begin: int, stop: int) -> list[Slab]:
     offsets = rows.offsets[begin : stop + 1].data.cast("B")
     if cuts and len(sequences) < STRETCH_MIN * (len(cuts) + 1):
         listed = array("q", sequences.tobytes())
-        return [Slab(listed[0], len(listed), rows.blob, offsets, listed)]
+        found = page_traits.traits(rows.traits, listed[0], listed, begin, stop)
+        return [Slab(listed[0], len(listed), rows.blob, offsets, listed, found)]
     firsts = sequences[[0, *cuts]].tolist()
     edges = pairwise([0, *cuts, stop - begin])
     return [
-        Slab(first, b - a, rows.blob, offsets[4 * a : 4 * (b + 1)])
+        Slab(
+            first,
+            b - a,
+            rows.blob,
+            offsets[4 * a : 4 * (b + 1)],
+            traits=page_traits.traits(rows.traits, first, None, begin + a, begin + b),
+        )
         for first, (a, b) in zip(firsts, edges, strict=True)
     ]

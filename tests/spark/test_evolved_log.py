@@ -1,4 +1,4 @@
-"""A log that gets its new columns while Spark's job knows it: the job goes on, and lacks nothing."""
+"""A log that gets its new columns while Spark's job knows it: the job goes on and lacks nothing."""
 
 import shutil
 import sys
@@ -13,9 +13,10 @@ from pipeline.subscription import SubscriptionEvent
 from pipeline.tables.home import Home
 from pipeline.tables.topic_log import TopicLog
 
-TABLES = Path(__file__).parents[1] / "tables"
-sys.path.insert(0, str(TABLES))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tables"))
 from table_groups import KEY, NOON, event, framed, group, run, settled
+
+TABLES = Path(__file__).parents[1] / "tables"
 
 
 @pytest.mark.timeout(600)

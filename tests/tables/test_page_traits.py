@@ -1,0 +1,142 @@
+"""Pages bring back what each message said of its priority and its times, and read it only then."""
+
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from table_groups import DAY_US, NOON, bodies, framed, group, run
+
+from pipeline.message import Group, MessageRun
+from pipeline.tables import data_file, page_traits
+from pipeline.tables.topic_log import TopicLog
+from pipeline.traits import Traits
+
+#: Priority, expiry, earliest delivery; those of a plain message are left out of models.
+Said = tuple[int, int, int]
+PLAIN: Said = (4, 0, 0)
+FIRST_FORMAT = Path(__file__).with_name("first_format") / "topic_log"
+
+
+def value(column: object, kind: str, at: int, usual: int) -> int:
+    numbers = np.frombuffer(column, kind)  # type: ignore[call-overload]
+    return int(numbers[at]) if len(numbers) else usual
+
+
+def said(traits: Traits, sequence: int) -> Said:
+    """What the traits say of one message."""
+    at = traits.place(sequence)
+    return (
+        value(traits.priority, "u1", at, 4),
+        value(traits.expires_at, "i8", at, 0),
+        value(traits.deliver_at, "i8", at, 0),
+    )
+
+
+def paged(log: TopicLog, topic: str, start: int = 0, bytes_max: int = 400) -> dict[int, Said]:
+    """What is said of the topic's messages that aren't plain; slabs of plain ones have no traits,
+    and a column that says nothing is empty."""
+    found: dict[int, Said] = {}
+    while start < log.sequence_version:
+        page = log.page(topic, start, bytes_max)
+        for slab in page.slabs:
+            if slab.traits is None:
+                continue
+            assert slab.traits.first == slab.first
+            assert slab.traits.sequences == slab.sequences
+            of_slab = {
+                s: said(slab.traits, s) for s in slab.sequences or range(slab.first, slab.stop)
+            }
+            for nth, column in enumerate(page_traits.NAMES):
+                unusual = any(one[nth] != PLAIN[nth] for one in of_slab.values())
+                assert bool(getattr(slab.traits, column)) == unusual
+            assert any(one != PLAIN for one in of_slab.values())
+            found |= {s: one for s, one in of_slab.items() if one != PLAIN}
+        start = page.covered
+    return found
+
+
+def drawn(chance: random.Random, topic: str, count: int) -> tuple[MessageRun, list[Said]]:
+    """A run, and what it says; many are plain, or in one column."""
+    kinds = [chance.random() < 0.3 for _ in range(3)]
+
+    def column(nth: int, values: list[int]) -> list[int]:
+        some = kinds[nth]
+        return [chance.choice([PLAIN[nth], *values]) if some else PLAIN[nth] for _ in range(count)]
+
+    columns = [
+        column(0, [0, 4, 7, 9]),
+        column(1, [NOON + 1, NOON + 10**9]),
+        column(2, [NOON + 5, NOON + DAY_US]),
+    ]
+    made = run(
+        topic,
+        bodies(count, 20),
+        priority=columns[0],
+        expires_at=columns[1] if kinds[1] else (),
+        deliver_at=columns[2] if kinds[2] else (),
+    )
+    return made, list(zip(*columns, strict=True))
+
+
+def history(seed: int) -> tuple[list[Group], dict[str, dict[int, Said]]]:
+    """Groups with runs of three topics, and what is said of the messages that aren't plain."""
+    chance = random.Random(seed)
+    groups, sequence = [], 0
+    due: dict[str, dict[int, Said]] = {}
+    for number in range(1, 40):
+        runs, first = [], sequence
+        for _ in range(chance.randint(0, 4)):
+            topic = f"topic-{chance.randrange(3)}"
+            made, words = drawn(chance, topic, chance.randint(1, 60))
+            runs.append(made)
+            of_topic = due.setdefault(topic, {})
+            of_topic |= {sequence + i: one for i, one in enumerate(words) if one != PLAIN}
+            sequence += made.count
+        groups.append(group(number, first, *runs))
+    return groups, due
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pages_say_what_was_published(tmp_path: Path, seed: int) -> None:
+    """From commits, after a restart, out of merged files, whatever a page's size."""
+    log = TopicLog.open(tmp_path / "log")
+    groups, due = history(seed)
+    for at in range(0, len(groups), 3):
+        log.commit([framed(one) for one in groups[at : at + 3]])
+    for step in ("committed", "opened", "merged"):
+        if step == "opened":
+            log = TopicLog.open(log.path)
+        if step == "merged":
+            assert log.upkeep(now=NOON + 3 * DAY_US, floor=0)
+        for topic, of_topic in due.items():
+            for size in (1, 1000, 1 << 20):
+                assert paged(log, topic, bytes_max=size) == of_topic
+
+
+def test_row_groups_of_plain_messages_cost_nothing(tmp_path: Path) -> None:
+    """Their statistics say that they are, so no further column is read; one message in ten thousand
+    that isn't plain concerns its own row group alone."""
+    log = TopicLog.open(tmp_path / "log")
+    count = 3 * data_file.ROW_GROUP_ROWS_MAX
+    priority = [4] * count
+    priority[-1] = 9
+    log.commit([framed(group(1, 0, run("a", [b"x"] * count, priority=priority, deliver_at=())))])
+    (path,) = log.files("message", 0)
+    metadata = pq.ParquetFile(path).metadata
+    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    at = {name: i for i, name in enumerate(names)}
+    found = [page_traits.said(metadata.row_group(i), at) for i in range(3)]
+    assert found == [(), (), ("priority",)]
+    assert paged(log, "a", bytes_max=1 << 20) == {count - 1: (9, 0, 0)}
+
+
+def test_a_file_of_the_first_format_says_its_own(tmp_path: Path) -> None:
+    """Its columns have no statistics, and one of them isn't there."""
+    shutil.copytree(FIRST_FORMAT, tmp_path / "log")
+    log = TopicLog.open(tmp_path / "log")
+    expiry = NOON + 1_500_000
+    assert paged(log, "orders") == {0: (4, expiry, 0), 1: (4, expiry, 0), 2: (7, 0, 0)}
+    assert paged(log, "bills") == {}
