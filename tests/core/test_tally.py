@@ -1,0 +1,105 @@
+"""How much lies where, against a plain list of messages."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import tally as tallies
+from pipeline.tally import TOGETHER, Tally, Volume, waiting
+
+
+@dataclass(frozen=True)
+class Message:
+    sequence: int
+    size: int
+    at: int
+
+
+#: Of each group: other topics' messages before these, these with their sizes, the time that passed.
+_GROUPS = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.lists(st.integers(0, 9), min_size=1, max_size=5),
+        st.sampled_from([0, 10, TOGETHER, 5 * TOGETHER]),
+    ),
+    max_size=30,
+)
+
+
+def filled(groups: list[tuple[int, list[int], int]]) -> tuple[Tally, list[Message]]:
+    tally, plain = Tally(), []
+    sequence, at = 7, 1_000
+    for others, sizes, passed in groups:
+        sequence, at = sequence + others, at + passed
+        tally.add(sequence, sequence + len(sizes), len(sizes), sum(sizes), at)
+        plain += [Message(sequence + n, size, at) for n, size in enumerate(sizes)]
+        sequence += len(sizes)
+    return tally, plain
+
+
+def volume(messages: list[Message]) -> Volume:
+    return Volume(len(messages), sum(message.size for message in messages))
+
+
+@given(_GROUPS, st.integers(0, 160), st.integers(0, 160))
+def test_counts_are_exact_from_any_sequence_on(
+    groups: list[tuple[int, list[int], int]], sequence: int, trimmed: int
+) -> None:
+    """Whatever lies between; bytes are shared out where a stretch is cut. What is trimmed is what
+    nobody asks about."""
+    tally, plain = filled(groups)
+    tally.trim(min(sequence, trimmed))
+    rest = [message for message in plain if message.sequence >= sequence]
+    found = tally.since(sequence)
+    assert found.messages == len(rest)
+    assert bool(found.bytes) <= bool(rest)
+    if rest == plain:
+        assert found == volume(plain)
+    assert tally.since(sequence + 1).bytes <= found.bytes <= volume(plain).bytes
+
+
+@given(_GROUPS, st.integers(0, 30))
+def test_what_is_older_is_older(groups: list[tuple[int, list[int], int]], passed: int) -> None:
+    """Everything below the sequence, and nearly everything that is old lies below it."""
+    tally, plain = filled(groups)
+    time = 1_000 + passed * TOGETHER // 2
+    below = tally.older(time)
+    assert all(message.at < time for message in plain if message.sequence < below)
+    assert all(message.at >= time - TOGETHER for message in plain if message.sequence >= below)
+    first = plain[0] if plain else None
+    assert tally.published_at(0) == (first.at if first else None)
+
+
+@given(_GROUPS)
+def test_a_full_tally_joins_what_is_old(groups: list[tuple[int, list[int], int]]) -> None:
+    """All that it has is still right as a whole, and nothing is counted where nothing lies."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tallies, "STRETCHES_MAX", 4)
+        tally, plain = filled(groups)
+    assert len(tally) <= 4
+    assert tally.since(0) == volume(plain)
+    counts = [tally.since(sequence).messages for sequence in range(170)]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] == 0
+
+
+def test_a_clock_that_was_set_back_makes_nothing_younger() -> None:
+    """Times only rise."""
+    tally = Tally()
+    tally.add(0, 1, 1, 10, 5_000_000)
+    tally.add(1, 2, 1, 10, 1_000_000)
+    assert tally.older(5_000_000) == 0
+    assert tally.older(5_000_001) == 2
+
+
+def test_what_waits_is_what_was_read_and_what_was_not() -> None:
+    """Less what is settled, or counted with what was read, beyond the position."""
+    tally = Tally()
+    tally.add(0, 10, 10, 1_000, 0)
+    tally.add(20, 30, 10, 3_000, TOGETHER)
+    assert waiting(tally, floor=0, position=0, outstanding=0, beyond=0) == Volume(20, 4_000)
+    assert waiting(tally, floor=4, position=10, outstanding=2, beyond=0) == Volume(12, 3_200)
+    assert waiting(tally, floor=0, position=0, outstanding=2, beyond=5) == Volume(17, 3_400)
+    assert waiting(tally, floor=30, position=30, outstanding=0, beyond=0) == Volume()
