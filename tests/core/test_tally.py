@@ -83,6 +83,10 @@ def test_a_full_tally_joins_what_is_old(groups: list[tuple[int, list[int], int]]
     counts = [tally.since(sequence).messages for sequence in range(170)]
     assert counts == sorted(counts, reverse=True)
     assert counts[-1] == 0
+    for time in range(0, 200 * TOGETHER, TOGETHER // 2):
+        assert all(m.at < time for m in plain if m.sequence < tally.older(time))
+    if plain and plain[-1].sequence - plain[0].sequence < len(plain):  # nothing lies between
+        assert counts == [len([m for m in plain if m.sequence >= s]) for s in range(170)]
 
 
 def test_a_clock_that_was_set_back_makes_nothing_younger() -> None:
