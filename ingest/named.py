@@ -18,7 +18,7 @@ from ingest.policies import Policies, buries
 from pipeline.cursor import Doubt
 from pipeline.dispatch import Dispatcher
 from pipeline.message import SubscriptionRecord
-from pipeline.policy import Policy
+from pipeline.policy import Policy, TopicPolicy
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
 from pipeline.tables.snapshot import Snapshot, SubscriptionState
 
@@ -81,6 +81,14 @@ class Named:
     def own_policy(self, key: SubscriptionKey) -> str:
         """What the subscription says of its policy, as text; empty if it says nothing."""
         return self._own.get(key, "")
+
+    def check_policy(self, key: SubscriptionKey, text: str) -> None:
+        """Raises InvalidRequest when this subscription can't say this of its policy."""
+        self._policies.check_own(key, text)
+
+    def topic_policy(self, topic: str) -> TopicPolicy:
+        """What holds for all that is published to a topic or queue."""
+        return self._policies.of_topic(topic)
 
     def _reconsider(self) -> None:
         """The policies have changed."""
@@ -198,7 +206,7 @@ class Named:
         topic = subscription.definition.topic
         _events.info(f"subscription.{event.value}", subscription=key.id, topic=topic)
 
-    def configure(self, subscription: Subscription, policy: str, then: Callable[[], None]) -> None:
+    def configure(self, subscription: Subscription, policy: str) -> None:
         """From now on it says this of its policy."""
         key = subscription.key
         assert key is not None  # noqa: S101
@@ -207,9 +215,9 @@ class Named:
         else:
             self._own.pop(key, None)
         self._apply_policy(key)
-        self.remember(SubscriptionEvent.CONFIGURED, subscription, then)
+        self.remember(SubscriptionEvent.CONFIGURED, subscription)
 
-    def delete(self, subscription: Subscription, then: Callable[[], None]) -> None:
+    def delete(self, subscription: Subscription, then: Callable[[], None] = lambda: None) -> None:
         """It is no more; `then` is called when that is durable."""
         key = subscription.key
         assert key is not None  # noqa: S101

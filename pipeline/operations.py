@@ -25,16 +25,16 @@ class Operation(StrEnum):
     REDRIVE = "redrive"  #: send its dead letters back to where they came from
     CLOSE = "close"  #: end its consumers' links; they may come again
     DELETE = "delete"
-    DELETE_ANYWAY = "delete anyway"  #: its consumers' links end, what it has is lost
+    DELETE_ANYWAY = "delete anyway"  #: its links end, what it has is lost
 
 
 class Standing(StrEnum):
     """What there is under a subscription's key."""
 
     ABSENT = "absent"
-    EMPTY = "empty"  #: nobody consumes it, and deleting it loses nothing
-    STOCKED = "stocked"  #: a queue that nobody consumes, and that has messages
-    SERVED = "served"  #: it has consumers
+    EMPTY = "empty"  #: nobody uses it, and deleting it loses nothing
+    STOCKED = "stocked"  #: a queue that nobody uses, and that has messages
+    USED = "used"  #: it has consumers, or, if it is a queue, producers
 
 
 class Deed(StrEnum):
@@ -54,10 +54,10 @@ class Deed(StrEnum):
 
 _ABSENT = (NOT_FOUND, "there is no durable subscription {}")
 _EXISTS = (PRECONDITION_FAILED, "there is a subscription {} already")
-_SERVED = (LOCKED, "{} has consumers; say force to end their links and delete it")
+_USED = (LOCKED, "{} has links; say force to end them and delete it")
 _STOCKED = (PRECONDITION_FAILED, "{} has messages; say force to delete it with them")
 
-_PRESENT = (Standing.EMPTY, Standing.STOCKED, Standing.SERVED)
+_PRESENT = (Standing.EMPTY, Standing.STOCKED, Standing.USED)
 
 
 def _same(operation: Operation, deed: Deed) -> dict[tuple[Operation, Standing], Deed]:
@@ -70,7 +70,7 @@ OPERATIONS: dict[tuple[Operation, Standing], Deed | tuple[str, str]] = {
     (Operation.CREATE, Standing.ABSENT): Deed.CREATE,
     (Operation.CREATE, Standing.EMPTY): _EXISTS,
     (Operation.CREATE, Standing.STOCKED): _EXISTS,
-    (Operation.CREATE, Standing.SERVED): _EXISTS,
+    (Operation.CREATE, Standing.USED): _EXISTS,
     **_same(Operation.UPDATE, Deed.CONFIGURE),
     **_same(Operation.PAUSE, Deed.PAUSE),
     **_same(Operation.RESUME, Deed.RESUME),
@@ -80,13 +80,13 @@ OPERATIONS: dict[tuple[Operation, Standing], Deed | tuple[str, str]] = {
     **_same(Operation.REDRIVE, Deed.REDRIVE),
     (Operation.CLOSE, Standing.EMPTY): Deed.NOTHING,
     (Operation.CLOSE, Standing.STOCKED): Deed.NOTHING,
-    (Operation.CLOSE, Standing.SERVED): Deed.END_LINKS,
+    (Operation.CLOSE, Standing.USED): Deed.END_LINKS,
     (Operation.DELETE, Standing.EMPTY): Deed.DELETE,
     (Operation.DELETE, Standing.STOCKED): _STOCKED,
-    (Operation.DELETE, Standing.SERVED): _SERVED,
+    (Operation.DELETE, Standing.USED): _USED,
     (Operation.DELETE_ANYWAY, Standing.EMPTY): Deed.DELETE,
     (Operation.DELETE_ANYWAY, Standing.STOCKED): Deed.DELETE,
-    (Operation.DELETE_ANYWAY, Standing.SERVED): Deed.END_AND_DELETE,
+    (Operation.DELETE_ANYWAY, Standing.USED): Deed.END_AND_DELETE,
 }
 
 #: What is so already when a subscription is (True) or isn't paused.
@@ -106,12 +106,13 @@ EVENTS: dict[Operation, SubscriptionEvent] = {
 }
 
 
-def standing(*, present: bool, consumers: int, queue: bool, owed: bool) -> Standing:
-    """What there is; `owed`: it may have messages that nobody has settled."""
+def standing(*, present: bool, users: int, queue: bool, owed: bool) -> Standing:
+    """What there is; `users` are its consumers and a queue's producers, `owed`: it may have
+    messages that nobody has settled."""
     if not present:
         return Standing.ABSENT
-    if consumers:
-        return Standing.SERVED
+    if users:
+        return Standing.USED
     return Standing.STOCKED if queue and owed else Standing.EMPTY
 
 

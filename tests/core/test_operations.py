@@ -7,11 +7,11 @@ from pipeline.refusal import LOCKED, NOT_FOUND, PRECONDITION_FAILED, Refusal
 from pipeline.subscription import SubscriptionKey
 
 KEY = SubscriptionKey(None, "billing", durable=True)
-ABSENT, EMPTY, STOCKED, SERVED = Standing
+ABSENT, EMPTY, STOCKED, USED = Standing
 GONE, EXISTS, BUSY, FULL = NOT_FOUND, PRECONDITION_FAILED, LOCKED, PRECONDITION_FAILED
 
 ROWS = [
-    # operation, and what it does where nothing is, in an empty one, a stocked queue, a served one
+    # operation, and what it does where nothing is, to an empty one, a stocked queue, a used one
     (Operation.CREATE, Deed.CREATE, EXISTS, EXISTS, EXISTS),
     (Operation.UPDATE, GONE, Deed.CONFIGURE, Deed.CONFIGURE, Deed.CONFIGURE),
     (Operation.PAUSE, GONE, Deed.PAUSE, Deed.PAUSE, Deed.PAUSE),
@@ -45,27 +45,27 @@ def test_the_rows_are_all_that_there_are() -> None:
 
 def test_what_is_so_already_is_done_no_second_time() -> None:
     """A pause of a paused one is nothing, and so is a resume of one that goes."""
-    assert decide(Operation.PAUSE, SERVED, KEY, paused=True) is Deed.NOTHING
-    assert decide(Operation.RESUME, SERVED, KEY, paused=True) is Deed.RESUME
-    assert decide(Operation.PURGE, SERVED, KEY, paused=True) is Deed.MOVE
+    assert decide(Operation.PAUSE, USED, KEY, paused=True) is Deed.NOTHING
+    assert decide(Operation.RESUME, USED, KEY, paused=True) is Deed.RESUME
+    assert decide(Operation.PURGE, USED, KEY, paused=True) is Deed.MOVE
 
 
 @pytest.mark.parametrize(
-    ("present", "consumers", "queue", "owed", "expected"),
+    ("present", "users", "queue", "owed", "expected"),
     [
         (False, 0, False, False, ABSENT),
         (True, 0, False, False, EMPTY),
         (True, 0, False, True, EMPTY),  # a subscription's backlog goes with it, as JMS has it
         (True, 0, True, False, EMPTY),
         (True, 0, True, True, STOCKED),
-        (True, 2, True, True, SERVED),
-        (True, 1, False, False, SERVED),
+        (True, 2, True, True, USED),
+        (True, 1, False, False, USED),
     ],
 )
 def test_how_it_stands(
-    present: bool, consumers: int, queue: bool, owed: bool, expected: Standing
+    present: bool, users: int, queue: bool, owed: bool, expected: Standing
 ) -> None:
-    assert standing(present=present, consumers=consumers, queue=queue, owed=owed) is expected
+    assert standing(present=present, users=users, queue=queue, owed=owed) is expected
 
 
 @pytest.mark.parametrize(

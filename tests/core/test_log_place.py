@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.errors import InvalidRequest
-from pipeline.places import AtEnd, AtSequence, AtTime, Place, place
+from pipeline.log_place import AtEnd, AtSequence, AtTime, Place, place
 
 SECOND = 1_000_000
 NOW = 1_700_000_000 * SECOND

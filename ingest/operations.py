@@ -1,0 +1,234 @@
+"""What operators do to durable subscriptions, performed: decided by the pure part
+(`pipeline.operations`), and answered when it is durable.
+
+All methods run on the loop's thread.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, assert_never
+
+from ingest.consumer import Subscription
+from ingest.delivery import DeliveryService
+from ingest.link import Link
+from ingest.log import Log
+from ingest.named import Named
+from ingest.workers import Failure, Worker
+from pipeline.amqp_writer import Writable
+from pipeline.log_place import AtEnd, AtSequence, AtTime, Place
+from pipeline.operations import EVENTS, Deed, Operation, Standing, decide, moved, standing
+from pipeline.refusal import DELETED, PRECONDITION_FAILED, Refusal
+from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from pipeline.tables.topic_log import TopicLog
+
+#: An operator intervened to detach the link (AMQP 1.0, 2.8.17).
+DETACH_FORCED = "amqp:link:detach-forced"
+
+#: What an operation found or did, in words and numbers.
+Facts: TypeAlias = Mapping[str, Writable]
+
+
+_END = AtEnd()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be done to the subscription of this key. `place` is that of a rewind or a skip,
+    `definition` that of a new one, `policy` the text of its own policy."""
+
+    operation: Operation
+    key: SubscriptionKey
+    place: Place = _END
+    definition: Definition | None = None
+    policy: str = ""
+
+
+class Links(Protocol):
+    """The gateway, as far as operations need its links."""
+
+    def producers(self, topic: str) -> list[Link]:
+        """The links that send to this topic or queue."""
+
+    def end_link(self, link: Link, condition: str, description: str) -> None:
+        """End a link from our side."""
+
+
+class Operations:
+    """Performs orders, each by itself; two for one subscription wait for each other."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: Log,
+        table: TopicLog,
+        named: Named,
+        delivery: DeliveryService,
+        links: Links,
+    ) -> None:
+        self._loop, self._log, self._table, self._named = loop, log, table, named
+        self._delivery, self._links = delivery, links
+        self._worker: Worker[int] = Worker("times", loop)
+
+    async def perform(self, order: Order) -> Facts | Refusal:
+        """Do it, or say why it can't be done; on return it is durable. Raises StoreError when the
+        table can't be read."""
+        to = await self._sequence(order.place)
+        if isinstance(to, Refusal):
+            return to
+        key = order.key
+        while not self._named.sure(key):
+            await self.durable()
+        subscription = self._named.get(key) if key.durable else None
+        deed = decide(
+            order.operation,
+            self._standing(subscription),
+            key,
+            paused=subscription is not None and subscription.dispatcher.paused,
+        )
+        if isinstance(deed, Refusal):
+            return deed
+        if subscription is None:
+            assert deed is Deed.CREATE, deed  # noqa: S101
+            return await self._create(order)
+        return await self._do(order, deed, subscription, to)
+
+    async def durable(self) -> None:
+        """Wait until all that was said by now is durable."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._log.after(lambda: None if done.done() else done.set_result(None))
+        self._log.kick()
+        await done
+
+    def close(self) -> None:
+        self._worker.stop()
+
+    def _standing(self, subscription: Subscription | None) -> Standing:
+        if subscription is None:
+            return Standing.ABSENT
+        queue = subscription.key is not None and subscription.key.queue
+        senders = len(self._links.producers(subscription.definition.topic)) if queue else 0
+        return standing(
+            present=True,
+            users=len(subscription.consumers) + senders,
+            queue=queue,
+            owed=subscription.dispatcher.floor < self._log.recent.head,
+        )
+
+    async def _sequence(self, place: Place) -> int | Refusal | None:
+        """The sequence at a place; None for the end, wherever that is by then."""
+        match place:
+            case AtEnd():
+                return None
+            case AtSequence(sequence):
+                return sequence
+            case AtTime(at):
+                committed = self._table.sequence_version
+                newer = self._log.moments.first_at(at, committed)
+                found = await self._committed_at(at)
+                if found == self._table.first_sequence and found:
+                    return Refusal(
+                        PRECONDITION_FAILED,
+                        "that time is beyond retention, or near it: the earliest that is kept is "
+                        f"sequence {found}",
+                    )
+                if found < committed:
+                    return found
+                return self._log.next_sequence if newer is None else newer
+            case _ as never:
+                assert_never(never)
+
+    async def _committed_at(self, at: int) -> int:
+        """The first sequence in the table that was published at or after a time."""
+        came: asyncio.Future[int | Failure] = self._loop.create_future()
+        self._worker.submit(
+            lambda: self._table.first_sequence_at(at),
+            lambda result: None if came.done() else came.set_result(result),
+        )
+        found = await came
+        if isinstance(found, Failure):
+            raise found.error
+        return found
+
+    async def _create(self, order: Order) -> Facts:
+        assert order.definition is not None  # noqa: S101
+        self._named.define(
+            SubscriptionEvent.CREATED, order.key, order.definition, policy=order.policy
+        )
+        await self.durable()
+        return {}
+
+    async def _do(
+        self, order: Order, deed: Deed, subscription: Subscription, to: int | None
+    ) -> Facts | Refusal:
+        match deed:
+            case Deed.NOTHING:
+                return {}
+            case Deed.CONFIGURE:
+                self._named.configure(subscription, order.policy)
+                await self.durable()
+            case Deed.PAUSE | Deed.RESUME:
+                subscription.dispatcher.paused = deed is Deed.PAUSE
+                self._named.remember(EVENTS[order.operation], subscription)
+                await self.durable()
+                self._delivery.again(subscription)
+            case Deed.MOVE:
+                return await self._move(order.operation, subscription, to)
+            case Deed.END_LINKS:
+                return {"links": self._end_consumers(subscription, DETACH_FORCED, "closed")}
+            case Deed.DELETE | Deed.END_AND_DELETE:
+                links = self._end_users(subscription)
+                self._named.delete(subscription)
+                await self.durable()
+                return {"links": links}
+            case Deed.CREATE | Deed.REDRIVE:
+                raise AssertionError(deed)  # the one has no subscription, the other is `Redrive`'s
+            case _ as never:
+                assert_never(never)
+        return {}
+
+    async def _move(
+        self, operation: Operation, subscription: Subscription, to: int | None
+    ) -> Facts | Refusal:
+        """Owe it what lies from a place on. Nothing is delivered until that is durable: what is
+        settled in the event's own group doesn't count any more."""
+        dispatcher = subscription.dispatcher
+        head = self._log.next_sequence
+        place = moved(
+            operation,
+            head if to is None else to,
+            floor=dispatcher.floor,
+            first=self._table.first_sequence,
+            head=head,
+            no_local=subscription.definition.no_local,
+        )
+        if isinstance(place, Refusal):
+            return place
+        paused = dispatcher.paused
+        dispatcher.rewind(place, time.time_ns() // 1_000)
+        subscription.forget_pages()
+        dispatcher.paused = True
+        self._named.remember(EVENTS[operation], subscription, floor=place, paused=paused)
+        await self.durable()
+        dispatcher.paused = paused
+        self._delivery.again(subscription)
+        return {"floor": place}
+
+    def _end_consumers(self, subscription: Subscription, condition: str, done: str) -> int:
+        assert subscription.key is not None  # noqa: S101
+        consumers = tuple(subscription.consumers.values())
+        for consumer in consumers:
+            text = f"an operator has {done} {subscription.key.id}"
+            self._links.end_link(consumer.link, condition, text)
+        return len(consumers)
+
+    def _end_users(self, subscription: Subscription) -> int:
+        """What is sent to a queue that is no more would be lost, so its producers go, too."""
+        assert subscription.key is not None  # noqa: S101
+        ended = self._end_consumers(subscription, DELETED, "deleted")
+        topic = subscription.definition.topic
+        producers = self._links.producers(topic) if subscription.key.queue else []
+        for link in producers:
+            self._links.end_link(link, DELETED, f"'{topic}' has been deleted")
+        return ended + len(producers)
