@@ -85,8 +85,17 @@ def test_a_full_tally_joins_what_is_old(groups: list[tuple[int, list[int], int]]
     assert counts[-1] == 0
     for time in range(0, 200 * TOGETHER, TOGETHER // 2):
         assert all(m.at < time for m in plain if m.sequence < tally.older(time))
-    if plain and plain[-1].sequence - plain[0].sequence < len(plain):  # nothing lies between
-        assert counts == [len([m for m in plain if m.sequence >= s]) for s in range(170)]
+
+
+def test_joined_stretches_of_one_topic_alone_stay_exact() -> None:
+    """There is nothing between its messages that could be counted with them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tallies, "STRETCHES_MAX", 4)
+        tally, plain = filled([(0, [1, 1], TOGETHER)] * 20)
+    assert len(tally) <= 4
+    last = plain[-1].sequence
+    counts = [tally.since(sequence).messages for sequence in range(last + 1)]
+    assert counts == [min(len(plain), last + 1 - sequence) for sequence in range(last + 1)]
 
 
 def test_a_clock_that_was_set_back_makes_nothing_younger() -> None:
