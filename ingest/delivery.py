@@ -78,14 +78,23 @@ class DeliveryService:
 
     # Consumers come and go.
 
-    def attach(self, subscription: Subscription, link: Link, name: str, kind: LinkKind) -> Consumer:
-        """A consumer joins; its credit comes by `flowed`."""
+    def attach(
+        self,
+        subscription: Subscription,
+        link: Link,
+        name: str,
+        kind: LinkKind,
+        selector: str | None = None,
+    ) -> Consumer:
+        """A consumer joins, with a selector of its own or without; its credit comes by `flowed`."""
         presettled = link.sends_settled or kind is LinkKind.BROWSER
-        consumer = Consumer(next(self._numbers), link, name, kind, subscription, presettled)
+        number = next(self._numbers)
+        consumer = Consumer(number, link, name, kind, subscription, presettled, selector)
         if not subscription.consumers:
             self._sieve.join(subscription)
         subscription.consumers[consumer.number] = consumer
-        subscription.dispatcher.attach(consumer.number)
+        self._sieve.consume(consumer)
+        subscription.dispatcher.attach(number, priority=link.attach.priority, selector=selector)
         self._claims.add(subscription)
         self._live.setdefault(subscription.definition.topic, {})[subscription] = None
         return consumer
@@ -98,6 +107,7 @@ class DeliveryService:
         now = time.time_ns() // 1_000
         for settled in subscription.dispatcher.detach(consumer.number, now):
             self._record(subscription, consumer.name, settled, now, now)
+        self._sieve.stop(consumer)
         if not subscription.consumers:
             self._sieve.leave(subscription)
             subscription.forget_pages()

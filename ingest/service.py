@@ -31,7 +31,7 @@ from pipeline.address import Destination, Kind, destination_of, is_temporary
 from pipeline.cursor import Doubt
 from pipeline.permission import Action
 from pipeline.refusal import Refusal
-from pipeline.subscription import Definition, SubscriptionKey
+from pipeline.subscription import SubscriptionKey
 from pipeline.tables.snapshot import Snapshot
 from pipeline.temporary import Deed, Whose
 from pipeline.temporary import refusal as temporary_refusal
@@ -161,10 +161,10 @@ class Gateway:
                 self._produce(link, destination)
             case wishes.Relay():
                 self._open_producer(link, None)
-            case wishes.Subscribe(key, definition):
-                self._subscribe(link, key, definition)
-            case wishes.Browse(queue):
-                self._browse(link, queue)
+            case wishes.Subscribe():
+                self._subscribe(link, wish)
+            case wishes.Browse():
+                self._browse(link, wish)
             case wishes.Lookup(key):
                 self._subscriptions.look_up(link, key)
             case Refusal(condition, description):
@@ -198,29 +198,34 @@ class Gateway:
             return self._access.refusal(user, topic, Action.CREATE)
         return refusal
 
-    def _subscribe(self, link: Link, key: SubscriptionKey | None, definition: Definition) -> None:
+    def _subscribe(self, link: Link, wish: wishes.Subscribe) -> None:
+        key, definition = wish.key, wish.definition
         durable = key is not None and key.durable
         refusal = self._unconsumed(link, definition.topic, durable=durable)
-        if refusal is None and definition.selector is not None:
-            limits = self._settings.delivery
-            refusal = wishes.unreadable(
-                definition.selector,
-                chars_max=limits.selector_chars_max,
-                depth_max=limits.selector_depth_max,
-            )
+        refusal = refusal or self._unreadable(definition.selector or wish.selector)
         if refusal is not None:
             link.refuse(refusal.condition, refusal.description)
         else:
-            self._subscriptions.subscribe(link, key, definition)
+            self._subscriptions.subscribe(link, key, definition, wish.selector)
 
-    def _browse(self, link: Link, queue: Destination) -> None:
+    def _unreadable(self, selector: str | None) -> Refusal | None:
+        """Why this is no selector, if it is none."""
+        if selector is None:
+            return None
+        limits = self._settings.delivery
+        chars_max, depth_max = limits.selector_chars_max, limits.selector_depth_max
+        return wishes.unreadable(selector, chars_max=chars_max, depth_max=depth_max)
+
+    def _browse(self, link: Link, wish: wishes.Browse) -> None:
+        queue = wish.queue
         refusal = self._unconsumed(link, queue.topic, durable=False)
+        refusal = refusal or self._unreadable(wish.selector)
         if refusal is None and self._subscriptions.lacks(queue):
             refusal = self._access.refusal(link.connection.user, queue.topic, Action.CREATE)
         if refusal is not None:
             link.refuse(refusal.condition, refusal.description)
         else:
-            self._subscriptions.browse(link, queue)
+            self._subscriptions.browse(link, queue, wish.selector)
 
     def _unconsumed(self, link: Link, topic: str, *, durable: bool) -> Refusal | None:
         """Why this link may not consume from there, if it may not: from a temporary destination

@@ -72,8 +72,14 @@ class Subscriptions:
 
     # A consumer comes.
 
-    def subscribe(self, link: Link, key: SubscriptionKey | None, definition: Definition) -> None:
-        """Let the link consume, or refuse it."""
+    def subscribe(
+        self,
+        link: Link,
+        key: SubscriptionKey | None,
+        definition: Definition,
+        selector: str | None = None,
+    ) -> None:
+        """Let the link consume, or refuse it. `selector` is the consumer's own."""
         if key is None:
             subscription = self.named.private(definition)
             self.named.exclusions.add(subscription, link.connection)
@@ -93,24 +99,26 @@ class Subscriptions:
                 link.refuse(LIMIT_EXCEEDED, f"{key.id}: {decision.reason}")
             case AttachAction.JOIN:
                 assert existing is not None  # noqa: S101
-                self._join(link, existing, _kind(key))
+                self._join(link, existing, _kind(key), selector)
             case AttachAction.CREATE | AttachAction.REDEFINE if not self.named.sure(key):
                 # A group holds one event of a subscription, no more: their order would be lost.
-                self._log.after(partial(self._subscribe_again, link, key, definition))
+                self._log.after(partial(self._again, link, key, definition, selector))
             case AttachAction.CREATE | AttachAction.REDEFINE if refusal := self._undefined(
                 link, key, definition
             ):
                 link.refuse(refusal.condition, refusal.description)
             case AttachAction.CREATE:
                 created = self.named.define(SubscriptionEvent.CREATED, key, definition)
-                self._join(link, created, _kind(key))
+                self._join(link, created, _kind(key), selector)
             case AttachAction.REDEFINE:
                 redefined = self.named.define(SubscriptionEvent.REDEFINED, key, definition)
-                self._join(link, redefined, _kind(key))
+                self._join(link, redefined, _kind(key), selector)
 
-    def _subscribe_again(self, link: Link, key: SubscriptionKey, definition: Definition) -> None:
+    def _again(
+        self, link: Link, key: SubscriptionKey, definition: Definition, selector: str | None
+    ) -> None:
         if link.alive and not link.ended:
-            self.subscribe(link, key, definition)
+            self.subscribe(link, key, definition, selector)
 
     def _undefined(
         self, link: Link, key: SubscriptionKey, definition: Definition
@@ -130,12 +138,12 @@ class Subscriptions:
         topic = current.definition.topic
         return self._access.refusal(link.connection.user, topic, Action.CREATE, Action.MANAGE)
 
-    def browse(self, link: Link, queue: Destination) -> None:
+    def browse(self, link: Link, queue: Destination, selector: str | None) -> None:
         """Let the link see what the queue has, when the queue is there."""
         key = self.keep_queue(queue)
-        self.named.when_sure(key, partial(self._browse, link, key))
+        self.named.when_sure(key, partial(self._browse, link, key, selector))
 
-    def _browse(self, link: Link, key: SubscriptionKey) -> None:
+    def _browse(self, link: Link, key: SubscriptionKey, selector: str | None) -> None:
         queue = self.named.get(key)
         if not link.alive or link.ended:
             return
@@ -143,7 +151,7 @@ class Subscriptions:
             link.refuse(NOT_FOUND, f"the queue {key.id} has been deleted")
             return
         view = Subscription(None, queue.definition, queue.dispatcher.view())
-        self._join(link, view, LinkKind.BROWSER)
+        self._join(link, view, LinkKind.BROWSER, selector)
         if isinstance(link.owner, Consumer):
             self._delivery.flowed(link.owner)  # its credit may have come before
 
@@ -167,10 +175,16 @@ class Subscriptions:
         assert queue.is_temporary, queue  # noqa: S101
         self.named.drop(key_of_queue(queue))
 
-    def _join(self, link: Link, subscription: Subscription, kind: LinkKind) -> None:
+    def _join(
+        self,
+        link: Link,
+        subscription: Subscription,
+        kind: LinkKind,
+        selector: str | None = None,
+    ) -> None:
         """The consumer counts at once; its attach is answered when what it rests on is durable."""
         name = f"{link.connection.container}/{link.name}"
-        link.owner = self._delivery.attach(subscription, link, name, kind)
+        link.owner = self._delivery.attach(subscription, link, name, kind, selector)
 
         waits = 1 + (not self.named.sure(subscription.key))
 

@@ -7,13 +7,22 @@ Frames: AMQP 1.0 part 2, section 2.3; performatives: section 2.7; outcomes and t
 """
 
 import struct
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from pipeline.amqp_types import DecodeError, Described, Symbol, Value, closed, compound, read, skip
+from pipeline.amqp_types import DecodeError, Described, Symbol, Value, read, skip
 from pipeline.delivery import Verdict
 from pipeline.outcome import Outcome
+from pipeline.raw_values import (
+    NULL,
+    field_at,
+    fields_of,
+    list_of,
+    pairs_of,
+    reading,
+    symbols_of,
+    value_of,
+    with_places,
+)
 
 ATTACH, FLOW, TRANSFER, DISPOSITION = 0x12, 0x13, 0x14, 0x15
 TRANSACTIONAL_STATE = 0x34
@@ -61,7 +70,6 @@ LINK = Symbol("link")
 #: The engine counts credit with a sign. Who gives more gives as good as this.
 CREDIT_MAX = 2**31 - 1
 _CREDIT = b"\x70" + CREDIT_MAX.to_bytes(4, "big")
-_NULL = b"\x40"
 _HEADER = struct.Struct(">IBBH")
 
 
@@ -89,11 +97,11 @@ class Performative:
 
     def field(self, place: int) -> bytes:
         """A field's bytes; those of null if it isn't there."""
-        return _at(self.fields, place)
+        return field_at(self.fields, place)
 
     def with_fields(self, places: dict[int, bytes]) -> "Performative":
         """The same with other fields at these places."""
-        return replace(self, fields=_with(self.fields, places))
+        return replace(self, fields=with_places(self.fields, places))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +114,24 @@ class WalkedAttach:
     name: str
     desired: frozenset[str]
     default_outcome: Verdict | None  #: None: none, or one that is no outcome
+    priority: int = 0  #: that of a consumer among those of its subscription
 
 
 def parse(frame: bytes) -> Performative:
     """The performative of a whole frame. Raises DecodeError."""
-    with _reading():
+    with reading():
         size, offset, _kind, channel = _HEADER.unpack_from(frame)
         if size != len(frame):
             raise DecodeError(f"a frame of {len(frame)} bytes says {size}")
         descriptor, at = _descriptor(frame, 4 * offset)
         stop = skip(frame, at)
         code = _number(descriptor)
-        return Performative(channel, code, _fields(frame[at:stop]), frame[stop:])
+        return Performative(channel, code, fields_of(frame[at:stop]), frame[stop:])
 
 
 def encode(performative: Performative) -> bytes:
     """The frame."""
-    body = b"\x00\x53" + bytes([performative.code]) + _list(performative.fields)
+    body = b"\x00\x53" + bytes([performative.code]) + list_of(performative.fields)
     size = _HEADER.size + len(body) + len(performative.payload)
     header = _HEADER.pack(size, 2, 0, performative.channel)
     return header + body + performative.payload
@@ -140,15 +149,15 @@ def numbered(frame: bytes) -> bytes:
 def attach(frame: bytes) -> WalkedAttach:
     """An attach, read as far as the engine doesn't. Raises DecodeError."""
     performative = parse(frame)
-    with _reading():
-        name = _read(performative.field(_Field.NAME))
-        handle = _read(performative.field(_Field.HANDLE))
+    with reading():
+        name = value_of(performative.field(_Field.NAME))
+        handle = value_of(performative.field(_Field.HANDLE))
         if not isinstance(name, str) or not isinstance(handle, int):
             raise DecodeError("an attach must have a name and a handle")
         source = performative.field(_Field.SOURCE)
         outcome: Value = None
-        if source != _NULL:
-            outcome = _read(_at(_fields(_value(source)), _Field.DEFAULT_OUTCOME))
+        if source != NULL:
+            outcome = value_of(field_at(fields_of(_value(source)), _Field.DEFAULT_OUTCOME))
         termini = {
             place: _numbered(performative.field(place)) for place in (_Field.SOURCE, _Field.TARGET)
         }
@@ -158,9 +167,25 @@ def attach(frame: bytes) -> WalkedAttach:
             performative.channel,
             handle,
             name,
-            _symbols(_read(performative.field(_Field.DESIRED))),
+            symbols_of(value_of(performative.field(_Field.DESIRED))),
             verdict(outcome),
+            _priority(performative.field(_Field.PROPERTIES)),
         )
+
+
+#: The properties of an attach in which clients of several brokers say a consumer's priority.
+PRIORITIES = frozenset({"priority", "x-priority", "rabbitmq:priority"})
+
+
+def _priority(properties: bytes) -> int:
+    """The consumer's priority that an attach says; 0 if it says none."""
+    for key, data in pairs_of(properties):
+        if key in PRIORITIES:
+            value = value_of(data)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise DecodeError(f"attach property '{key}' must be an integer, not {value!r}")
+            return value
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +202,11 @@ class WalkedFlow:
 def flow(frame: bytes) -> WalkedFlow:
     """Read a flow. Raises DecodeError."""
     performative = parse(frame)
-    with _reading():
-        handle = _read(performative.field(_Field.FLOW_HANDLE))
-        credit = _read(performative.field(_Field.FLOW_CREDIT))
-        drain = _read(performative.field(_Field.FLOW_DRAIN))
-        echo = _read(performative.field(_Field.FLOW_ECHO))
+    with reading():
+        handle = value_of(performative.field(_Field.FLOW_HANDLE))
+        credit = value_of(performative.field(_Field.FLOW_CREDIT))
+        drain = value_of(performative.field(_Field.FLOW_DRAIN))
+        echo = value_of(performative.field(_Field.FLOW_ECHO))
     if isinstance(credit, int) and credit > CREDIT_MAX:
         frame = encode(performative.with_fields({_Field.FLOW_CREDIT: _CREDIT}))
     return WalkedFlow(
@@ -206,9 +231,9 @@ class OddTransfer:
 def transfer(frame: bytes) -> OddTransfer:
     """A transfer, read as far as the engine doesn't. Raises DecodeError."""
     performative = parse(frame)
-    with _reading():
-        handle = _read(performative.field(_Field.HANDLE - 1))
-        message_format = _read(performative.field(_Field.TRANSFER_FORMAT))
+    with reading():
+        handle = value_of(performative.field(_Field.HANDLE - 1))
+        message_format = value_of(performative.field(_Field.TRANSFER_FORMAT))
         state, named = _state(performative.field(_Field.TRANSFER_STATE))
     if not isinstance(handle, int) or not isinstance(message_format, int | None):
         raise DecodeError("a transfer's handle and message-format must be numbers")
@@ -221,7 +246,7 @@ def disposition(frame: bytes) -> tuple[bytes, int]:
     """The frame as the engine can read it, and the descriptor of its state: 0 if it has none, -1
     for one that nobody knows. Raises DecodeError."""
     performative = parse(frame)
-    with _reading():
+    with reading():
         state, named = _state(performative.field(_Field.DISPOSITION_STATE))
     if named is not None:
         frame = encode(performative.with_fields({_Field.DISPOSITION_STATE: named}))
@@ -241,26 +266,26 @@ class SplicedAttach:
 def spliced(frame: bytes) -> SplicedAttach:
     """An attach of the engine's as it goes to the peer. Raises DecodeError."""
     performative = parse(frame)
-    with _reading():
-        carried = dict(_pairs(performative.field(_Field.PROPERTIES)))
+    with reading():
+        carried = dict(pairs_of(performative.field(_Field.PROPERTIES)))
         offered = carried.pop(OFFERED, None)
         outcome = carried.pop(DEFAULT_OUTCOME, None)
         link = carried.pop(LINK, None)
-        handle = _uint(_read(performative.field(_Field.HANDLE)))
+        handle = _uint(value_of(performative.field(_Field.HANDLE)))
         if offered is None and outcome is None and link is None:
             return SplicedAttach(frame, performative.channel, handle, 0)
         if carried:
             raise DecodeError(f"an attach carries what it can't: {', '.join(map(str, carried))}")
-        places = {_Field.PROPERTIES: _NULL}
+        places = {_Field.PROPERTIES: NULL}
         if offered is not None:
             places[_Field.OFFERED] = offered
         source = performative.field(_Field.SOURCE)
-        if outcome is not None and source != _NULL:
+        if outcome is not None and source != NULL:
             _, at = _descriptor(source, 0)
-            fields = _with(_fields(source[at:]), {_Field.DEFAULT_OUTCOME: outcome})
-            places[_Field.SOURCE] = source[:at] + _list(fields)
+            fields = with_places(fields_of(source[at:]), {_Field.DEFAULT_OUTCOME: outcome})
+            places[_Field.SOURCE] = source[:at] + list_of(fields)
         whole = encode(performative.with_fields(places))
-        number = 0 if link is None else _uint(_read(link))
+        number = 0 if link is None else _uint(value_of(link))
         return SplicedAttach(whole, performative.channel, handle, number)
 
 
@@ -306,7 +331,7 @@ def _value(described: bytes) -> bytes:
 
 def _numbered(described: bytes) -> bytes:
     """A described value with its descriptor as a number, if it has one; null as it is."""
-    if described == _NULL:
+    if described == NULL:
         return described
     descriptor, at = _descriptor(described, 0)
     code = _number(descriptor)
@@ -317,82 +342,8 @@ def _numbered(described: bytes) -> bytes:
 
 def _state(field: bytes) -> tuple[int, bytes | None]:
     """A delivery state's descriptor, and the state described by it if it was by a name."""
-    if field == _NULL:
+    if field == NULL:
         return 0, None
     descriptor, _ = _descriptor(field, 0)
     code = _number(descriptor)
     return code, _numbered(field) if isinstance(descriptor, str) and code >= 0 else None
-
-
-def _fields(data: bytes) -> tuple[bytes, ...]:
-    """The fields of the list that `data` begins with, as they lie there."""
-    if data[0] not in {0x45, 0xC0, 0xD0}:
-        raise DecodeError(f"a list was expected, not a value of type 0x{data[0]:02x}")
-    return () if data[0] == 0x45 else _slices(data)
-
-
-def _pairs(data: bytes) -> Iterator[tuple[Value, bytes]]:
-    """The keys of a map and their values as they lie there; nothing for null."""
-    if data == _NULL:
-        return
-    if data[0] not in {0xC1, 0xD1}:
-        raise DecodeError(f"a map was expected, not a value of type 0x{data[0]:02x}")
-    slices = _slices(data)
-    for key, value in zip(slices[::2], slices[1::2], strict=True):
-        yield _read(key), value
-
-
-def _slices(data: bytes) -> tuple[bytes, ...]:
-    """The elements of a list or map as they lie there."""
-    at, stop, count = compound(data, 1, wide=bool(data[0] & 0x10))
-    found = []
-    for _ in range(count):
-        end = skip(data, at)
-        found.append(data[at:end])
-        at = end
-    closed(at, stop)
-    return tuple(found)
-
-
-def _list(fields: Iterable[bytes]) -> bytes:
-    """A list of these fields; nulls at the end are left out."""
-    kept = list(fields)
-    while kept and kept[-1] == _NULL:
-        kept.pop()
-    content = b"".join(kept)
-    if len(content) < 255 and len(kept) < 256:
-        return b"\xc0" + bytes([len(content) + 1, len(kept)]) + content
-    return b"\xd0" + struct.pack(">II", len(content) + 4, len(kept)) + content
-
-
-def _with(fields: tuple[bytes, ...], places: dict[int, bytes]) -> tuple[bytes, ...]:
-    """The fields with others at these places; those that are missing before them are null."""
-    size = max(len(fields), *(place + 1 for place in places))
-    return tuple(places.get(i, _at(fields, i)) for i in range(size))
-
-
-def _at(fields: tuple[bytes, ...], place: int) -> bytes:
-    return fields[place] if place < len(fields) else _NULL
-
-
-def _read(data: bytes) -> Value:
-    return read(data, 0)[0]
-
-
-def _symbols(value: Value) -> frozenset[str]:
-    """What a field of one or many symbols says."""
-    if value is None:
-        return frozenset()
-    words = value if isinstance(value, list) else [value]
-    if not all(isinstance(word, str) for word in words):
-        raise DecodeError("capabilities must be symbols")
-    return frozenset(map(str, words))
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    """Whatever is wrong with the bytes is a DecodeError."""
-    try:
-        yield
-    except (IndexError, ValueError, struct.error) as error:
-        raise DecodeError(f"a performative can't be read: {error}") from None

@@ -73,17 +73,20 @@ class Relay:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Consume from a subscription: a named one, or (key None) one of the link's own."""
+    """Consume from a subscription: a named one, or (key None) one of the link's own. `selector` is
+    the consumer's, who wants no more of what the subscription is owed (on a queue)."""
 
     key: SubscriptionKey | None
     definition: Definition
+    selector: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Browse:
-    """Look at what a queue has, and leave it there."""
+    """Look at what a queue has, or at what of it a selector matches, and leave it there."""
 
     queue: Destination
+    selector: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +144,10 @@ def _consumer(attach: Attach, container: str, destination: Destination) -> Wish:
     if destination.is_queue:
         if no_local:
             return Refusal(INVALID_FIELD, "no-local is for topics; a queue's consumers share it")
-        if selector is not None:
-            return Refusal(
-                NOT_IMPLEMENTED, "selectors on queues are not served yet, those on topics are"
-            )
         if attach.copy:
-            return Browse(destination)
-        return Subscribe(key_of_queue(destination), Definition(destination.topic, shared=True))
+            return Browse(destination, selector)
+        claim = Definition(destination.topic, shared=True)
+        return Subscribe(key_of_queue(destination), claim, selector)
     shared = "shared" in attach.capabilities
     global_ = "global" in attach.capabilities
     if no_local and (shared or (global_ and attach.durable)):

@@ -73,10 +73,12 @@ def attach_frame(
     handle: int = 7,
     channel: int = 3,
     form: str = "small",
+    properties: bytes = NULL,
 ) -> bytes:
     if source is None:
         source = described(0x28, [text("orders"), *[NULL] * 7, outcome])
     fields = [text(name), number(handle), TRUE, NULL, NULL, source, target, *[NULL] * 5, desired]
+    fields += [properties] if properties != NULL else []
     return framed(described(ATTACH, fields, form), channel)
 
 
@@ -130,6 +132,23 @@ def test_an_attach_without_a_source_has_no_default_outcome() -> None:
     assert walked.default_outcome is None
     assert walked.desired == {"shared", "global"}
     assert (walked.name, walked.channel, walked.handle) == ("N", 3, 7)
+
+
+@pytest.mark.parametrize("key", ["priority", "x-priority", "rabbitmq:priority"])
+def test_a_consumer_says_its_priority_in_a_property(key: str) -> None:
+    """As the clients of several brokers do; any integer is one, and other properties say none."""
+    for said, found in ((b"\x54\xfe", -2), (b"\x50\x07", 7), (b"\x44", 0)):
+        properties = compound([symbol("other"), text("x"), symbol(key), said], 0xC1)
+        assert performative.attach(attach_frame(properties=properties)).priority == found
+    assert performative.attach(attach_frame()).priority == 0
+
+
+def test_a_priority_that_is_no_integer_is_refused() -> None:
+    """Nothing is guessed of what was meant."""
+    for said in (text("high"), TRUE, NULL):
+        properties = compound([symbol("priority"), said], 0xC1)
+        with pytest.raises(DecodeError, match="'priority' must be an integer"):
+            performative.attach(attach_frame(properties=properties))
 
 
 @given(form=forms, source=forms, target=forms, wide=st.booleans())

@@ -101,6 +101,15 @@ OTHERS = [
         Subscribe(QUEUE_KEY, Definition("queue://t", shared=True)),
     ),
     (replace(CONSUMER, capabilities=QUEUE, copy=True), Browse(Destination(Kind.QUEUE, "t"))),
+    # A selector on a queue is its consumer's alone, or its browser's.
+    (
+        replace(CONSUMER, capabilities=QUEUE, filters=(SELECTOR,), selectors=("a = 1",)),
+        Subscribe(QUEUE_KEY, Definition("queue://t", shared=True), "a = 1"),
+    ),
+    (
+        replace(CONSUMER, capabilities=QUEUE, copy=True, selectors=("a = 1",)),
+        Browse(Destination(Kind.QUEUE, "t"), "a = 1"),
+    ),
     (replace(CONSUMER, copy=True), Subscribe(None, Definition("t", shared=False))),
     (
         replace(CONSUMER, filters=(NO_LOCAL,)),
@@ -144,7 +153,6 @@ REFUSALS = [
         replace(CONSUMER, capabilities=frozenset({"global"}), durable=True, filters=(NO_LOCAL,)),
         "amqp:invalid-field",
     ),
-    (replace(CONSUMER, capabilities=QUEUE, selectors=("a = 1",)), "amqp:not-implemented"),
     (replace(CONSUMER, selectors=(1,)), "amqp:invalid-field"),
     (replace(CONSUMER, selectors=("a = 1", "b = 2")), "amqp:invalid-field"),
 ]

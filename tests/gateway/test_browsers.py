@@ -200,11 +200,11 @@ def test_a_copy_of_a_topic_is_no_browser(connect: Connect, topic: str) -> None:
     assert peer.durable(topic, "d").nothing()
 
 
-def test_a_selector_is_refused_as_for_consumers(connect: Connect, topic: str) -> None:
-    """It is never served without it."""
+def test_a_selector_that_is_none_is_refused_as_for_consumers(connect: Connect, topic: str) -> None:
+    """With its place, and no browser without it."""
     peer = connect()
-    link = browser(peer, topic, filters=selector("n > 1"), opened=False)
-    assert peer.refusal(link) == "amqp:not-implemented"
+    link = browser(peer, topic, filters=selector("n >"), opened=False)
+    assert peer.refusal(link) == "amqp:invalid-field"
 
 
 def test_a_browser_of_many_messages(own_gateway: Make, connect: Connect) -> None:

@@ -410,12 +410,3 @@ def test_a_source_has_one_selector(connect: Connect, topic: str) -> None:
     condition, description = refusal(peer, peer.receiver(topic, filters=filters, opened=False))
     assert condition == "amqp:invalid-field"
     assert "one selector" in description
-
-
-def test_a_queue_has_no_selectors_yet(connect: Connect, topic: str) -> None:
-    """Better no consumer than one that gets what it didn't want."""
-    peer = connect()
-    receiver = peer.receiver(topic, capabilities=("queue",), filters=selector("even"), opened=False)
-    condition, description = refusal(peer, receiver)
-    assert condition == "amqp:not-implemented"
-    assert "selectors on queues" in description
