@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +22,7 @@ from ingest.link import Link
 from ingest.runs import by_topic, slabs_of
 from ingest.settings import Settings
 from ingest.upkeep import Floors
+from ingest.waiting import Waiting, Writing
 from ingest.workers import Failure, Worker
 from pipeline.errors import JournalFull
 from pipeline.message import Group, MessageRun, Settlement, Slab, SubscriptionRecord
@@ -55,39 +56,6 @@ class Inside:
     owed it."""
 
     only: SubscriptionKey | None = None
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """What the next group will hold, and who is told when it is durable.
-
-    `size` is the messages' bytes; the connections of `held` are not read until the group goes.
-    """
-
-    runs: list[MessageRun] = field(default_factory=list)
-    publishers: "list[Connection | Inside]" = field(default_factory=list)  #: of each run
-    settlements: list[Settlement] = field(default_factory=list)
-    records: list[SubscriptionRecord] = field(default_factory=list)
-    receipts: list[Receipt] = field(default_factory=list)
-    confirmations: list[Receipt] = field(default_factory=list)
-    then: list[Callable[[], None]] = field(default_factory=list)
-    size: int = 0
-    held: list[Link] = field(default_factory=list)
-    aimed: bool = False  #: some run is for one subscription alone
-
-    def __bool__(self) -> bool:
-        return bool(
-            self.runs or self.settlements or self.records or self.confirmations or self.then
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Writing:
-    """The group that the journal writes now, and its slabs as they will be delivered."""
-
-    group: Group
-    waiting: _Waiting
-    slabs: tuple[tuple[str, Slab], ...]
 
 
 class Exclusion(Protocol):
@@ -127,10 +95,10 @@ class Log:
         self.uncommon: Callable[[str, Slab], None] = lambda _topic, _slab: None
         self.stopped: Callable[[str], None] = lambda _reason: None
         self._next_group, self._next_sequence = next_group, next_sequence
-        self._waiting = _Waiting()
-        self._full_groups: deque[_Waiting] = deque()  # what waits before it, large enough each
+        self._waiting = Waiting()
+        self._full_groups: deque[Waiting] = deque()  # what waits before it, large enough each
         self._waiting_bytes = 0
-        self._writing: _Writing | None = None
+        self._writing: Writing | None = None
         self._worker: Worker[FrameRef] = Worker("journal", loop)
         self._committer = Committer(loop, settings, journal, table, self.recent, owned)
         self._committer.stopped = self._stop
@@ -168,6 +136,15 @@ class Log:
             self._committer.hold(receipt.link)
         self._close_full()
 
+    def acknowledge(self, receipt: Receipt) -> None:
+        """Its messages are in the log, or wait for it as well as any: the sender hears that they
+        are accepted when all that waits now is durable."""
+        busy = self._waiting or self._full_groups or self._writing is not None
+        if busy or self._dead:
+            self._waiting.receipts.append(receipt)
+        else:
+            self._accept(Waiting(receipts=[receipt]))
+
     def write(
         self, runs: Sequence[MessageRun], settlements: Sequence[Settlement], origin: Inside
     ) -> None:
@@ -190,7 +167,7 @@ class Log:
         """A commit takes in whole groups, so no group is larger than a commit should be."""
         if self._waiting.size >= self._settings.commit.bytes:
             self._full_groups.append(self._waiting)
-            self._waiting = _Waiting()
+            self._waiting = Waiting()
 
     def settle(self, settlement: Settlement) -> None:
         """An outcome rides in the next group."""
@@ -237,7 +214,7 @@ class Log:
         if self._full_groups:
             waiting = self._full_groups.popleft()
         elif self._waiting:
-            waiting, self._waiting = self._waiting, _Waiting()
+            waiting, self._waiting = self._waiting, Waiting()
         else:
             return
         self._waiting_bytes -= waiting.size
@@ -256,7 +233,7 @@ class Log:
             self.moments.add(group.first_sequence, group.written_at, self._table.sequence_version)
         self._next_group += 1
         self._next_sequence += group.message_count
-        self._writing = _Writing(group, waiting, slabs)
+        self._writing = Writing(group, waiting, slabs)
         for link in waiting.held:
             if not self._committer.hold(link):
                 link.connection.hold(False)
@@ -266,7 +243,7 @@ class Log:
         else:
             self._write(parts)
 
-    def _excluded(self, waiting: _Waiting, runs: tuple[MessageRun, ...]) -> list[Settlement]:
+    def _excluded(self, waiting: Waiting, runs: tuple[MessageRun, ...]) -> list[Settlement]:
         """What these messages are to the subscriptions that aren't owed all of their topic.
 
         It becomes durable with the messages: nobody can see one without the other. Only for a
@@ -336,7 +313,7 @@ class Log:
         self.arrived([topic for topic, _ in done.slabs])
         self.kick()
 
-    def _accept(self, waiting: _Waiting) -> None:
+    def _accept(self, waiting: Waiting) -> None:
         credit: dict[Link, int] = {}
         for receipt in waiting.receipts:
             answer(receipt, pump.ACCEPTED)
