@@ -16,6 +16,8 @@ void pump_destinations(const char *blob, const uint32_t *lengths, uint32_t count
 /* A hash of each message's properties.group-id, which is never 0; 0 where it has none, or an empty
  * one. Message i lies from offsets[i] to offsets[i + 1]. Returns how many have one. */
 uint32_t pump_groups(const char *blob, const int32_t *offsets, uint32_t count, uint64_t *out);
+/* offsets[0] = 0, offsets[i+1] = offsets[i] + lengths[i]; whether any of the messages has a group. */
+int pump_slab(const char *blob, const uint32_t *lengths, uint32_t count, int32_t *offsets);
 /* cdef:end */
 
 enum { NOT_A_SECTION = 0, FIRST_SECTION = 0x70, BODY_DATA = 0x75, BODY_SEQUENCE = 0x76,
@@ -351,6 +353,16 @@ uint32_t pump_groups(const char *blob, const int32_t *offsets, uint32_t count, u
     found += (out[i] = group_of(m, (size_t)(offsets[i + 1] - offsets[i]))) != 0;
   }
   return found;
+}
+
+int pump_slab(const char *blob, const uint32_t *lengths, uint32_t count, int32_t *offsets) {
+  int grouped = 0;
+  offsets[0] = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    grouped = grouped || group_of((const uint8_t *)blob + offsets[i], lengths[i]);
+    offsets[i + 1] = offsets[i] + (int32_t)lengths[i];
+  }
+  return grouped;
 }
 
 /* A header section for one more attempt: what the publisher said, and our delivery count. */

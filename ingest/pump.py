@@ -269,6 +269,18 @@ def groups(slab: Slab) -> bytes:
     return bytes(out) if found else b""
 
 
+def laid_out(blob: Bytes, lengths: Bytes, count: int) -> tuple[bytearray, bool]:
+    """The `offsets` of a blob's messages, and whether any of them has a group."""
+    out = bytearray(4 * (count + 1))
+    grouped = lib.pump_slab(
+        ffi.from_buffer(blob),
+        ffi.from_buffer("uint32_t[]", lengths),
+        count,
+        ffi.from_buffer("int32_t[]", out),
+    )
+    return out, bool(grouped)
+
+
 def destinations(received: Received) -> bytes:
     """What kind of destination each message says that it goes to, one byte each: what its
     annotation `x-opt-jms-dest` has (0 queue, 1 topic, 2 temporary queue, 3 temporary topic), or

@@ -65,19 +65,19 @@ def slabs_of(group: Group) -> tuple[tuple[str, Slab], ...]:
     slabs = []
     first = group.first_sequence
     for run in group.messages:
-        slab = Slab(first, run.count, run.blob, pump.offsets(run.lengths, run.count))
-        slabs.append((run.topic, with_traits(slab, run.priority, run.expires_at, run.deliver_at)))
+        offsets, grouped = pump.laid_out(run.blob, run.lengths, run.count)
+        slab = Slab(first, run.count, run.blob, offsets)
+        slabs.append((run.topic, _with_traits(slab, run, grouped)))
         first += run.count
     return tuple(slabs)
 
 
-def with_traits(slab: Slab, priority: Bytes, expires_at: Bytes, deliver_at: Bytes) -> Slab:
-    """The slab with what its messages' columns say, and with their groups; the same slab if all
-    are plain. The columns are those of `MessageRun`."""
-    groups = pump.groups(slab)
-    usual = bytes(priority).count(PRIORITY) == slab.count
-    if usual and not (expires_at or deliver_at or groups):
+def _with_traits(slab: Slab, run: MessageRun, grouped: bool) -> Slab:
+    """The slab of a run with the traits of its messages; the same slab if all are plain."""
+    usual = bytes(run.priority).count(PRIORITY) == slab.count
+    if usual and not (run.expires_at or run.deliver_at or grouped):
         return slab
-    marked = b"" if usual else priority
-    traits = Traits(slab.first, slab.sequences, marked, expires_at, deliver_at, groups)
+    marked = b"" if usual else run.priority
+    groups = pump.groups(slab) if grouped else b""
+    traits = Traits(slab.first, None, marked, run.expires_at, run.deliver_at, groups)
     return replace(slab, traits=traits)

@@ -11,7 +11,7 @@ from proton import Data, Message, byte, int32, short, symbol, timestamp, ubyte, 
 
 from ingest import pump
 from ingest.pump import ffi, lib
-from ingest.runs import by_topic, part, slabs_of, with_traits
+from ingest.runs import by_topic, part, slabs_of
 from pipeline.message import Group, MessageRun, Slab
 
 PUMP = pump.Pump(1 << 20)
@@ -337,13 +337,3 @@ def test_parts_and_joins_of_runs_keep_each_message_its_times() -> None:
     (joined,) = by_topic([run_of("t", [body] * 2, b"\x04" * 2), cut])
     assert list(memoryview(joined.expires_at).cast("q")) == [0, 0, 2, 3]
     assert joined.deliver_at == b""
-
-
-def test_a_slab_that_lists_its_sequences_has_traits_that_do() -> None:
-    """So that a message is found in them by its sequence."""
-    slab = slab_of(b"\x00\x53\x75\xa0\x01a", b"\x00\x53\x75\xa0\x01a")
-    listed = Slab(5, 2, slab.blob, slab.offsets, array("q", [5, 9]))
-    assert with_traits(listed, b"\x04\x04", b"", b"") is listed
-    traits = with_traits(listed, b"\x04\x08", b"", b"").traits
-    assert traits is not None
-    assert traits.priority[traits.place(9)] == 8
