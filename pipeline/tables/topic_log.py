@@ -3,15 +3,15 @@
 A commit takes in whole groups, exactly once: the last group and the next free sequence are
 recorded in the commit itself. Its files are on the disk before it appears, and it appears only if
 nobody else made that version. Threads: `commit`, `fence` and `upkeep` on the committer thread
-alone, `page` on the reader thread alone, the properties on any. The caller holds the home's lock.
+alone, `page` on the reader thread alone, all else on any. The caller holds the home's lock.
 """
 
 import datetime as dt
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, cast
+from typing import Self, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from pipeline.errors import StoreError, TableMoved
-from pipeline.tables import commits, data_file, evolution, frame, rows, table_state
+from pipeline.tables import commits, data_file, evolution, frame, rows, survey, table_state
 from pipeline.tables.checkpoint import Identity
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.frame import DecodedFrame
@@ -29,12 +29,17 @@ from pipeline.tables.paging import Page, Pager
 from pipeline.tables.store import LocalStore, Store, beside
 from pipeline.tables.table_state import JOURNAL_APP, OWNER_APP, SEQUENCE_APP, TableState
 from pipeline.tables.table_writer import TableWriter
-from pipeline.tables.upkeep import Steps, Upkeep
+from pipeline.tables.upkeep import Steps, Upkeep, day_of
+from pipeline.traits import Traits
+
+T = TypeVar("T")
 
 #: Versions that others may make while a fence is being made, before it gives up.
 FENCE_TRIES_MAX = 10
 #: Likewise until a table has got its new columns.
 EVOLUTION_TRIES_MAX = 10
+#: The last microsecond that has a day: of the year 9999.
+TIME_MAX = 253_402_300_799_999_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +161,48 @@ class TopicLog:
                     raise StoreError(f"messages of {topic} can't be read: {error}") from error
             except (OSError, pa.ArrowException) as error:
                 raise StoreError(f"messages of {topic} can't be read: {error}") from error
+
+    # Any thread
+
+    def survey(self, since: int) -> Iterator[tuple[str, Traits]]:
+        """The committed messages from `since` on that have a priority above 4 or expire: their
+        topic, and what they say of these two. Ascending for each topic, in parts of some thousand.
+
+        Files whose statistics say that they have none aren't opened.
+        """
+        return self._looked_over(lambda files: survey.survey(self._store, files, since))
+
+    def volumes(self, since: int) -> Iterator[tuple[str, int, int, int]]:
+        """How much is committed from `since` on, in parts, ascending for each topic: the topic, the
+        sequence behind the part's last message, its messages, and about how many bytes they have.
+        """
+        return self._looked_over(lambda files: survey.volumes(self._store, files, since))
+
+    def _looked_over(self, look: Callable[[Sequence[AddedFile]], Iterator[T]]) -> Iterator[T]:
+        try:
+            yield from look(survey.messages_of(self._state.files))
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{self._store.uri} can't be read: {error}") from error
+
+    def first_sequence_at(self, time: int) -> int:
+        """The first committed sequence that was published at `time` (microseconds) or later.
+
+        `sequence_version` if nothing was. `first_sequence` if that is so of all that is kept: what
+        was published before that is beyond retention, if there was any.
+        """
+        day = day_of(min(max(time, 0), TIME_MAX))
+        while True:
+            at = self._state
+            files = survey.messages_of(at.files)
+            try:
+                found = survey.first_at(self._store, files, time, day=day)
+            except FileNotFoundError as error:
+                if at is self._state:
+                    raise StoreError(f"{self._store.uri} can't be read: {error}") from error
+            except (OSError, pa.ArrowException) as error:
+                raise StoreError(f"{self._store.uri} can't be read: {error}") from error
+            else:
+                return at.sequence if found is None else found
 
     # The committer thread
 

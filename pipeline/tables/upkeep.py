@@ -108,7 +108,7 @@ class Steps:
         return Upkeep("checkpoint", 1, 0, 0.0)
 
     def _merge(self, now: int, _floor: int) -> Upkeep | None:
-        today = _day(now - DAY_GRACE_US)
+        today = day_of(now - DAY_GRACE_US)
         files = self._writer.state.files
         while run := tiers.choose(files, today=today, full=self._full):
             loaded = merge.load(self._store, run)
@@ -133,13 +133,13 @@ class Steps:
         return Upkeep("merge", len(files), sum(file.size for file in files), 0.0)
 
     def _spread(self, now: int, _floor: int) -> Upkeep | None:
-        done = self._spreader.take(now=now, today=_day(now - DAY_GRACE_US), full=self._full)
+        done = self._spreader.take(now=now, today=day_of(now - DAY_GRACE_US), full=self._full)
         return None if done is None else Upkeep("spread", *done, 0.0)
 
     def _retain(self, now: int, floor: int) -> Upkeep | None:
         if not self._limits.retention_days:
             return None
-        before = _day(now - self._limits.retention_days * _DAY_US)
+        before = day_of(now - self._limits.retention_days * _DAY_US)
         files = retention.expired(self._writer.state.files, before=before, floor=floor)
         if not files:
             return None
@@ -239,7 +239,7 @@ class _Seen:
             self._position = position
 
 
-def _day(at: int) -> str:
+def day_of(at: int) -> str:
     """The UTC day of a time in microseconds."""
     return (
         (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=at)).date().isoformat()

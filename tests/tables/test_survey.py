@@ -1,0 +1,223 @@
+"""What the table tells of its messages without reading them: what is urgent or expires, how much
+there is, and when it came."""
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from table_groups import DAY_US, NOON, bodies, framed, group, run
+from table_traits import Said, history, said
+
+from pipeline.errors import StoreError
+from pipeline.tables import data_file
+from pipeline.tables.limits import UpkeepLimits
+from pipeline.tables.store import LocalStore
+from pipeline.tables.topic_log import TopicLog
+
+FIRST_FORMAT = Path(__file__).with_name("first_format") / "topic_log"
+DAYS = UpkeepLimits(log_entries_max=1_000_000, log_retention_days=7, retention_days=1)
+
+
+def surveyed(log: TopicLog, since: int) -> dict[str, dict[int, Said]]:
+    """What the survey says, checked for the order that it promises."""
+    found: dict[str, dict[int, Said]] = {}
+    for topic, traits in log.survey(since):
+        assert traits.sequences is not None
+        listed = list(traits.sequences)
+        of_topic = found.setdefault(topic, {})
+        assert listed == sorted(set(listed))
+        assert listed[0] == traits.first > max(of_topic, default=-1)
+        of_topic |= {one: said(traits, one) for one in listed}
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_survey_finds_what_is_urgent_or_expires(tmp_path: Path, seed: int) -> None:
+    """Just these messages, with these two traits, from any sequence on; before and after merges."""
+    log = TopicLog.open(tmp_path / "log")
+    groups, said_of = history(seed)
+    for at in range(0, len(groups), 3):
+        log.commit([framed(one) for one in groups[at : at + 3]])
+    for merged in (False, True):
+        if merged:
+            assert log.upkeep(now=NOON + 3 * DAY_US, floor=0)
+        for since in (0, 1, log.sequence_version // 2, log.sequence_version):
+            due = {
+                topic: {
+                    one: (priority, expires_at, 0)
+                    for one, (priority, expires_at, _) in of_topic.items()
+                    if one >= since and (priority > 4 or expires_at)
+                }
+                for topic, of_topic in said_of.items()
+            }
+            assert surveyed(log, since) == {topic: one for topic, one in due.items() if one}
+
+
+class Watched(LocalStore):
+    """A folder that counts which files are opened."""
+
+    opened: Counter[str]
+
+    def parquet(self, path: str) -> pq.ParquetFile:
+        self.opened[path] += 1
+        return super().parquet(path)
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    store = Watched(tmp_path / "log")
+    store.opened = Counter()
+    return store
+
+
+def test_files_of_plain_messages_are_not_opened(watched: Watched) -> None:
+    """The log's statistics say it, also after a restart; low priorities are plain, too."""
+    log = TopicLog.open(watched.root, store=watched)
+    log.commit([framed(group(1, 0, run("a", bodies(3, 9), priority=[0, 4, 4])))])
+    log.commit([framed(group(2, 3, run("a", bodies(2, 9), deliver_at=[NOON, 0])))])
+    log.commit([framed(group(3, 5, run("a", bodies(2, 9), expires_at=[0, NOON])))])
+    log.commit([framed(group(4, 7, run("a", bodies(2, 9), priority=[4, 5])))])
+    for one in (log, TopicLog.open(watched.root, store=watched)):
+        watched.opened.clear()
+        assert surveyed(one, 0) == {"a": {6: (4, NOON, 0), 8: (5, 0, 0)}}
+        assert len(watched.opened) == 2
+        watched.opened.clear()
+        assert surveyed(one, 7) == {"a": {8: (5, 0, 0)}}
+        assert len(watched.opened) == 1
+        assert surveyed(one, 9) == {}
+
+
+def test_what_another_reader_is_told_of_traits_is_true(tmp_path: Path) -> None:
+    """Statistics are for every reader of Delta: its filters find what is there, and nothing else
+    is left out."""
+    log = TopicLog.open(tmp_path / "log")
+    log.commit([framed(group(1, 0, run("a", bodies(2, 9), priority=[4, 9]), at=NOON + 1))])
+    log.commit([framed(group(2, 2, run("a", bodies(2, 9), expires_at=[0, 5]), at=NOON + 1999))])
+    table = DeltaTable(log.path)
+    for where, due in (
+        ("priority > 4", [1]),
+        ("priority <= 4", [0, 2, 3]),
+        ("expires_at IS NOT NULL", [3]),
+        ("expires_at IS NULL", [0, 1, 2]),
+        ("published_at > '2026-11-21T12:00:00.001998Z'", [2, 3]),
+        ("published_at < '2026-11-21T12:00:00.000002Z'", [0, 1]),
+    ):
+        sql = f"SELECT sequence FROM log WHERE record = 'message' AND {where} ORDER BY 1"  # noqa: S608
+        rows = QueryBuilder().register("log", table).execute(sql).read_all()
+        assert rows.column(0).to_pylist() == due, where
+
+
+@pytest.mark.parametrize("topics", [1, 3])
+def test_volumes_are_what_was_published(tmp_path: Path, topics: int) -> None:
+    """Messages exactly, bytes about, from any sequence on; each part ends where it says."""
+    log = TopicLog.open(tmp_path / "log")
+    names = [f"topic-{nth}" for nth in range(topics)]
+    chance, sequence = random.Random(5), 0
+    due: dict[str, list[int]] = {name: [] for name in names}
+    for number in range(1, 9):
+        runs, first = [], sequence
+        for name in names:
+            count = chance.choice([0, 3, 300])
+            runs += [run(name, bodies(count, 100))] if count else []
+            due[name] += range(sequence, sequence + count)
+            sequence += count
+        log.commit([framed(group(number, first, *runs))])
+    for since in (0, 5, sequence // 2, sequence):
+        left = {name: [one for one in of if one >= since] for name, of in due.items()}
+        sizes: Counter[str] = Counter()
+        for topic, stop, messages, size in log.volumes(since):
+            part, left[topic] = left[topic][:messages], left[topic][messages:]
+            assert (len(part), part[-1] + 1) == (messages, stop)
+            sizes[topic] += size
+        assert not any(left.values())
+        for name, of in due.items():
+            count = sum(one >= since for one in of)
+            assert 95 * count <= sizes[name] <= 115 * count
+
+
+def moments(log: TopicLog) -> Iterator[tuple[int, int]]:
+    """A message a minute over three days, and with it the clock; commits of an hour or so."""
+    chance, views = random.Random(3), []
+    for nth in range(3 * 24 * 12):
+        at = NOON + nth * 300_000_000 + chance.randrange(1000)
+        views.append(framed(group(nth + 1, 2 * nth, run("a", [b"x", b"y"]), at=at)))
+        yield 2 * nth, at
+        if chance.random() < 0.1:
+            log.commit(views)
+            views.clear()
+    log.commit(views)
+
+
+def test_a_time_is_found_as_a_sequence(watched: Watched) -> None:
+    """The first message published at or after it, whatever files it is in; few are opened."""
+    log = TopicLog.open(watched.root, store=watched, limits=DAYS)
+    published = list(moments(log))
+    chance = random.Random(4)
+    for step in ("committed", "merged", "retained"):
+        if step == "merged":
+            while log.upkeep(now=NOON + DAY_US, floor=0):
+                pass
+        if step == "retained":
+            while log.upkeep(now=NOON + 4 * DAY_US, floor=2 * len(published)):
+                pass
+            assert log.first_sequence > 0
+        for at in [at for _, at in chance.sample(published, 30)] + [NOON - 1, NOON]:
+            for time in (at - 1, at, at + 1):
+                later = [s for s, when in published if when >= time]
+                due = max(min(later, default=log.sequence_version), log.first_sequence)
+                watched.opened.clear()
+                assert log.first_sequence_at(time) == due
+                assert sum(watched.opened.values()) <= 1
+    assert log.first_sequence_at(-5) == log.first_sequence
+    assert log.first_sequence_at(10**30) == log.sequence_version
+
+
+def test_a_clock_that_was_set_back_hides_nothing(tmp_path: Path) -> None:
+    """The lowest sequence counts, whenever those behind it came."""
+    log = TopicLog.open(tmp_path / "log")
+    for nth, at in enumerate([NOON, NOON + 100, NOON + 50, NOON + 100]):
+        log.commit([framed(group(nth + 1, nth, run("a", [b"x"]), at=at))])
+    found = [log.first_sequence_at(NOON + after) for after in (0, 1, 50, 51, 100, 101)]
+    assert found == [0, 1, 1, 1, 1, 4]
+
+
+def test_a_table_of_the_first_format_is_read_where_it_says_nothing(tmp_path: Path) -> None:
+    """Its files have no statistics of all this, and are the same table."""
+    shutil.copytree(FIRST_FORMAT, tmp_path / "log")
+    log = TopicLog.open(tmp_path / "log")
+    expiry = NOON + 1_500_000
+    assert surveyed(log, 0) == {"orders": {0: (4, expiry, 0), 1: (4, expiry, 0), 2: (7, 0, 0)}}
+    assert Counter({t: n for t, _, n, _ in log.volumes(5)}) == {"orders": 1}
+    assert [log.first_sequence_at(NOON + after) for after in (0, 1, DAY_US, DAY_US + 1)] == [
+        0,
+        5,
+        5,
+        6,
+    ]
+
+
+def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    """It says which, as nothing else may be said of the messages then."""
+    log = TopicLog.open(tmp_path / "log")
+    log.commit([framed(group(1, 0, run("a", [b"x", b"y"], priority=[9, 9])))])
+    (path,) = log.files("message", 0)
+    path.unlink()
+    for look in (log.survey, log.volumes):
+        with pytest.raises(StoreError, match=path.name):
+            list(look(0))
+
+
+def test_row_groups_are_looked_at_apart(tmp_path: Path) -> None:
+    """One urgent message among many of its file is found alone."""
+    log = TopicLog.open(tmp_path / "log")
+    count = 2 * data_file.ROW_GROUP_ROWS_MAX
+    priority = np.full(count, 4)
+    priority[[5, -1]] = 9
+    log.commit([framed(group(1, 0, run("a", [b"x"] * count, priority=priority.tolist())))])
+    assert surveyed(log, 6) == {"a": {count - 1: (9, 0, 0)}}
