@@ -15,12 +15,13 @@ from pipeline.sequences import Run
 class Attempts:
     """The attempts of one subscription's messages, as long as they are owed."""
 
-    __slots__ = ("doubtful_below", "failures")
+    __slots__ = ("_releases", "doubtful_below", "failures")
 
     def __init__(self, failures: Mapping[int, int], doubtful_below: int) -> None:
         """What is owed below `doubtful_below` and isn't in `failures` counts as failed once."""
         self.failures = dict(failures)
         self.doubtful_below = doubtful_below
+        self._releases: dict[int, int] = {}  #: how often they came back without having failed
 
     def of(self, sequence: int) -> int:
         """Failed attempts of a message."""
@@ -33,7 +34,7 @@ class Attempts:
             cut = bisect_left(run, doubtful)
             return self.parts(run[:cut]) + self.parts(run[cut:])
         usual = self._usual(run[0] if run else 0)
-        if not self.failures or not self._failed(run):
+        if not self.failures or not _any(self.failures, run):
             return [(run, usual)]
         parts: list[tuple[Run, int]] = []
         at = 0
@@ -48,18 +49,30 @@ class Attempts:
         for sequence in run:
             self.failures[sequence] = self.of(sequence) + 1
 
+    def back(self, run: Run) -> None:
+        """Each of these was acquired and came back, and did not fail."""
+        for sequence in run:
+            self._releases[sequence] = self._releases.get(sequence, 0) + 1
+
+    def acquired(self, sequence: int) -> int:
+        """How often the message was acquired and came back, as far as it is known: the failed
+        attempts, and since the start those that didn't fail."""
+        return self.of(sequence) + self._releases.get(sequence, 0)
+
     def forget(self, run: Run) -> None:
         """These are owed no more."""
-        if self.failures and self._failed(run):
-            for sequence in run:
-                self.failures.pop(sequence, None)
+        for known in (self.failures, self._releases):
+            if known and _any(known, run):
+                for sequence in run:
+                    known.pop(sequence, None)
 
     def _usual(self, sequence: int) -> int:
         """Those of a message that isn't in `failures`."""
         return 1 if sequence < self.doubtful_below else 0
 
-    def _failed(self, run: Run) -> bool:
-        """Whether any message of the run is in `failures`."""
-        if isinstance(run, range) and len(self.failures) < len(run):
-            return any(sequence in run for sequence in self.failures)
-        return not self.failures.keys().isdisjoint(run)
+
+def _any(known: Mapping[int, int], run: Run) -> bool:
+    """Whether any message of the run is known."""
+    if isinstance(run, range) and len(known) < len(run):
+        return any(sequence in run for sequence in known)
+    return not known.keys().isdisjoint(run)

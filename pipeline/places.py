@@ -1,73 +1,386 @@
-"""Places in the log, as people say them: a sequence, a time, a while ago, now."""
+"""Where each message of one subscription is, and the moves from place to place.
 
-import re
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TypeAlias
+Rule 1: a message that is owed is in exactly one place: not read yet, waiting, held by one consumer,
+        or given up while its copy isn't kept; or it is final and gone.
+Rule 2: a move gives the effects that it has, and they are complete: what is to be recorded can be
+        read from them alone.
+Rule 3: failed attempts are those that were shown. An attempt in doubt is told to consumers as one
+        more, but no message is given up for it.
+"""
 
-from pipeline.errors import InvalidRequest
+from typing import Final
 
-#: A sequence or a time in microseconds is a 64-bit number in the log.
-_MAX = 2**63 - 1
-_DIGITS_MAX = 19
+from pipeline.agenda import Agenda
+from pipeline.attempts import Attempts
+from pipeline.delivery import FINAL, Event, State, next_state
+from pipeline.effects import NOBODY, Bury, Deliver, Effect, Settled
+from pipeline.groups import PARKED_MAX, Groups
+from pipeline.holds import Holds
+from pipeline.line import Line
+from pipeline.outcome import Outcome, Reason
+from pipeline.policy import Overflow, Policy
+from pipeline.redelivery import delay_us
+from pipeline.sequences import Run, SequenceSet, gathered
+from pipeline.traits import PRIORITY
+from pipeline.unread import FOREVER, Unread
+from pipeline.waiting import Waiting, Whose, stuck
 
-_UNITS = {"ms": 1_000, "s": 10**6, "m": 60 * 10**6, "h": 3_600 * 10**6, "d": 86_400 * 10**6}
-_AGO = re.compile(r"(\d{1,15}) ?(ms|s|m|h|d)")
+#: Why a message is given up -> its outcome where no copy of it is kept.
+OUTCOMES: Final = {
+    Reason.REJECTED: Outcome.REJECTED,
+    Reason.UNDELIVERABLE: Outcome.MODIFIED,
+    Reason.EXHAUSTED: Outcome.MODIFIED,
+    Reason.EXPIRED: Outcome.EXPIRED,
+    Reason.OVERFLOW: Outcome.DROPPED,
+}
+
+#: What ends a delivery for good, but for `accepted` -> why the message is given up.
+REASONS: Final = {
+    Event.REJECT: Reason.REJECTED,
+    Event.MODIFY_UNDELIVERABLE: Reason.UNDELIVERABLE,
+}
 
 
-@dataclass(frozen=True, slots=True)
-class AtSequence:
-    """The message with this sequence, or where it would lie."""
+class Places:
+    """The messages of one subscription, and what decides about them."""
 
-    sequence: int
-
-
-@dataclass(frozen=True, slots=True)
-class AtTime:
-    """The first message that was published at or after this time (microseconds, UTC)."""
-
-    time: int
-
-
-@dataclass(frozen=True, slots=True)
-class AtEnd:
-    """Behind all that has been published."""
-
-
-Place: TypeAlias = AtSequence | AtTime | AtEnd
-
-
-def place(said: object, now: int) -> Place:
-    """The place that is meant: a number is a sequence, and so are digits; a text is `now`, an ISO
-    8601 time (UTC unless it says otherwise) or how long ago (`250ms`, `90s`, `15m`, `2h`, `7d`).
-
-    `now` is the time in microseconds. Raises InvalidRequest for anything else.
-    """
-    if isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= _MAX:
-        return AtSequence(said)
-    if isinstance(said, str):
-        text = said.strip()
-        if text == "now":
-            return AtEnd()
-        if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX and int(text) <= _MAX:
-            return AtSequence(int(text))
-        if found := _AGO.fullmatch(text):
-            return AtTime(max(now - int(found[1]) * _UNITS[found[2]], 0))
-        if (time := _iso(text)) is not None:
-            return AtTime(time)
-    raise InvalidRequest(
-        f"{said!r} is no place in the log; one is a sequence (1200), a time "
-        "(2026-11-21T08:30:00Z), how long ago (90s, 15m, 2h, 7d), or now"
+    __slots__ = (
+        "_policy",
+        "attempts",
+        "buries",
+        "burying",
+        "groups",
+        "head",
+        "holds",
+        "line",
+        "outstanding",
+        "unread",
+        "waiting",
     )
 
+    def __init__(
+        self,
+        position: int,
+        settled: SequenceSet,
+        attempts: Attempts,
+        policy: Policy,
+        agenda: Agenda | None,
+        *,
+        buries: bool,
+    ) -> None:
+        self.unread = Unread(position, settled, agenda)
+        self.waiting = Waiting()
+        self.holds = Holds()
+        self.burying = SequenceSet()  #: given up, and their copies aren't kept yet
+        self.outstanding = SequenceSet()  #: all that wait, are held, or are given up
+        self.attempts = attempts
+        self.groups = Groups()
+        self.line = Line()
+        self.buries = buries
+        self.head = FOREVER  #: the sequence after the last message that is there
+        self._policy = policy
+        self.policy = policy
 
-def _iso(text: str) -> int | None:
-    try:
-        time = datetime.fromisoformat(text)
-        if time.tzinfo is None:
-            time = time.replace(tzinfo=UTC)
-        since = time - datetime.fromtimestamp(0, UTC)
-    except (ValueError, OverflowError):
-        return None
-    at = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
-    return at if at >= 0 else None
+    @property
+    def policy(self) -> Policy:
+        """What holds from now on."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        before, self._policy = self._policy, policy
+        self.line.single = policy.single_active
+        self.holds.lock_us = policy.lock_ms * 1_000
+        if before.message_groups != policy.message_groups or (
+            before.single_active != policy.single_active
+        ):
+            self.groups.clear()
+            self.waiting.free(lambda whose: isinstance(whose, int))
+
+    @property
+    def floor(self) -> int:
+        """Everything that is owed below it is settled."""
+        first = self.outstanding.first()
+        position = self.unread.position
+        return position if first is None else min(first, position)
+
+    @property
+    def plain(self) -> bool:
+        """Whether anybody may have all that could go now, and it is of one priority."""
+        return (
+            not self.waiting.others
+            and not self.line.selectors
+            and (self.unread.agenda is None or self.unread.ahead() is None)
+        )
+
+    def view(self) -> "Places":
+        """What could go now and what comes after it, apart from this; nothing is kept of it."""
+        view = Places(
+            self.unread.position,
+            self.unread.passed.copy(),
+            Attempts(self.attempts.failures, self.attempts.doubtful_below),
+            self._policy,
+            self.unread.agenda,
+            buries=False,
+        )
+        view.waiting = self.waiting.available()
+        view.outstanding = view.waiting.all()
+        return view
+
+    def join(self, consumer: int, priority: int, selector: str | None) -> None:
+        """A consumer came."""
+        self.holds.attach(consumer)
+        if selector is not None and selector not in self.line.selectors:
+            # What was seen to match nobody's selector was not seen by this one.
+            self.waiting.free(lambda whose: isinstance(whose, frozenset))
+        self.line.attach(consumer, priority, selector)
+        if self.groups.owner:
+            self._go_on(self.groups.join())
+            self.waiting.free(self.holds.held.__contains__)
+
+    def leave(self, consumer: int) -> list[Settled]:
+        """A consumer went: what it held is available again."""
+        self.line.detach(consumer)
+        effects = []
+        for run in self.holds.detach(consumer):
+            effects += self.release(consumer, run)
+        if self.groups.owner:
+            self._go_on(self.groups.detach(consumer))
+            self.waiting.free(lambda whose: whose == consumer)
+        return effects
+
+    def skip_to(self, position: int) -> None:
+        """The topic has nothing from the best one up to this one."""
+        best = self.best()
+        if best is not None and best[1] > self.unread.position:
+            self.unread.skip_early(best[0], position)
+        elif position > self.unread.position:
+            self.unread.move(position)
+
+    def best(self) -> tuple[int, int] | None:
+        """The message that goes next to somebody who is in line now, as (priority, sequence)."""
+        if not self.line:
+            return None
+        found = list(self._best_waiting())
+        reads = not self.parked_full()
+        if reads and self.unread.position < self.head:
+            found.append((-PRIORITY, self.unread.position))
+        if reads and (ahead := self.unread.ahead()) is not None:
+            found.append((-ahead[0], ahead[1]))
+        if not found:
+            return None
+        below, sequence = min(found)
+        return -below, sequence
+
+    def pools(self, priority: int) -> list[Whose]:
+        """Whose messages of this priority may go to somebody who is in line."""
+        takers = self.line.takers()
+        whose = [one for level, one in self.waiting.others if level == priority]
+        if priority == PRIORITY:
+            whose.append(None)
+        return [one for one in whose if self._may_go(one, takers)]
+
+    def room_for(self, whose: Whose) -> int:
+        """How many messages those in line take that may have what is in this pool."""
+        line = self.line
+        if whose is None:
+            return line.room
+        if isinstance(whose, int):
+            return line.credit[whose] if line.waits(whose) else 0
+        return sum([line.credit[one] for one in line.turns() if line.may(one, whose)])
+
+    def parked_full(self) -> bool:
+        """Whether so much waits for the consumers of its groups that no more is read."""
+        if not self.waiting.others:
+            return False
+        others = self.waiting.others.items()
+        parked = [len(pool) for (_, whose), pool in others if isinstance(whose, int)]
+        return sum(parked) >= PARKED_MAX
+
+    def deal(self, run: Run, failures: int, now: int, effects: list[Effect], *, again: bool) -> int:
+        """Deal these out to whoever is in line: how many were taken."""
+        return self.hand(self.line.deal(run), failures, now, effects, again=again)
+
+    def hand(
+        self,
+        shares: list[tuple[int, Run]],
+        failures: int,
+        now: int,
+        effects: list[Effect],
+        *,
+        again: bool,
+    ) -> int:
+        """Each consumer gets its share: how many messages these are. `again`: they were read
+        before, and perhaps delivered."""
+        taken = 0
+        for consumer, run in shares:
+            self.holds.give(consumer, run, now, again=again)
+            effects.append(Deliver(consumer, run, failures))
+            taken += len(run)
+        return taken
+
+    def exhausted(self, run: Run, failures: int) -> bool:
+        """Whether these failed as often as they may; all of them have so many failures."""
+        limit = self._policy.delivery_attempts_max
+        doubts = 1 if run[0] < self.attempts.doubtful_below else 0
+        return limit > 0 and failures - doubts >= limit
+
+    def end(
+        self, consumer: int, run: Run, outcome: Outcome, event: Event, now: int
+    ) -> list[Settled | Bury]:
+        """These deliveries ended; the consumer doesn't hold them any more."""
+        if next_state(State.ACQUIRED, event) in FINAL:
+            if event is Event.ACCEPT:
+                return [*self.final(consumer, run, outcome)]
+            return self.give_up(consumer, run, REASONS[event])
+        if event is Event.MODIFY:
+            return self.fail(consumer, run, now)
+        return [*self.release(consumer, run)]
+
+    def release(self, consumer: int, run: Run) -> list[Settled]:
+        """These are available again, and didn't fail."""
+        effects = []
+        for part, failures in self.attempts.parts(run):
+            effects.append(Settled(consumer, part, Outcome.RELEASED, False, failures))
+            self.attempts.back(part)
+            self._wait(part)
+        return effects
+
+    def fail(self, consumer: int, run: Run, now: int) -> list[Settled | Bury]:
+        """An attempt of each of these failed: they are available again, at once or later, unless
+        they failed too often."""
+        effects: list[Settled | Bury] = []
+        for part, failures in self.attempts.parts(run):
+            if not self.exhausted(part, failures + 1):
+                effects.append(Settled(consumer, part, Outcome.MODIFIED, False, failures))
+                self.attempts.fail(part)
+                self._wait_later(part, failures + 1, now)
+            elif self._keeps(Reason.EXHAUSTED):
+                # Recorded first as what it is, so that a crash finds it exhausted.
+                effects.append(Settled(consumer, part, Outcome.MODIFIED, False, failures))
+                self.attempts.fail(part)
+                effects += self.give_up(consumer, part, Reason.EXHAUSTED)
+            else:
+                effects += self.final(consumer, part, Outcome.MODIFIED)
+        return effects
+
+    def final(self, consumer: int, run: Run, outcome: Outcome) -> list[Settled]:
+        """These are owed no more."""
+        effects = [
+            Settled(consumer, part, outcome, True, failures)
+            for part, failures in self.attempts.parts(run)
+        ]
+        self.outstanding.discard(run)
+        self.attempts.forget(run)
+        if self.waiting.levels:
+            self.waiting.forget(run)
+        if self.groups.members:
+            self._go_on(self.groups.forget(run))
+        return effects
+
+    def give_up(self, consumer: int, run: Run, reason: Reason) -> list[Settled | Bury]:
+        """These, which are in no other place, are given up: copies are kept first, or not."""
+        if not self._keeps(reason):
+            return [*self.final(consumer, run, OUTCOMES[reason])]
+        self.outstanding.add(run)
+        self.burying.add(run)
+        if self.groups.members:
+            self._go_on(self.groups.forget(run))
+        return [
+            Bury(consumer, part, reason, failures) for part, failures in self.attempts.parts(run)
+        ]
+
+    def give_up_unheld(self, run: Run, reason: Reason) -> list[Settled | Bury]:
+        """All of these that are owed and that nobody holds are given up, read or not."""
+        effects: list[Settled | Bury] = []
+        for part in self.waiting.pick(run):
+            effects += self.give_up(NOBODY, part, reason)
+        for part in self.unread.among(run):
+            self.unread.pass_over(part)
+            effects += self.give_up(NOBODY, part, reason)
+        return effects
+
+    def buried(self, run: Run) -> list[Settled]:
+        """Copies of these are kept."""
+        effects: list[Settled] = []
+        for part in gathered((range(one, one + 1) for one in run if one in self.burying), len(run)):
+            self.burying.discard(part)
+            effects += self.final(NOBODY, part, Outcome.DEAD_LETTERED)
+        return effects
+
+    def wake(self, now: int) -> list[Settled | Bury]:
+        """Times have come: of delays, and of locks."""
+        effects: list[Settled | Bury] = []
+        for run in self.waiting.due(now):
+            self._go_on(self.groups.due(run))
+            self.waiting.put(run)
+        for consumer, run in self.holds.lapse(now):
+            effects += self.fail(consumer, run, now)
+        return effects
+
+    def rewind(self, position: int) -> None:
+        """All from here on is owed; of what was, nothing is known but the consumers."""
+        self.unread.rewind(position)
+        self.waiting.clear()
+        self.holds.clear()
+        self.burying.clear()
+        self.outstanding.clear()
+        self.groups.clear()
+        self.attempts = Attempts({}, 0)
+
+    def _best_waiting(self) -> "list[tuple[int, int]]":
+        found = []
+        usual = self.waiting.usual.first()
+        if usual is not None:
+            found.append((-PRIORITY, usual))
+        if self.waiting.others:
+            takers = self.line.takers()
+            for (priority, whose), pool in self.waiting.others.items():
+                if self._may_go(whose, takers):
+                    first = pool.first()
+                    assert first is not None  # noqa: S101
+                    found.append((-priority, first))
+        return found
+
+    def _may_go(self, whose: Whose, takers: frozenset[str | None]) -> bool:
+        """Whether somebody in line may have what is in this pool."""
+        if isinstance(whose, int):
+            return self.line.waits(whose)
+        return whose is None or None in takers or not whose.isdisjoint(takers)
+
+    def _wait(self, run: Run) -> None:
+        if self.groups.members:
+            self.groups.back(run, later=False)
+        self.waiting.put(run)
+
+    def _wait_later(self, run: Run, failures: int, now: int) -> None:
+        policy = self._policy
+        if not policy.redelivery_delay_ms:
+            self._wait(run)
+            return
+        if self.groups.members:
+            self.groups.back(run, later=True)
+        if not policy.redelivery_jitter:
+            self.waiting.delay(run, now + delay_us(policy, 0, failures))
+            return
+        for sequence in run:
+            alone = range(sequence, sequence + 1)
+            self.waiting.delay(alone, now + delay_us(policy, sequence, failures))
+
+    def _keeps(self, reason: Reason) -> bool:
+        """Whether copies are kept of what is given up so."""
+        if not self.buries or not self._policy.dead_letter:
+            return False
+        match reason:
+            case Reason.EXPIRED:
+                return self._policy.dead_letter_expired
+            case Reason.OVERFLOW:
+                return self._policy.backlog.overflow is Overflow.DEAD_LETTER
+            case _:
+                return True
+
+    def _go_on(self, buckets: set[int]) -> None:
+        """Messages of these buckets needn't wait for another one any more."""
+        if buckets:
+            freed = {stuck(bucket) for bucket in buckets if not self.groups.waits(bucket)}
+            self.waiting.free(freed.__contains__)

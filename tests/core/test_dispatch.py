@@ -324,9 +324,9 @@ class DispatcherMachine(RuleBasedStateMachine):
         for consumer in self.model.credit:
             held = [one for run in self.real.held(consumer).runs() for one in run]
             assert held == self.model.in_place(consumer)
-        assert list(self.sequences_of(self.real._returned)) == self.model.in_place(RETURNED)
+        assert list(self.sequences_of(self.real._places.waiting.usual)) == self.model.in_place(RETURNED)
         outstanding = self.model.in_place(RETURNED, *self.model.credit)
-        assert list(self.sequences_of(self.real._outstanding)) == outstanding
+        assert list(self.sequences_of(self.real._places.outstanding)) == outstanding
         assert self.real.outstanding == len(outstanding)
         assert self.real.in_flight == len(self.model.in_place(*self.model.credit))
         assert all(one >= self.real.position for one in self.model.in_place(NEW))
@@ -337,9 +337,9 @@ class DispatcherMachine(RuleBasedStateMachine):
 
     @invariant()
     def credit_and_line_are_the_models(self):
-        assert self.real._credit == self.model.credit
-        assert self.real._line == self.model.line
-        assert all(credit >= 0 for credit in self.real._credit.values())
+        assert self.real._places.line.credit == self.model.credit
+        assert self.real._places.line.turns() == list(self.model.line)
+        assert all(credit >= 0 for credit in self.real._places.line.credit.values())
         assert self.real.consumers == len(self.model.credit)
 
     @invariant()
@@ -351,7 +351,7 @@ class DispatcherMachine(RuleBasedStateMachine):
     @invariant()
     def failures_are_kept_for_what_is_owed_only(self):
         owed = set(self.model.in_place(NEW, RETURNED, *self.model.credit))
-        assert self.real._attempts.failures.keys() <= owed
+        assert self.real._places.attempts.failures.keys() <= owed
 
     def teardown(self):
         """After a restart, one consumer with credit for all gets just what isn't settled."""

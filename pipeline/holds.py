@@ -1,0 +1,164 @@
+"""Who holds what: messages that were delivered and not settled, and since when, where it matters.
+
+Rule 1: a message is held by at most one consumer.
+Rule 2: an outcome ends the delivery that it was given for. A consumer that lost a message without
+        giving an outcome (its lock ended, the subscription was rewound) may give it late: then it
+        ends nothing, even if the consumer was given the message again.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+
+from pipeline.sequences import Run, SequenceSet, gathered
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Lock:
+    """Until when one delivery of a run may be held. Times are in microseconds."""
+
+    until: int
+    nth: int
+    since: int = field(compare=False)
+    consumer: int = field(compare=False)
+    run: Run = field(compare=False)
+
+
+class Holds:
+    """What the consumers of one subscription hold."""
+
+    __slots__ = ("_late", "_locks", "_numbers", "_since", "held", "lock_us")
+
+    def __init__(self) -> None:
+        self.held: dict[int, SequenceSet] = {}  #: consumer -> what it has and did not settle
+        self.lock_us = 0  #: how long a delivery may be held; 0: as long as one likes
+        self._locks: list[_Lock] = []  #: a heap; of those that nobody holds any more some are left
+        self._numbers = count()
+        self._late: dict[int, SequenceSet] = {}  #: consumer -> what it lost without an outcome
+        #: When what is held was delivered, for what was delivered before and may have a lock or a
+        #: late outcome from then.
+        self._since: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return sum([len(held) for held in self.held.values()])
+
+    def attach(self, consumer: int) -> None:
+        assert consumer not in self.held, f"consumer {consumer} is attached"  # noqa: S101
+        self.held[consumer] = SequenceSet()
+
+    def detach(self, consumer: int) -> Iterator[Run]:
+        """The consumer went: what it held."""
+        self._late.pop(consumer, None)
+        held = self.held.pop(consumer)
+        if self._since:
+            for run in held.runs():
+                self._forget(run)
+        return gathered(held.runs(), len(held))
+
+    def give(self, consumer: int, run: Run, now: int, *, again: bool) -> None:
+        """The consumer holds these from now on; `again`: they were delivered before."""
+        self.held[consumer].add(run)
+        if again and (self.lock_us or self._late):
+            for sequence in run:
+                self._since[sequence] = now
+        if self.lock_us:
+            while self._locks and not self._holds_any(self._locks[0]):
+                heappop(self._locks)
+            until = now + self.lock_us
+            heappush(self._locks, _Lock(until, next(self._numbers), now, consumer, run))
+
+    def take(self, consumer: int, run: Run, delivered_at: int) -> Iterable[Run]:
+        """What of these the consumer holds since then, and from now on doesn't."""
+        held = self.held.get(consumer)
+        if held is None:
+            return ()
+        if self._since or consumer in self._late:
+            return self._take_known(consumer, run, delivered_at)
+        if held.contains_all(run):
+            held.discard(run)
+            return (run,)
+        parts = list(_common(held, run))
+        for part in parts:
+            held.discard(part)
+        return parts
+
+    def lapse(self, now: int) -> Iterator[tuple[int, Run]]:
+        """Those whose lock has ended, and who held them. They are held no more."""
+        while self._locks and self._locks[0].until <= now:
+            lock = heappop(self._locks)
+            held = self.held.get(lock.consumer)
+            if held is None:
+                continue
+            for part in list(_common(held, lock.run)):
+                ended = self._as_of(part, lock.since)
+                if not ended:
+                    continue
+                held.discard(ended)
+                self._forget(ended)
+                self._late.setdefault(lock.consumer, SequenceSet()).add(ended)
+                yield lock.consumer, ended
+
+    @property
+    def next_lapse(self) -> int | None:
+        """When the next lock ends, if what it is on is still held then."""
+        return self._locks[0].until if self._locks else None
+
+    def clear(self) -> None:
+        """Nobody holds anything any more; outcomes that come are late."""
+        for consumer, held in self.held.items():
+            late = self._late.setdefault(consumer, SequenceSet())
+            for run in held.runs():
+                late.add(run)
+            held.clear()
+        self._late = {consumer: late for consumer, late in self._late.items() if late}
+        self._locks.clear()
+        self._since.clear()
+
+    def _take_known(self, consumer: int, run: Run, delivered_at: int) -> list[Run]:
+        """As `take`, where a delivery may be another one than the present."""
+        held, late = self.held[consumer], self._late.get(consumer)
+        parts: list[Run] = []
+        for part in list(_common(held, run)):
+            taken = array(
+                "q",
+                [one for one in part if not 0 < delivered_at < self._since.get(one, 0)],
+            )
+            if len(taken) == len(part):
+                parts.append(part)
+            elif taken:
+                parts.append(taken)
+        ended = {one for part in parts for one in part}
+        for part in parts:
+            held.discard(part)
+            self._forget(part)
+        if late is not None:
+            late.discard(array("q", [one for one in run if one not in ended]))
+            if not late:
+                del self._late[consumer]
+        return parts
+
+    def _as_of(self, run: Run, since: int) -> Run:
+        """What of these was delivered at that time, and not again since."""
+        if not self._since:
+            return run
+        return array("q", [one for one in run if self._since.get(one, since) == since])
+
+    def _forget(self, run: Run) -> None:
+        if self._since:
+            for sequence in run:
+                self._since.pop(sequence, None)
+
+    def _holds_any(self, lock: _Lock) -> bool:
+        held = self.held.get(lock.consumer)
+        if not held:
+            return False
+        return next(held.runs_within(lock.run[0], lock.run[-1] + 1), None) is not None
+
+
+def _common(held: SequenceSet, run: Run) -> Iterator[Run]:
+    """What of the run is held. It may be taken out of `held` while this goes on."""
+    if isinstance(run, range) and run.step == 1:
+        return gathered(held.runs_within(run.start, run.stop), len(run))
+    return gathered((range(one, one + 1) for one in run if one in held), len(run))

@@ -1,0 +1,266 @@
+"""What goes of a slab where messages aren't all alike: priorities, expiry, delays, groups,
+consumers with selectors.
+
+Rule 1: of all that could go, the highest priority goes first; of one priority what was read before,
+        then what comes next; of these, the lowest sequence. A low priority goes when nothing else
+        is left to read.
+Rule 2: what can't go now is put where it waits, so that it holds up nothing else.
+Rule 3: a loop over messages only where who may have a message depends on the message.
+"""
+
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Final
+
+from pipeline.effects import NOBODY, Effect
+from pipeline.groups import BUCKETS
+from pipeline.outcome import Reason
+from pipeline.places import Places
+from pipeline.sequences import Run, gathered
+from pipeline.sorting import Sorted, as_run, column, sort
+from pipeline.traits import PRIORITY, Traits
+from pipeline.unread import Unread
+from pipeline.waiting import Whose, stuck
+
+#: Messages that are sorted at once even if there is credit for fewer: what it costs to begin.
+PART_MIN: Final = 64
+
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """Messages at hand: as the arguments of `Dispatcher.offer`."""
+
+    first: int
+    stop: int
+    sequences: "array[int] | None"
+    now: int
+    traits: Traits | None
+    matches: "Mapping[str, array[int]]"
+
+
+class Offering:
+    """One offer, while it is gone through."""
+
+    __slots__ = ("_effects", "_groups", "_matched", "_offered", "_places", "_source")
+
+    def __init__(self, places: Places, offered: Offered) -> None:
+        self._places, self._offered = places, offered
+        self._effects: list[Effect] = []
+        self._matched = {one: frozenset(matched) for one, matched in offered.matches.items()}
+        traits = offered.traits
+        self._groups = traits is not None and bool(traits.groups) and places.policy.message_groups
+
+    def serve(self) -> list[Effect]:
+        """Deliver what of this can go, as far as credit goes."""
+        places, offered = self._places, self._offered
+        best = places.best()
+        # What lies between the position and the first one asked for was not offered.
+        reads = best is not None and best[1] <= places.unread.position
+        while best is not None:
+            priority, sequence = best
+            if priority == PRIORITY and sequence == places.unread.position:
+                if not reads or sequence >= offered.stop:
+                    break
+                reads = False
+                self._read_on()
+            elif sequence < offered.stop:
+                assert sequence >= offered.first or sequence > places.unread.position, (  # noqa: S101
+                    f"{sequence} is owed, offered from {offered.first} on"
+                )
+                self._serve_priority(priority)
+            else:
+                break
+            best = places.best()
+        return self._effects
+
+    def _read_on(self) -> None:
+        """Read what comes next."""
+        places, offered = self._places, self._offered
+        unread = places.unread
+        start = max(offered.first, unread.position)
+        most = max(places.line.room, PART_MIN)
+        for run in unread.runs(start, offered.stop, offered.sequences, most):
+            for part in _pieces(run, most):
+                if not self._read(part, by_priority=True) or places.parked_full():
+                    return
+        unread.move(max(offered.stop, unread.position))
+
+    def _serve_priority(self, priority: int) -> None:
+        """Deliver what there is of this priority: what waits, and what may be read early."""
+        places, offered = self._places, self._offered
+        sources: list[tuple[Whose | Unread, Iterable[range]]] = [
+            (whose, places.waiting.within(priority, whose, offered.first, offered.stop))
+            for whose in places.pools(priority)
+        ]
+        early = self._early(priority)
+        if early:
+            sources.append((places.unread, _stretches(early)))
+        if len(sources) == 1:
+            source, stretches = sources[0]
+            runs = (early,) if early else gathered(stretches, places.line.room)
+            self._serve_runs(priority, ((source, run) for run in runs))
+            return
+        # In one order over all of them, which is the order within a group, too.
+        merged = [(one.start, one, source) for source, runs in sources for one in runs]
+        merged.sort(key=lambda one: one[0])
+        self._serve_runs(priority, ((source, run) for _, run, source in merged))
+
+    def _early(self, priority: int) -> Run:
+        """What may be read early of this priority."""
+        places, offered = self._places, self._offered
+        ahead = places.unread.ahead()
+        if ahead is None or ahead[0] != priority or ahead[1] >= offered.stop:
+            return range(0)
+        listed: Run = range(offered.first, offered.stop)
+        if offered.sequences is not None:
+            listed = offered.sequences
+        most = max(places.line.room, PART_MIN)
+        early = places.unread.early(priority, offered.stop, listed, most)
+        places.waiting.note(early, priority)
+        return early
+
+    def _serve_runs(self, priority: int, runs: "Iterable[tuple[Whose | Unread, Run]]") -> None:
+        """Deliver these, each from where it is, as far as credit goes."""
+        places = self._places
+        for source, run in runs:
+            if isinstance(source, Unread):
+                if not self._read(run, by_priority=False):
+                    return
+                continue
+            at = 0
+            while at < len(run) and (room := places.room_for(source)):
+                self._serve_waiting(run[at : at + room], priority, source)
+                at += room
+            if not places.line:
+                return
+
+    def _read(self, run: Run, *, by_priority: bool) -> bool:
+        """Read these unread ones, as far as credit goes; whether it went all the way."""
+        places = self._places
+        again = run[0] < places.unread.read_before
+        them = sort(run, self._offered.traits, self._offered.now, by_priority=by_priority)
+        for priority, part in them.priorities:
+            places.waiting.note(part, priority)
+        self._put_aside(them, unread=True)
+        if them.low:
+            places.outstanding.add(them.low)
+            places.unread.pass_over(them.low)
+            places.waiting.put(them.low)
+        places.outstanding.add(them.ready)
+        taken = self._deal(them.ready, None, again=again)
+        went, left = them.ready[:taken], them.ready[taken:]
+        places.unread.pass_over(went)
+        if not by_priority and went:
+            places.unread.reach = max(places.unread.reach, went[-1] + 1)
+        places.outstanding.discard(left)
+        return not left
+
+    def _serve_waiting(self, run: Run, priority: int, whose: Whose) -> None:
+        """Deliver these of a pool, as far as credit goes."""
+        places = self._places
+        them = sort(run, self._offered.traits, self._offered.now, by_priority=False)
+        places.waiting.remove(run, priority, whose)
+        self._put_aside(them, unread=False)
+        taken = self._deal(them.ready, whose, again=True)
+        places.waiting.put(them.ready[taken:], whose)
+
+    def _put_aside(self, them: Sorted, *, unread: bool) -> None:
+        """What expired is given up, what isn't due waits for its time."""
+        places = self._places
+        if them.expired:
+            if unread:
+                places.unread.pass_over(them.expired)
+            self._effects += places.give_up(NOBODY, them.expired, Reason.EXPIRED)
+        for time, part in them.delayed:
+            if unread:
+                places.outstanding.add(part)
+                places.unread.pass_over(part)
+            places.waiting.delay(part, time)
+
+    def _deal(self, run: Run, whose: Whose, *, again: bool) -> int:
+        """Deliver these, which those may have, as far as credit goes: how many are done with."""
+        places, now = self._places, self._offered.now
+        done = 0
+        for part, failures in places.attempts.parts(run):
+            if failures and places.exhausted(part, failures):
+                self._effects += places.give_up(NOBODY, part, Reason.EXHAUSTED)
+                taken = len(part)
+            elif self._groups or places.line.selectors:
+                shares, taken = self._choose(part, whose)
+                places.hand(shares, failures, now, self._effects, again=again)
+            else:
+                taken = places.deal(part, failures, now, self._effects, again=again)
+            done += taken
+            if taken < len(part):
+                break
+        return done
+
+    def _choose(self, run: Run, whose: Whose) -> tuple[list[tuple[int, Run]], int]:
+        """Who gets which of these, one by one, and how many are done with: those that nobody in
+        line may have wait for who may."""
+        places, line, groups = self._places, self._places.line, self._places.groups
+        given: dict[int, array[int]] = {}
+        parked: dict[Whose, array[int]] = {}
+        room = line.room
+        done = 0
+        for sequence, bucket in zip(run, self._buckets(run), strict=False):
+            if not room:
+                break
+            done += 1
+            matching = whose if isinstance(whose, frozenset) else self._matching(sequence)
+            taker, waits_for = self._taker(matching, bucket)
+            if taker is None:
+                parked.setdefault(waits_for, array("q")).append(sequence)
+                continue
+            room -= 1
+            line.take(taker)
+            given.setdefault(taker, array("q")).append(sequence)
+            if bucket is not None:
+                groups.give(sequence, bucket, taker)
+        for waits_for, waiting in parked.items():
+            places.waiting.put(as_run(waiting), waits_for)
+        return [(taker, as_run(share)) for taker, share in given.items()], done
+
+    def _taker(self, matching: frozenset[str], bucket: int | None) -> tuple[int | None, Whose]:
+        """Who gets a message that these selectors match, in this bucket of groups; if nobody does
+        now, whom it waits for."""
+        line, groups = self._places.line, self._places.groups
+        if bucket is not None:
+            if groups.waits(bucket):
+                return None, stuck(bucket)
+            owner = groups.owner.get(bucket)
+            if owner is not None:
+                if not line.may(owner, matching):
+                    return None, stuck(bucket)
+                return (owner, None) if line.waits(owner) else (None, owner)
+        return line.next(matching), matching
+
+    def _buckets(self, run: Run) -> Iterable[int | None]:
+        """The bucket of each one's group; None of those without a group."""
+        traits = self._offered.traits
+        if not self._groups or traits is None:
+            return repeat(None)
+        hashes = column(traits.groups, "Q", run, traits) or ()
+        return [one % BUCKETS if one else None for one in hashes]
+
+    def _matching(self, sequence: int) -> frozenset[str]:
+        """The consumers' selectors that match this message."""
+        if not self._matched:
+            return _NONE
+        return frozenset([one for one, matched in self._matched.items() if sequence in matched])
+
+
+def _pieces(run: Run, most: int) -> Iterable[Run]:
+    if len(run) <= most:
+        return (run,)
+    return (run[at : at + most] for at in range(0, len(run), most))
+
+
+def _stretches(run: Run) -> Iterable[range]:
+    if isinstance(run, range):
+        return (run,)
+    return (range(one, one + 1) for one in run)

@@ -1,0 +1,137 @@
+"""What a subscription has not read yet: all from the position on, without exceptions.
+
+Rule 1: everything owed below the position was read; what is owed above it was not, but for those
+        that are passed over.
+Rule 2: the agenda says which of the unread have a high priority, so that they can be read early.
+        What it doesn't know is found when the position comes to it.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from pipeline.agenda import Agenda, High
+from pipeline.sequences import Run, SequenceSet, gaps, gathered
+
+#: Messages that aren't there are skipped so many at a time.
+_SKIPPED: Final = 4_096
+#: Above every sequence.
+FOREVER: Final = 2**63
+
+
+class Unread:
+    """The position of one subscription, and what above it isn't to be read."""
+
+    __slots__ = ("_at", "_seen", "agenda", "passed", "position", "reach", "read_before")
+
+    def __init__(self, position: int, passed: SequenceSet, agenda: Agenda | None) -> None:
+        self.passed = passed  #: settled, or read early: above the position only
+        self.agenda = agenda
+        self.reach = 0  #: nothing from here on was read early
+        self.read_before = 0  #: what lies below it may have been delivered before a rewinding
+        self._at: dict[int, int] = {}  #: priority -> how far its messages were read early
+        self._seen = -1  #: there is nothing to read early among the first so many of the agenda
+        self.position = position
+        self.move(position)
+
+    def move(self, position: int) -> None:
+        """The position is here, or behind the exceptions that stand right here."""
+        self.position = position
+        first = self.passed.first()
+        if first is None or first > position:
+            return
+        if position in self.passed:
+            self.position = next(self.passed.runs_within(position, FOREVER)).stop
+        self.passed.discard(range(first, self.position))
+
+    def pass_over(self, run: Run) -> None:
+        """These were read, or aren't owed."""
+        self.passed.add(run)
+        self.move(self.position)
+
+    def rewind(self, position: int) -> None:
+        """All from here on are unread."""
+        self.read_before = max(self.read_before, self.reach, self.position)
+        self.passed.clear()
+        self._at.clear()
+        self._seen = -1
+        self.reach = 0
+        self.position = position
+
+    def runs(
+        self, start: int, stop: int, sequences: "array[int] | None", room: int
+    ) -> Iterable[Run]:
+        """The unread ones of `start .. stop - 1`, of which `sequences`, if given, lists all."""
+        if sequences is not None:
+            return self._listed(sequences, start, room)
+        if not self.passed:
+            return (range(start, stop),)
+        return gathered(gaps(self.passed.runs_within(start, stop), start, stop), room)
+
+    def among(self, run: Run) -> list[Run]:
+        """Those of the run that are unread."""
+        run = run[bisect_left(run, self.position) :]
+        if not run:
+            return []
+        if isinstance(run, range) and run.step == 1:
+            return list(self.runs(run.start, run.stop, None, len(run)))
+        left = array("q", [one for one in run if one not in self.passed])
+        return [left] if left else []
+
+    def ahead(self) -> tuple[int, int] | None:
+        """The unread message of the highest priority above the usual, the first of them, as
+        (priority, sequence); None if the agenda knows of none."""
+        if self.agenda is None or self.agenda.added == self._seen:
+            return None
+        for priority, high in self.agenda.high.items():
+            at = self._place(priority, high)
+            if at < len(high.sequences):
+                return priority, high.sequences[at]
+        self._seen = self.agenda.added
+        return None
+
+    def early(self, priority: int, stop: int, sequences: Run, most: int) -> Run:
+        """The unread messages of this priority below `stop`, at most so many, that are among these
+        sequences. Others that the agenda knows there aren't owed: they are passed over."""
+        assert self.agenda is not None  # noqa: S101
+        high = self.agenda.high[priority]
+        at = self._place(priority, high)
+        part = high.sequences[at : min(bisect_left(high.sequences, stop), at + most)]
+        listed = sequences if isinstance(sequences, range) else frozenset(sequences)
+        strangers = array("q", [one for one in part if one not in listed])
+        if strangers:
+            self.pass_over(strangers)
+        found = array("q", [one for one in part if one not in self.passed and one in listed])
+        return range(found[0], found[-1] + 1) if _dense(found) else found
+
+    def skip_early(self, priority: int, stop: int) -> None:
+        """The topic has none of those that the agenda knows of this priority below `stop`."""
+        while (ahead := self.ahead()) is not None and ahead[0] == priority and ahead[1] < stop:
+            self.early(priority, stop, range(0), _SKIPPED)
+
+    def _place(self, priority: int, high: High) -> int:
+        """Where the first unread message of this priority stands in the agenda's list."""
+        sequences = high.sequences
+        at = max(self._at.get(priority, 0) - high.base, 0)
+        if at < len(sequences) and sequences[at] < self.position:
+            at = bisect_left(sequences, self.position)
+        while at < len(sequences) and sequences[at] in self.passed:
+            at += 1
+        self._at[priority] = at + high.base
+        return at
+
+    def _listed(self, sequences: "array[int]", start: int, room: int) -> Iterator["array[int]"]:
+        """As much at once as there is credit for, so that little credit is little work."""
+        at = bisect_left(sequences, start)
+        while at < len(sequences):
+            part = sequences[at : at + max(room, 1)]
+            at += len(part)
+            if self.passed:
+                part = array("q", [one for one in part if one not in self.passed])
+            if part:
+                yield part
+
+
+def _dense(sequences: "array[int]") -> bool:
+    return len(sequences) > 0 and sequences[-1] - sequences[0] == len(sequences) - 1
