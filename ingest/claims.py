@@ -5,7 +5,7 @@ costs nothing more for each of them: only messages that aren't plain are told, o
 All methods run on the loop's thread.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ingest.consumer import Subscription
@@ -55,6 +55,12 @@ class Claims:
         """Messages became durable that aren't all plain."""
         if slab.traits is not None:
             self.found(topic, slab.first, slab.stop, slab.traits)
+
+    def seed(self, survey: Iterable[tuple[str, Traits]]) -> None:
+        """What there was before the start, as the table tells it."""
+        for topic, traits in survey:
+            last = traits.first if traits.sequences is None else traits.sequences[-1]
+            self.found(topic, traits.first, last + 1, traits)
 
     def found(self, topic: str, first: int, stop: int, traits: Traits) -> None:
         """The topic has these from `first` to `stop - 1`."""

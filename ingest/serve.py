@@ -121,6 +121,7 @@ async def _serve(
         loop, settings, log, store.table, store.marks, claims, engine.flush, gateway.keep_queue
     )
     gateway.bind(engine, delivery)
+    claims.seed(store.table.survey(log.lowest_floor()))
     log.stopped = delivery.paging.stopped = marking.stopped = heartbeat.lost = lambda reason: _end(
         end, reason
     )
