@@ -145,12 +145,12 @@ def traits_of(
     """What statistics by column name say of messages; None if they don't say all of it."""
     match lows.get("priority"), highs.get("priority"), nulls.get("expires_at"):
         case int(low), int(high), int(lasting):
-            published = _microseconds(lows["published_at"]), _microseconds(highs["published_at"])
+            published = microseconds(lows["published_at"]), microseconds(highs["published_at"])
             return FileTraits(low, high, rows - lasting, *published)
     return None
 
 
-def _microseconds(time: object) -> int:
+def microseconds(time: object) -> int:
     """A time as statistics have it: text in the log, a datetime from deltalake."""
     at = time if isinstance(time, dt.datetime) else dt.datetime.fromisoformat(str(time))
     return (at - _EPOCH) // dt.timedelta(microseconds=1)

@@ -6,18 +6,22 @@ row group at a time. What is given is of one state of the table, on any thread.
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.tables import page_traits, schema
+from pipeline.tables import commits, page_traits, schema
 from pipeline.tables.arrow import Int64s
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.paging import TOPIC_EXACT_MAX
 from pipeline.tables.store import Store
 from pipeline.traits import PRIORITY, Traits
+
+#: A part of a topic's messages: the topic, the sequence behind the last message, how many they are,
+#: about how many bytes they have, and when the last one was published (microseconds).
+Volume: TypeAlias = tuple[str, int, int, int, int]
 
 #: What makes a message wait its turn elsewhere than behind those before it, or not at all.
 _ORDERING: Final = ("priority", "expires_at")
@@ -75,11 +79,8 @@ def _by_topic(table: pa.Table, sequences: Int64s) -> Iterator[tuple[str, Int64s]
         yield name, rows[np.argsort(sequences[rows], kind="stable")]
 
 
-def volumes(
-    store: Store, files: Sequence[AddedFile], since: int
-) -> Iterator[tuple[str, int, int, int]]:
-    """How much there is from `since` on, ascending for each topic: the topic, the sequence behind
-    the last message of a part, the part's messages, and about how many bytes these have."""
+def volumes(store: Store, files: Sequence[AddedFile], since: int) -> Iterator[Volume]:
+    """How much there is from `since` on, in parts, ascending for each topic."""
     for file in files:
         if not _reaches(file.high, since):
             continue
@@ -90,21 +91,23 @@ def volumes(
                 size = group.column(at["message"]).total_uncompressed_size
                 topic = _only_topic(group, at["topic"])
                 low, high = _bounds(group, at["sequence"])
-                if topic is not None and isinstance(low, int) and low >= since:
-                    yield topic, int(str(high)) + 1, group.num_rows, size
+                _, newest = _bounds(group, at["published_at"])
+                if topic and newest and isinstance(low, int) and low >= since:
+                    stop = int(str(high)) + 1
+                    yield topic, stop, group.num_rows, size, commits.microseconds(newest)
                 elif _reaches(high, since):
-                    table = parquet.read_row_group(
-                        nth, columns=["sequence", "topic"], use_threads=False
-                    )
+                    columns = ["sequence", "topic", "published_at"]
+                    table = parquet.read_row_group(nth, columns=columns, use_threads=False)
                     yield from _counted(table, since, size / max(group.num_rows, 1))
 
 
-def _counted(table: pa.Table, since: int, size: float) -> Iterator[tuple[str, int, int, int]]:
-    sequences = table["sequence"].to_numpy()
-    which = np.flatnonzero(sequences >= since)
-    for topic, rows in _by_topic(table.take(pa.array(which, pa.int64())), sequences[which]):
-        last = int(sequences[which][rows[-1]])
-        yield topic, last + 1, len(rows), round(len(rows) * size)
+def _counted(table: pa.Table, since: int, size: float) -> Iterator[Volume]:
+    which = np.flatnonzero(table["sequence"].to_numpy() >= since)
+    table = table.take(pa.array(which, pa.int64()))
+    sequences, published = table["sequence"].to_numpy(), page_traits.times(table["published_at"])
+    for topic, rows in _by_topic(table, sequences):
+        last, count = rows[-1], len(rows)
+        yield topic, int(sequences[last]) + 1, count, round(count * size), int(published[last])
 
 
 def _only_topic(group: pq.RowGroupMetaData, at: int) -> str | None:

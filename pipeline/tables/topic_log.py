@@ -27,6 +27,7 @@ from pipeline.tables.frame import DecodedFrame
 from pipeline.tables.limits import DEFAULT_LIMITS, UpkeepLimits
 from pipeline.tables.paging import Page, Pager
 from pipeline.tables.store import LocalStore, Store, beside
+from pipeline.tables.survey import Volume
 from pipeline.tables.table_state import JOURNAL_APP, OWNER_APP, SEQUENCE_APP, TableState
 from pipeline.tables.table_writer import TableWriter
 from pipeline.tables.upkeep import Steps, Upkeep, day_of
@@ -172,10 +173,8 @@ class TopicLog:
         """
         return self._looked_over(lambda files: survey.survey(self._store, files, since))
 
-    def volumes(self, since: int) -> Iterator[tuple[str, int, int, int]]:
-        """How much is committed from `since` on, in parts, ascending for each topic: the topic, the
-        sequence behind the part's last message, its messages, and about how many bytes they have.
-        """
+    def volumes(self, since: int) -> Iterator[Volume]:
+        """How much is committed from `since` on, in parts, ascending for each topic."""
         return self._looked_over(lambda files: survey.volumes(self._store, files, since))
 
     def _looked_over(self, look: Callable[[Sequence[AddedFile]], Iterator[T]]) -> Iterator[T]:

@@ -120,6 +120,7 @@ def test_volumes_are_what_was_published(tmp_path: Path, topics: int) -> None:
     names = [f"topic-{nth}" for nth in range(topics)]
     chance, sequence = random.Random(5), 0
     due: dict[str, list[int]] = {name: [] for name in names}
+    published: dict[int, int] = {}
     for number in range(1, 9):
         runs, first = [], sequence
         for name in names:
@@ -127,13 +128,15 @@ def test_volumes_are_what_was_published(tmp_path: Path, topics: int) -> None:
             runs += [run(name, bodies(count, 100))] if count else []
             due[name] += range(sequence, sequence + count)
             sequence += count
-        log.commit([framed(group(number, first, *runs))])
+        log.commit([framed(group(number, first, *runs, at=NOON + number))])
+        published |= dict.fromkeys(range(first, sequence), NOON + number)
     for since in (0, 5, sequence // 2, sequence):
         left = {name: [one for one in of if one >= since] for name, of in due.items()}
         sizes: Counter[str] = Counter()
-        for topic, stop, messages, size in log.volumes(since):
+        for topic, stop, messages, size, at in log.volumes(since):
             part, left[topic] = left[topic][:messages], left[topic][messages:]
             assert (len(part), part[-1] + 1) == (messages, stop)
+            assert at == published[part[-1]]
             sizes[topic] += size
         assert not any(left.values())
         for name, of in due.items():
@@ -193,7 +196,9 @@ def test_a_table_of_the_first_format_is_read_where_it_says_nothing(tmp_path: Pat
     log = TopicLog.open(tmp_path / "log")
     expiry = NOON + 1_500_000
     assert surveyed(log, 0) == {"orders": {0: (4, expiry, 0), 1: (4, expiry, 0), 2: (7, 0, 0)}}
-    assert Counter({t: n for t, _, n, _ in log.volumes(5)}) == {"orders": 1}
+    (part,) = log.volumes(5)
+    assert part[:3] == ("orders", 6, 1)
+    assert part[4] == NOON + DAY_US
     assert [log.first_sequence_at(NOON + after) for after in (0, 1, DAY_US, DAY_US + 1)] == [
         0,
         5,
