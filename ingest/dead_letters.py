@@ -7,7 +7,6 @@ durable. All methods run on the loop's thread.
 
 import asyncio
 import time
-from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,11 +15,12 @@ from dataclasses import dataclass
 from ingest.consumer import Subscription
 from ingest.log import Inside, Log, Receipt
 from ingest.paging import Paging
+from ingest.runs import message_at, run_of
 from ingest.workers import Failure
 from pipeline.address import Destination, Kind
 from pipeline.dead_letter import Burial, Copy, copy, queue_of
 from pipeline.dispatch import Bury
-from pipeline.message import MessageRun, Settlement, Slab
+from pipeline.message import Settlement, Slab
 from pipeline.policy_table import dead_letter_queue
 from pipeline.sequences import Run
 from pipeline.subscription import SubscriptionKey
@@ -149,12 +149,12 @@ class DeadLetters:
                 subscription.settlement(settled, grave.consumer, grave.delivered_at or now, now)
             )
             if slab is not None:
-                copies += [copy(_message(slab, one), one, burial) for one in settled.run]
+                copies += [copy(message_at(slab, one), one, burial) for one in settled.run]
         if not settlements:
             return
-        queue = _queue(subscription)
+        queue = dead_letters_of(subscription)
         self._kept(queue)
-        runs = [_run(queue.topic, copies)] if copies else []
+        runs = [run_of(queue.topic, copies)] if copies else []
         size = sum(len(run.blob) for run in runs)
         self._waiting_bytes += size
         self._log.write(runs, settlements, Inside())
@@ -165,29 +165,8 @@ class DeadLetters:
         self._written.set()
 
 
-def _queue(subscription: Subscription) -> Destination:
+def dead_letters_of(subscription: Subscription) -> Destination:
     """Where its dead letters go."""
     assert subscription.key is not None  # noqa: S101
     own = dead_letter_queue(subscription.dispatcher.policy.dead_letter_address)
     return own or Destination(Kind.QUEUE, queue_of(subscription.key.id))
-
-
-def _message(slab: Slab, sequence: int) -> bytes:
-    listed = slab.sequences
-    at = sequence - slab.first if listed is None else bisect_left(listed, sequence)
-    assert listed is None or listed[at] == sequence, f"{sequence} isn't in its slab"  # noqa: S101
-    offsets = memoryview(slab.offsets).cast("B").cast("i")
-    return bytes(slab.blob[offsets[at] : offsets[at + 1]])
-
-
-def _run(topic: str, copies: Sequence[Copy]) -> MessageRun:
-    """Copies as messages of their queue; they neither expire nor wait."""
-    return MessageRun(
-        topic,
-        len(copies),
-        b"".join([one.data for one in copies]),
-        array("I", [len(one.data) for one in copies]).tobytes(),
-        bytes([one.durable for one in copies]),
-        bytes([one.priority for one in copies]),
-        bytes(4 * len(copies)),
-    )

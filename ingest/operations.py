@@ -172,7 +172,7 @@ class Operations:
                 subscription.dispatcher.paused = deed is Deed.PAUSE
                 self._named.remember(EVENTS[order.operation], subscription)
                 await self.durable()
-                self._delivery.again(subscription)
+                self._serve(subscription)
             case Deed.MOVE:
                 return await self._move(order.operation, subscription, to)
             case Deed.END_LINKS:
@@ -207,13 +207,19 @@ class Operations:
             return place
         paused = dispatcher.paused
         dispatcher.rewind(place, time.time_ns() // 1_000)
-        subscription.forget_pages()
+        self._delivery.changed(subscription, moved=True)
         dispatcher.paused = True
         self._named.remember(EVENTS[operation], subscription, floor=place, paused=paused)
         await self.durable()
         dispatcher.paused = paused
-        self._delivery.again(subscription)
+        self._serve(subscription)
         return {"floor": place}
+
+    def _serve(self, subscription: Subscription) -> None:
+        """Its dispatcher may deliver what it might not before."""
+        self._delivery.changed(subscription)
+        for consumer in subscription.consumers.values():
+            self._delivery.flowed(consumer)
 
     def _end_consumers(self, subscription: Subscription, condition: str, done: str) -> int:
         assert subscription.key is not None  # noqa: S101

@@ -1,9 +1,12 @@
 """Runs of messages: joined by topic for a group, and as the slabs that are delivered."""
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ingest import pump
+from pipeline.dead_letter import Copy
 from pipeline.message import Bytes, Group, MessageRun, Slab
 from pipeline.traits import PRIORITY, Traits
 
@@ -81,3 +84,25 @@ def _with_traits(slab: Slab, run: MessageRun, grouped: bool) -> Slab:
     groups = pump.groups(slab) if grouped else b""
     traits = Traits(slab.first, None, marked, run.expires_at, run.deliver_at, groups)
     return replace(slab, traits=traits)
+
+
+def message_at(slab: Slab, sequence: int) -> bytes:
+    """The bytes of a message of the slab."""
+    listed = slab.sequences
+    at = sequence - slab.first if listed is None else bisect_left(listed, sequence)
+    assert listed is None or listed[at] == sequence, f"{sequence} isn't in its slab"  # noqa: S101
+    offsets = memoryview(slab.offsets).cast("B").cast("i")
+    return bytes(slab.blob[offsets[at] : offsets[at + 1]])
+
+
+def run_of(topic: str, copies: Sequence[Copy]) -> MessageRun:
+    """Copies as messages of this topic; they neither expire nor wait."""
+    return MessageRun(
+        topic,
+        len(copies),
+        b"".join([one.data for one in copies]),
+        array("I", [len(one.data) for one in copies]).tobytes(),
+        bytes([one.durable for one in copies]),
+        bytes([one.priority for one in copies]),
+        bytes(4 * len(copies)),
+    )

@@ -109,6 +109,13 @@ class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     duplicates_max: int
 
 
+class ManagementLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    request_bytes_max: int
+    requests_max: int
+    replies_bytes_max: int
+    query_count_max: int
+
+
 class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     users: str
     permissions: str
@@ -135,6 +142,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delivery: DeliveryLimits
     subscription: dict[str, Value]
     topic: dict[str, Value]
+    management: ManagementLimits
     security: Security
 
     @property
@@ -278,6 +286,7 @@ def _check(settings: Settings) -> None:
             "upkeep.retention_days must be upkeep.log_retention_days at least, or jobs miss rows",
         ),
         *_delivery_rules(settings.delivery),
+        *_management_rules(settings),
         *_security_rules(settings),
     )
     for holds, sentence in rules:
@@ -298,6 +307,19 @@ def _delivery_rules(delivery: DeliveryLimits) -> tuple[tuple[bool, str], ...]:
             f"delivery.selector_depth_max must be from 1 to {DEPTH_MAX}",
         ),
         (delivery.duplicates_max >= 1, "delivery.duplicates_max must be positive"),
+    )
+
+
+def _management_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
+    management = settings.management
+    return (
+        (
+            512 <= management.request_bytes_max <= settings.amqp.message_bytes_max,
+            "management.request_bytes_max must be from 512 to amqp.message_bytes_max",
+        ),
+        (management.requests_max >= 1, "management.requests_max must be positive"),
+        (management.replies_bytes_max >= 1, "management.replies_bytes_max must be positive"),
+        (management.query_count_max >= 1, "management.query_count_max must be positive"),
     )
 
 

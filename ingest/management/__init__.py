@@ -1,0 +1,1 @@
+"""The node `$management`: requests by messages, answered by messages."""

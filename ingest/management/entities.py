@@ -1,0 +1,213 @@
+"""What there is to be managed, in words and numbers: subscriptions, queues, topics, the gateway.
+
+Everything is read from memory. A topic is nowhere stored: it is there while somebody uses it.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from typing import Protocol, TypeAlias
+
+from ingest.consumer import Subscription
+from ingest.exclusion import Exclusions
+from ingest.link import Link
+from ingest.log import Log
+from ingest.named import Named
+from pipeline.address import Destination, Kind, destination_of, kind_of_topic
+from pipeline.amqp_types import Map, Value
+from pipeline.amqp_writer import Writable
+from pipeline.management import Entity
+from pipeline.policy import Backlog, Policy, TopicPolicy
+from pipeline.policy_table import of_text
+from pipeline.refusal import INVALID_FIELD, Refusal
+from pipeline.registry import key_of_queue
+from pipeline.subscription import SubscriptionKey
+from pipeline.tables.topic_log import TopicLog
+
+#: What one entity says of itself.
+Row: TypeAlias = dict[str, Writable]
+
+
+class Users(Protocol):
+    """The gateway, as far as its numbers go."""
+
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+
+    def producers(self, topic: str) -> list[Link]:
+        """The links that send to this topic or queue."""
+
+    def produced(self) -> set[str]:
+        """The topics and queues that have producers' links."""
+
+
+class Entities:
+    """Reads them. `backlog` says how many messages lie in a topic from a sequence on, as far as
+    that is known."""
+
+    def __init__(
+        self,
+        log: Log,
+        table: TopicLog,
+        named: Named,
+        users: Users,
+        backlog: Callable[[str, int], int | None],
+    ) -> None:
+        self._log, self._table, self._named, self._users = log, table, named, users
+        self._backlog = backlog
+
+    @property
+    def _exclusions(self) -> Exclusions:
+        return self._named.exclusions
+
+    # Those that there are: what each is called, and the topic by which users may see it.
+
+    def names(self, entity: Entity) -> Iterable[tuple[str, str]]:
+        """The names of all of a type with the words of their topics, ascending."""
+        match entity:
+            case Entity.SUBSCRIPTION:
+                found = [(_id(one), one.definition.topic) for one in self._named.all()]
+            case Entity.QUEUE:
+                found = [
+                    (one.key.name, one.definition.topic)
+                    for one in self._named.all()
+                    if one.key is not None and one.key.queue and one.durable
+                ]
+            case Entity.TOPIC:
+                found = [(topic, topic) for topic in self._topics()]
+            case Entity.NODE:
+                found = [("self", "")]
+        return sorted(found)
+
+    def _topics(self) -> set[str]:
+        used = self._users.produced().union(self._exclusions.topics())
+        return {topic for topic in used if kind_of_topic(topic) is Kind.TOPIC}
+
+    def row(self, entity: Entity, name: str) -> Row | None:
+        """What an entity of `names` says of itself; None if it has gone."""
+        match entity:
+            case Entity.SUBSCRIPTION:
+                found = self._named.get(SubscriptionKey.parse(name))
+                return None if found is None else self.subscription(found)
+            case Entity.QUEUE:
+                key = SubscriptionKey(None, name, durable=True, queue=True)
+                found = self._named.get(key)
+                return None if found is None else self.queue(found)
+            case Entity.TOPIC:
+                return self.topic(name)
+            case Entity.NODE:
+                return self.node()
+
+    # One of them.
+
+    def subscription(self, subscription: Subscription) -> Row:
+        """A named subscription."""
+        key, definition = subscription.key, subscription.definition
+        assert key is not None  # noqa: S101
+        dispatcher = subscription.dispatcher
+        floor = dispatcher.floor
+        return {
+            "name": key.id,
+            "topic": definition.topic,
+            "durable": key.durable,
+            "shared": definition.shared,
+            "selector": definition.selector,
+            "no_local": definition.no_local,
+            "paused": dispatcher.paused,
+            "consumers": len(subscription.consumers),
+            "in_flight": dispatcher.in_flight,
+            "outstanding": dispatcher.outstanding,
+            "floor": floor,
+            "position": dispatcher.position,
+            "head": self._log.recent.head,
+            "backlog": self._backlog(definition.topic, floor),
+            "policy": _map(of_text(self._named.own_policy(key), key.id)),
+            "policy_in_force": _written(self._named.policy(key)),
+        }
+
+    def queue(self, subscription: Subscription) -> Row:
+        """A queue: its subscription, and who sends to it."""
+        key = subscription.key
+        assert key is not None  # noqa: S101
+        topic = subscription.definition.topic
+        return {
+            **self.subscription(subscription),
+            "name": key.name,
+            "address": topic,
+            "subscription": key.id,
+            "producers": len(self._users.producers(topic)),
+            "topic_policy": _written(self._named.topic_policy(topic)),
+        }
+
+    def topic(self, topic: str) -> Row:
+        """A topic, whether anybody uses it or not."""
+        subscriptions = list(self._exclusions.of_topic(topic))
+        named = sorted(_id(one) for one in subscriptions if one.key is not None)
+        return {
+            "name": topic,
+            "address": topic,
+            "producers": len(self._users.producers(topic)),
+            "consumers": sum(len(one.consumers) for one in subscriptions),
+            "subscriptions": list[Value](named),
+            "topic_policy": _written(self._named.topic_policy(topic)),
+        }
+
+    def node(self) -> Row:
+        """The gateway and its log."""
+        return {
+            "name": "self",
+            "connections": self._users.connections,
+            "subscriptions": sum(1 for _ in self._named.all()),
+            "first_sequence": self._table.first_sequence,
+            "head": self._log.recent.head,
+            "committed": self._table.sequence_version,
+            "memory_bytes": self._log.recent.bytes,
+        }
+
+
+def key_of(entity: Entity, name: str) -> SubscriptionKey | Refusal:
+    """The subscription that a queue's or subscription's name means. Raises InvalidRequest for what
+    is no id."""
+    if entity is not Entity.QUEUE:
+        return SubscriptionKey.parse(name)
+    queue = queue_of(name)
+    return queue if isinstance(queue, Refusal) else key_of_queue(queue)
+
+
+def queue_of(name: str) -> Destination | Refusal:
+    """The queue of this name or address."""
+    found = destination_of(name, None, Kind.QUEUE)
+    if isinstance(found, Destination) and found.kind is not Kind.QUEUE:
+        return Refusal(INVALID_FIELD, f"'{name}' is a {found.kind}, no queue")
+    return found
+
+
+def topic_of(name: str) -> Destination | Refusal:
+    """The topic of this name or address."""
+    found = destination_of(name, None, Kind.TOPIC)
+    if isinstance(found, Destination) and found.kind is not Kind.TOPIC:
+        return Refusal(INVALID_FIELD, f"'{name}' is a {found.kind}, no topic")
+    return found
+
+
+def _id(subscription: Subscription) -> str:
+    assert subscription.key is not None  # noqa: S101
+    return subscription.key.id
+
+
+def _written(policy: Policy | TopicPolicy | Backlog, prefix: str = "") -> Map:
+    """A policy with the keys that it has where it is written."""
+    pairs: list[tuple[Value, Value]] = []
+    for one in fields(policy):
+        value = getattr(policy, one.name)
+        if isinstance(value, Backlog):
+            pairs += _written(value, "backlog_").pairs
+        else:
+            pairs.append((prefix + one.name, value))
+    return Map(tuple(pairs))
+
+
+def _map(table: object) -> Map:
+    """A table of JSON as a map."""
+    assert isinstance(table, dict)  # noqa: S101
+    return Map(tuple(table.items()))

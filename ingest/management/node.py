@@ -1,0 +1,146 @@
+"""The links of `$management`: requests come in, each is answered once.
+
+A request whose answer can go nowhere is rejected, and nothing is done. The credit of a request
+comes back with its answer, so that a peer has no more under way than it was given.
+All methods run on the loop's thread.
+"""
+
+import asyncio
+import sys
+from array import array
+from collections.abc import Callable
+
+import structlog
+
+from ingest import pump, relay, termini
+from ingest.link import Link
+from ingest.management.replies import Replies, ReplyLink
+from ingest.management.requests import Requests
+from ingest.operations import Operations
+from ingest.pump import Received
+from ingest.settings import ManagementLimits
+from pipeline import management, sections
+from pipeline.management import NODE, Answer
+from pipeline.refusal import INVALID_FIELD, Refusal
+from pipeline.sections import DecodeError, Message
+from pipeline.wishes import Attach
+
+_events = structlog.get_logger("gateway")
+
+#: What a request that is larger is refused with (AMQP 1.0, 2.8.17).
+_TOO_LARGE = "amqp:link:message-size-exceeded"
+
+
+class RequestLink:
+    """An incoming link to the node."""
+
+    __slots__ = ()
+
+
+class Node:
+    """The node and the links that are on it. `turned` is called when something was said to peers
+    or to the log outside of a pass over what came."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: ManagementLimits,
+        requests: Requests,
+        replies: Replies,
+        operations: Operations,
+        turned: Callable[[], None],
+    ) -> None:
+        self._loop, self._limits, self._turned = loop, limits, turned
+        self._requests, self._replies, self._operations = requests, replies, operations
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def attached(self, link: Link, attach: Attach) -> bool:
+        """Whether the link is one to the node; then it is open, or refused."""
+        if attach.address != NODE or attach.dynamic or attach.coordinator:
+            return False
+        if link.is_outgoing:
+            link.owner = self._replies.join(link, link.proton.remote_target.address or "")
+            termini.echo(link.proton, presettled=True)
+            link.open()
+        else:
+            link.owner = RequestLink()
+            termini.echo(link.proton, message_bytes_max=self._limits.request_bytes_max)
+            link.open()
+            link.grant(self._limits.requests_max)
+        return True
+
+    def left(self, link: Link) -> None:
+        """A link has ended, whatever it was."""
+        if isinstance(link.owner, ReplyLink):
+            self._replies.leave(link)
+
+    def received(self, link: Link, received: Received) -> None:
+        """Requests have come; each is a task of its own, begun when this pass is over."""
+        offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
+        deliveries = memoryview(received.deliveries).cast("Q")
+        for nth in range(received.count):
+            data = received.blob[offsets[nth] : offsets[nth + 1]]
+            delivery = deliveries[nth].to_bytes(8, sys.byteorder) if deliveries[nth] else b""
+            task = self._loop.create_task(self._handle(link, delivery, data))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    def close(self) -> None:
+        """What isn't answered never will be."""
+        for task in self._tasks:
+            task.cancel()
+        self._operations.close()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._loop.call_exception_handler({"message": "a request", "exception": error})
+
+    async def _handle(self, link: Link, delivery: bytes, data: bytes) -> None:
+        message = self._message(link, data)
+        if isinstance(message, Refusal):
+            self._reject(link, delivery, message)
+            self._turned()
+            return
+        if link.alive:
+            relay.accept(link, delivery)
+            link.connection.touch()
+        user = link.connection.user
+        request = management.parse(message)
+        if isinstance(request, Answer):
+            answer = request
+        else:
+            self._turned()
+            answer = await self._requests.answer(user, request)
+            _events.debug(
+                "management.answered",
+                user=user,
+                operation=request.verb.value,
+                type=request.entity.value,
+                name=request.name,
+                status=answer.status,
+            )
+        asked = message.properties
+        correlation = asked.message_id if asked.correlation_id is None else asked.correlation_id
+        reply_to = asked.reply_to or ""
+        self._replies.send(link, reply_to, management.encoded(answer, reply_to, correlation))
+        if link.alive and not link.ended:
+            link.grant(1)
+        self._turned()
+
+    def _message(self, link: Link, data: bytes) -> Message | Refusal:
+        """The request, if it is one and its answer has somewhere to go."""
+        most = self._limits.request_bytes_max
+        if len(data) > most:
+            text = f"a request of {len(data)} bytes, {most} at most (management.request_bytes_max)"
+            return Refusal(_TOO_LARGE, text)
+        try:
+            message = sections.decode(data)
+        except DecodeError as error:
+            return Refusal(INVALID_FIELD, f"the request can't be read: {error}")
+        return self._replies.refusal(link, message.properties.reply_to) or message
+
+    def _reject(self, link: Link, delivery: bytes, why: Refusal) -> None:
+        if link.alive:
+            relay.reject(link, relay.Complaint(delivery, len(delivery) // 8, 1, why))

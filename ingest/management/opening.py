@@ -1,0 +1,42 @@
+"""The node put together from the parts of a gateway."""
+
+import asyncio
+from collections.abc import Callable
+
+from ingest.delivery import DeliveryService
+from ingest.link import Link
+from ingest.log import Log
+from ingest.management.entities import Entities
+from ingest.management.node import Node
+from ingest.management.peers import Peers
+from ingest.management.redrive import Redrive
+from ingest.management.replies import Replies
+from ingest.management.requests import Requests
+from ingest.named import Named
+from ingest.operations import Operations
+from ingest.security.access import Access
+from ingest.settings import Settings
+from pipeline.refusal import Refusal
+from pipeline.tables.topic_log import TopicLog
+
+
+def open_node(
+    loop: asyncio.AbstractEventLoop,
+    settings: Settings,
+    log: Log,
+    table: TopicLog,
+    access: Access,
+    named: Named,
+    delivery: DeliveryService,
+    peers: Peers,
+    resolve: Callable[[Link, str], str | Refusal],
+    turned: Callable[[], None],
+) -> Node:
+    """The node `$management` of a gateway. `resolve` says where a link's user may send to by an
+    address; `turned` is called when something was said outside of a pass over what came."""
+    operations = Operations(loop, log, table, named, delivery, peers)
+    entities = Entities(log, table, named, peers, lambda _topic, _floor: None)
+    redrive = Redrive(log, named, delivery)
+    requests = Requests(settings, access, named, entities, operations, redrive)
+    replies = Replies(log, settings.management.replies_bytes_max, resolve)
+    return Node(loop, settings.management, requests, replies, operations, turned)

@@ -1,0 +1,183 @@
+"""Dead letters go back to the subscriptions that gave them up, and to nobody else.
+
+What goes back is a new message of its old topic, in one group with the settlement of the dead
+letter: after a crash it is in one of the two places. All methods run on the loop's thread.
+"""
+
+import asyncio
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ingest.consumer import Subscription
+from ingest.dead_letters import dead_letters_of
+from ingest.delivery import DeliveryService
+from ingest.log import Inside, Log
+from ingest.named import Named
+from ingest.runs import message_at, run_of
+from ingest.workers import Failure
+from pipeline.dead_letter import Copy, Origin, origin, restored
+from pipeline.dispatch import Deliver, Settled
+from pipeline.errors import InvalidRequest, StoreError
+from pipeline.message import Slab
+from pipeline.outcome import Outcome, Reason
+from pipeline.refusal import NOT_FOUND, Refusal
+from pipeline.registry import key_of_queue
+from pipeline.subscription import SubscriptionKey
+
+#: Dead letters in one group, about 50 us each to read and to copy: others wait no longer for it.
+PART_MESSAGES = 100
+
+
+@dataclass(slots=True)
+class Redriven:
+    """How many went back, and how many should have and could not."""
+
+    redriven: int = 0
+    stayed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    """A dead letter that goes back: its place among the dead, and where to."""
+
+    sequence: int
+    data: bytes
+    to: SubscriptionKey
+    topic: str
+
+
+@dataclass(slots=True)
+class _Job:
+    """One redrive: which dead letters of a queue, how many at most, and who may have them."""
+
+    queue: Subscription
+    only: str | None
+    most: int | None
+    may: Callable[[str], bool]
+    done: Redriven = field(default_factory=Redriven)
+
+    @property
+    def full(self) -> bool:
+        return self.most is not None and self.done.redriven >= self.most
+
+
+class Redrive:
+    """Sends dead letters back."""
+
+    def __init__(self, log: Log, named: Named, delivery: DeliveryService) -> None:
+        self._log, self._named, self._delivery = log, named, delivery
+
+    async def perform(
+        self,
+        key: SubscriptionKey,
+        *,
+        dead_letters: bool,
+        only: str | None,
+        most: int | None,
+        may: Callable[[str], bool],
+    ) -> Redriven | Refusal:
+        """Send back the dead letters that lie in the queue of this key (`dead_letters`; those of
+        the subscription `only`), or those that the subscription of this key has given up; `most` of
+        them, and none to topics on which the user `may` not. On return it is durable. Raises
+        StoreError when they can't be read."""
+        queue = key
+        if not dead_letters and (giver := self._named.get(key)) is not None:
+            queue = key_of_queue(dead_letters_of(giver))
+        found = self._named.get(queue)
+        if found is None:
+            return Refusal(NOT_FOUND, f"there are no dead letters: there is no queue {queue.id}")
+        job = _Job(found, only if dead_letters else key.id, most, may)
+        try:
+            await self._run(job)
+        except Failure as failure:
+            raise StoreError(str(failure.error)) from failure
+        return job.done
+
+    async def _run(self, job: _Job) -> None:
+        """Go over what a consumer of the queue could get now, a part at a time."""
+        view, end = job.queue.dispatcher.view(), self._log.recent.head
+        view.paused = False
+        view.attach(1)
+        lookup = self._delivery.paging.lookup()
+        topic = job.queue.definition.topic
+        while not job.full and not job.queue.ended:
+            view.credit(1, PART_MESSAGES)
+            wanted = view.wanted(end)
+            if wanted is None:
+                break
+            slab = await lookup.slab(topic, wanted, end)
+            if slab is None:
+                break
+            now = time.time_ns() // 1_000
+            effects = view.offer(slab.first, slab.stop, slab.sequences, now=now)
+            for effect in effects:
+                if isinstance(effect, Deliver):
+                    self._take(job, slab, [one for one in effect.run if one < end])
+                    view.settle(1, effect.run, Outcome.ACCEPTED)
+            await self._durable()
+
+    async def _durable(self) -> None:
+        """No more is under way than one part."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._log.after(lambda: None if done.done() else done.set_result(None))
+        self._log.kick()
+        await done
+
+    def _take(self, job: _Job, slab: Slab, sequences: list[int]) -> None:
+        """Those of these that go back do; what somebody has got meanwhile stays his."""
+        letters: dict[tuple[SubscriptionKey, str], list[_Letter]] = {}
+        room = len(sequences) if job.most is None else job.most - job.done.redriven
+        for sequence in sequences:
+            data = message_at(slab, sequence)
+            where = origin(data)
+            if job.only is not None and (where is None or where.subscription != job.only):
+                continue
+            target = self._target(where, job.may) if where is not None else None
+            if target is None or where is None:
+                job.done.stayed += 1
+            elif room > 0:
+                room -= 1
+                letter = _Letter(sequence, data, target, where.topic)
+                letters.setdefault((target, where.topic), []).append(letter)
+        for (target, topic), some in letters.items():
+            self._send(job, target, topic, some)
+
+    def _target(self, where: Origin, may: Callable[[str], bool]) -> SubscriptionKey | None:
+        """The subscription that gave it up, if it is there still and the user may send to it."""
+        try:
+            key = SubscriptionKey.parse(where.subscription)
+        except InvalidRequest:
+            return None
+        found = self._named.get(key)
+        if found is None or not found.durable or found.definition.topic != where.topic:
+            return None
+        return key if may(where.topic) else None
+
+    def _send(self, job: _Job, to: SubscriptionKey, topic: str, letters: list[_Letter]) -> None:
+        """Copies and settlements, in one group."""
+        queue = job.queue
+        taken = _withdrawn(queue, array("q", [letter.sequence for letter in letters]))
+        gone = {sequence for settled in taken for sequence in settled.run}
+        copies: list[Copy] = [
+            restored(letter.data) for letter in letters if letter.sequence in gone
+        ]
+        if not copies:
+            return
+        now = time.time_ns() // 1_000
+        settlements = [
+            queue.settlement(replace(settled, outcome=Outcome.REDRIVEN), "", now, now)
+            for settled in taken
+        ]
+        self._log.write([run_of(topic, copies)], settlements, Inside(only=to))
+        job.done.redriven += len(copies)
+
+
+def _withdrawn(queue: Subscription, run: "array[int]") -> list[Settled]:
+    """Those of these that nobody holds and nobody has had leave the queue."""
+    dispatcher = queue.dispatcher
+    buries, dispatcher.buries = dispatcher.buries, False  # they go home, to no other grave
+    effects = dispatcher.give_up(run, Reason.OVERFLOW, time.time_ns() // 1_000)
+    dispatcher.buries = buries
+    return [effect for effect in effects if isinstance(effect, Settled)]

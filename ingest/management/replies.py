@@ -1,0 +1,107 @@
+"""Where answers go: links that take them from the node, and addresses that its users name."""
+
+from array import array
+from collections import deque
+from collections.abc import Callable
+
+from ingest.link import Link
+from ingest.log import Inside, Log
+from pipeline.message import MessageRun, Slab
+from pipeline.refusal import LIMIT_EXCEEDED, NOT_FOUND, Refusal
+from pipeline.traits import PRIORITY
+
+
+class ReplyLink:
+    """A link whose source is the node: answers for the address that its target has."""
+
+    __slots__ = ("_link", "_number", "_waiting", "address", "waiting_bytes")
+
+    def __init__(self, link: Link, address: str) -> None:
+        self._link, self.address = link, address
+        self._waiting: deque[bytes] = deque()
+        self._number = 0
+        self.waiting_bytes = 0
+
+    def add(self, data: bytes) -> None:
+        """An answer for it; it goes when there is credit."""
+        self._waiting.append(data)
+        self.waiting_bytes += len(data)
+        self.flowed()
+
+    def flowed(self) -> None:
+        """Its credit or its drain changed, or its socket takes more again."""
+        link = self._link
+        while self._waiting and link.alive and link.credit > 0 and link.connection.writable:
+            data = self._waiting.popleft()
+            self.waiting_bytes -= len(data)
+            offsets = array("i", [0, len(data)]).tobytes()
+            slab = Slab(self._number, 1, data, offsets)
+            link.send(slab, range(self._number, self._number + 1), 0, 0, presettled=True)
+            self._number += 1
+        if link.alive and link.draining and not self._waiting:
+            link.drained()
+
+
+class Replies:
+    """The links that take answers, and the way to all other addresses.
+
+    `resolve` says which topic or queue a connection's user may send to by an address.
+    """
+
+    def __init__(
+        self, log: Log, bytes_max: int, resolve: Callable[[Link, str], str | Refusal]
+    ) -> None:
+        self._log, self._bytes_max, self._resolve = log, bytes_max, resolve
+        self._links: dict[Link, ReplyLink] = {}
+
+    def join(self, link: Link, address: str) -> ReplyLink:
+        """A link that takes answers has come."""
+        taker = self._links[link] = ReplyLink(link, address)
+        return taker
+
+    def leave(self, link: Link) -> None:
+        """It has ended; what waits for it goes nowhere."""
+        self._links.pop(link, None)
+
+    def refusal(self, link: Link, reply_to: str | None) -> Refusal | None:
+        """Why an answer can't go from a request on this link to this address."""
+        if not reply_to:
+            return Refusal(NOT_FOUND, "a request must say in reply-to where its answer goes")
+        taker = self._taker(link, reply_to)
+        if taker is not None:
+            if taker.waiting_bytes <= self._bytes_max:
+                return None
+            text = "answers wait to be taken (management.replies_bytes_max); give credit for them"
+            return Refusal(LIMIT_EXCEEDED, f"{taker.waiting_bytes} bytes of {text}")
+        found = self._resolve(link, reply_to)
+        return found if isinstance(found, Refusal) else None
+
+    def send(self, link: Link, reply_to: str, data: bytes) -> None:
+        """Send an answer, unless its taker has gone meanwhile."""
+        taker = self._taker(link, reply_to)
+        if taker is not None:
+            taker.add(data)
+            return
+        topic = self._resolve(link, reply_to) if link.alive else None
+        if isinstance(topic, str):
+            self._log.write([_run(topic, data)], [], Inside())
+
+    def _taker(self, link: Link, address: str) -> ReplyLink | None:
+        """The link of the same connection that has this address as its target's."""
+        for other, taker in self._links.items():
+            if other.connection is link.connection and taker.address == address:
+                return taker
+        return None
+
+
+def _run(topic: str, data: bytes) -> MessageRun:
+    """One message that isn't persistent: who asked can ask again."""
+    return MessageRun(
+        topic,
+        1,
+        data,
+        array("I", [len(data)]).tobytes(),
+        bytes(1),
+        bytes([PRIORITY]),
+        bytes(4),
+    )

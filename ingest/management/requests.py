@@ -1,0 +1,342 @@
+"""Each request's answer: who may ask what, and what is done.
+
+Rule 1: reading needs `manage` or `consume` on the topic or queue; a query shows what may be read.
+Rule 2: what is made or ended needs `create` or `manage`, as it does by links; all else `manage`.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import assert_never
+
+from ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
+from ingest.management.redrive import Redrive
+from ingest.named import Named
+from ingest.operations import Operations, Order
+from ingest.security.access import Access
+from ingest.settings import Settings
+from pipeline import wishes
+from pipeline.address import Destination
+from pipeline.amqp_types import Map, Timestamp, Value
+from pipeline.errors import InvalidRequest, StoreError
+from pipeline.log_place import AtEnd, AtTime, Place, place
+from pipeline.management import (
+    ABSENT,
+    BAD_REQUEST,
+    CREATED,
+    FAILED,
+    NO_CONTENT,
+    OK,
+    REQUESTS,
+    Answer,
+    Entity,
+    Request,
+    Verb,
+    refused,
+    texts,
+)
+from pipeline.operations import Operation
+from pipeline.permission import Action
+from pipeline.policy_table import text_of
+from pipeline.refusal import INVALID_FIELD, Refusal
+from pipeline.subscription import Definition, SubscriptionKey
+
+#: What a request needs of its user, one of these, on the topic or queue that it is about.
+NEEDED: dict[Verb, tuple[Action, ...]] = {
+    Verb.READ: (Action.CONSUME, Action.MANAGE),
+    Verb.CREATE: (Action.CREATE, Action.MANAGE),
+    Verb.DELETE: (Action.CREATE, Action.MANAGE),
+    **dict.fromkeys(
+        (Verb.UPDATE, Verb.PAUSE, Verb.RESUME, Verb.PURGE, Verb.REWIND, Verb.SKIP),
+        (Action.MANAGE,),
+    ),
+    Verb.REDRIVE: (Action.MANAGE,),
+    Verb.CLOSE: (Action.MANAGE,),
+}
+
+_OPERATIONS: dict[Verb, Operation] = {
+    Verb.CREATE: Operation.CREATE,
+    Verb.UPDATE: Operation.UPDATE,
+    Verb.DELETE: Operation.DELETE,
+    Verb.PAUSE: Operation.PAUSE,
+    Verb.RESUME: Operation.RESUME,
+    Verb.PURGE: Operation.PURGE,
+    Verb.REWIND: Operation.REWIND,
+    Verb.SKIP: Operation.SKIP,
+    Verb.CLOSE: Operation.CLOSE,
+}
+
+
+class Requests:
+    """Answers requests, one at a time or several at once: each is whole by itself."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        access: Access,
+        named: Named,
+        entities: Entities,
+        operations: Operations,
+        redrive: Redrive,
+    ) -> None:
+        self._settings, self._access, self._named = settings, access, named
+        self._entities, self._operations, self._redrive = entities, operations, redrive
+
+    async def answer(self, user: str, request: Request) -> Answer:
+        """The answer; it is given when what it says is durable."""
+        try:
+            return await self._answer(user, request)
+        except InvalidRequest as error:
+            return Answer(BAD_REQUEST, str(error))
+        except StoreError as error:
+            return Answer(FAILED, str(error))
+
+    async def _answer(self, user: str, request: Request) -> Answer:
+        if request.verb is Verb.QUERY:
+            await asyncio.sleep(0)  # many of them leave others room
+            return self._query(user, request)
+        match request.entity:
+            case Entity.NODE:
+                return self._node(request)
+            case Entity.TOPIC:
+                return await self._topic(user, request)
+            case Entity.QUEUE | Entity.SUBSCRIPTION:
+                return await self._subscription(user, request)
+            case _ as never:
+                assert_never(never)
+
+    def _node(self, request: Request) -> Answer:
+        types: list[Value] = [entity.value for entity in Entity]
+        match request.verb:
+            case Verb.GET_TYPES:
+                return Answer(OK, "types", {"types": types})
+            case Verb.GET_OPERATIONS:
+                known = {one: _verbs(one) for one in Entity}
+                return Answer(OK, "operations", {one.value: known[one] for one in Entity})
+            case _ if request.name == "self":
+                return Answer(OK, "the gateway", self._entities.node())
+        return Answer(ABSENT, f"there is no node '{request.name}'; this one is 'self'")
+
+    # Reading.
+
+    def _query(self, user: str, request: Request) -> Answer:
+        """A part of those that the user may see, each with what was asked for."""
+        most = self._settings.management.query_count_max
+        names = [
+            name
+            for name, topic in self._entities.names(request.entity)
+            if self._forbidden(user, topic, Verb.READ) is None
+        ]
+        offset, count = _whole(request, "offset", 0), _whole(request, "count", most)
+        if count > most:
+            text = f"'count' is {count}; it may be {most} (management.query_count_max)"
+            return Answer(BAD_REQUEST, f"{text}, and 'offset' leads on")
+        part = names[offset : offset + count]
+        rows = [row for name in part if (row := self._entities.row(request.entity, name))]
+        wanted = _attribute_names(request, rows)
+        if isinstance(wanted, Answer):
+            return wanted
+        results: list[Value] = [[_plain(row.get(name)) for name in wanted] for row in rows]
+        body: Row = {"attributeNames": list[Value](wanted), "results": results, "total": len(names)}
+        return Answer(OK, f"{len(rows)} of {len(names)}", body)
+
+    def _forbidden(self, user: str, topic: str, verb: Verb) -> Refusal | None:
+        return self._access.refusal(user, topic, *NEEDED[verb])
+
+    # Topics.
+
+    async def _topic(self, user: str, request: Request) -> Answer:
+        """A topic is there by its name alone: making it checks the name, ending it ends what its
+        subscriptions are."""
+        topic = topic_of(request.name)
+        if isinstance(topic, Refusal):
+            return refused(topic)
+        if why := self._forbidden(user, topic.topic, request.verb):
+            return refused(why)
+        if request.verb is Verb.READ:
+            return Answer(OK, "the topic", self._entities.topic(topic.topic))
+        if request.verb is Verb.CREATE:
+            text = "a topic needs no making: it is there when somebody uses it"
+            return Answer(CREATED, text, self._entities.topic(topic.topic))
+        return await self._end_topic(topic, forced=request.attributes.get("force") is True)
+
+    async def _end_topic(self, topic: Destination, *, forced: bool) -> Answer:
+        on = list(self._named.exclusions.of_topic(topic.topic))
+        keys = [one.key for one in on if one.key is not None and one.durable]
+        if keys and not forced:
+            names = ", ".join(key.id for key in keys[:5])
+            text = f"'{topic.topic}' has {len(keys)} durable subscriptions ({names}"
+            return Answer(409, f"{text}{', ...' if len(keys) > 5 else ''}); say force to end them")
+        for key in keys:
+            done = await self._operations.perform(Order(Operation.DELETE_ANYWAY, key))
+            if isinstance(done, Refusal) and self._named.get(key) is not None:
+                return refused(done)
+        return Answer(NO_CONTENT, f"{len(keys)} durable subscriptions have ended")
+
+    # Subscriptions and queues.
+
+    async def _subscription(self, user: str, request: Request) -> Answer:
+        key = key_of(request.entity, request.name)
+        if isinstance(key, Refusal):
+            return refused(key)
+        definition = self._wanted(key, request)
+        if isinstance(definition, Refusal):
+            return refused(definition)
+        # Who may not know of a subscription isn't told whether there is one: its id alone is known.
+        existing = self._named.get(key)
+        about = definition or (existing.definition if existing else None)
+        if about is None:
+            return Answer(ABSENT, f"there is no subscription {key.id}")
+        if why := self._forbidden(user, about.topic, request.verb):
+            return refused(why)
+        if request.verb is Verb.READ and existing is not None:
+            return Answer(OK, f"the {request.entity}", self._row(request.entity, key))
+        if request.verb is Verb.REDRIVE and existing is not None:
+            return await self._redriven(user, key, request)
+        order = self._order(key, definition, request)
+        if isinstance(order, Refusal):
+            return refused(order)
+        done = await self._operations.perform(order)
+        if isinstance(done, Refusal):
+            return refused(done)
+        if request.verb is Verb.DELETE:
+            return Answer(NO_CONTENT, f"{key.id} has been deleted", done)
+        status = CREATED if request.verb is Verb.CREATE else OK
+        row = self._row(request.entity, key)
+        return Answer(status, _SAID[request.verb].format(key.id), {**row, **done})
+
+    def _row(self, entity: Entity, key: SubscriptionKey) -> Row:
+        """What it says of itself now; nothing if it has gone meanwhile."""
+        found = self._named.get(key)
+        if found is None:
+            return {}
+        queue = entity is Entity.QUEUE
+        return self._entities.queue(found) if queue else self._entities.subscription(found)
+
+    def _wanted(self, key: SubscriptionKey, request: Request) -> Definition | Refusal | None:
+        """The definition of one that is to be made; None for any other request."""
+        if request.verb is not Verb.CREATE:
+            return None
+        said = request.attributes
+        if request.entity is Entity.QUEUE:
+            queue = queue_of(request.name)
+            return queue if isinstance(queue, Refusal) else Definition(queue.topic, shared=True)
+        if key.queue or not key.durable:
+            text = "a subscription that is made is durable; queues are made as such"
+            return Refusal(INVALID_FIELD, f"{key.id}: {text}")
+        topic = topic_of(str(said["topic"]))
+        if isinstance(topic, Refusal):
+            return topic
+        shared = said.get("shared", key.container is None) is True
+        no_local = said.get("no_local") is True
+        if no_local and (shared or key.container is None):
+            return Refusal(
+                INVALID_FIELD, "no-local is for the subscriptions of one container, alone"
+            )
+        selector = said.get("selector")
+        limits = self._settings.delivery
+        if isinstance(selector, str):
+            refusal = wishes.unreadable(
+                selector, chars_max=limits.selector_chars_max, depth_max=limits.selector_depth_max
+            )
+            if refusal is not None:
+                return refusal
+        kept = selector if isinstance(selector, str) and selector.strip() else None
+        return Definition(topic.topic, shared=shared, selector=kept, no_local=no_local)
+
+    def _order(
+        self, key: SubscriptionKey, definition: Definition | None, request: Request
+    ) -> Order | Refusal:
+        operation = _OPERATIONS[request.verb]
+        if operation is Operation.DELETE and request.attributes.get("force") is True:
+            operation = Operation.DELETE_ANYWAY
+        policy = self._policy(key, request.attributes.get("policy"))
+        if isinstance(policy, Refusal):
+            return policy
+        return Order(operation, key, _place(request.attributes), definition, policy)
+
+    def _policy(self, key: SubscriptionKey, said: Value) -> str | Refusal:
+        """A policy as the text that its record has. Raises InvalidRequest if it can't be."""
+        if not isinstance(said, Map):
+            return ""
+        table = texts(said)
+        if isinstance(table, Answer):
+            return Refusal(INVALID_FIELD, table.description)
+        for name, value in table.items():
+            if not isinstance(value, str | int | float | bool):
+                return Refusal(INVALID_FIELD, f"policy: '{name}' is {value!r}")
+        text = text_of(table)
+        self._named.check_policy(key, text)
+        return text
+
+    async def _redriven(self, user: str, key: SubscriptionKey, request: Request) -> Answer:
+        most = request.attributes.get("max")
+        only = request.attributes.get("subscription")
+        done = await self._redrive.perform(
+            key,
+            dead_letters=request.entity is Entity.QUEUE,
+            only=only if isinstance(only, str) else None,
+            most=most if isinstance(most, int) else None,
+            may=lambda topic: self._forbidden(user, topic, Verb.REDRIVE) is None,
+        )
+        if isinstance(done, Refusal):
+            return refused(done)
+        text = f"{done.redriven} went back"
+        if done.stayed:
+            text += (
+                f"; {done.stayed} stay: their subscription is gone, they are no dead letters, or "
+                "you have no permission to manage where they come from"
+            )
+        return Answer(OK, text, {"redriven": done.redriven, "stayed": done.stayed})
+
+
+#: What is said of what was done.
+_SAID: dict[Verb, str] = {
+    Verb.CREATE: "{} has been made",
+    Verb.UPDATE: "{} has another policy",
+    Verb.PAUSE: "{} is paused",
+    Verb.RESUME: "{} goes on",
+    Verb.PURGE: "{} has no backlog any more",
+    Verb.REWIND: "{} is owed what lies from there on",
+    Verb.SKIP: "{} is owed what lies from there on",
+    Verb.CLOSE: "{} has no consumers any more",
+}
+
+
+def _place(said: Mapping[str, Value]) -> Place:
+    """The place of a rewind or a skip; the end where none is said."""
+    to = said.get("to")
+    if to is None:
+        return AtEnd()
+    if isinstance(to, Timestamp):
+        return AtTime(max(int(to), 0) * 1_000)
+    return place(to, time.time_ns() // 1_000)
+
+
+def _verbs(entity: Entity) -> list[Value]:
+    return [verb.value for verb in REQUESTS[entity]]
+
+
+def _whole(request: Request, name: str, default: int) -> int:
+    value = request.attributes.get(name, default)
+    assert isinstance(value, int), value  # noqa: S101 (`management.parse` has looked)
+    return value
+
+
+def _attribute_names(request: Request, rows: list[Row]) -> list[str] | Answer:
+    """The columns that are wanted; all of them where none are named."""
+    there = list(rows[0]) if rows else []
+    said = request.attributes.get("attributeNames")
+    names = said if isinstance(said, list) and said else list[Value](there)
+    wanted: list[str] = []
+    for name in names:
+        if not isinstance(name, str) or (rows and name not in there):
+            text = f"'attributeNames' has {name!r}; there are {', '.join(there)}"
+            return Answer(BAD_REQUEST, text)
+        wanted.append(name)
+    return wanted
+
+
+def _plain(value: object) -> Value:
+    """A value of a row; none of those has a type of its own."""
+    return value  # type: ignore[return-value]
