@@ -34,9 +34,13 @@ CLOSE_SECONDS = 2.0
 #: Bytes that one write of a socket gives: below what `ingest.memory` maps anew each time.
 WRITE_BYTES = 3 << 16
 
-#: What a peer may rely on. DELAYED_DELIVERY is not offered: a client that asks for a delay is told
-#: that it can't have one, instead of having its message delivered at once.
-OFFERED_CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS", "sole-connection-for-container")
+#: What a peer may rely on.
+OFFERED_CAPABILITIES = (
+    "ANONYMOUS-RELAY",
+    "DELAYED_DELIVERY",
+    "SHARED-SUBS",
+    "sole-connection-for-container",
+)
 
 
 class Connection(asyncio.BufferedProtocol):

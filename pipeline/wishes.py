@@ -29,9 +29,8 @@ NO_LOCAL_DESCRIPTORS = frozenset(
     {NO_LOCAL, "apache.org:no-local-filter:list", "apache.org:jms-no-local-filter:string"}
 )
 #: What a link can do beyond what its connection says: that of a topic's consumer, of a producer.
-#: DELAYED_DELIVERY is one of the latter when it is served.
 CONSUMER_OFFERS = ("SHARED-SUBS",)
-PRODUCER_OFFERS: tuple[str, ...] = ()
+PRODUCER_OFFERS = ("DELAYED_DELIVERY",)
 
 
 @dataclass(frozen=True, slots=True)

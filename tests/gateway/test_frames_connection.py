@@ -12,23 +12,19 @@ pytestmark = pytest.mark.usefixtures("unharmed")
 
 
 def test_the_open_offers_what_clients_look_for(gateway: Gateway, topic: str) -> None:
-    """Anonymous producers and shared subscriptions, and one connection for each container; a limit
-    for frames and for silence; nothing says that the open is refused."""
+    """Anonymous producers, delays and shared subscriptions, and one connection for each container;
+    a limit for frames and for silence; nothing says that the open is refused."""
     with Jms(gateway.port, topic) as jms:
         offered = jms.opened["offered-capabilities"]
-        assert set(offered) == {"ANONYMOUS-RELAY", "SHARED-SUBS", "sole-connection-for-container"}
+        assert set(offered) == {
+            "ANONYMOUS-RELAY",
+            "DELAYED_DELIVERY",
+            "SHARED-SUBS",
+            "sole-connection-for-container",
+        }
         assert jms.opened["max-frame-size"] == 131_072
         assert jms.opened["idle-time-out"] == 30_000
         assert jms.opened["properties"] == {symbol("product"): "Distributary"}
-
-
-def test_delayed_delivery_is_not_offered_yet(gateway: Gateway, topic: str) -> None:
-    """A client then refuses a delay by itself, which is better than a delivery at once."""
-    with Jms(gateway.port, topic) as jms:
-        assert "DELAYED_DELIVERY" not in jms.opened["offered-capabilities"]
-        jms.send(producer(topic))
-        [attach, _] = jms.expect("attach", "flow")
-        assert "DELAYED_DELIVERY" not in (attach["offered-capabilities"] or [])
 
 
 def test_what_a_client_desires_changes_nothing(gateway: Gateway, topic: str) -> None:

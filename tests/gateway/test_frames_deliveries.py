@@ -1,14 +1,11 @@
 """The Qpid JMS client's deliveries, frame by frame: credit, drains, outcomes, bytes, headers."""
 
-import time
-
 import pytest
 from gateway_codec import encode
 from gateway_fields import make
 from gateway_frames import Frame, frame_of, number
 from gateway_jms import (
     QUEUE,
-    SHARED,
     Jms,
     consumer,
     coordinator,
@@ -192,46 +189,6 @@ def test_the_header_counts_each_failed_delivery(gateway: Gateway, topic: str) ->
             jms.expect("transfer")
             jms.left(closed=False)
             jms.subscribed("N", other_topic)
-
-
-def test_expiry_and_priority_come_as_they_were_given_and_do_nothing_yet(
-    gateway: Gateway, topic: str
-) -> None:
-    """What has expired is still delivered, with its ttl and time of expiry, and the client drops
-    it; messages come in the order of their publishing, whatever their priority."""
-    with Jms(gateway.port, topic) as jms, Jms(gateway.port) as other:
-        jms.subscribed("N", source(topic, durable=True))
-        other.publish(topic, "old", ttl=1)
-        time.sleep(0.01)
-        other.publish(topic, "low", priority=0)
-        other.publish(topic, "high", priority=9)
-        jms.credit(3)
-        expired, low, high = jms.expect(*["transfer"] * 3)
-        assert sections_of(expired.payload)[0x70][2] == 1
-        assert sections_of(expired.payload)[0x73][8] < time.time() * 1_000
-        assert [text_of(one.payload) for one in (expired, low, high)] == ["old", "low", "high"]
-        jms.settle(expired, None, make("modified", delivery_failed=True, undeliverable_here=True))
-        jms.left(closed=False)
-        jms.subscribed("N", source(topic, durable=True))
-        jms.credit(3)
-        assert jms.bodies(2) == ["low", "high"]
-
-
-def test_a_delayed_message_is_delivered_at_once_as_long_as_none_is_held(
-    gateway: Gateway, topic: str
-) -> None:
-    """No client that reads our capabilities sends one: none is offered."""
-    later = encode(
-        Described(ulong(0x72), {symbol("x-opt-delivery-time"): int(time.time() + 9) * 1_000})
-    )
-    header = encode(Described(ulong(0x70), [True]))
-    with Jms(gateway.port, topic) as jms, Jms(gateway.port) as other:
-        jms.subscribed("N", source(topic, SHARED, durable=True))
-        other.send(producer(topic))
-        other.expect("attach", "flow")
-        other.send(delivery(1, header + later + BODIES["a null value"]))
-        jms.credit(1)
-        jms.expect("transfer")
 
 
 def test_transactions_are_refused_where_they_begin(gateway: Gateway, topic: str) -> None:

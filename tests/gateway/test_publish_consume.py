@@ -301,7 +301,12 @@ def test_the_gateway_says_what_it_offers(connect: Connect) -> None:
     """What JMS clients look for, on the connection itself; nothing that isn't served."""
     peer = connect()
     offered = set(map(str, peer.connection.remote_offered_capabilities))
-    assert offered == {"SHARED-SUBS", "ANONYMOUS-RELAY", "sole-connection-for-container"}
+    assert offered == {
+        "SHARED-SUBS",
+        "ANONYMOUS-RELAY",
+        "DELAYED_DELIVERY",
+        "sole-connection-for-container",
+    }
     assert peer.connection.remote_container == "distributary"
 
 
