@@ -52,7 +52,7 @@ class Named:
         for subscription in self._all.values():
             self.exclusions.add(subscription)
             claims.add(subscription)
-        policies.changed = self._reconsider
+        policies.follow(self._reconsider)
         #: How many events of a subscription aren't durable yet.
         self._unsure: dict[SubscriptionKey, int] = {}
 
@@ -74,9 +74,12 @@ class Named:
 
     # Policies.
 
-    def policy(self, key: SubscriptionKey) -> Policy:
-        """The policy in force for the subscription of this key, whether there is one or not."""
-        return self._policies.of_subscription(key, self.own_policy(key))
+    def policy(self, key: SubscriptionKey, topic: str | None = None) -> Policy:
+        """The policy in force for the subscription of this key, whether there is one or not, on
+        this topic or that which it has."""
+        if topic is None:
+            topic = self._all[key].definition.topic if key in self._all else ""
+        return self._policies.of_subscription(key, topic, self.own_policy(key))
 
     def own_policy(self, key: SubscriptionKey) -> str:
         """What the subscription says of its policy, as text; empty if it says nothing."""
@@ -96,12 +99,10 @@ class Named:
             self._apply_policy(key)
 
     def _apply_policy(self, key: SubscriptionKey) -> None:
-        subscription, policy = self._all[key], self.policy(key)
-        subscription.dispatcher.policy = policy
-        subscription.dispatcher.buries = buries(key, subscription.definition.topic, policy)
+        self._all[key].dispatcher.policy = self.policy(key)
 
     def _dispatcher(self, key: SubscriptionKey, definition: Definition) -> Dispatcher:
-        policy = self.policy(key)
+        policy = self.policy(key, definition.topic)
         return Dispatcher(
             self._log.next_sequence,
             policy=policy,
@@ -111,7 +112,7 @@ class Named:
 
     def _restored(self, state: SubscriptionState, doubt: Doubt) -> Subscription:
         """One from before the start. A delivery of which nobody knows how it ended has failed."""
-        policy = self.policy(state.key)
+        policy = self.policy(state.key, state.definition.topic)
         dispatcher = Dispatcher(
             state.floor,
             state.settled,
@@ -128,7 +129,7 @@ class Named:
 
     def private(self, definition: Definition) -> Subscription:
         """One without a name: it is its consumer's, and nothing of it is durable."""
-        policy = self._policies.of_subscription(None)
+        policy = self._policies.of_subscription(None, definition.topic)
         agenda = self._claims.agenda(definition.topic)
         dispatcher = Dispatcher(self._log.next_sequence, policy=policy, agenda=agenda)
         return Subscription(None, definition, dispatcher)

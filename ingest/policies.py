@@ -8,6 +8,7 @@ subscriptions that are there.
 import asyncio
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -15,21 +16,22 @@ import structlog
 from ingest.settings import Settings
 from ingest.watched import LOOK_SECONDS, Part
 from pipeline import policy_table
+from pipeline.address import PREFIXES, Kind
+from pipeline.dead_letter import PREFIX
 from pipeline.errors import InvalidRequest
 from pipeline.policy import Policy, TopicPolicy
 from pipeline.subscription import SubscriptionKey
 
-#: What the queues of dead letters are named that nobody names otherwise.
-DEAD_LETTERS = "queue://DLQ."
+#: Topics whose policies are remembered: publishing asks for them.
+TOPICS_MAX = 10_000
+#: What the queues of dead letters are that nobody names otherwise.
+_DEAD_LETTERS = f"{PREFIXES[Kind.QUEUE]}{PREFIX}"
 
 _events = structlog.get_logger("gateway")
 
 
 class Policies:
-    """What the gateway asks about policies; each answer is that of the moment.
-
-    `changed` is called after the file was read again.
-    """
+    """What the gateway asks about policies; each answer is that of the moment."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
         """Raises InvalidRequest when the file can't be used."""
@@ -37,14 +39,18 @@ class Policies:
         file = settings.delivery.policies
         policy, topic_policy = settings.policy, settings.topic_policy
         self._written = Part("policies", (file,), lambda: _read(file, policy, topic_policy))
-        self.changed: Callable[[], None] = lambda: None
+        self._of_topics: dict[str, TopicPolicy] = {}
+        self._followers: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def of_subscription(self, key: SubscriptionKey | None, own: str = "") -> Policy:
-        """The policy of a subscription, of which no pattern speaks if it has no name (None). `own`
-        is what its record says. Raises InvalidRequest when that isn't right."""
+    def of_subscription(self, key: SubscriptionKey | None, topic: str, own: str = "") -> Policy:
+        """The policy of a subscription on this topic, of which no pattern speaks if it has no name
+        (None). `own` is what its record says. Raises InvalidRequest when that isn't right."""
         written = self._written.value
-        return written.default if key is None else written.of_subscription(key.id, own)
+        policy = written.default if key is None else written.of_subscription(key.id, own)
+        if policy.backlog.limits:
+            return policy
+        return replace(policy, backlog=self.of_topic(topic).backlog)
 
     def check_own(self, key: SubscriptionKey, own: str) -> None:
         """Raises InvalidRequest when a subscription can't say this of itself."""
@@ -52,7 +58,16 @@ class Policies:
 
     def of_topic(self, topic: str) -> TopicPolicy:
         """What holds for a topic or queue, by its word in the log."""
-        return self._written.value.of_topic(topic)
+        policy = self._of_topics.get(topic)
+        if policy is None:
+            if len(self._of_topics) >= TOPICS_MAX:
+                self._of_topics.clear()
+            policy = self._of_topics[topic] = self._written.value.of_topic(topic)
+        return policy
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """From now on call this when the file was read again."""
+        self._followers.append(changed)
 
     def watch(self) -> None:
         """From now on look at the file."""
@@ -78,16 +93,17 @@ class Policies:
             _events.warning("policies.kept", reason=str(error), then="the old ones hold")
             return
         _events.info("policies.reloaded")
-        self.changed()
+        self._of_topics.clear()
+        for changed in self._followers:
+            changed()
 
 
-def buries(key: SubscriptionKey | None, topic: str, policy: Policy) -> bool:
-    """Whether copies are kept of what the subscription gives up: of what lasts, but not of what is
-    dead letters itself, which would go round for ever."""
-    if key is None or not key.durable or not policy.dead_letter:
-        return False
+def buries(key: SubscriptionKey, topic: str, policy: Policy) -> bool:
+    """Whether copies may be kept of what the subscription gives up: of what lasts, but not of what
+    is dead letters itself, which would go round for ever."""
     own = policy_table.dead_letter_queue(policy.dead_letter_address)
-    return not topic.startswith(DEAD_LETTERS) and (own is None or own.topic != topic)
+    dead = topic.startswith(_DEAD_LETTERS) or (own is not None and own.topic == topic)
+    return key.durable and not dead
 
 
 def _read(file: str, default: Policy, default_topic: TopicPolicy) -> policy_table.Policies:

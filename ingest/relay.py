@@ -1,7 +1,9 @@
-"""The anonymous relay: each message says in `properties.to` where it goes.
+"""Where the messages of one run go, when that isn't one and the same for all of them.
 
-A loop over messages, but only on links that name no topic, and only over the numbers that the
-pump has found; consecutive messages to one topic stay one run.
+On the anonymous relay each message says it in `properties.to`; to a backlog that is full goes only
+what fits. A loop over messages, but only on links that name no topic, or where backlogs are
+limited, and only over the numbers that the pump has found; consecutive messages to one topic stay
+one run.
 """
 
 from array import array
@@ -21,14 +23,17 @@ from pipeline.refusal import NOT_FOUND, Refusal
 
 #: Where a message goes by its address and the kind that its annotation says: a topic of the log.
 Resolve: TypeAlias = Callable[[str, Kind | None], str | Refusal]
+#: How many messages of these lengths a topic takes, and why no more, if it takes no more.
+Admit: TypeAlias = Callable[[str, bytes], tuple[int, Refusal | None]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routed:
-    """Where the messages of one run go: runs by topic in the order of the messages, what is to be
-    accepted when they are durable and what at once, and complaints about those that go nowhere."""
+    """Where the messages of one run go: runs by topic in the order of the messages, each with the
+    place of its first message among what was received, what is to be accepted when they are
+    durable and what at once, and complaints about those that go nowhere."""
 
-    runs: list[MessageRun]
+    runs: list[tuple[MessageRun, int]]
     receipt: Receipt
     at_once: bytes
     complaints: "list[Complaint]"
@@ -44,34 +49,70 @@ class Complaint:
     refusal: Refusal
 
 
-def route(received: Received, receipt: Receipt, resolve: Resolve) -> Routed:
+def route(received: Received, receipt: Receipt, resolve: Resolve, admit: Admit) -> Routed:
     """Find for each message where it goes."""
     offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
     addresses = zip(_addresses(received, offsets), pump.destinations(received), strict=True)
-    runs: list[MessageRun] = []
-    complaints: list[Complaint] = []
-    deliveries = array("Q", received.deliveries)
-    start = 0
+    routing = _Routing(received, receipt, offsets, admit)
     for (address, annotated), group in groupby(addresses):
-        stop = start + sum(1 for _ in group)
         topic = (
             resolve(address, ANNOTATED.get(annotated))
             if address
             else Refusal(NOT_FOUND, "properties.to must name a topic or queue")
         )
+        routing.add(topic, sum(1 for _ in group))
+    return routing.done()
+
+
+def to_one(received: Received, receipt: Receipt, topic: str, admit: Admit) -> Routed:
+    """All of them go to this topic, as far as it takes them."""
+    offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
+    routing = _Routing(received, receipt, offsets, admit)
+    routing.add(topic, received.count)
+    return routing.done()
+
+
+class _Routing:
+    """Messages that are routed in their order, some at a time."""
+
+    def __init__(
+        self, received: Received, receipt: Receipt, offsets: "array[int]", admit: Admit
+    ) -> None:
+        self._received, self._receipt, self._offsets = received, receipt, offsets
+        self._admit = admit
+        self._runs: list[tuple[MessageRun, int]] = []
+        self._complaints: list[Complaint] = []
+        self._deliveries = array("Q", received.deliveries)
+        self._start = 0
+
+    def add(self, topic: str | Refusal, count: int) -> None:
+        """The next messages, so many, go there."""
+        received, offsets, start = self._received, self._offsets, self._start
+        self._start = stop = start + count
         if isinstance(topic, Refusal):
-            refused = deliveries[start:stop]
-            kept = sum(1 for delivery in refused if delivery)
-            complaints.append(Complaint(refused.tobytes(), kept, stop - start, topic))
-            deliveries[start:stop] = array("Q", [0] * (stop - start))
-        else:
-            runs.append(part(received.run(topic), start, stop, offsets[start], offsets[stop]))
-        start = stop
-    at_once = _take_volatile(deliveries, received.durable)
-    kept = received.kept - sum(complaint.kept for complaint in complaints) - len(at_once)
-    lost = sum(complaint.credit for complaint in complaints)
-    answered = Receipt(receipt.link, deliveries.tobytes(), kept, received.count - lost)
-    return Routed(runs, answered, at_once.tobytes(), complaints)
+            self._refuse(start, stop, topic)
+            return
+        taken, refusal = self._admit(topic, received.lengths[4 * start : 4 * stop])
+        if taken:
+            end = start + taken
+            run = part(received.run(topic), start, end, offsets[start], offsets[end])
+            self._runs.append((run, start))
+        if refusal is not None:
+            self._refuse(start + taken, stop, refusal)
+
+    def _refuse(self, start: int, stop: int, refusal: Refusal) -> None:
+        refused = self._deliveries[start:stop]
+        kept = sum(1 for delivery in refused if delivery)
+        self._complaints.append(Complaint(refused.tobytes(), kept, stop - start, refusal))
+        self._deliveries[start:stop] = array("Q", [0] * (stop - start))
+
+    def done(self) -> Routed:
+        received, deliveries = self._received, self._deliveries
+        at_once = _take_volatile(deliveries, received.durable)
+        kept = received.kept - sum(one.kept for one in self._complaints) - len(at_once)
+        lost = sum(one.credit for one in self._complaints)
+        answered = Receipt(self._receipt.link, deliveries.tobytes(), kept, received.count - lost)
+        return Routed(self._runs, answered, at_once.tobytes(), self._complaints)
 
 
 def _take_volatile(deliveries: "array[int]", durable: bytes) -> "array[int]":

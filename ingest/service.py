@@ -11,16 +11,22 @@ from typing import assert_never
 
 import structlog
 
-from ingest import relay, termini
+from ingest import termini
 from ingest.claims import Claims
 from ingest.connection import Connection
 from ingest.consumer import Consumer
 from ingest.delivery import DeliveryService
 from ingest.engine import Engine
+from ingest.intake import Intake
 from ingest.link import Link
-from ingest.log import Log, Receipt
+from ingest.log import Log
+from ingest.management.node import Node, RequestLink
+from ingest.management.opening import open_node
+from ingest.management.peers import Peers
+from ingest.management.replies import ReplyLink
 from ingest.marking import Marking
 from ingest.policies import Policies
+from ingest.producer import Producer
 from ingest.pump import Outcomes, Received
 from ingest.security.access import Access
 from ingest.settings import Settings
@@ -33,19 +39,11 @@ from pipeline.permission import Action
 from pipeline.refusal import Refusal
 from pipeline.subscription import SubscriptionKey
 from pipeline.tables.snapshot import Snapshot
+from pipeline.tables.topic_log import TopicLog
 from pipeline.temporary import Deed, Whose
 from pipeline.temporary import refusal as temporary_refusal
 
 _events = structlog.get_logger("gateway")
-
-
-class Producer:
-    """An incoming link: messages for one topic, or (None) each for its own."""
-
-    __slots__ = ("topic",)
-
-    def __init__(self, topic: str | None) -> None:
-        self.topic = topic
 
 
 class Gateway:
@@ -70,18 +68,32 @@ class Gateway:
             log, marking, snapshot, doubts, access, policies, claims
         )
         self._temporary = Temporary(self._subscriptions, log, settings.amqp.temporary_max)
+        self.intake = Intake(log, policies, settings.delivery.duplicates_max)
         self._marking = marking
         self._bare = Kind(settings.amqp.bare_address)
         self._delivery: DeliveryService
+        self.node: Node
         self.engine: Engine
 
-    def bind(self, engine: Engine, delivery: DeliveryService) -> None:
-        """The two that know this one, and that it must know."""
+    def bind(self, engine: Engine, delivery: DeliveryService, table: TopicLog) -> None:
+        """Those that know this one, and that it must know."""
         self.engine, self._delivery = engine, delivery
         self._subscriptions.bind(delivery)
         delivery.ended = self.lost
         self._marking.passed = self._marked
         self._log.lowest_floor = self._subscriptions.named.lowest_floor
+        self.node = open_node(
+            self._loop,
+            self._settings,
+            self._log,
+            table,
+            self._access,
+            self._subscriptions.named,
+            delivery,
+            Peers(engine, self.lost),
+            partial(self._resolve, said=None),
+            self._marked,
+        )
 
     def keep_queue(self, queue: Destination) -> SubscriptionKey:
         """Make the queue if it isn't there: what waits for the log from now on is kept for it."""
@@ -122,8 +134,7 @@ class Gateway:
 
     def writable(self, connection: Connection, writable: bool) -> None:
         for link in connection.inbound.links:
-            if isinstance(link.owner, Consumer):
-                self._delivery.flowed(link.owner)
+            self.flowed(link)
         if writable:
             self.passed()
 
@@ -135,6 +146,8 @@ class Gateway:
 
     def attached(self, link: Link) -> None:
         attach = termini.read(link.proton, link.desired_capabilities)
+        if self.node.attached(link, attach):
+            return
         wish = wishes.wish(attach, link.connection.container, self._bare)
         if isinstance(wish, wishes.Make):
             wish = self._made(link, wish.kind, attach)
@@ -252,6 +265,7 @@ class Gateway:
 
     def detached(self, link: Link, closed: bool) -> None:
         self._temporary.left(link)
+        self.node.left(link)
         if link.waiting:
             # The peer hears of every outcome before it hears the end of its link.
             self._subscriptions.release(link)
@@ -261,24 +275,21 @@ class Gateway:
 
     def lost(self, link: Link) -> None:
         self._temporary.left(link)
+        self.node.left(link)
         self._subscriptions.lost(link)
 
     # Messages.
 
     def received(self, link: Link, received: Received) -> None:
         owner = link.owner
-        assert isinstance(owner, Producer)  # noqa: S101
-        receipt = Receipt(link, received.deliveries, received.kept, received.count)
-        if owner.topic is not None:
-            self._log.publish(received.run(owner.topic), receipt)
+        if isinstance(owner, RequestLink):
+            self.node.received(link, received)
             return
-        routed = relay.route(received, receipt, partial(self._resolve, link))
-        relay.accept(link, routed.at_once)
-        for last, run in enumerate(routed.runs, start=1 - len(routed.runs)):
-            # All of them lie in one group, so the receipt of the whole goes with the last.
-            self._log.publish(run, routed.receipt if not last else Receipt(link, b"", 0, 0))
-        for complaint in routed.complaints:
-            relay.reject(link, complaint)
+        assert isinstance(owner, Producer)  # noqa: S101
+        if owner.topic is not None:
+            self.intake.take(link, received, owner.topic)
+        else:
+            self.intake.relay(link, received, partial(self._resolve, link))
 
     def _resolve(self, link: Link, address: str, said: Kind | None) -> str | Refusal:
         """The topic of a message that says itself where it goes; its queue is there before it."""
@@ -297,5 +308,8 @@ class Gateway:
             self._delivery.settled(link.owner, outcomes)
 
     def flowed(self, link: Link) -> None:
-        if isinstance(link.owner, Consumer):
-            self._delivery.flowed(link.owner)
+        match link.owner:
+            case Consumer() as consumer:
+                self._delivery.flowed(consumer)
+            case ReplyLink() as taker:
+                taker.flowed()

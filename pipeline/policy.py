@@ -24,6 +24,11 @@ class Backlog:
     age_ms_max: int = 0
     overflow: Overflow = Overflow.REFUSE
 
+    @property
+    def limits(self) -> bool:
+        """Whether there is any limit."""
+        return bool(self.messages_max or self.bytes_max or self.age_ms_max)
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -64,6 +69,7 @@ class TopicPolicy:
 
     duplicates_messages: int = 0
     duplicates_ms: int = 0
+    #: What holds for each of its subscriptions that has no limit of its own.
     backlog: Backlog = Backlog()
 
 

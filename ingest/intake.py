@@ -1,0 +1,98 @@
+"""What is published, on its way to the log: what was there before is not kept again, and what goes
+to a full backlog is not taken.
+"""
+
+import time
+from array import array
+from collections.abc import Sequence
+
+from ingest import pump, relay
+from ingest.link import Link
+from ingest.log import Log, Receipt
+from ingest.policies import Policies
+from ingest.pump import Received
+from ingest.relay import Admit, Resolve, Routed
+from ingest.runs import part
+from pipeline.duplicates import Windows
+from pipeline.message import MessageRun
+
+
+class Intake:
+    """Takes runs of messages from links. `ids_max` is how many ids are remembered."""
+
+    def __init__(self, log: Log, policies: Policies, ids_max: int) -> None:
+        self._log, self._policies = log, policies
+        self._windows = Windows(ids_max)
+        self._admit: Admit = lambda _topic, lengths: (len(lengths) // 4, None)
+        #: Whether any backlog is limited, so that publishers may be refused. Then the pump accepts
+        #: nothing on receipt.
+        self.limited = False
+
+    def take(self, link: Link, received: Received, topic: str) -> None:
+        """Messages for one topic came."""
+        receipt = Receipt(link, received.deliveries, received.kept, received.count)
+        if self.limited:
+            self._perform(link, received, relay.to_one(received, receipt, topic, self._admit))
+        else:
+            self._publish(received, received.run(topic), 0, receipt)
+
+    def relay(self, link: Link, received: Received, resolve: Resolve) -> None:
+        """Messages came that say themselves where they go."""
+        receipt = Receipt(link, received.deliveries, received.kept, received.count)
+        self._perform(link, received, relay.route(received, receipt, resolve, self._admit))
+
+    def _perform(self, link: Link, received: Received, routed: Routed) -> None:
+        relay.accept(link, routed.at_once)
+        for last, (run, start) in enumerate(routed.runs, start=1 - len(routed.runs)):
+            # All of them lie in one group, so the receipt of the whole goes with the last.
+            receipt = routed.receipt if not last else Receipt(link, b"", 0, 0)
+            self._publish(received, run, start, receipt)
+        for complaint in routed.complaints:
+            relay.reject(link, complaint)
+
+    def _publish(self, received: Received, run: MessageRun, start: int, receipt: Receipt) -> None:
+        """A run of what was received, beginning at that place in it, goes to the log.
+
+        A duplicate doesn't. Its sender hears of it with what is published now, which is when the
+        first one is durable, or later.
+        """
+        policy = self._policies.of_topic(run.topic)
+        if policy.duplicates_messages or policy.duplicates_ms:
+            places = self._windows.add(
+                run.topic,
+                ids(received, start, start + run.count),
+                time.time_ns() // 1_000,
+                messages=policy.duplicates_messages,
+                age=policy.duplicates_ms * 1_000,
+            )
+            if places:
+                self._publish_but(run, places, receipt)
+                return
+        self._log.publish(run, receipt)
+
+    def _publish_but(self, run: MessageRun, places: Sequence[int], receipt: Receipt) -> None:
+        """The messages at these places are left out."""
+        link = receipt.link
+        for rest in parts_without(run, places):
+            self._log.publish(rest, Receipt(link, b"", 0, 0))
+        self._log.acknowledge(receipt)
+
+
+def ids(received: Received, start: int, stop: int) -> list[bytes]:
+    """What tells each message from its duplicates; empty where it has none."""
+    offsets = array("i", bytes(pump.offsets(received.lengths, stop)))
+    at, size = array("I", received.id_at), array("I", received.id_size)
+    blob = received.blob
+    return [blob[(begin := offsets[i] + at[i]) : begin + size[i]] for i in range(start, stop)]
+
+
+def parts_without(run: MessageRun, places: Sequence[int]) -> list[MessageRun]:
+    """What is left of a run when the messages at these places (ascending) aren't there."""
+    offsets = array("i", bytes(pump.offsets(run.lengths, run.count)))
+    found: list[MessageRun] = []
+    start = 0
+    for stop in (*places, run.count):
+        if stop > start:
+            found.append(part(run, start, stop, offsets[start], offsets[stop]))
+        start = stop + 1
+    return found
