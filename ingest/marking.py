@@ -59,6 +59,11 @@ class Marking:
         else:
             quiet()
 
+    def moved(self, subscription: Subscription) -> None:
+        """The subscription was rewound or purged, that is durable, and nothing was delivered since:
+        what was delivered before is none of its business."""
+        self._marks.renew(subscription.mark)
+
     def deleted(self, subscription: Subscription) -> None:
         """The subscription is no more, and that is durable."""
         assert subscription.key is not None  # noqa: S101

@@ -193,6 +193,8 @@ class Named:
             self._unsure[key] -= 1
             if not self._unsure[key]:
                 del self._unsure[key]
+            if event in (SubscriptionEvent.REWOUND, SubscriptionEvent.PURGED):
+                self._marking.moved(subscription)
             then()
 
         record = SubscriptionRecord(

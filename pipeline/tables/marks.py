@@ -135,6 +135,11 @@ class Marks:
         Slot 0 is nobody's."""
         self._marks[slot] = max(self._marks[slot], position)
 
+    def renew(self, slot: int) -> None:
+        """The subscription has begun anew, and that is durable: nothing was delivered to what it is
+        now."""
+        self._marks[slot] = 0
+
     def quiet(self, slot: int) -> None:
         """The subscription has no consumer, and how each delivery ended is durable in the log."""
         self._marks[slot] = 0

@@ -30,11 +30,14 @@ class Lives:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.floors = dict.fromkeys("abc", 0)
+        self.began: dict[str, int] = {}
         self.group = 0
 
     def start(self, head: int = HEAD) -> tuple[Marks, dict[str, Doubt]]:
         self.group += 10
-        points = [Standpoint(name, floor) for name, floor in self.floors.items()]
+        points = [
+            Standpoint(name, floor, self.began.get(name, 0)) for name, floor in self.floors.items()
+        ]
         return Marks.open(self.path, points, head=head, next_group=self.group)
 
     def below(self, head: int = HEAD) -> dict[str, int]:
@@ -167,6 +170,39 @@ def test_doubt_outlives_ends_in_which_nothing_was_learned(lives: Lives) -> None:
     assert lives.below()["a"] == 50
     lives.floors["a"] = 50
     assert lives.below()["a"] == 0
+
+
+def test_who_died_before_a_rewind_puts_nothing_in_doubt_that_comes_after(lives: Lives) -> None:
+    """What it delivered, it delivered to the incarnation before; whoever died after the rewind may
+    have delivered to this one."""
+    marks, _ = lives.start()  # group 20
+    marks.deliver(marks.attach("a"), 50)
+    assert lives.below()["a"] == 50  # it wrote no group from 30 on
+    lives.began["a"] = 29
+    assert lives.below()["a"] == 50
+    lives.began["a"] = 30
+    assert lives.below()["a"] == 0
+    marks, _ = lives.start()
+    marks.deliver(marks.attach("a"), 20)
+    assert lives.below()["a"] == 20
+
+
+def test_a_mark_falls_with_a_rewind_alone(lives: Lives) -> None:
+    """A message out of turn was delivered, whatever comes after it; one that was delivered before
+    the subscription began anew was not delivered to it."""
+    marks, _ = lives.start()
+    a = marks.attach("a")
+    marks.deliver(a, 80)
+    marks.deliver(a, 5)
+    assert lives.below()["a"] == 80
+    lives.floors["a"], lives.began["a"] = 10, 31
+    marks, _ = lives.start()
+    a = marks.attach("a")
+    marks.deliver(a, 80)
+    marks.renew(a)
+    assert not marks.delivering(a)
+    marks.deliver(a, 15)
+    assert lives.below()["a"] == 15
 
 
 def test_a_growing_file_keeps_what_it_has(lives: Lives) -> None:
