@@ -120,7 +120,7 @@ async def _serve(
     delivery = DeliveryService(
         loop, settings, log, store.table, store.marks, claims, engine.flush, gateway.keep_queue
     )
-    gateway.bind(engine, delivery)
+    gateway.bind(engine, delivery, store.table)
     claims.seed(store.table.survey(log.lowest_floor()))
     log.stopped = delivery.paging.stopped = marking.stopped = heartbeat.lost = lambda reason: _end(
         end, reason
@@ -136,6 +136,7 @@ async def _serve(
     failure = await end
     listener.close()
     await _part(engine, log, marking, owner, failure)
+    gateway.node.close()
     await delivery.finish()
     delivery.close()
     await log.close()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from ingest.engine import Engine
 from ingest.link import Link
-from ingest.service import Producer
+from ingest.producer import Producer
 
 
 class Peers:
