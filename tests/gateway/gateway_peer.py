@@ -225,6 +225,7 @@ class Peer:
         opened: bool = True,
         dynamic: bool = False,
         copy: bool = False,
+        target: str | None = None,
     ) -> Incoming:
         """A consumer's link, as JMS clients make it; without a topic its source is null, or
         (dynamic) a temporary destination of its own."""
@@ -233,6 +234,8 @@ class Peer:
         source.type = Terminus.SOURCE if topic or dynamic else Terminus.UNSPECIFIED
         source.address = topic
         source.dynamic = dynamic
+        if target:
+            link.target.address = target
         if copy:
             source.distribution_mode = Terminus.DIST_MODE_COPY
         if durable:
