@@ -21,6 +21,7 @@ from pipeline.address import Destination, Kind
 from pipeline.dead_letter import Burial, Copy, copy, queue_of
 from pipeline.dispatch import Bury
 from pipeline.message import Settlement, Slab
+from pipeline.outcome import Reason
 from pipeline.policy_table import dead_letter_queue
 from pipeline.sequences import Run
 from pipeline.subscription import SubscriptionKey
@@ -29,6 +30,8 @@ from pipeline.subscription import SubscriptionKey
 BREAK_MESSAGES = 64
 #: Bytes of copies that wait to be durable; above it the others wait as what they are in the log.
 WAITING_BYTES_MAX = 8 << 20
+#: Reasons that come with an attempt which isn't among those that failed.
+_IN_ONE_MORE = frozenset({Reason.REJECTED, Reason.UNDELIVERABLE})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,13 +138,9 @@ class DeadLetters:
         if subscription.key is None or subscription.ended:
             return
         now = time.time_ns() // 1_000
-        burial = Burial(
-            subscription.key.id,
-            subscription.definition.topic,
-            grave.bury.reason,
-            grave.bury.delivery_count,
-            now,
-        )
+        reason = grave.bury.reason
+        attempts = grave.bury.delivery_count + (reason in _IN_ONE_MORE)
+        burial = Burial(subscription.key.id, subscription.definition.topic, reason, attempts, now)
         copies: list[Copy] = []
         settlements: list[Settlement] = []
         for settled in subscription.dispatcher.buried(run):
