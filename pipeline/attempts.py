@@ -30,6 +30,8 @@ class Attempts:
     def parts(self, run: Run) -> list[tuple[Run, int]]:
         """The run in parts of one number of failed attempts each; nearly always whole, with 0."""
         doubtful = self.doubtful_below
+        if not doubtful and not self.failures:
+            return [(run, 0)]
         if run and run[0] < doubtful <= run[-1]:
             cut = bisect_left(run, doubtful)
             return self.parts(run[:cut]) + self.parts(run[cut:])
@@ -58,6 +60,11 @@ class Attempts:
         """How often the message was acquired and came back, as far as it is known: the failed
         attempts, and since the start those that didn't fail."""
         return self.of(sequence) + self._releases.get(sequence, 0)
+
+    @property
+    def any(self) -> bool:
+        """Whether any message has been tried and is owed."""
+        return bool(self.failures or self._releases)
 
     def forget(self, run: Run) -> None:
         """These are owed no more."""

@@ -11,7 +11,7 @@ Rule 3: nothing is done per message where messages are alike (`pipeline.offering
 """
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pipeline.agenda import Agenda
 from pipeline.attempts import Attempts
@@ -162,7 +162,7 @@ class Dispatcher:
         anybody now. Messages from `head` on aren't there yet."""
         places = self._places
         places.head = head
-        if self.paused or not places.line:
+        if self.paused or not places.line.ready:
             return None
         if not places.plain:
             best = places.best()
@@ -229,15 +229,19 @@ class Dispatcher:
         What it doesn't hold (any more), or holds by a later delivery, is passed over: it changes
         nothing and has no effect.
         """
+        places = self._places
+        effects: list[Settled | Bury] = []
+        if outcome is Outcome.ACCEPTED and not undeliverable:
+            for part in places.holds.take(consumer, run, delivered_at):
+                effects += places.final(consumer, part, outcome)
+            return effects
         event = event_of(outcome, undeliverable=undeliverable)
         if event is Event.MODIFY and not failed:
             # No failure is counted, so it is recorded as what it comes to: the record alone says
             # after a restart how often a message failed.
-            outcome, event = Outcome.RELEASED, Event.RELEASE
-        places = self._places
-        effects: list[Settled | Bury] = []
+            event = Event.RELEASE
         for part in places.holds.take(consumer, run, delivered_at):
-            effects += places.end(consumer, part, outcome, event, now)
+            effects += places.end(consumer, part, event, now)
         return effects
 
     def give_up(self, run: Run, reason: Reason, now: int = 0) -> list[Settled | Bury]:  # noqa: ARG002
@@ -268,7 +272,7 @@ class Dispatcher:
 
     def _offer_returned(self, first: int, stop: int, now: int, effects: list[Effect]) -> None:
         places = self._places
-        usual = places.waiting.usual
+        usual, deal = places.waiting.usual, places.line.deal
         lowest = usual.first()
         assert lowest is not None  # noqa: S101
         assert lowest >= first, f"{lowest} is owed, offered from {first} on"  # noqa: S101
@@ -278,7 +282,7 @@ class Dispatcher:
                     usual.discard(part)
                     effects += places.give_up(NOBODY, part, Reason.EXHAUSTED)
                     continue
-                taken = places.deal(part, failures, now, effects, again=True)
+                taken = places.hand(deal(part), failures, now, effects, again=True)
                 usual.discard(part[:taken])
                 if taken < len(part):
                     return
@@ -292,15 +296,18 @@ class Dispatcher:
         effects: list[Effect],
     ) -> None:
         places = self._places
-        unread, outstanding = places.unread, places.outstanding
-        for run in unread.runs(start, stop, sequences, places.line.room):
+        unread, outstanding, deal = places.unread, places.outstanding, places.line.deal
+        runs: Iterable[Run] = (range(start, stop),)
+        if sequences is not None or unread.passed:
+            runs = unread.runs(start, stop, sequences, places.line.room)
+        for run in runs:
             for part, failures in places.attempts.parts(run):
                 if failures and places.exhausted(part, failures):
                     unread.position = part[-1] + 1
                     effects += places.give_up(NOBODY, part, Reason.EXHAUSTED)
                     continue
                 again = part[0] < unread.read_before
-                taken = places.deal(part, failures, now, effects, again=again)
+                taken = places.hand(deal(part), failures, now, effects, again=again)
                 if taken < len(part):
                     outstanding.add(part[:taken])
                     unread.move(part[taken - 1] + 1 if taken else unread.position)

@@ -29,11 +29,12 @@ class _Lock:
 class Holds:
     """What the consumers of one subscription hold."""
 
-    __slots__ = ("_late", "_locks", "_numbers", "_since", "held", "lock_us")
+    __slots__ = ("_late", "_lock_us", "_locks", "_numbers", "_since", "held", "watched")
 
     def __init__(self) -> None:
         self.held: dict[int, SequenceSet] = {}  #: consumer -> what it has and did not settle
-        self.lock_us = 0  #: how long a delivery may be held; 0: as long as one likes
+        self.watched = False  #: whether `note` must be told of every delivery
+        self._lock_us = 0
         self._locks: list[_Lock] = []  #: a heap; of those that nobody holds any more some are left
         self._numbers = count()
         self._late: dict[int, SequenceSet] = {}  #: consumer -> what it lost without an outcome
@@ -55,18 +56,24 @@ class Holds:
         if self._since:
             for run in held.runs():
                 self._forget(run)
+        self._watch()
         return gathered(held.runs(), len(held))
 
-    def give(self, consumer: int, run: Run, now: int, *, again: bool) -> None:
-        """The consumer holds these from now on; `again`: they were delivered before."""
-        self.held[consumer].add(run)
-        if again and (self.lock_us or self._late):
+    def lock(self, lock_us: int) -> None:
+        """What is delivered from now on may be held so long; 0: as long as one likes."""
+        self._lock_us = lock_us
+        self._watch()
+
+    def note(self, consumer: int, run: Run, now: int, *, again: bool) -> None:
+        """The consumer holds these from now on. Needed only while `watched`; `again`: they were
+        delivered before."""
+        if again:
             for sequence in run:
                 self._since[sequence] = now
-        if self.lock_us:
+        if self._lock_us:
             while self._locks and not self._holds_any(self._locks[0]):
                 heappop(self._locks)
-            until = now + self.lock_us
+            until = now + self._lock_us
             heappush(self._locks, _Lock(until, next(self._numbers), now, consumer, run))
 
     def take(self, consumer: int, run: Run, delivered_at: int) -> Iterable[Run]:
@@ -74,7 +81,7 @@ class Holds:
         held = self.held.get(consumer)
         if held is None:
             return ()
-        if self._since or consumer in self._late:
+        if self.watched:
             return self._take_known(consumer, run, delivered_at)
         if held.contains_all(run):
             held.discard(run)
@@ -98,6 +105,7 @@ class Holds:
                 held.discard(ended)
                 self._forget(ended)
                 self._late.setdefault(lock.consumer, SequenceSet()).add(ended)
+                self._watch()
                 yield lock.consumer, ended
 
     @property
@@ -115,10 +123,14 @@ class Holds:
         self._late = {consumer: late for consumer, late in self._late.items() if late}
         self._locks.clear()
         self._since.clear()
+        self._watch()
 
     def _take_known(self, consumer: int, run: Run, delivered_at: int) -> list[Run]:
         """As `take`, where a delivery may be another one than the present."""
         held, late = self.held[consumer], self._late.get(consumer)
+        if late is None and not self._since and held.contains_all(run):
+            held.discard(run)
+            return [run]
         parts: list[Run] = []
         for part in list(_common(held, run)):
             taken = array(
@@ -137,7 +149,11 @@ class Holds:
             late.discard(array("q", [one for one in run if one not in ended]))
             if not late:
                 del self._late[consumer]
+        self._watch()
         return parts
+
+    def _watch(self) -> None:
+        self.watched = bool(self._lock_us or self._late or self._since)
 
     def _as_of(self, run: Run, since: int) -> Run:
         """What of these was delivered at that time, and not again since."""

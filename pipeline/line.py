@@ -15,7 +15,16 @@ from pipeline.sequences import Run
 class Line:
     """Consumers by their turn. Numbers are given by the caller."""
 
-    __slots__ = ("_active", "_lines", "_priority", "_selector", "_single", "credit", "selectors")
+    __slots__ = (
+        "_active",
+        "_lines",
+        "_priority",
+        "_selector",
+        "_single",
+        "credit",
+        "ready",
+        "selectors",
+    )
 
     def __init__(self) -> None:
         self.credit: dict[int, int] = {}  #: consumer -> how many more it takes; never negative
@@ -24,6 +33,7 @@ class Line:
         self.selectors: frozenset[str] = frozenset()  #: those of all consumers
         #: priority -> those in line, the next one first; the highest priority first.
         self._lines: dict[int, deque[int]] = {}
+        self.ready = 0  #: how many are in line
         self._single = False
         self._active: int | None = None  #: the single active consumer; None if all are active
 
@@ -54,13 +64,15 @@ class Line:
         """From now on the consumer takes this many."""
         had = self.credit[consumer]
         self.credit[consumer] = credit
-        if bool(had) == bool(credit) or not self.active(consumer):
+        if (had > 0) == (credit > 0) or not self.active(consumer):
             return
         line = self._lines[self._priority[consumer]]
         if credit:
             line.append(consumer)
+            self.ready += 1
         else:
             line.remove(consumer)
+            self.ready -= 1
 
     def active(self, consumer: int) -> bool:
         """Whether this consumer gets messages when it has credit."""
@@ -78,10 +90,6 @@ class Line:
             self._active = None
             self._elect()
             self._line_up()
-
-    def __bool__(self) -> bool:
-        """Whether anybody is in line."""
-        return any(self._lines.values())
 
     @property
     def room(self) -> int:
@@ -120,6 +128,7 @@ class Line:
                 taken += len(part)
                 if not credit[consumer]:
                     line.popleft()
+                    self.ready -= 1
                 elif len(line) > 1:
                     line.rotate(-1)
         return shares
@@ -151,6 +160,8 @@ class Line:
         line.remove(consumer)
         if self.credit[consumer]:
             line.append(consumer)
+        else:
+            self.ready -= 1
 
     def _round(self, line: deque[int], run: Run, shares: list[tuple[int, Run]]) -> int:
         """Deal until the run ends or a consumer's credit does.
@@ -168,7 +179,9 @@ class Line:
             credit[consumer] -= len(share)
             shares.append((consumer, share))
         next_up = taken % width
-        line.extend([c for c in turn[next_up:] + turn[:next_up] if credit[c]])
+        left = [c for c in turn[next_up:] + turn[:next_up] if credit[c]]
+        line.extend(left)
+        self.ready -= width - len(left)
         return taken
 
     def _elect(self) -> None:
@@ -185,3 +198,4 @@ class Line:
         for consumer, priority in self._priority.items():
             if self.waits(consumer):
                 self._lines[priority].append(consumer)
+        self.ready = sum([len(line) for line in self._lines.values()])

@@ -135,7 +135,7 @@ class Offering:
             while at < len(run) and (room := places.room_for(source)):
                 self._serve_waiting(run[at : at + room], priority, source)
                 at += room
-            if not places.line:
+            if not places.line.ready:
                 return
 
     def _read(self, run: Run, *, by_priority: bool) -> bool:
@@ -193,7 +193,9 @@ class Offering:
                 shares, taken = self._choose(part, whose)
                 places.hand(shares, failures, now, self._effects, again=again)
             else:
-                taken = places.deal(part, failures, now, self._effects, again=again)
+                taken = places.hand(
+                    places.line.deal(part), failures, now, self._effects, again=again
+                )
             done += taken
             if taken < len(part):
                 break

@@ -90,7 +90,7 @@ class Places:
     def policy(self, policy: Policy) -> None:
         before, self._policy = self._policy, policy
         self.line.single = policy.single_active
-        self.holds.lock_us = policy.lock_ms * 1_000
+        self.holds.lock(policy.lock_ms * 1_000)
         if before.message_groups != policy.message_groups or (
             before.single_active != policy.single_active
         ):
@@ -107,11 +107,10 @@ class Places:
     @property
     def plain(self) -> bool:
         """Whether anybody may have all that could go now, and it is of one priority."""
-        return (
-            not self.waiting.others
-            and not self.line.selectors
-            and (self.unread.agenda is None or self.unread.ahead() is None)
-        )
+        if self.waiting.others or self.line.selectors:
+            return False
+        unread = self.unread
+        return unread.agenda is None or unread.agenda.added == unread.seen or unread.ahead() is None
 
     def view(self) -> "Places":
         """What could go now and what comes after it, apart from this; nothing is kept of it."""
@@ -159,7 +158,7 @@ class Places:
 
     def best(self) -> tuple[int, int] | None:
         """The message that goes next to somebody who is in line now, as (priority, sequence)."""
-        if not self.line:
+        if not self.line.ready:
             return None
         found = list(self._best_waiting())
         reads = not self.parked_full()
@@ -197,10 +196,6 @@ class Places:
         parked = [len(pool) for (_, whose), pool in others if isinstance(whose, int)]
         return sum(parked) >= PARKED_MAX
 
-    def deal(self, run: Run, failures: int, now: int, effects: list[Effect], *, again: bool) -> int:
-        """Deal these out to whoever is in line: how many were taken."""
-        return self.hand(self.line.deal(run), failures, now, effects, again=again)
-
     def hand(
         self,
         shares: list[tuple[int, Run]],
@@ -213,8 +208,12 @@ class Places:
         """Each consumer gets its share: how many messages these are. `again`: they were read
         before, and perhaps delivered."""
         taken = 0
+        holds = self.holds
+        held, watched = holds.held, holds.watched
         for consumer, run in shares:
-            self.holds.give(consumer, run, now, again=again)
+            held[consumer].add(run)
+            if watched:
+                holds.note(consumer, run, now, again=again)
             effects.append(Deliver(consumer, run, failures))
             taken += len(run)
         return taken
@@ -225,13 +224,10 @@ class Places:
         doubts = 1 if run[0] < self.attempts.doubtful_below else 0
         return limit > 0 and failures - doubts >= limit
 
-    def end(
-        self, consumer: int, run: Run, outcome: Outcome, event: Event, now: int
-    ) -> list[Settled | Bury]:
-        """These deliveries ended; the consumer doesn't hold them any more."""
+    def end(self, consumer: int, run: Run, event: Event, now: int) -> list[Settled | Bury]:
+        """These deliveries ended, and not by `accepted`; the consumer doesn't hold them any
+        more."""
         if next_state(State.ACQUIRED, event) in FINAL:
-            if event is Event.ACCEPT:
-                return [*self.final(consumer, run, outcome)]
             return self.give_up(consumer, run, REASONS[event])
         if event is Event.MODIFY:
             return self.fail(consumer, run, now)
@@ -271,7 +267,8 @@ class Places:
             for part, failures in self.attempts.parts(run)
         ]
         self.outstanding.discard(run)
-        self.attempts.forget(run)
+        if self.attempts.any:
+            self.attempts.forget(run)
         if self.waiting.levels:
             self.waiting.forget(run)
         if self.groups.members:

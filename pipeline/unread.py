@@ -23,7 +23,7 @@ FOREVER: Final = 2**63
 class Unread:
     """The position of one subscription, and what above it isn't to be read."""
 
-    __slots__ = ("_at", "_seen", "agenda", "passed", "position", "reach", "read_before")
+    __slots__ = ("_at", "agenda", "passed", "position", "reach", "read_before", "seen")
 
     def __init__(self, position: int, passed: SequenceSet, agenda: Agenda | None) -> None:
         self.passed = passed  #: settled, or read early: above the position only
@@ -31,7 +31,7 @@ class Unread:
         self.reach = 0  #: nothing from here on was read early
         self.read_before = 0  #: what lies below it may have been delivered before a rewinding
         self._at: dict[int, int] = {}  #: priority -> how far its messages were read early
-        self._seen = -1  #: there is nothing to read early among the first so many of the agenda
+        self.seen = -1  #: there is nothing to read early among the first so many of the agenda
         self.position = position
         self.move(position)
 
@@ -55,7 +55,7 @@ class Unread:
         self.read_before = max(self.read_before, self.reach, self.position)
         self.passed.clear()
         self._at.clear()
-        self._seen = -1
+        self.seen = -1
         self.reach = 0
         self.position = position
 
@@ -82,13 +82,13 @@ class Unread:
     def ahead(self) -> tuple[int, int] | None:
         """The unread message of the highest priority above the usual, the first of them, as
         (priority, sequence); None if the agenda knows of none."""
-        if self.agenda is None or self.agenda.added == self._seen:
+        if self.agenda is None or self.agenda.added == self.seen:
             return None
         for priority, high in self.agenda.high.items():
             at = self._place(priority, high)
             if at < len(high.sequences):
                 return priority, high.sequences[at]
-        self._seen = self.agenda.added
+        self.seen = self.agenda.added
         return None
 
     def early(self, priority: int, stop: int, sequences: Run, most: int) -> Run:
