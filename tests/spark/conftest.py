@@ -1,5 +1,6 @@
 """One Spark session for the whole run, small and never stopped in between."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,9 @@ from pyspark.sql import SparkSession
 from spark_place import Place
 
 from jobs.session import session
+
+# Selectors have two compilers, and one set of rules and trees to try them.
+sys.path.append(str(Path(__file__).parents[1] / "core"))
 
 FAST = {
     "spark.master": "local[2]",
