@@ -16,7 +16,7 @@ from types import FrameType
 import click
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,6 +31,9 @@ QUERY = "materialize"
 #: Delta's source would split a version over two batches at 1,000 files; a batch here is whole
 #: versions, so there is no limit.
 FILES_PER_TRIGGER = 2**31 - 1
+
+#: What Delta calls it when the log's schema isn't what the query began with.
+NEW_COLUMNS = "DELTA_SCHEMA_CHANGED"
 
 #: Seconds between two looks at whether somebody wants the job to stop.
 STOP_SECONDS = 1
@@ -99,6 +102,25 @@ def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
     if settings.trigger == "available-now":
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=settings.trigger).start()
+
+
+def run(spark: SparkSession, settings: Settings) -> tuple[StreamingQuery, bool]:
+    """The query, and whether it came to its end (else somebody stopped it).
+
+    Delta ends a query when its source gets new columns, and lets it go on when it is started again:
+    that is done here, once for each version of the log.
+    """
+    seen = -1
+    while True:
+        query = build(spark, settings)
+        try:
+            return query, _wait(query)
+        except StreamingQueryException as error:
+            version = newest_version(spark, settings.places.log)
+            if NEW_COLUMNS not in str(error) or version <= seen:
+                raise
+            seen = version
+            click.echo("topic_log has new columns; the job goes on with them.", err=True)
 
 
 def require_log(spark: SparkSession, log: str) -> None:
@@ -221,8 +243,7 @@ def command(
     if "://" not in places.log and not (Path(places.log) / "_delta_log").is_dir():
         raise InvalidRequest(_no_log(places.log))  # before a JVM starts
     report = _report_json if as_json else _report_line
-    query = build(session(), Settings(places, trigger, report))
-    ended = _wait(query)
+    query, ended = run(session(), Settings(places, trigger, report))
     if (
         ended
         and not as_json

@@ -1,6 +1,10 @@
 """A log that gets its new columns while Spark's job knows it: the job goes on and lacks nothing."""
 
+import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tables"))
 from table_groups import KEY, NOON, event, framed, group, run, settled
 
 TABLES = Path(__file__).parents[1] / "tables"
+JOBS = Path(__file__).parents[2] / "jobs"
 
 
 @pytest.mark.timeout(600)
@@ -54,3 +59,29 @@ def test_the_job_goes_on_over_the_new_columns(spark: SparkSession, tmp_path: Pat
     assert whole.where("paused").count() == 1
     assert whole.where("published_at >= '2026-11-22T00:00:00Z'").count() == 1
     assert whole.where("priority > 4").count() == 1
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_job_that_runs_goes_on(tmp_path: Path) -> None:
+    """Spark ends the query when it meets the new columns; the job begins it again, and says so."""
+    home = Home(tmp_path)
+    shutil.copytree(TABLES / "first_format" / "topic_log", home.topic_log)
+    command = [sys.executable, str(JOBS / "materialize.py"), "--home", str(home.root), "--json"]
+    with subprocess.Popen(
+        [*command, "--trigger", "1 second"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=JOBS.parent,
+        env={**os.environ, "PYTHONPATH": str(JOBS.parent)},
+    ) as job:
+        assert job.stdout is not None
+        assert json.loads(job.stdout.readline())["last_group"] == 4
+        log = TopicLog.open(home.topic_log)
+        log.commit([framed(group(5, 6, run("orders", [b"late"], deliver_at=[NOON])))])
+        assert json.loads(job.stdout.readline())["last_group"] == 5
+        job.send_signal(signal.SIGTERM)
+        _, errors = job.communicate()
+    assert job.returncode == 0
+    assert errors.count("topic_log has new columns") == 1
