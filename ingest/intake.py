@@ -22,7 +22,8 @@ class Intake:
 
     def __init__(self, log: Log, policies: Policies, ids_max: int) -> None:
         self._log, self._policies = log, policies
-        self._windows = Windows(ids_max)
+        #: The ids of what was published.
+        self.windows = Windows(ids_max)
         self._admit: Admit = lambda _topic, lengths: (len(lengths) // 4, None)
         #: Whether any backlog is limited, so that publishers may be refused. Then the pump accepts
         #: nothing on receipt.
@@ -57,8 +58,8 @@ class Intake:
         first one is durable, or later.
         """
         policy = self._policies.of_topic(run.topic)
-        if policy.duplicates_messages or policy.duplicates_ms:
-            places = self._windows.add(
+        if policy.seeks_duplicates:
+            places = self.windows.add(
                 run.topic,
                 ids(received, start, start + run.count),
                 time.time_ns() // 1_000,

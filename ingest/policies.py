@@ -56,6 +56,11 @@ class Policies:
         """Raises InvalidRequest when a subscription can't say this of itself."""
         self._written.value.check_own(own, key.id)
 
+    @property
+    def seek_duplicates(self) -> bool:
+        """Whether duplicates are looked for on any topic."""
+        return self._written.value.seek_duplicates
+
     def of_topic(self, topic: str) -> TopicPolicy:
         """What holds for a topic or queue, by its word in the log."""
         policy = self._of_topics.get(topic)

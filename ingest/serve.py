@@ -20,6 +20,7 @@ from ingest.listener import Listener
 from ingest.log import Log
 from ingest.marking import Marking
 from ingest.policies import Policies
+from ingest.remembering import remember
 from ingest.security.access import Access
 from ingest.service import Gateway
 from ingest.settings import Settings
@@ -121,6 +122,7 @@ async def _serve(
         loop, settings, log, store.table, store.marks, claims, engine.flush, gateway.keep_queue
     )
     gateway.bind(engine, delivery, store.table)
+    remember(gateway.intake.windows, policies, store.table)
     claims.seed(store.table.survey(log.lowest_floor()))
     log.stopped = delivery.paging.stopped = marking.stopped = heartbeat.lost = lambda reason: _end(
         end, reason

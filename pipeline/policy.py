@@ -72,6 +72,10 @@ class TopicPolicy:
     #: What holds for each of its subscriptions that has no limit of its own.
     backlog: Backlog = Backlog()
 
+    @property
+    def seeks_duplicates(self) -> bool:
+        return bool(self.duplicates_messages or self.duplicates_ms)
+
 
 DEFAULT = Policy()
 DEFAULT_TOPIC = TopicPolicy()

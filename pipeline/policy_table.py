@@ -254,6 +254,12 @@ class Policies:
         where = f"subscription {subscription_id}"
         check(over(self.default, of_text(own, where), where), where)
 
+    @property
+    def seek_duplicates(self) -> bool:
+        """Whether duplicates are looked for on any topic."""
+        lines = (topic_over(self.default_topic, line.said, line.where) for line in self.topics)
+        return self.default_topic.seeks_duplicates or any(line.seeks_duplicates for line in lines)
+
     def of_topic(self, topic: str) -> TopicPolicy:
         """What holds for a topic or queue, by its word in the log."""
         policy = self.default_topic

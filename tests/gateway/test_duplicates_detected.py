@@ -142,3 +142,35 @@ def test_what_was_refused_may_come_again(detecting: Gateway, connect: Connect) -
     receiver = peer.receiver("t")
     relay.publish_data([encoded("somewhere", id="a", address="t")])
     assert receiver.bodies() == ["somewhere"]
+
+
+def ended(gateway: Gateway, *, killed: bool) -> None:
+    if killed:
+        gateway.kill()
+    else:
+        gateway.stop()
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_what_was_published_before_a_restart_is_known_after_it(
+    detecting: Gateway, connect: Connect, *, killed: bool
+) -> None:
+    """Also what other topics' messages lie between, and what came just before the end; as far back
+    as the window reaches."""
+    peer = connect(port=detecting.port)
+    peer.durable("t", "kept")
+    for number in range(3):
+        say(peer.sender("t"), (f"t{number}", number))
+        say(peer.sender("plain"), (f"t{number}", number))
+        say(peer.sender("three"), *[(f"{number}-{n}", n) for n in range(3)])
+    peer.drop()
+    ended(detecting, killed=killed)
+    detecting.start()
+    peer = connect(peer.container, port=detecting.port)
+    three = peer.receiver("three")
+    say(peer.sender("t"), *[(f"t{number}", "again") for number in range(3)], ("t3", 3))
+    say(peer.sender("three"), *[(f"2-{n}", "again") for n in range(3)])
+    say(peer.sender("three"), *[(f"1-{n}", "long ago") for n in range(3)])
+    assert peer.durable("t", "kept").bodies(4) == [0, 1, 2, 3]
+    assert three.bodies(3) == ["long ago"] * 3
+    assert three.nothing()
