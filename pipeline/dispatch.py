@@ -109,6 +109,16 @@ class Dispatcher:
         return len(self._places.outstanding)
 
     @property
+    def beyond(self) -> int:
+        """How many messages above the position are settled, or were read early."""
+        return len(self._places.unread.passed)
+
+    @property
+    def burying(self) -> int:
+        """How many are given up and wait for their copies to be kept; they are outstanding."""
+        return len(self._places.burying)
+
+    @property
     def in_flight(self) -> int:
         """How many messages consumers hold."""
         return len(self._places.holds)
