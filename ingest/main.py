@@ -1,4 +1,5 @@
-"""The command line: `distributary serve`, `verify`, `info`, `user`, `jobs`, `demo`."""
+"""The command line: `distributary serve`, `verify`, `info`, `user`, `subscription`, `queue`,
+`topic`, `jobs`, `demo`."""
 
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from ingest import memory
 from ingest import settings as configuration
 from ingest.inspect_commands import info, verify
 from ingest.logs import set_up
+from ingest.management.queue_commands import queue, topic
+from ingest.management.subscription_commands import subscription
 from ingest.security.users_commands import user
 from pipeline.errors import DistributaryError, InvalidRequest
 from pipeline.tables.home import Home
@@ -60,6 +63,9 @@ def serve(
 cli.add_command(verify)
 cli.add_command(info)
 cli.add_command(user)
+cli.add_command(subscription)
+cli.add_command(queue)
+cli.add_command(topic)
 
 
 @cli.group()

@@ -127,15 +127,15 @@ class Operations:
                 committed = self._table.sequence_version
                 newer = self._log.moments.first_at(at, committed)
                 found = await self._committed_at(at)
-                if found == self._table.first_sequence and found:
+                if found >= committed:
+                    return self._log.next_sequence if newer is None else newer
+                if found and found == self._table.first_sequence:
                     return Refusal(
                         PRECONDITION_FAILED,
-                        "that time is beyond retention, or near it: the earliest that is kept is "
-                        f"sequence {found}",
+                        "that time is beyond retention: the earliest message that is kept has "
+                        f"sequence {found} and was published at or after it",
                     )
-                if found < committed:
-                    return found
-                return self._log.next_sequence if newer is None else newer
+                return found
             case _ as never:
                 assert_never(never)
 

@@ -175,9 +175,7 @@ class Redrive:
 
 
 def _withdrawn(queue: Subscription, run: "array[int]") -> list[Settled]:
-    """Those of these that nobody holds and nobody has had leave the queue."""
-    dispatcher = queue.dispatcher
-    buries, dispatcher.buries = dispatcher.buries, False  # they go home, to no other grave
-    effects = dispatcher.give_up(run, Reason.OVERFLOW, time.time_ns() // 1_000)
-    dispatcher.buries = buries
+    """Those of these that nobody holds and nobody has had leave the queue; no copy is kept."""
+    now = time.time_ns() // 1_000
+    effects = queue.dispatcher.give_up(run, Reason.OVERFLOW, now, keep=False)
     return [effect for effect in effects if isinstance(effect, Settled)]

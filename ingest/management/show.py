@@ -1,0 +1,73 @@
+"""Answers as tables for people."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+#: Columns of a list: the key, its heading.
+SUBSCRIPTIONS = (
+    ("name", "Subscription"),
+    ("topic", "Topic"),
+    ("consumers", "Consumers"),
+    ("in_flight", "In flight"),
+    ("backlog", "Backlog"),
+    ("floor", "Floor"),
+    ("paused", "Paused"),
+)
+QUEUES = (
+    ("name", "Queue"),
+    ("producers", "Producers"),
+    ("consumers", "Consumers"),
+    ("in_flight", "In flight"),
+    ("backlog", "Backlog"),
+    ("floor", "Floor"),
+    ("paused", "Paused"),
+)
+TOPICS = (
+    ("name", "Topic"),
+    ("producers", "Producers"),
+    ("consumers", "Consumers"),
+    ("subscriptions", "Subscriptions"),
+)
+
+
+def show_rows(columns: Sequence[tuple[str, str]], rows: list[dict[str, Any]], what: str) -> None:
+    """Several entities, one a line."""
+    if not rows:
+        Console().print(f"There are no {what}.")
+        return
+    table = Table()
+    for key, heading in columns:
+        number = isinstance(rows[0].get(key), int) and not isinstance(rows[0][key], bool)
+        table.add_column(heading, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_text(row.get(key)) for key, _ in columns))
+    Console().print(table)
+
+
+def show_row(row: dict[str, Any]) -> None:
+    """One entity, one attribute a line."""
+    table = Table(show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    for key, value in row.items():
+        if key != "said":
+            table.add_row(key, _text(value))
+    Console().print(table)
+
+
+def _text(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case list():
+            return "\n".join(map(str, value)) or "-"
+        case dict():
+            return "\n".join(f"{key} = {_text(one)}" for key, one in value.items()) or "-"
+    return str(value) or "-"

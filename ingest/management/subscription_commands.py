@@ -1,0 +1,265 @@
+"""`distributary subscription`: durable subscriptions of a running gateway."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ingest.management.options import (
+    connected,
+    json_option,
+    policy_of,
+    print_json,
+    sure,
+    yes_option,
+)
+from ingest.management.show import SUBSCRIPTIONS, show_row, show_rows
+from pipeline.management import Entity, Verb
+
+if TYPE_CHECKING:
+    from ingest.management.client import Client
+
+_SUBSCRIPTION = Entity.SUBSCRIPTION
+_id = click.argument("id_", metavar="ID")
+
+
+@click.group()
+def subscription() -> None:
+    """List, make, pause, rewind, redrive and end durable subscriptions.
+
+    \b
+    ID is global/NAME, container/CONTAINER/NAME or queue/NAME, as `list` shows it.
+    Examples:
+      distributary subscription list
+      distributary subscription pause global/billing
+      distributary subscription rewind global/billing --to 2h
+      distributary subscription set queue/orders delivery_attempts_max=5 lock_ms=30000
+
+    The gateway answers when what was asked is durable.
+    Exit code 0: done. 1: no gateway, or it failed. 2: something can't be meant. 3: there is no such
+    subscription. 4: it was refused.
+    """
+
+
+@subscription.command(name="list")
+@click.option("--topic", help="Those of this topic or queue (queue://NAME) alone.")
+@json_option
+@connected
+def list_(client: "Client", topic: str | None, as_json: bool) -> None:
+    """List all durable subscriptions, queues among them.
+
+    \b
+    Examples:
+      distributary subscription list
+      distributary subscription list --topic orders --json
+    """
+    rows = client.query(_SUBSCRIPTION)
+    rows = [row for row in rows if topic is None or row["topic"] == topic]
+    if as_json:
+        print_json(rows)
+    else:
+        show_rows(SUBSCRIPTIONS, rows, "subscriptions")
+
+
+@subscription.command()
+@_id
+@json_option
+@connected
+def show(client: "Client", id_: str, as_json: bool) -> None:
+    """Show one: whom it serves, how far it has come, its policy.
+
+    \b
+    Example:
+      distributary subscription show global/billing
+    """
+    row = client.ask(Verb.READ, _SUBSCRIPTION, id_)
+    row.pop("said")
+    if as_json:
+        print_json(row)
+    else:
+        show_row(row)
+
+
+@subscription.command()
+@_id
+@click.option("--topic", required=True, help="What it claims.")
+@click.option("--selector", help="Of that, what fits this alone.")
+@click.option("--shared/--exclusive", default=None, help="Several consumers at once.")
+@click.option("--no-local", is_flag=True, help="But not what its own container publishes.")
+@click.option("--policy", multiple=True, metavar="KEY=VALUE", help="A policy of its own.")
+@connected
+def create(
+    client: "Client",
+    id_: str,
+    topic: str,
+    selector: str | None,
+    shared: bool | None,
+    no_local: bool,
+    policy: tuple[str, ...],
+) -> None:
+    """Make one before anybody consumes: it keeps what is published from now on.
+
+    \b
+    Examples:
+      distributary subscription create global/billing --topic orders
+      distributary subscription create container/audit/all --topic orders --selector "total > 100"
+
+    A global one is shared and a container's is exclusive, unless you say otherwise.
+    """
+    attributes = {
+        "topic": topic,
+        "selector": selector,
+        "shared": shared,
+        "no_local": no_local or None,
+        "policy": policy_of(policy) or None,
+    }
+    click.echo(client.ask(Verb.CREATE, _SUBSCRIPTION, id_, attributes)["said"])
+
+
+@subscription.command()
+@_id
+@connected
+def pause(client: "Client", id_: str) -> None:
+    """Deliver nothing until it is resumed; what is published waits.
+
+    \b
+    Example:
+      distributary subscription pause global/billing
+    """
+    click.echo(client.ask(Verb.PAUSE, _SUBSCRIPTION, id_)["said"])
+
+
+@subscription.command()
+@_id
+@connected
+def resume(client: "Client", id_: str) -> None:
+    """Deliver again.
+
+    \b
+    Example:
+      distributary subscription resume global/billing
+    """
+    click.echo(client.ask(Verb.RESUME, _SUBSCRIPTION, id_)["said"])
+
+
+@subscription.command()
+@_id
+@yes_option
+@connected
+def purge(client: "Client", id_: str, yes: bool) -> None:
+    """Drop its backlog, also what consumers hold.
+
+    \b
+    Example:
+      distributary subscription purge queue/orders --yes
+
+    What is dropped stays in the log as long as all else; `rewind` brings it back.
+    """
+    sure(f"Drop all that {id_} is owed?", yes=yes)
+    click.echo(client.ask(Verb.PURGE, _SUBSCRIPTION, id_)["said"])
+
+
+@subscription.command()
+@_id
+@click.option("--to", required=True, help="A sequence, a time, how long ago, or now.")
+@connected
+def rewind(client: "Client", id_: str, to: str) -> None:
+    """Owe it all that lies from a place on, whatever was settled.
+
+    \b
+    Examples:
+      distributary subscription rewind global/billing --to 2h
+      distributary subscription rewind global/billing --to 2026-11-21T08:30:00Z
+      distributary subscription rewind global/billing --to 120000
+
+    Its consumers go on, and get again what they had. What it was owed before that place it isn't
+    owed any more.
+    """
+    click.echo(client.ask(Verb.REWIND, _SUBSCRIPTION, id_, {"to": to})["said"])
+
+
+@subscription.command()
+@_id
+@click.option("--to", help="A sequence, a time, how long ago.  [default: now]")
+@yes_option
+@connected
+def skip(client: "Client", id_: str, to: str | None, yes: bool) -> None:
+    """Drop what lies before a place ahead of it.
+
+    \b
+    Example:
+      distributary subscription skip global/billing --to 15m --yes
+    """
+    sure(f"Drop what {id_} is owed before {to or 'now'}?", yes=yes)
+    click.echo(client.ask(Verb.SKIP, _SUBSCRIPTION, id_, {"to": to})["said"])
+
+
+@subscription.command()
+@_id
+@click.option("--max", "most", type=click.IntRange(1), help="So many at most.")
+@connected
+def redrive(client: "Client", id_: str, most: int | None) -> None:
+    """Send its dead letters back to it, and to no other subscription.
+
+    \b
+    Examples:
+      distributary subscription redrive global/billing
+      distributary subscription redrive queue/orders --max 10
+    """
+    click.echo(client.ask(Verb.REDRIVE, _SUBSCRIPTION, id_, {"max": most})["said"])
+
+
+@subscription.command()
+@_id
+@connected
+def close(client: "Client", id_: str) -> None:
+    """End its consumers' links; they may come again.
+
+    \b
+    Example:
+      distributary subscription close global/billing
+    """
+    said = client.ask(Verb.CLOSE, _SUBSCRIPTION, id_)
+    click.echo(f"{said['said']}; {said.get('links', 0)} links have ended")
+
+
+@subscription.command()
+@_id
+@click.option("--force", is_flag=True, help="Also with consumers; a queue also with messages.")
+@yes_option
+@connected
+def delete(client: "Client", id_: str, force: bool, yes: bool) -> None:
+    """End it: it is owed nothing any more.
+
+    \b
+    Example:
+      distributary subscription delete global/billing --yes
+    """
+    sure(f"Delete {id_}?", yes=yes)
+    click.echo(client.ask(Verb.DELETE, _SUBSCRIPTION, id_, {"force": force})["said"])
+
+
+@subscription.command(name="set")
+@_id
+@click.argument("policy", nargs=-1, metavar="KEY=VALUE...")
+@click.option("--clear", is_flag=True, help="Forget what it said before.")
+@connected
+def set_(client: "Client", id_: str, policy: tuple[str, ...], clear: bool) -> None:
+    """Change its own policy: these keys, over what it said before. KEY= takes a key away.
+
+    \b
+    Examples:
+      distributary subscription set queue/orders delivery_attempts_max=5
+      distributary subscription set queue/orders lock_ms=
+      distributary subscription set queue/orders --clear
+    """
+    set_policy(client, _SUBSCRIPTION, id_, policy, clear=clear)
+
+
+def set_policy(
+    client: "Client", entity: Entity, name: str, said: tuple[str, ...], *, clear: bool
+) -> None:
+    """Give it a policy of its own: the keys that are said over those that it had."""
+    before = {} if clear else client.ask(Verb.READ, entity, name)["policy"]
+    kept = {key: value for key, value in {**before, **policy_of(said)}.items() if value is not None}
+    done = client.ask(Verb.UPDATE, entity, name, {"policy": kept})
+    click.echo(done["said"])
