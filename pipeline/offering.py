@@ -60,6 +60,7 @@ class Offering:
         best = places.best()
         # What lies between the position and the first one asked for was not offered.
         reads = best is not None and best[1] <= places.unread.position
+        asked = True  #: the first one is what the caller was asked for
         while best is not None:
             priority, sequence = best
             if priority == PRIORITY and sequence == places.unread.position:
@@ -67,14 +68,14 @@ class Offering:
                     break
                 reads = False
                 self._read_on()
-            elif sequence < offered.stop:
+            elif sequence < offered.stop and (sequence >= offered.first or asked):
                 assert sequence >= offered.first or sequence > places.unread.position, (  # noqa: S101
                     f"{sequence} is owed, offered from {offered.first} on"
                 )
                 self._serve_priority(priority)
             else:
-                break
-            best = places.best()
+                break  # it lies elsewhere
+            best, asked = places.best(), False
         return self._effects
 
     def _read_on(self) -> None:
