@@ -9,6 +9,7 @@ import jakarta.jms.Connection;
 import jakarta.jms.JMSContext;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
+import jakarta.jms.MessageProducer;
 import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
 import jakarta.jms.TemporaryQueue;
@@ -63,6 +64,27 @@ class BrowserTest extends OneClient {
         Enumeration<?> nothing = own.createBrowser(queue).getEnumeration();
         assertFalse(nothing.hasMoreElements());
         assertThrows(NoSuchElementException.class, nothing::nextElement);
+    }
+
+    @Test
+    @DisplayName("A browser sees what a consumer would get: by priority, nothing expired or delayed.")
+    void asAConsumerWould() throws Exception {
+        MessageProducer producer = session.createProducer(queue);
+        producer.setTimeToLive(50);
+        producer.send(session.createTextMessage("expired"));
+        producer.setTimeToLive(0);
+        producer.setDeliveryDelay(60_000);
+        producer.send(session.createTextMessage("delayed"));
+        producer.setDeliveryDelay(0);
+        for (int priority : new int[] {1, 9, 4}) {
+            producer.setPriority(priority);
+            producer.send(session.createTextMessage("priority " + priority));
+        }
+        Thread.sleep(100);
+        Session taking = auto(connectWith("jms.localMessageExpiry=false"));
+        List<String> expected = List.of("priority 9", "priority 4", "priority 1");
+        assertEquals(expected, shown(taking.createBrowser(queue)));
+        expect(taking.createConsumer(queue), expected.toArray(String[]::new));
     }
 
     @Test

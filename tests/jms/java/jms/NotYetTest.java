@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import jakarta.jms.JMSException;
 import jakarta.jms.MessageConsumer;
-import jakarta.jms.MessageProducer;
 import jakarta.jms.Session;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.DisplayName;
@@ -31,25 +30,5 @@ class NotYetTest extends OneClient {
     @DisplayName("A transacted session is refused.")
     void transactions() {
         refused(() -> connection.createSession(true, Session.SESSION_TRANSACTED));
-    }
-
-    @Test
-    @DisplayName("A queue's consumer with a selector is refused, never served without it.")
-    void queueSelector() {
-        refused(() -> session.createConsumer(queue, "n > 1"));
-    }
-
-    @Test
-    @DisplayName("A browser with a selector is refused, never served without it.")
-    void browserSelector() {
-        refused(() -> session.createBrowser(queue, "n > 1").getEnumeration());
-    }
-
-    @Test
-    @DisplayName("A send with a delay is refused by the client: the gateway doesn't offer it.")
-    void deliveryDelay() throws Exception {
-        MessageProducer producer = session.createProducer(topic);
-        producer.setDeliveryDelay(1_000);
-        assertThrows(JMSException.class, () -> producer.send(session.createMessage()));
     }
 }
