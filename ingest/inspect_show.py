@@ -85,9 +85,13 @@ def show_inventory(found: Inventory) -> None:
     topics = _numbers("topic", "messages", "first", "last", "bytes")
     for topic in _folded(found.topics):
         _row(topics, topic.topic, topic.messages, topic.first, topic.last, topic.bytes)
-    subscriptions = _numbers("subscription", "topic", "floor", "settled above", "backlog")
+    subscriptions = _numbers(
+        "subscription", "topic", "floor", "settled above", "backlog", "", "policy"
+    )
     for one in found.subscriptions:
-        _row(subscriptions, one.subscription, one.topic, one.floor, one.settled, one.backlog)
+        paused = "paused" if one.paused else ""
+        numbers = one.floor, one.settled, one.backlog
+        _row(subscriptions, one.subscription, one.topic, *numbers, paused, one.policy)
     files = _numbers("record", "tier", "files", "rows", "bytes")
     spark = _numbers("Spark's table", "version", "as of log version")
     for line in found.spark:
@@ -123,7 +127,7 @@ def _numbers(*columns: str) -> Table:
     """A table whose first column, and every one of names, is text and whose others are numbers."""
     table = Table(box=SIMPLE)
     for name in columns:
-        words = name in ("topic", "subscription", "record", "Spark's table")
+        words = name in ("topic", "subscription", "record", "Spark's table", "", "policy")
         table.add_column(name, justify="left" if words else "right", overflow="fold")
     return table
 

@@ -26,7 +26,7 @@ from pipeline.tables.verify.entries import LogFolder, made
 from pipeline.tables.verify.files import FileReader
 from pipeline.tables.verify.home import check_is_home
 from pipeline.tables.verify.journal import JournalView, read_journal
-from pipeline.tables.verify.lives import read_lives
+from pipeline.tables.verify.lives import Lives, Said, read_lives
 from pipeline.tables.verify.messages import GroupRows, Messages, check_messages
 from pipeline.tables.verify.settlements import Settlements, Standing
 
@@ -45,13 +45,16 @@ class TopicLine:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionLine:
-    """A durable subscription. `backlog` is owed and not settled; `settled` are above the floor."""
+    """A durable subscription. `backlog` is owed and not settled; `settled` are above the floor.
+    `policy` is what it says of its own policy, as text; empty if it says nothing."""
 
     subscription: str
     topic: str
     floor: int
     settled: int
     backlog: int
+    paused: bool = False
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +131,16 @@ def _take(home: Home, store: Store) -> Inventory:
         return Inventory(home.root, _journal(journal, 0))
     view = open_view(store)
     counted = _Counted(view)
-    messages, standing = counted.read()
+    messages, lives, standing = counted.read()
     return Inventory(
         home.root,
         _journal(journal, view.state.group),
         _table(view),
         tuple(_topic(name, messages, counted.bytes[name]) for name in sorted(messages.topics)),
-        tuple(_subscription(name, one, messages) for name, one in sorted(standing.items())),
+        tuple(
+            _subscription(name, one, messages, lives.said[name])
+            for name, one in sorted(standing.items())
+        ),
         tuple(_spark(store)),
     )
 
@@ -157,7 +163,7 @@ class _Counted:
     view: TableView
     bytes: Counter[str] = field(default_factory=Counter)
 
-    def read(self) -> tuple[Messages, dict[str, Standing]]:
+    def read(self) -> tuple[Messages, Lives, dict[str, Standing]]:
         view = self.view
         reader = FileReader(view, deep=False)
         _, messages = check_messages(view, reader, GroupRows(0, -1), lambda _size: None)
@@ -168,7 +174,7 @@ class _Counted:
             raise StoreError(f"{reader.findings.problems[0]}. `distributary verify` says more")
         for file in view.of(schema.MESSAGE):
             self._add_bytes(file)
-        return messages, fold.standing[view.state.group]
+        return messages, lives, fold.standing[view.state.group]
 
     def _add_bytes(self, file: AddedFile) -> None:
         try:
@@ -195,11 +201,12 @@ def _topic(name: str, messages: Messages, size: int) -> TopicLine:
     return TopicLine(name, len(found), int(found.min()), int(found.max()), size)
 
 
-def _subscription(name: str, one: Standing, messages: Messages) -> SubscriptionLine:
+def _subscription(name: str, one: Standing, messages: Messages, said: Said) -> SubscriptionLine:
     owed = messages.of(one.topic).copy()
     owed.remove_range(0, one.floor)
     backlog = len(owed - one.settled)
-    return SubscriptionLine(name, one.topic, one.floor, len(one.settled), backlog)
+    settled = len(one.settled)
+    return SubscriptionLine(name, one.topic, one.floor, settled, backlog, said.paused, said.policy)
 
 
 def _table(view: TableView) -> TableLine:

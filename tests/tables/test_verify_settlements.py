@@ -1,6 +1,7 @@
 """Settlements and floors that can't be are named: the table takes what it is given, so bad ones are
 simply committed."""
 
+import datetime as dt
 import shutil
 from pathlib import Path
 
@@ -8,12 +9,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from pyroaring import BitMap64
-from table_groups import KEY, event, framed, group, settled
+from table_groups import KEY, NOON, bodies, event, framed, group, run, settled
 from verify_homes import GROUPS, MadeHome, replaced
 
 from pipeline.message import Settlement
 from pipeline.outcome import Outcome
 from pipeline.subscription import SubscriptionEvent, SubscriptionKey
+from pipeline.tables.inventory import take
 from pipeline.tables.verify.check import Verdict
 
 
@@ -41,6 +43,14 @@ BAD_SETTLEMENTS = {
     "for a stranger": (
         settled(range(12, 13), subscription="global/stranger"),
         "group 7 settles messages for global/stranger, which didn't exist then",
+    ),
+    "no outcome of ours that is open": (
+        settled(range(12, 13), floor=5, outcome=Outcome.DROPPED, final=False),
+        "group 7 settles messages for global/dispatchers as dropped, not final, which can't be",
+    ),
+    "expired without an expiry": (
+        settled(range(12, 13), floor=5, outcome=Outcome.EXPIRED),
+        "sequences 12 are settled as expired for one of global/dispatchers, but never expire",
     ),
     "another topic's name": (
         settled(range(12, 13), floor=5, topic="bills"),
@@ -112,6 +122,55 @@ def test_an_event_that_can_not_be_is_named(made: MadeHome, column: str, value: o
     made.rewrite(made.file("subscription"), replaced(column, [value]))
     sentences = made.problems()["settlements"]
     assert any("of global/dispatchers in group 1 with floor" in one for one in sentences)
+
+
+def test_a_policy_that_is_none_is_named(made: MadeHome) -> None:
+    """A gateway would not start with it."""
+    said = [event(SubscriptionEvent.CONFIGURED, 0, policy='{"lock_ms":-1}')]
+    made.log.commit([framed(GROUPS[5]), framed(group(7, 20, subscriptions=said))])
+    shutil.rmtree(made.home.journal_dir)
+    (sentence,) = made.problems()["settlements"]
+    assert "the event of global/dispatchers in group 7" in sentence
+    assert "lock_ms" in sentence
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("priority", 10), ("expires_at", dt.datetime(1969, 1, 1, tzinfo=dt.UTC))],
+)
+def test_traits_that_can_not_be_are_named(made: MadeHome, column: str, value: object) -> None:
+    """With the message that has them."""
+    usual: object = 4 if column == "priority" else None
+    values = [usual] * 6
+    values[4] = value
+    made.rewrite(made.file("message", 1), replaced(column, [*values, usual]))
+    (sentence,) = made.problems()["sequences"]
+    assert "or times before 1970: sequences" in sentence
+
+
+def test_lives_with_rewinds_and_ends_without_consumers_are_sound(made: MadeHome) -> None:
+    """A floor falls with a rewind and with nothing else, what was settled before is settled again,
+    and what ended by itself has ended."""
+    what = SubscriptionEvent
+    late = run("orders", bodies(4, 9), expires_at=[NOON, 0, NOON, 0])
+    for one in (
+        GROUPS[5],
+        group(7, 20, late, subscriptions=[event(what.PAUSED, 20, paused=True)]),
+        group(8, 24, settlements=[settled(range(5, 6), floor=6)]),
+        group(9, 24, subscriptions=[event(what.REWOUND, 2)]),
+        group(10, 24, settlements=[settled(range(2, 6), floor=6)]),
+        group(11, 24, subscriptions=[event(what.RESUMED, 24)]),
+        group(12, 24, settlements=[settled(range(20, 23, 2), floor=6, outcome=Outcome.EXPIRED)]),
+        group(13, 24, settlements=[settled(range(10, 12), floor=6, outcome=Outcome.DROPPED)]),
+        group(14, 24, settlements=[settled(range(12, 13), floor=6, outcome=Outcome.REDRIVEN)]),
+        group(15, 24, subscriptions=[event(what.PURGED, 24)]),
+        group(16, 24, subscriptions=[event(what.CONFIGURED, 0, policy='{"lock_ms":5}')]),
+    ):
+        made.log.commit([framed(one)])
+    shutil.rmtree(made.home.journal_dir)
+    assert made.problems() == {}
+    (line,) = take(made.home).subscriptions
+    assert (line.floor, line.backlog, line.paused, line.policy) == (24, 0, False, '{"lock_ms":5}')
 
 
 @pytest.mark.parametrize(

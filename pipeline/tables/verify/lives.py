@@ -13,6 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline import policy_table
+from pipeline.errors import InvalidRequest
+from pipeline.policy import DEFAULT
 from pipeline.subscription import BEGINNINGS, SubscriptionEvent
 from pipeline.tables import schema
 from pipeline.tables.arrow import Chunked, Int64s
@@ -40,6 +43,15 @@ class Incarnation:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What else the last event of a subscription says."""
+
+    group: int
+    paused: bool
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Event:
     group: int
     begins: bool
@@ -49,10 +61,16 @@ class _Event:
     floor: int
 
 
-class Lives:
-    """All incarnations, to be found by subscription and group, many at once."""
+#: What was said of a subscription before its first event.
+_NOTHING = Said(-1, paused=False, policy="")
 
-    def __init__(self, incarnations: list[Incarnation]) -> None:
+
+class Lives:
+    """All incarnations, to be found by subscription and group, many at once. `said` is what the
+    last event of each subscription says."""
+
+    def __init__(self, incarnations: list[Incarnation], said: dict[str, Said]) -> None:
+        self.said = said
         self.incarnations = sorted(incarnations, key=lambda one: (one.subscription, one.began))
         self._names = sorted({one.subscription for one in incarnations})
         index = {name: nth for nth, name in enumerate(self._names)}
@@ -80,6 +98,7 @@ class Lives:
 def read_lives(view: TableView, reader: FileReader, findings: Findings) -> Lives:
     """Every event, in memory: they are few."""
     last: dict[tuple[str, int], _Event] = {}
+    said: dict[str, Said] = {}
     for file in view.of(schema.SUBSCRIPTION):
         if not reader.present(file):
             continue
@@ -94,12 +113,17 @@ def read_lives(view: TableView, reader: FileReader, findings: Findings) -> Lives
                     row["floor"],
                 )
                 _check_event(one, row["event"], view, findings)
+                _check_policy(one, row["policy"] or "", view, findings)
+                if one.group >= said.get(one.subscription, _NOTHING).group:
+                    policy = row["policy"] or ""
+                    said[one.subscription] = Said(one.group, bool(row["paused"]), policy)
                 if not one.begins and row["event"] != SubscriptionEvent.DELETED:
                     continue
                 known = last.get((one.subscription, one.group))
                 if known is None or one.begins >= known.begins:
                     last[one.subscription, one.group] = one
-    return Lives(_incarnations(sorted(last.values(), key=lambda e: (e.subscription, e.group))))
+    events = sorted(last.values(), key=lambda e: (e.subscription, e.group))
+    return Lives(_incarnations(events), said)
 
 
 def _check_event(one: _Event, word: str, view: TableView, findings: Findings) -> None:
@@ -109,6 +133,17 @@ def _check_event(one: _Event, word: str, view: TableView, findings: Findings) ->
             f"the event {word} of {one.subscription} in group {one.group} with floor {one.floor} "
             f"can't be: the table ends with group {group} and sequence {sequence}. "
             "Restore the table from a copy"
+        )
+
+
+def _check_policy(one: _Event, policy: str, view: TableView, findings: Findings) -> None:
+    """A gateway that can't read a subscription's policy doesn't start."""
+    try:
+        policy_table.over(DEFAULT, policy_table.of_text(policy, "policy"), "policy")
+    except InvalidRequest as error:
+        findings.problem(
+            f"the event of {one.subscription} in group {one.group} of {view.uri} has a policy that "
+            f"is none: {error}. Restore the table from a copy"
         )
 
 

@@ -12,13 +12,15 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from pipeline.tables import schema
+from pipeline.tables import page_traits, schema
 from pipeline.tables.arrow import Int64s
 from pipeline.tables.table_view import TableView
 from pipeline.tables.verify.check import Check, Findings, counted, sequences
 from pipeline.tables.verify.files import FileReader
 
 NAME = "sequences"
+#: The highest priority of a message (AMQP 1.0, 3.2.1, as JMS uses it).
+PRIORITY_MAX = 9
 
 
 def bitmap(values: Int64s) -> BitMap64:
@@ -66,6 +68,7 @@ class Messages:
 
     topics: dict[str, BitMap64] = field(default_factory=dict)
     all: BitMap64 = field(default_factory=BitMap64)
+    expiring: BitMap64 = field(default_factory=BitMap64)
     first: int = 0  #: the first sequence that is retained; the next one when there is none
     next: int = 0
 
@@ -117,12 +120,28 @@ def _add(
             f"{sequences(again)}. They are delivered twice; restore the table from a copy"
         )
     messages.all |= new
+    _add_traits(table, f"{view.uri}/{path}", messages, findings)
     names = table["topic"].combine_chunks().dictionary_encode()
     topic_of = names.indices.to_numpy()
     for nth, name in enumerate(names.dictionary.to_pylist()):
         messages.topics.setdefault(str(name), BitMap64()).update(
             new if len(names.dictionary) == 1 else bitmap(values[topic_of == nth])
         )
+
+
+def _add_traits(table: pa.Table, where: str, messages: Messages, findings: Findings) -> None:
+    """Priorities are those of AMQP, and times lie after 1970."""
+    columns = page_traits.columns_of(table)
+    if columns is None:
+        return
+    values = table["sequence"].to_numpy()
+    wrong = (columns.priority > PRIORITY_MAX) | (columns.expires_at < 0) | (columns.deliver_at < 0)
+    if wrong.any():
+        findings.problem(
+            f"{where} has messages with a priority above {PRIORITY_MAX}, or times before 1970: "
+            f"sequences {sequences(np.sort(values[wrong]))}. Restore it from a copy"
+        )
+    messages.expiring |= bitmap(values[columns.expires_at != 0])
 
 
 def _repeated(ascending: Int64s) -> Int64s:

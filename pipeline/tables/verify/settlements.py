@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from pipeline.outcome import Outcome
 from pipeline.tables import schema
-from pipeline.tables.arrow import Int64s
+from pipeline.tables.arrow import Chunked, Int64s
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.table_view import TableView
 from pipeline.tables.verify.check import Check, Findings, counted, sequences
@@ -24,7 +25,9 @@ from pipeline.tables.verify.messages import Messages, bitmap, members, stretch
 
 NAME = "settlements"
 FLOORS = "floors"
-COLUMNS = ["group", "subscription", "topic", "final", "floor", "sequences"]
+COLUMNS = ["group", "subscription", "topic", "outcome", "final", "floor", "sequences"]
+#: Outcomes after which a subscription may be owed the message again, if the row isn't final.
+_BACK = (Outcome.RELEASED, Outcome.MODIFIED)
 #: Rows of a batch that are made Python objects, to be said what is wrong with them.
 SHOWN_MAX = 100
 #: Bytes of rows that are looked at together: small files cost as much as big ones otherwise.
@@ -123,6 +126,7 @@ class Settlements:
             )
         of_row = self._lives.find(table["subscription"], groups)
         self._check_owned(table, of_row)
+        self._check_outcomes(table)
         for nth, part in _parts(table, of_row):
             self._check_values(self._states[nth], part)
             self._check_floors(self._states[nth], part)
@@ -140,6 +144,28 @@ class Settlements:
             self.findings.problem(
                 f"group {row['group']} settles messages of {row['topic']} for "
                 f"{row['subscription']}, which is of another topic. {_MEND}"
+            )
+
+    def _check_outcomes(self, table: pa.Table) -> None:
+        words: Chunked = table["outcome"]
+        known = pc.is_in(words, pa.array([one.value for one in Outcome], pa.string()))
+        back = pc.is_in(words, pa.array([one.value for one in _BACK], pa.string()))
+        wrong = pc.invert(pc.and_(known, pc.or_(back, table["final"])))
+        for row in table.filter(wrong).slice(0, SHOWN_MAX).to_pylist():
+            self.findings.problem(
+                f"group {row['group']} settles messages for {row['subscription']} as "
+                f"{row['outcome']}, {'' if row['final'] else 'not '}final, which can't be. {_MEND}"
+            )
+        self._check_expired(table.filter(pc.equal(words, pa.scalar(Outcome.EXPIRED.value))))
+
+    def _check_expired(self, table: pa.Table) -> None:
+        values = pc.list_flatten(table["sequences"]).to_numpy()
+        lasting = bitmap(values[values >= self._messages.first]) - self._messages.expiring
+        if lasting:
+            self.findings.problem(
+                f"sequences {sequences(members(lasting))} are settled as expired for one of "
+                f"{', '.join(sorted(map(str, table['subscription'].unique().to_pylist())))}, but "
+                f"never expire. {_MEND}"
             )
 
     def _check_values(self, state: _State, part: _Part) -> None:
