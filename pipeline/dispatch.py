@@ -254,10 +254,18 @@ class Dispatcher:
             effects += places.end(consumer, part, event, now)
         return effects
 
-    def give_up(self, run: Run, reason: Reason, now: int = 0) -> list[Settled | Bury]:  # noqa: ARG002
+    def give_up(
+        self,
+        run: Run,
+        reason: Reason,
+        now: int = 0,  # noqa: ARG002
+        *,
+        keep: bool = True,
+    ) -> list[Settled | Bury]:
         """Give up all of these that are owed and that nobody holds, whether read or not. The caller
-        knows that the reason holds for each of them."""
-        return self._places.give_up_unheld(run, reason)
+        knows that the reason holds for each of them. Unless `keep`, no copies are kept, whatever
+        the policy says: they are settled at once."""
+        return self._places.give_up_unheld(run, reason, keep=keep)
 
     def buried(self, run: Run) -> list[Settled]:
         """The copies of these lie in the group that is being written: they are owed no more."""

@@ -287,15 +287,16 @@ class Places:
             Bury(consumer, part, reason, failures) for part, failures in self.attempts.parts(run)
         ]
 
-    def give_up_unheld(self, run: Run, reason: Reason) -> list[Settled | Bury]:
-        """All of these that are owed and that nobody holds are given up, read or not."""
-        effects: list[Settled | Bury] = []
-        for part in self.waiting.pick(run):
-            effects += self.give_up(NOBODY, part, reason)
+    def give_up_unheld(self, run: Run, reason: Reason, *, keep: bool) -> list[Settled | Bury]:
+        """All of these that are owed and that nobody holds are given up, read or not; copies are
+        kept only if `keep`."""
+        parts = list(self.waiting.pick(run))
         for part in self.unread.among(run):
             self.unread.pass_over(part)
-            effects += self.give_up(NOBODY, part, reason)
-        return effects
+            parts.append(part)
+        if not keep:
+            return [one for part in parts for one in self.final(NOBODY, part, OUTCOMES[reason])]
+        return [one for part in parts for one in self.give_up(NOBODY, part, reason)]
 
     def buried(self, run: Run) -> list[Settled]:
         """Copies of these are kept."""
