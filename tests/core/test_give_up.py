@@ -4,11 +4,15 @@ from array import array
 
 from pipeline.dispatch import NOBODY, Bury, Dispatcher, Settled
 from pipeline.outcome import Outcome, Reason
+from pipeline.policy import Backlog, Overflow, Policy
+
+
+POLICY = Policy(backlog=Backlog(overflow=Overflow.DEAD_LETTER))
 
 
 def burying() -> Dispatcher:
     """Ten messages: 0 to 2 held, 3 given back, the others unread."""
-    dispatcher = Dispatcher(0, buries=True)
+    dispatcher = Dispatcher(0, policy=POLICY, buries=True)
     dispatcher.attach(1)
     dispatcher.credit(1, 4)
     dispatcher.offer(0, 10)
