@@ -6,7 +6,6 @@ from pipeline.dispatch import NOBODY, Bury, Dispatcher, Settled
 from pipeline.outcome import Outcome, Reason
 from pipeline.policy import Backlog, Overflow, Policy
 
-
 POLICY = Policy(backlog=Backlog(overflow=Overflow.DEAD_LETTER))
 
 
