@@ -22,6 +22,7 @@ COPIED = (
     "durable",
     "priority",
     "expires_at",
+    "deliver_at",
     "group",
 )
 
@@ -35,6 +36,8 @@ TEXT_PREFIXES = ("text/", "application/json", "application/xml")
 
 def messages(log: DataFrame) -> DataFrame:
     """`topic_log` in, `messages` out. A message that can't be decoded is a row with `error`."""
+    if "deliver_at" not in log.columns:  # a log that no gateway has opened since there are delays
+        log = log.withColumn("deliver_at", F.lit(None).cast("timestamp"))
     rows = log.where(F.col("record") == "message").select(*COPIED, "message")
     return rows.mapInArrow(decoded, MESSAGES).select(*MESSAGES.names)
 

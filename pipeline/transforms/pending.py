@@ -14,7 +14,13 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import BooleanType
 
 from pipeline.errors import InvalidRequest
+from pipeline.selector.parser import parse
 from pipeline.transforms.schema import MESSAGES
+from pipeline.transforms.selector import column
+
+#: Header fields whose columns came later than the table; in a row that has them, `delivery_count`
+#: isn't null.
+LATER = frozenset({"JMSXUserID", "JMSXGroupSeq", "JMSXDeliveryCount"})
 
 
 def pending(spark: SparkSession, tables: str, subscription: str) -> DataFrame:
@@ -53,20 +59,37 @@ def find(cursors: DataFrame, subscription: str) -> Row:
 
 
 def owed(messages: DataFrame, cursor: Row) -> DataFrame:
-    """Of `messages`, those that the subscription of `cursor` has not settled."""
-    if cursor.selector is not None:
-        raise InvalidRequest(
-            f"{cursor.subscription} has a selector, which can't be evaluated here yet."
-        )
+    """Of `messages`, those that the subscription of `cursor` is owed and has not settled, and
+    whether they are `expired` or `delayed` now.
+
+    A row that lacks what a selector asks for stays in, whatever the gateway selects: one with an
+    `error`, or one that was made before `messages` had the columns in LATER.
+    """
+    lacking = {
+        field.name: F.lit(None).cast(field.dataType)
+        for field in MESSAGES.fields
+        if field.name not in messages.columns
+    }
     mine = (
         (F.col("topic") == cursor.topic)
         & (F.col("sequence") >= cursor.floor)
         & (F.col("group") <= cursor.group)
     )
-    rows = messages.where(mine)
+    rows = messages.where(mine).withColumns(lacking)
     if cursor.settled_count:
         rows = rows.where(~_in(bytes(cursor.settled))(F.col("sequence")))
-    return rows.select(*MESSAGES.names)
+    if cursor.selector is not None:
+        selector = parse(cursor.selector)
+        known = F.col("error").isNull()
+        if selector.identifiers & LATER:
+            known &= F.col("delivery_count").isNotNull()
+        rows = rows.where(~known | column(selector))
+    now = F.current_timestamp()
+    return rows.select(
+        *MESSAGES.names,
+        F.coalesce(F.col("expires_at") <= now, F.lit(False)).alias("expired"),
+        F.coalesce(F.col("deliver_at") > now, F.lit(False)).alias("delayed"),
+    )
 
 
 def _in(bitmap: bytes) -> Callable[[Column], Column]:

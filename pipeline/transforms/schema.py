@@ -105,6 +105,7 @@ MESSAGES = _table(
     ("durable", BooleanType(), "whether the publisher asked for persistence"),
     ("priority", ByteType(), "0 to 9; 4 if the publisher said nothing"),
     ("expires_at", TimestampType(), "when it expires, null if never"),
+    ("deliver_at", TimestampType(), "not delivered before, null if at once"),
     ("group", LongType(), "group of the journal with the message"),
     ("message_id", StringType(), "properties.message-id in the JMS text form"),
     ("correlation_id", StringType(), "properties.correlation-id in the JMS text form"),

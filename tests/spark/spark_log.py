@@ -53,7 +53,14 @@ class LogWriter:
         self.group += 1
         return self.group
 
-    def publish(self, topic: str, *messages: bytes, durable: bool = True) -> range:
+    def publish(
+        self,
+        topic: str,
+        *messages: bytes,
+        durable: bool = True,
+        expires_at: datetime | None = None,
+        deliver_at: datetime | None = None,
+    ) -> range:
         first = self.sequence
         for message in messages:
             self._row(
@@ -64,12 +71,20 @@ class LogWriter:
                 durable=durable,
                 priority=4,
                 message=message,
+                expires_at=expires_at,
+                deliver_at=deliver_at,
             )
             self.sequence += 1
         return range(first, self.sequence)
 
     def subscribe(
-        self, subscription: str, topic: str, *, event: str = "created", floor: int | None = None
+        self,
+        subscription: str,
+        topic: str,
+        *,
+        event: str = "created",
+        floor: int | None = None,
+        selector: str | None = None,
     ) -> None:
         self._row(
             record="subscription",
@@ -78,7 +93,7 @@ class LogWriter:
             event=event,
             floor=self.sequence if floor is None else floor,
             shared=True,
-            selector=None,
+            selector=selector,
             no_local=False,
             recorded_at=self.now,
         )
