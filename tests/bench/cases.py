@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.bench.bench import Bench, Measurement
+from tests.bench.claims import idle_1000, selectors_10, traits
 from tests.bench.compaction import compaction
+from tests.bench.dispatching import dispatch
 from tests.bench.mixed import interleaved
 from tests.bench.month import month
 from tests.bench.neighbours import neighbours
@@ -212,6 +214,21 @@ CASES = (
         own=True,
     ),
     Case("selectors", "selectors", selectors, Budget(facts_max={"turns_us": 10}), own=True),
+    Case(
+        "selectors-10",
+        "selected",
+        selectors_10,
+        Budget(50_000, facts_max={"cpu_us": 10}),
+    ),
+    Case("idle-1000", "idle", idle_1000, Budget(facts_max={"slower_pct": 10}), own=True),
+    Case(
+        "dispatch",
+        "dispatch",
+        dispatch,
+        Budget(facts_max={"plain_1_us": 1, "plain_4_us": 1}),
+        own=True,
+    ),
+    Case("traits", "traits", traits, own=True),
     Case("standby", "standby", standby, Budget(facts_max={"takeover_s": 2}), own=True),
     Case(
         "neighbours",

@@ -22,6 +22,9 @@ SASL_MECHANISMS, SASL_INIT, SASL_OUTCOME = 0x40, 0x41, 0x44
 ERROR, ACCEPTED, MODIFIED, SOURCE, TARGET = 0x1D, 0x24, 0x27, 0x28, 0x29
 HEADER, PROPERTIES, APPLICATION_PROPERTIES, DATA = 0x70, 0x73, 0x74, 0x75
 
+#: The descriptor of a selector (apache.org:selector-filter:string).
+SELECTOR_CODE = 0x0000_468C_0000_0004
+
 #: The session windows that the clients announce: never the limit.
 WINDOW = 0x7FFFFFFF
 #: The largest frame that the clients take, in bytes.
@@ -115,21 +118,32 @@ def attach_sender(name: str, topic: str) -> bytes:
     return _attach(name, FALSE, source, described(TARGET, listing(target)), uint(0))
 
 
-def attach_receiver(name: str, topic: str, capabilities: Sequence[str], *, durable: bool) -> bytes:
+def selector_filter(text: str) -> bytes:
+    """A source's filter with a selector, as JMS clients write it."""
+    value = b"\x00\x80" + struct.pack(">Q", SELECTOR_CODE) + string(text)
+    body = symbol("jms-selector") + value
+    return b"\xd1" + struct.pack(">II", len(body) + 4, 2) + body
+
+
+def attach_receiver(
+    name: str, topic: str, capabilities: Sequence[str], *, durable: bool, selector: str = ""
+) -> bytes:
     """A link that consumes; a JMS client's for the same subscription has the same fields."""
     lifetime = [uint(2), symbol("never")] if durable else [uint(0), symbol("link-detach")]
     copies = symbol("copy") if durable else NULL
     default_outcome = described(MODIFIED, listing([TRUE]))
     ends = [default_outcome, symbols(OUTCOMES), symbols(capabilities)]
-    source = [string(topic), *lifetime, NULL, NULL, NULL, copies, NULL, *ends]
+    sieve = selector_filter(selector) if selector else NULL
+    source = [string(topic), *lifetime, NULL, NULL, NULL, copies, sieve, *ends]
     target = described(TARGET, listing([]))
     return _attach(name, TRUE, described(SOURCE, listing(source)), target, NULL)
 
 
-def shared_durable(subscription: str, topic: str) -> bytes:
+def shared_durable(subscription: str, topic: str, selector: str = "") -> bytes:
     """The link of one more consumer of the global shared durable subscription of that name."""
     link = f"{subscription}|global"
-    return attach_receiver(link, topic, ["topic", "shared", "global"], durable=True)
+    words = ["topic", "shared", "global"]
+    return attach_receiver(link, topic, words, durable=True, selector=selector)
 
 
 def plain_consumer(name: str, topic: str) -> bytes:
@@ -154,12 +168,13 @@ def close() -> bytes:
 # --- messages and their settlement
 
 
-def message(data_bytes: int, topic: str) -> bytes:
+def message(data_bytes: int, topic: str, ttl_ms: int = 0) -> bytes:
     """A persistent message: header, properties, two application properties, opaque data last."""
     properties = [string("ID:0000-1111:1:1"), NULL, string(topic)]
     small = mapping({"k": string("v"), "n": b"\x71" + struct.pack(">i", 5)})
+    header = [TRUE, ubyte(4), uint(ttl_ms)] if ttl_ms else [TRUE, ubyte(4)]
     sections = [
-        described(HEADER, listing([TRUE])),
+        described(HEADER, listing(header)),
         described(PROPERTIES, listing(properties)),
         described(APPLICATION_PROPERTIES, small),
         described(DATA, binary(b"x" * data_bytes)),
@@ -212,6 +227,21 @@ def transfers(count: int, payload: bytes, *, random_bytes: int = 0) -> NDArray[n
     if random_bytes:
         noise = np.random.default_rng(1).integers(0, 256, (count, random_bytes), np.uint8)
         rows[:, -random_bytes:] = noise
+    return rows
+
+
+def with_kinds(rows: NDArray[np.uint8], kinds: int) -> NDArray[np.uint8]:
+    """The same transfers, whose property `n` goes through 0 to `kinds - 1` over and over."""
+    place = rows[0].tobytes().index(string("n") + b"\x71") + len(string("n")) + 1
+    numbers = np.arange(len(rows), dtype=np.uint32) % kinds
+    rows[:, place : place + 4] = np.ascontiguousarray(numbers, ">u4").view(np.uint8).reshape(-1, 4)
+    return rows
+
+
+def with_priorities(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The same transfers with priorities 0 to 9, drawn at random."""
+    place = rows[0].tobytes().index(TRUE + ubyte(4)) + 2
+    rows[:, place] = np.random.default_rng(1).integers(0, 10, len(rows), np.uint8)
     return rows
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import cycle, islice
 from typing import TypeAlias
 
 import numpy as np
@@ -28,6 +29,9 @@ class Spec:
     count     messages in all: published, or to be received over all connections
     owed      drain: the most that a single connection can get
     rate      steady and relay: messages per second
+    selectors drain: of the subscriptions, in their order; none if there are none
+    kinds     property `n` of published messages goes through so many numbers
+    ttl_ms    of published messages; 0 is none
     """
 
     kind: str
@@ -39,6 +43,10 @@ class Spec:
     password: str | None = None
     connections: int = 1
     subscriptions: tuple[str, ...] = ()
+    selectors: tuple[str, ...] = ()
+    kinds: int = 0
+    ttl_ms: int = 0
+    priorities: bool = False
     owed: int = 0
     rate: float = 0.0
     ranges: bool = False
@@ -118,9 +126,12 @@ class Loop:
 
 
 def _laid_out(spec: Spec, count: int) -> NDArray[np.uint8]:
-    payload = frames.message(spec.data_bytes, spec.topic)
+    payload = frames.message(spec.data_bytes, spec.topic, spec.ttl_ms)
     noise = spec.data_bytes if spec.random_data else 0
-    return frames.transfers(count, payload, random_bytes=noise)
+    rows = frames.transfers(count, payload, random_bytes=noise)
+    if spec.kinds:
+        rows = frames.with_kinds(rows, spec.kinds)
+    return frames.with_priorities(rows) if spec.priorities else rows
 
 
 def _publish(spec: Spec) -> Prepared:
@@ -242,15 +253,16 @@ def _relay(spec: Spec) -> Prepared:
 
 def _receivers(spec: Spec) -> list[Receiver]:
     """`connections` consumers, dealt out over the subscriptions in turn."""
-    names = [spec.subscriptions[i % len(spec.subscriptions)] for i in range(spec.connections)]
+    selectors = spec.selectors or ("",) * len(spec.subscriptions)
+    claims = list(zip(spec.subscriptions, selectors, strict=True))
     return [
         Receiver(
             spec.endpoint,
-            frames.shared_durable(name, spec.topic),
+            frames.shared_durable(name, spec.topic, selector),
             count_max=spec.owed or spec.count,
             ranges=spec.ranges,
         )
-        for name in names
+        for name, selector in islice(cycle(claims), spec.connections)
     ]
 
 

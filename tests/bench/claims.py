@@ -1,0 +1,132 @@
+"""What subscriptions cost a publisher and each other: ten selectors on one topic, a thousand
+subscriptions that nobody consumes, and messages with traits."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tests.bench import frames
+from tests.bench.bench import Bench, Measurement
+from tests.bench.peer import Peer
+from tests.bench.server import fresh_home
+
+#: Subscriptions with selectors, of which each matches one in so many messages.
+SELECTED: Final = 10
+#: Subscriptions that nobody consumes, and the messages of a round that they are owed.
+IDLE: Final = 1_000
+ROUND: Final = 50_000
+#: Milliseconds that messages with a time to live have: none of them expires here.
+TTL_MS: Final = 3_600_000
+
+#: How to load a topic, and messages a second and CPU microseconds a message of it.
+Round = Callable[[], tuple[float, float]]
+
+
+def selectors_10(bench: Bench) -> Measurement:
+    """Publish while ten durable subscriptions are consumed, each with a tenth of the messages."""
+    measurement, count = Measurement(), bench.settings.count(100_000)
+    for _ in range(bench.settings.repeat):
+        topic = bench.name("selected")
+        names = tuple(bench.name("tenth") for _ in range(SELECTED))
+        drain = bench.spec(
+            "drain",
+            topic,
+            count // SELECTED * SELECTED,
+            subscriptions=names,
+            selectors=tuple(f"n = {nth} AND k = 'v'" for nth in range(SELECTED)),
+            connections=SELECTED,
+            owed=count,
+        )
+        publish = bench.spec("publish", topic, count // SELECTED * SELECTED, kinds=SELECTED)
+        outcomes, cpu = bench.measured(drain, publish)
+        outcomes[0].started = outcomes[1].started
+        measurement.add(outcomes, cpu, counted=outcomes[0])
+        measurement.rss_mb = bench.server.rss_mb()
+        bench.unsubscribe(names, topic)
+    if measurement.cpu is not None:
+        measurement.facts["cpu_us"] = measurement.cpu.total / measurement.messages * 1e6
+    return measurement
+
+
+def idle_1000(bench: Bench) -> Measurement:
+    """Publishing to a topic with a thousand durable subscriptions that nobody consumes, against
+    one with a single one; and a start with them."""
+    measurement, count = Measurement(), bench.settings.count(ROUND)
+    with fresh_home(bench.folder) as home:
+        with bench.gateway(home):
+            one, many = bench.name("one"), bench.name("many")
+            bench.subscribe([bench.name("idle")], one)
+            began = time.monotonic()
+            _subscribe(bench, many)
+            measurement.facts["subscribe_ms"] = (time.monotonic() - began) / IDLE * 1e3
+            slower = _compared(
+                bench, lambda: _publish(bench, one, count), lambda: _publish(bench, many, count)
+            )
+            measurement.facts |= slower
+            measurement.rss_mb = bench.server.rss_mb()
+        began = time.monotonic()
+        with bench.gateway(home):
+            measurement.facts["start_s"] = time.monotonic() - began
+    return measurement
+
+
+def traits(bench: Bench) -> Measurement:
+    """Publishing and draining with an expiry on every message, and with priorities drawn at
+    random, each against plain messages."""
+    measurement, count = Measurement(), bench.settings.count(ROUND)
+    with bench.fresh():
+        plain = _through(bench, count)
+        _through(bench, count)()
+        for name, other in (
+            ("ttl", _through(bench, count, ttl_ms=TTL_MS)),
+            ("priority", _through(bench, count, priorities=True)),
+        ):
+            found = _compared(bench, plain, other)
+            measurement.facts |= {f"{name}_{fact}": value for fact, value in found.items()}
+    return measurement
+
+
+def _subscribe(bench: Bench, topic: str) -> None:
+    """A thousand of them over one connection."""
+    peer = Peer(bench.server.endpoint)
+    for _ in range(IDLE):
+        peer.attach(frames.shared_durable(bench.name("idle"), topic))
+        peer.detach(closed=False)
+    peer.close()
+
+
+def _publish(bench: Bench, topic: str, count: int) -> tuple[float, float]:
+    outcomes, cpu = bench.measured(bench.spec("publish", topic, count))
+    (publisher,) = outcomes
+    assert cpu is not None
+    return count / (publisher.ended - publisher.started), cpu.total / count * 1e6
+
+
+def _through(bench: Bench, count: int, **fields: object) -> Round:
+    """All published, then all drained."""
+
+    def run() -> tuple[float, float]:
+        topic, name = bench.name("traits"), bench.name("owed")
+        bench.subscribe([name], topic)
+        published, first = bench.measured(bench.spec("publish", topic, count, **fields))
+        drain = bench.spec("drain", topic, count, subscriptions=(name,), owed=count)
+        drained, second = bench.measured(drain)
+        assert first is not None
+        assert second is not None
+        bench.unsubscribe([name], topic)
+        seconds = sum(one.ended - one.started for one in (*published, *drained))
+        return count / seconds, (first.total + second.total) / count * 1e6
+
+    return run
+
+
+def _compared(bench: Bench, usual: Round, other: Round) -> dict[str, float]:
+    """Rounds that take turns, so that a machine that gets slower gets slower for both."""
+    pairs = [(usual(), other()) for _ in range(bench.settings.repeat + 1)]
+
+    def ratio(which: int) -> float:
+        one, another = ([pair[side][which] for pair in pairs] for side in (0, 1))
+        return statistics.median(another) / statistics.median(one)
+
+    return {"slower_pct": 100 * (1 - ratio(0)), "cpu_ratio": ratio(1)}

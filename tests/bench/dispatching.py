@@ -1,0 +1,111 @@
+"""What dispatch and settlement cost a delivery, by themselves: plain messages, and each feature."""
+
+import random
+import time
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pipeline.agenda import Agenda
+from pipeline.dispatch import Deliver, Dispatcher
+from pipeline.outcome import Outcome
+from pipeline.traits import Traits
+from tests.bench.bench import Bench, Measurement
+
+COUNT: Final = 100_000
+#: Messages of a slab, and what consumers settle at once: what a read of a busy socket brings.
+SLAB, SETTLED = 300, 100
+#: The credit that a consumer keeps open, refilled when half of it is used.
+CREDIT: Final = 1_000
+ROUNDS: Final = 3
+
+Shape = Callable[[int, int], "Traits | None"]
+
+
+def dispatch(_bench: Bench) -> Measurement:
+    """All of it in this process; microseconds of CPU a delivery, the best of the rounds."""
+    facts = {
+        "plain_1_us": _cost(1, _plain),
+        "plain_4_us": _cost(4, _plain),
+        "plain_50_us": _cost(50, _plain),
+        "expiry_us": _cost(4, _expiring),
+        "priority_us": _cost(4, _priorities),
+        "groups_us": _cost(4, _groups),
+        "selectors_us": _cost(4, _plain, selectors=("even", "odd")),
+    }
+    return Measurement(facts=facts)
+
+
+def _cost(consumers: int, shape: Shape, selectors: tuple[str, ...] = ()) -> float:
+    slabs = [(first, shape(first, SLAB)) for first in range(0, COUNT, SLAB)]
+    return min(_round(slabs, consumers, selectors) for _ in range(ROUNDS)) / COUNT * 1e6
+
+
+def _round(
+    slabs: list[tuple[int, Traits | None]], consumers: int, selectors: tuple[str, ...]
+) -> float:
+    """Seconds of CPU until all are settled: slabs come one by one, as a publisher's reads do."""
+    agenda = Agenda()
+    dispatcher = Dispatcher(0, agenda=agenda)
+    numbers = range(1, consumers + 1)
+    matches = [_matched(first, selectors) for first, _ in slabs]
+    began = time.process_time()
+    for number in numbers:
+        selector = selectors[number % len(selectors)] if selectors else None
+        dispatcher.attach(number, selector=selector)
+        dispatcher.credit(number, CREDIT)
+    granted = dict.fromkeys(numbers, CREDIT)
+    for (first, traits), matched in zip(slabs, matches, strict=True):
+        stop = first + SLAB
+        if traits is not None:
+            agenda.add(first, stop, traits)
+        while (wanted := dispatcher.wanted(stop)) is not None:
+            assert wanted >= first, f"{wanted} was left behind {first}"
+            effects = dispatcher.offer(first, stop, traits=traits, matches=matched)
+            for effect in effects:
+                if isinstance(effect, Deliver):
+                    granted[effect.consumer] -= len(effect.run)
+                    _settle(dispatcher, effect)
+            for number in numbers:
+                if granted[number] < CREDIT // 2:
+                    granted[number] = CREDIT
+                    dispatcher.credit(number, CREDIT)
+    assert dispatcher.floor == slabs[-1][0] + SLAB
+    return time.process_time() - began
+
+
+def _settle(dispatcher: Dispatcher, deliver: Deliver) -> None:
+    run = deliver.run
+    for at in range(0, len(run), SETTLED):
+        dispatcher.settle(deliver.consumer, run[at : at + SETTLED], Outcome.ACCEPTED)
+
+
+def _matched(first: int, selectors: tuple[str, ...]) -> "dict[str, array[int]]":
+    """Every message is matched by one of them."""
+    step = len(selectors)
+    return {
+        text: array("q", range(first + nth, first + SLAB, step))
+        for nth, text in enumerate(selectors)
+    }
+
+
+def _plain(_first: int, _count: int) -> None:
+    return None
+
+
+def _expiring(first: int, count: int) -> Traits:
+    return Traits(first, expires_at=_longs(1 << 60 for _ in range(count)))
+
+
+def _priorities(first: int, count: int) -> Traits:
+    drawn = random.Random(first)
+    return Traits(first, priority=bytes(drawn.randrange(10) for _ in range(count)))
+
+
+def _groups(first: int, count: int) -> Traits:
+    drawn = random.Random(first)
+    return Traits(first, groups=_longs(drawn.randrange(1, 101) << 32 for _ in range(count)))
+
+
+def _longs(values: Iterable[int]) -> bytes:
+    return array("q", values).tobytes()
