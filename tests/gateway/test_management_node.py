@@ -62,7 +62,7 @@ def rejection(peer: Peer, data: bytes) -> str:
         (encoded(None, properties=READ, reply_to="$nowhere"), "amqp:not-found"),
         (encoded(None, properties=READ, reply_to="temp-queue://gone"), "amqp:not-found"),
         (encoded("x" * 70_000, properties=READ, reply_to="q"), "amqp:link:message-size-exceeded"),
-        (b"\x00\x53\x74\xc1\x03\x02\x43\x40", "amqp:invalid-field"),
+        (b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x74\xc1\x03\x02\x43\x40", "amqp:invalid-field"),
     ],
     ids=["no reply-to", "no address", "gone", "too large", "damaged"],
 )
