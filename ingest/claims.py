@@ -5,7 +5,7 @@ costs nothing more for each of them: only messages that aren't plain are told, o
 All methods run on the loop's thread.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ingest.consumer import Subscription
@@ -25,6 +25,8 @@ class Claims:
 
     def __init__(self) -> None:
         self._topics: dict[str, _Topic] = {}
+        #: Told of a subscription that came, went, or is another one than it was.
+        self.changed: Callable[[Subscription], None] = lambda _subscription: None
         #: Topics of which the agenda was told anything that may still be there.
         self._told: dict[str, None] = {}
 
@@ -34,7 +36,13 @@ class Claims:
 
     def add(self, subscription: Subscription) -> None:
         topic = self._topics.setdefault(subscription.definition.topic, _Topic())
-        topic.subscriptions[subscription] = None
+        if subscription not in topic.subscriptions:
+            topic.subscriptions[subscription] = None
+            self.changed(subscription)
+
+    def __contains__(self, topic: str) -> bool:
+        """Whether it has any subscription."""
+        return topic in self._topics
 
     def remove(self, subscription: Subscription) -> None:
         """It is owed nothing any more. Again is no error."""
@@ -42,6 +50,7 @@ class Claims:
         topic = self._topics.get(name)
         if topic is not None:
             topic.subscriptions.pop(subscription, None)
+            self.changed(subscription)
             if not topic.subscriptions:
                 del self._topics[name]
                 self._told.pop(name, None)
@@ -50,6 +59,11 @@ class Claims:
         """Those of a topic, as of now."""
         found = self._topics.get(topic)
         return tuple(found.subscriptions) if found else ()
+
+    def all(self) -> Iterator[Subscription]:
+        """Those of all topics."""
+        for topic in self._topics.values():
+            yield from topic.subscriptions
 
     def arrived(self, topic: str, slab: Slab) -> None:
         """Messages became durable that aren't all plain."""

@@ -4,7 +4,7 @@ to a full backlog is not taken.
 
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ingest import pump, relay
 from ingest.link import Link
@@ -24,23 +24,25 @@ class Intake:
         self._log, self._policies = log, policies
         #: The ids of what was published.
         self.windows = Windows(ids_max)
-        self._admit: Admit = lambda _topic, lengths: (len(lengths) // 4, None)
         #: Whether any backlog is limited, so that publishers may be refused. Then the pump accepts
         #: nothing on receipt.
         self.limited = False
+        #: How much a topic takes; `published` is told when that has been published.
+        self.admit: Admit = lambda _topic, lengths: (len(lengths) // 4, None)
+        self.published: Callable[[], None] = lambda: None
 
     def take(self, link: Link, received: Received, topic: str) -> None:
         """Messages for one topic came."""
         receipt = Receipt(link, received.deliveries, received.kept, received.count)
         if self.limited:
-            self._perform(link, received, relay.to_one(received, receipt, topic, self._admit))
+            self._perform(link, received, relay.to_one(received, receipt, topic, self.admit))
         else:
             self._publish(received, received.run(topic), 0, receipt)
 
     def relay(self, link: Link, received: Received, resolve: Resolve) -> None:
         """Messages came that say themselves where they go."""
         receipt = Receipt(link, received.deliveries, received.kept, received.count)
-        self._perform(link, received, relay.route(received, receipt, resolve, self._admit))
+        self._perform(link, received, relay.route(received, receipt, resolve, self.admit))
 
     def _perform(self, link: Link, received: Received, routed: Routed) -> None:
         relay.accept(link, routed.at_once)
@@ -48,6 +50,7 @@ class Intake:
             # All of them lie in one group, so the receipt of the whole goes with the last.
             receipt = routed.receipt if not last else Receipt(link, b"", 0, 0)
             self._publish(received, run, start, receipt)
+        self.published()
         for complaint in routed.complaints:
             relay.reject(link, complaint)
 

@@ -91,6 +91,8 @@ class Log:
         self.moments = Moments()
         self.recent = RecentMessages(head=next_sequence, bytes_max=settings.delivery.cache_bytes)
         self.arrived: Callable[[list[str]], None] = lambda _topics: None
+        #: Told of all messages that became durable, and when they were published.
+        self.counted: Callable[[str, Slab, int], None] = lambda _topic, _slab, _at: None
         #: Told of messages that became durable and aren't all plain.
         self.uncommon: Callable[[str, Slab], None] = lambda _topic, _slab: None
         self.stopped: Callable[[str], None] = lambda _reason: None
@@ -168,6 +170,14 @@ class Log:
         if self._waiting.size >= self._settings.commit.bytes:
             self._full_groups.append(self._waiting)
             self._waiting = Waiting()
+
+    def coming(self, topic: str) -> tuple[int, int]:
+        """How many messages of this topic aren't durable yet, and their bytes."""
+        groups = [*self._full_groups, self._waiting]
+        if self._writing is not None:
+            groups.append(self._writing.waiting)
+        runs = [run for group in groups for run in group.runs if run.topic == topic]
+        return sum(run.count for run in runs), sum(len(run.blob) for run in runs)
 
     def settle(self, settlement: Settlement) -> None:
         """An outcome rides in the next group."""
@@ -305,6 +315,7 @@ class Log:
         self.kick()  # the next group goes to the disk while this one is handed out
         for topic, slab in done.slabs:
             self.recent.add(topic, slab)
+            self.counted(topic, slab, done.group.written_at)
             if slab.traits is not None:
                 self.uncommon(topic, slab)
         self._accept(done.waiting)

@@ -99,7 +99,9 @@ class Named:
             self._apply_policy(key)
 
     def _apply_policy(self, key: SubscriptionKey) -> None:
-        self._all[key].dispatcher.policy = self.policy(key)
+        subscription = self._all[key]
+        subscription.dispatcher.policy = self.policy(key)
+        self._claims.changed(subscription)
 
     def _dispatcher(self, key: SubscriptionKey, definition: Definition) -> Dispatcher:
         policy = self.policy(key, definition.topic)

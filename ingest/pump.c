@@ -86,6 +86,7 @@ typedef struct {
   size_t message_bytes_max;
   uint64_t event_mask; /* types of events that Python wants to see, a bit each */
   int type_delivery;
+  int late; /* non-persistent messages aren't accepted on receipt either: they may be refused */
   int unfinished; /* set when a message came of which there is more to come */
   uint64_t delivery; /* the one that stopped it (PUMP_TOO_LARGE, PUMP_MALFORMED, PUMP_ALONE) */
 } pump_t;
@@ -185,7 +186,7 @@ static void keep(pump_t *p, pn_delivery_t *d, uint32_t slot) {
   uint64_t kept = 0;
   if (pn_delivery_settled(d)) {
     pn_delivery_settle(d);
-  } else if (!p->durable[slot] && !relayed(d)) { /* non-persistent: accepted on receipt */
+  } else if (!p->durable[slot] && !p->late && !relayed(d)) { /* accepted on receipt */
     pn_delivery_update(d, 0x24);
     pn_delivery_settle(d);
   } else {

@@ -169,6 +169,10 @@ class Pump:
     def unfinished(self, value: bool) -> None:
         self._p.unfinished = value
 
+    def accept_late(self) -> None:
+        """From now on accept nothing on receipt: what came may be refused."""
+        self._p.late = True
+
     @property
     def stopped_link(self) -> int:
         """The link of the delivery that stopped the pump."""

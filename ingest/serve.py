@@ -124,6 +124,7 @@ async def _serve(
     gateway.bind(engine, delivery, store.table)
     remember(gateway.intake.windows, policies, store.table)
     claims.seed(store.table.survey(log.lowest_floor()))
+    gateway.backlogs.seed(store.table.volumes(log.lowest_floor()))
     log.stopped = delivery.paging.stopped = marking.stopped = heartbeat.lost = lambda reason: _end(
         end, reason
     )
@@ -139,6 +140,7 @@ async def _serve(
     listener.close()
     await _part(engine, log, marking, owner, failure)
     gateway.node.close()
+    gateway.backlogs.close()
     await delivery.finish()
     delivery.close()
     await log.close()

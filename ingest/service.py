@@ -12,6 +12,7 @@ from typing import assert_never
 import structlog
 
 from ingest import termini
+from ingest.backlogs import Backlogs
 from ingest.claims import Claims
 from ingest.connection import Connection
 from ingest.consumer import Consumer
@@ -72,6 +73,8 @@ class Gateway:
         self._marking = marking
         self._bare = Kind(settings.amqp.bare_address)
         self._delivery: DeliveryService
+        self._claims = claims
+        self.backlogs: Backlogs
         self.node: Node
         self.engine: Engine
 
@@ -82,6 +85,16 @@ class Gateway:
         delivery.ended = self.lost
         self._marking.passed = self._marked
         self._log.lowest_floor = self._subscriptions.named.lowest_floor
+        self.backlogs = Backlogs(
+            self._loop,
+            self._log,
+            self._claims,
+            delivery.paging,
+            self._settings.delivery.expiry_scan_ms,
+            delivery.give_up,
+        )
+        self.backlogs.limited = self._limited
+        self.intake.admit, self.intake.published = self.backlogs.admit, self.backlogs.published
         self.node = open_node(
             self._loop,
             self._settings,
@@ -94,6 +107,11 @@ class Gateway:
             partial(self._resolve, said=None),
             self._marked,
         )
+
+    def _limited(self) -> None:
+        """From now on publishers may be refused."""
+        self.intake.limited = True
+        self.engine.pump.accept_late()
 
     def keep_queue(self, queue: Destination) -> SubscriptionKey:
         """Make the queue if it isn't there: what waits for the log from now on is kept for it."""

@@ -5,8 +5,7 @@ read and isn't settled, and what the topic has from its position on, but for wha
 of a subscription with a selector that is the most it can be, as nobody has looked what it claims.
 
 Rule 1: counts from any sequence on are exact as long as stretches are remembered singly. Where they
-        were joined and hold other topics' messages, too, what lies inside of one is shared out
-        evenly.
+        were joined and hold other topics' messages, too, they are the most that it can be.
 Rule 2: memory is bounded: older stretches are joined when there are too many.
 """
 
@@ -106,14 +105,13 @@ class Tally:
             return Volume()
         messages = self._messages - self._before[at]
         size = self._bytes - self._before_bytes[at]
-        first, stop = self._firsts[at], self._stops[at]
-        if sequence > first:
-            last = at + 1 == len(self._firsts)
-            inside = messages if last else self._before[at + 1] - self._before[at]
+        last = at + 1 == len(self._firsts)
+        inside = messages if last else self._before[at + 1] - self._before[at]
+        passed = inside - min(inside, self._stops[at] - sequence)
+        if passed > 0:
             inside_bytes = size if last else self._before_bytes[at + 1] - self._before_bytes[at]
-            part = inside * (sequence - first) // (stop - first)
-            messages -= part
-            size -= inside_bytes * part // inside if inside else 0
+            messages -= passed
+            size -= inside_bytes * passed // inside
         return Volume(messages, size)
 
     def published_at(self, sequence: int) -> int | None:

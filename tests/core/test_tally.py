@@ -83,6 +83,8 @@ def test_a_full_tally_joins_what_is_old(groups: list[tuple[int, list[int], int]]
     counts = [tally.since(sequence).messages for sequence in range(170)]
     assert counts == sorted(counts, reverse=True)
     assert counts[-1] == 0
+    exact = [len([message for message in plain if message.sequence >= s]) for s in range(170)]
+    assert all(count >= least for count, least in zip(counts, exact, strict=True))
     for time in range(0, 200 * TOGETHER, TOGETHER // 2):
         assert all(m.at < time for m in plain if m.sequence < tally.older(time))
 
