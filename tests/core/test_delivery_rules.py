@@ -1,0 +1,407 @@
+"""The dispatcher with every policy and every kind of message, over random histories, against a
+plain model (`delivery_model`): what happens may happen, and nothing waits that could go.
+"""
+
+from array import array
+from bisect import bisect_left
+from dataclasses import replace
+
+from delivery_model import Message, Model
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from pipeline.agenda import Agenda
+from pipeline.dispatch import Deliver, Dispatcher
+from pipeline.effects import NOBODY, Bury, Settled
+from pipeline.outcome import Outcome, Reason
+from pipeline.policy import DEFAULT, Backlog, Overflow
+from pipeline.traits import Traits
+
+SECOND = 1_000_000
+COLOURS = ["red", "blue"]
+
+policies = st.builds(
+    lambda **fields: replace(DEFAULT, **fields),
+    delivery_attempts_max=st.sampled_from([0, 1, 2, 3]),
+    redelivery_delay_ms=st.sampled_from([0, 0, 2_000]),
+    redelivery_multiplier=st.sampled_from([1.0, 2.0]),
+    redelivery_delay_ms_max=st.just(5_000),
+    dead_letter=st.booleans(),
+    dead_letter_expired=st.booleans(),
+    single_active=st.sampled_from([False, False, False, True]),
+    message_groups=st.booleans(),
+    lock_ms=st.sampled_from([0, 0, 3_000]),
+    backlog=st.sampled_from([Backlog(), Backlog(overflow=Overflow.DEAD_LETTER)]),
+)
+kinds = st.fixed_dictionaries(
+    {
+        "priority": st.sampled_from([4, 4, 4, 0, 2, 7, 9]),
+        "expires_at": st.sampled_from([0, 0, 0, 3, 8]),  # seconds from now
+        "deliver_at": st.sampled_from([0, 0, 0, 2, 6]),
+        "group": st.sampled_from([0, 0, 1, 2, 3]),
+        "colours": st.sampled_from([frozenset(), frozenset(COLOURS[:1]), frozenset(COLOURS)]),
+    }
+)
+plain = st.just({})
+verdicts = st.sampled_from(
+    [
+        (Outcome.ACCEPTED, False, False),
+        (Outcome.ACCEPTED, False, False),
+        (Outcome.RELEASED, False, False),
+        (Outcome.MODIFIED, True, False),
+        (Outcome.MODIFIED, True, False),
+        (Outcome.REJECTED, False, False),
+        (Outcome.MODIFIED, True, True),
+    ]
+)
+
+
+class DeliveryMachine(RuleBasedStateMachine):
+    """Everything that can happen to a subscription, in any order."""
+
+    @initialize(policy=policies, buries=st.booleans())
+    def begin(self, policy, buries):
+        self.now, self.head, self.numbers, self.trimmed = SECOND, 0, 0, 0
+        self.model = Model(policy, buries=buries)
+        self.agenda = Agenda()
+        self.real = Dispatcher(0, policy=policy, agenda=self.agenda, buries=buries)
+
+    def topic(self):
+        return sorted(self.model.messages)
+
+    def mask(self, fields):
+        """Times are from now on."""
+        times = {
+            name: self.now + fields[name] * SECOND
+            for name in ("expires_at", "deliver_at")
+            if fields.get(name)
+        }
+        return fields | times
+
+    @rule(
+        fields=st.lists(st.one_of(plain, kinds), min_size=1, max_size=8), others=st.integers(0, 2)
+    )
+    def publish(self, fields, others):
+        """Messages of all kinds become durable, then some of other topics."""
+        first = self.head
+        for one in fields:
+            self.model.messages[self.head] = Message(self.head, **self.mask(one))
+            self.head += 1
+        self.agenda.add(first, self.head, self.traits(range(first, self.head)))
+        self.head += others
+
+    @rule(priority=st.sampled_from([0, 0, 0, 5]), selector=st.sampled_from([None, None, *COLOURS]))
+    def attach(self, priority, selector):
+        if len(self.model.takers) < 4:
+            self.numbers += 1
+            self.real.attach(self.numbers, priority=priority, selector=selector)
+            self.model.attach(self.numbers, priority, selector)
+
+    def some_taker(self, data):
+        return data.draw(st.sampled_from(sorted(self.model.takers)))
+
+    @precondition(lambda self: self.model.takers)
+    @rule(data=st.data(), credit=st.sampled_from([0, 1, 2, 3, 5, 100]))
+    def credit(self, data, credit):
+        consumer = self.some_taker(data)
+        self.real.credit(consumer, credit)
+        self.model.takers[consumer].credit = credit
+
+    @rule(steps=st.sampled_from([1, 2, 1000, 1000]), size=st.integers(1, 9), listed=st.booleans())
+    def serve(self, steps, size, listed):
+        """The caller offers what is wanted, step by step or until there is nothing more."""
+        got = {consumer: [] for consumer in self.model.takers}
+        for _ in range(steps):
+            wanted = self.real.wanted(self.head)
+            if wanted is None:
+                self.model.idle(self.now)
+                break
+            for effect in self.offer(wanted, size, listed=listed):
+                if isinstance(effect, Deliver):
+                    got[effect.consumer] += [self.model.messages[one] for one in effect.run]
+        else:
+            assert steps < 1000, "it wants the same again and again"
+        for messages in got.values():
+            assert messages == sorted(messages, key=lambda one: one.order)
+            self.nothing_better_was_left(messages)
+
+    def offer(self, wanted, size, *, listed):
+        topic = self.topic()
+        at = bisect_left(topic, wanted)
+        if at == len(topic):
+            self.real.skip_to(self.head)
+            return []
+        slab = topic[max(at - size // 3, 0) : at + size]
+        if not listed:  # a stretch without gaps
+            slab = [one for one in slab if self.gapless(one, topic[at])]
+        sequences = array("q", slab) if listed else None
+        plain = all(self.model.messages[one].order == (-4, one) for one in slab)
+        traits = self.traits(slab if listed else range(slab[0], slab[-1] + 1))
+        if plain and not (traits.expires_at or traits.deliver_at or traits.groups):
+            traits = None
+        matches = {
+            selector: array("q", [o for o in slab if selector in self.model.messages[o].colours])
+            for selector in self.real.selectors
+        }
+        effects = self.real.offer(
+            slab[0], slab[-1] + 1, sequences, now=self.now, traits=traits, matches=matches
+        )
+        self.model.offered(effects, self.now)
+        return effects
+
+    def gapless(self, one, other):
+        """Whether all between these are messages of this topic."""
+        return all(between in self.model.messages for between in range(*sorted((one, other))))
+
+    def nothing_better_was_left(self, messages):
+        """What a consumer got was not preferred to what it could have had."""
+        for got in messages[-1:]:
+            for left in self.model.at("owed"):
+                taker = self.model.takers[got.holder]
+                credit, taker.credit = taker.credit, 1
+                assert left.order > got.order or not self.model.may_have(
+                    got.holder, left, self.now
+                ), (got, left)
+                taker.credit = credit
+
+    def traits(self, run):
+        messages = [self.model.messages[one] for one in run]
+
+        def column(code, values, usual=0):
+            return b"" if set(values) == {usual} else array(code, values).tobytes()
+
+        grouped = self.model.policy.message_groups
+        return Traits(
+            run[0],
+            None if isinstance(run, range) else array("q", run),
+            column("B", [one.priority for one in messages], 4),
+            column("q", [one.expires_at for one in messages]),
+            column("q", [one.deliver_at for one in messages]),
+            column("Q", [one.group * grouped for one in messages]),
+        )
+
+    @precondition(lambda self: self.model.at("held"))
+    @rule(data=st.data(), verdict=verdicts)
+    def settle(self, data, verdict):
+        """Some of what a consumer holds, and of what it doesn't hold any more."""
+        consumer = data.draw(st.sampled_from(self.model.at("held"))).holder
+        held = {one.sequence for one in self.model.held_by(consumer)}
+        known = sorted(held | self.model.takers[consumer].lost)
+        run = array("q", sorted(data.draw(st.sets(st.sampled_from(known), min_size=1))))
+        outcome, failed, undeliverable = verdict
+        effects = self.real.settle(
+            consumer, run, outcome, failed=failed, undeliverable=undeliverable, now=self.now
+        )
+        self.model.takers[consumer].lost -= set(run) - held
+        ended = [self.model.messages[one] for one in run if one in held]
+        self.check_ended(effects, consumer, ended, verdict)
+
+    def check_ended(self, effects, consumer, ended, verdict):
+        """The effects are what this verdict means for each of these, once, and no more."""
+        outcome, failed, undeliverable = verdict
+        said = {}
+        for effect in effects:
+            assert effect.consumer == consumer
+            for one in effect.run:
+                said.setdefault(one, []).append(effect)
+        assert said.keys() == {one.sequence for one in ended}
+        for message in ended:
+            own = said[message.sequence]
+            if outcome is Outcome.REJECTED or undeliverable:
+                assert len(own) == 1
+                reason = Reason.UNDELIVERABLE if undeliverable else Reason.REJECTED
+                self.model.check_given_up(own[0], message, reason, consumer)
+            elif failed:
+                self.check_failed(own, message)
+            else:
+                assert len(own) == 1
+                final = outcome is Outcome.ACCEPTED
+                message.place = "gone" if final else "owed"
+                count = message.failures
+                assert own[0] == replace(own[0], outcome=outcome, final=final, delivery_count=count)
+
+    def check_failed(self, own, message):
+        before = message.failures
+        self.model.fail(message, self.delayed_until(before + 1))
+        assert isinstance(own[0], Settled)
+        assert (own[0].outcome, own[0].delivery_count) == (Outcome.MODIFIED, before)
+        assert own[0].final == (message.place == "gone")
+        if message.place == "buried":
+            assert isinstance(own[1], Bury)
+            assert (own[1].reason, own[1].delivery_count) == (Reason.EXHAUSTED, before + 1)
+        assert len(own) == 1 + (message.place == "buried")
+
+    def delayed_until(self, failures):
+        policy = self.model.policy
+        if not policy.redelivery_delay_ms:
+            return 0
+        delay = policy.redelivery_delay_ms * policy.redelivery_multiplier ** (failures - 1)
+        return self.now + min(delay, policy.redelivery_delay_ms_max) * 1_000
+
+    @precondition(lambda self: self.model.takers)
+    @rule(data=st.data())
+    def detach(self, data):
+        consumer = self.some_taker(data)
+        held = [one.sequence for one in self.model.held_by(consumer)]
+        effects = self.real.detach(consumer, self.now)
+        assert sorted(one for effect in effects for one in effect.run) == held
+        for effect in effects:
+            assert (effect.outcome, effect.final) == (Outcome.RELEASED, False)
+        self.model.detach(consumer)
+
+    @rule(seconds=st.integers(0, 4))
+    def time_passes(self, seconds):
+        """The caller wakes it when it said, at the latest."""
+        until = self.now + seconds * SECOND
+        while (due := self.real.next_due) is not None and due <= until:
+            self.now = max(self.now, due)
+            self.wake()
+        self.now = until
+
+    def wake(self):
+        """Locks have ended just when their time has come, as failures; delays have no effect."""
+        lock = self.model.policy.lock_ms * 1_000
+        ended = [one for one in self.model.at("held") if lock and one.since + lock <= self.now]
+        effects = self.real.wake(self.now)
+        for consumer in {one.holder for one in ended}:
+            own = [one for one in ended if one.holder == consumer]
+            self.model.takers[consumer].lost |= {one.sequence for one in own}
+            theirs = [effect for effect in effects if effect.consumer == consumer]
+            self.check_ended(theirs, consumer, own, (Outcome.MODIFIED, True, False))
+        assert {effect.consumer for effect in effects} == {one.holder for one in ended}
+
+    @rule()
+    def sweep(self):
+        """What has expired is given up, wherever it waits."""
+        late = [one for one in self.model.at("owed") if one.expired(self.now)]
+        self.give_up(late, Reason.EXPIRED)
+
+    @rule(few=st.integers(1, 3))
+    def overflow(self, few):
+        """The oldest are dropped."""
+        self.give_up(self.model.at("owed", "held")[:few], Reason.OVERFLOW)
+
+    def give_up(self, messages, reason):
+        run = array("q", [one.sequence for one in messages])
+        effects = self.real.give_up(run, reason, self.now)
+        said = {one: effect for effect in effects for one in effect.run}
+        owed = [one for one in messages if one.place == "owed"]
+        assert sorted(said) == [one.sequence for one in owed]
+        for message in owed:
+            self.model.check_given_up(said[message.sequence], message, reason, NOBODY)
+
+    @precondition(lambda self: self.model.at("buried"))
+    @rule(data=st.data())
+    def bury(self, data):
+        """Copies of some are kept; others that are said, too, change nothing."""
+        given_up = [one.sequence for one in self.model.at("buried")]
+        some = data.draw(st.sets(st.sampled_from(self.topic()), min_size=1))
+        effects = self.real.buried(array("q", sorted(some)))
+        kept = sorted(some & set(given_up))
+        assert sorted(one for effect in effects for one in effect.run) == kept
+        for effect in effects:
+            assert (effect.outcome, effect.final) == (Outcome.DEAD_LETTERED, True)
+            for one in effect.run:
+                assert effect.delivery_count == self.model.messages[one].failures
+                self.model.messages[one].place = "gone"
+
+    @rule(pause=st.booleans())
+    def pause(self, pause):
+        """While it is paused nothing is wanted and nothing goes."""
+        self.real.paused = pause
+        if pause:
+            assert self.real.wanted(self.head) is None
+            assert self.real.offer(0, self.head, now=self.now) == []
+            self.real.paused = False
+
+    @rule(trim=st.booleans())
+    def floor_is_honest(self, trim):
+        """All that is owed lies at or above the floor; the agenda may forget what is below."""
+        left = [one.sequence for one in self.model.at("owed", "held", "buried")]
+        assert self.real.floor <= min(left, default=self.head)
+        if trim:
+            self.trimmed = self.real.floor
+            self.agenda.trim(self.trimmed)
+
+    @precondition(lambda self: self.model.messages)
+    @rule(data=st.data())
+    def rewind(self, data):
+        """It begins again somewhere; consumers keep their credit, and what they held is lost.
+
+        Where the agenda has forgotten what was there, old messages go in the order of reading."""
+        known = [one for one in self.topic() if one >= self.trimmed]
+        position = data.draw(st.sampled_from([*known, self.head]))
+        self.now += 1
+        for message in self.model.messages.values():
+            if message.place == "held":
+                self.model.takers[message.holder].lost.add(message.sequence)
+            message.place = "owed" if message.sequence >= position else "gone"
+            message.failures = message.due = 0
+        self.model.owners.clear()
+        self.real.rewind(position, self.now)
+        assert (self.real.position, self.real.floor) == (position, position)
+        assert self.real.outstanding == 0
+        self.now += 1
+
+    @invariant()
+    def each_is_in_its_place(self):
+        if not hasattr(self, "model"):
+            return
+        for consumer in self.model.takers:
+            held = [one for run in self.real.held(consumer).runs() for one in run]
+            assert held == sorted(one.sequence for one in self.model.held_by(consumer))
+        places = self.real._places
+        apart = [
+            {one for run in sequences.runs() for one in run}
+            for sequences in (
+                *places.holds.held.values(),
+                places.burying,
+                places.waiting.usual,
+                *places.waiting.others.values(),
+                places.waiting._delayed,
+            )
+        ]
+        assert sum(map(len, apart)) == len(set().union(*apart)) == self.real.outstanding
+        for message in self.model.at("owed"):
+            unread = bool(places.unread.among(range(message.sequence, message.sequence + 1)))
+            assert unread != (message.sequence in places.outstanding)
+        gone = [one.sequence for one in self.model.at("gone")]
+        assert not any(one in places.outstanding for one in gone)
+        assert all(pool for pool in places.waiting.others.values())
+
+    def teardown(self):
+        """In the end whoever takes all gets all that is owed, and the floor comes to the head."""
+        if not hasattr(self, "model"):
+            return
+        for consumer in list(self.model.takers):
+            self.real.detach(consumer)
+            self.model.detach(consumer)
+        self.numbers += 1
+        self.real.attach(self.numbers)
+        self.model.attach(self.numbers, 0, None)
+        for _ in range(20):
+            self.time_passes(10)
+            self.real.credit(self.numbers, 1000)
+            self.model.takers[self.numbers].credit = 1000
+            self.serve(1000, 9, listed=True)
+            self.give_up(
+                [one for one in self.model.at("owed") if one.expired(self.now)], Reason.EXPIRED
+            )
+            held = array("q", [one.sequence for one in self.model.at("held")])
+            self.real.settle(self.numbers, held, Outcome.ACCEPTED)
+            for one in held:
+                self.model.messages[one].place = "gone"
+            self.real.buried(array("q", self.topic()))
+            for one in self.model.at("buried"):
+                one.place = "gone"
+        assert not self.model.at("owed", "held", "buried")
+        self.real.skip_to(self.head)
+        assert (self.real.floor, self.real.outstanding) == (self.head, 0)
+        assert not self.real._places.waiting.levels
+        assert not self.real._places.attempts.any
+        assert not self.real._places.groups.members
+
+
+TestDeliveryMachine = DeliveryMachine.TestCase
+TestDeliveryMachine.settings = settings(max_examples=150, stateful_step_count=40)
