@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from conftest import Connect
+from gateway_management import Manager
 from gateway_process import Gateway, until
 from proton import Message
 
@@ -89,3 +90,12 @@ def test_old_days_wait_for_the_last_subscription(
     until(retained, "the old day goes", 30)
     gateway.stop()
     assert TopicLog.open(home.topic_log).first_sequence == 5
+
+    # What retention took can't be had again, and whoever asks is told what can.
+    gateway.start()
+    manager, name = Manager(connect(port=gateway.port)), f"container/{topic}/mine"
+    said = manager.refused(409, "REWIND", "subscription", name, to=4)
+    assert "the earliest that is kept is 5" in said
+    assert "sequence 5" in manager.refused(409, "REWIND", "subscription", name, to="30d")
+    assert manager.done("REWIND", "subscription", name, to=5)["floor"] == 5
+    assert connect(topic, port=gateway.port).durable(topic, "mine").bodies(20) == due[5:]
