@@ -33,7 +33,7 @@ class Alarms:
     def look(self, subscription: Subscription) -> None:
         """Something was said to its dispatcher: it may be due earlier than it was."""
         due = subscription.dispatcher.next_due
-        if due is None or (subscription.alarm and subscription.alarm <= due):
+        if due is None or (subscription.alarm and subscription.alarm <= due) or subscription.ended:
             return
         subscription.alarm = due
         heappush(self._times, (due, next(self._numbers), subscription))

@@ -141,6 +141,7 @@ class DeliveryService:
         was rewound, and what was read of the log is of no use. `run` serves it."""
         if moved:
             subscription.forget_pages()
+            self._claims.changed(subscription)
         self._alarms.look(subscription)
         self._due[subscription] = None
 
@@ -248,6 +249,7 @@ class DeliveryService:
 
     def _serve(self, subscription: Subscription) -> None:
         dispatcher, head = subscription.dispatcher, self._log.recent.head
+        selects = subscription.definition.selector is not None
         sent = work = 0
         before = None
         while (wanted := dispatcher.wanted(head)) is not None:
@@ -261,20 +263,28 @@ class DeliveryService:
                 before = wanted
                 continue
             now = time.time_ns() // 1_000
-            part = self._sieve.part(subscription, slab, wanted, PASS_EVALUATIONS - work)
-            work += part.work
-            effects = dispatcher.offer(
-                part.first,
-                part.stop,
-                part.sequences,
-                now=now,
-                traits=slab.traits,
-                matches=part.matches,
-            )
+            if selects or dispatcher.selectors:
+                part = self._sieve.part(subscription, slab, wanted, PASS_EVALUATIONS - work)
+                work += part.work
+                effects = dispatcher.offer(
+                    part.first,
+                    part.stop,
+                    part.sequences,
+                    now=now,
+                    traits=slab.traits,
+                    matches=part.matches,
+                )
+            else:
+                effects = dispatcher.offer(
+                    slab.first, slab.stop, slab.sequences, now=now, traits=slab.traits
+                )
             assert effects or wanted != before, f"nothing becomes of {wanted}"  # noqa: S101
             before = wanted
-            reach = max([one.run[-1] + 1 for one in effects if isinstance(one, Deliver)], default=0)
-            self._marks.deliver(subscription.mark, max(dispatcher.position, reach))
+            reach = dispatcher.position
+            if slab.traits is not None:  # something urgent may lie beyond the position
+                ends = [one.run[-1] + 1 for one in effects if isinstance(one, Deliver)]
+                reach = max([reach, *ends])
+            self._marks.deliver(subscription.mark, reach)
             sent += self._deliver(subscription, slab, effects, now)
         self._alarms.look(subscription)
         if not subscription.reading:

@@ -52,8 +52,8 @@ class Sieve:
             self._selections.leave(replace(claim, selector=consumer.selector))
 
     def part(self, subscription: Subscription, slab: Slab, wanted: int, work_max: int) -> Part:
-        """What of the slab is offered: all of it; where selectors decide, what they match from
-        `wanted` on, as far as that is known."""
+        """What of the slab is offered where selectors decide: what they match from `wanted` on, as
+        far as that is known."""
         dispatcher, claim = subscription.dispatcher, subscription.definition
         first, stop, sequences, work = slab.first, slab.stop, slab.sequences, 0
         if claim.selector is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from conftest import Connect
 from gateway_links import Incoming, encoded
-from gateway_peer import Peer
+from gateway_peer import Peer, selector
 from gateway_process import Gateway
 from proton import Delivery
 
@@ -151,3 +151,19 @@ def test_a_kill_while_the_urgent_overtake_loses_nothing(
     assert all(got.message.delivery_count == 1 for got in again[:10])
     assert again[-1].message.delivery_count == 0
     assert consumer.nothing()
+
+
+def test_a_selector_leaves_the_urgent_out_that_it_does_not_match(
+    connect: Connect, topic: str
+) -> None:
+    """What isn't claimed isn't owed, however urgent; what is goes by its priority."""
+    peer = connect()
+    link = peer.durable(topic, "d", filters=selector("n < 20"))
+    other = peer.durable(topic, "all")
+    messages = [(9 if n % 3 == 0 else 4, n) for n in range(40)]
+    peer.sender(topic).publish_data(
+        [encoded([p, n], priority=p, properties={"n": n}) for p, n in messages]
+    )
+    assert link.bodies(20) == ordered(messages[:20])
+    assert link.nothing()
+    assert other.bodies(40) == ordered(messages)
