@@ -232,6 +232,26 @@ def test_a_rewound_floor_falls_and_nothing_before_counts(tmp_path: Path) -> None
     assert (state.failures, state.began, state.paused) == ({}, 3, True)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_in_one_group_a_beginning_wins_then_an_end(tmp_path: Path, turned: bool) -> None:
+    """Whatever the order of the rows: what stays too long can be deleted, what is lost is lost."""
+    home = Home(tmp_path)
+    log = TopicLog.open(home.topic_log)
+    first, second, third = KEYS
+    made = [event(CREATED, 7, key=key) for key in KEYS]
+    events = [
+        event(DELETED, 20, key=first),
+        event(SubscriptionEvent.REWOUND, 3, key=first, policy="{}"),
+        event(SubscriptionEvent.PAUSED, 20, key=second, paused=True),
+        event(DELETED, 20, key=second),
+        event(SubscriptionEvent.PAUSED, 20, key=third, paused=True),
+    ]
+    log.commit([framed(group(1, subscriptions=made))])
+    log.commit([framed(group(2, subscriptions=events[::-1] if turned else events))])
+    found = {one.key: (one.floor, one.paused, one.policy) for one in load(home, log).subscriptions}
+    assert found == {first: (3, False, "{}"), third: (7, True, "")}
+
+
 @pytest.mark.parametrize("what", sorted(set(SubscriptionEvent) - BEGINNINGS - {DELETED}))
 def test_what_begins_nothing_forgets_nothing(tmp_path: Path, what: SubscriptionEvent) -> None:
     """A pause, a resumption, another policy: floor and exceptions stay as they were."""

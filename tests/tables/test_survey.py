@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
@@ -15,7 +16,7 @@ from table_groups import DAY_US, NOON, bodies, framed, group, run
 from table_traits import Said, history, said
 
 from pipeline.errors import StoreError
-from pipeline.tables import data_file
+from pipeline.tables import data_file, frame, rows, survey
 from pipeline.tables.limits import UpkeepLimits
 from pipeline.tables.store import LocalStore
 from pipeline.tables.topic_log import TopicLog
@@ -109,8 +110,8 @@ def test_what_another_reader_is_told_of_traits_is_true(tmp_path: Path) -> None:
         ("published_at < '2026-11-21T12:00:00.000002Z'", [0, 1]),
     ):
         sql = f"SELECT sequence FROM log WHERE record = 'message' AND {where} ORDER BY 1"  # noqa: S608
-        rows = QueryBuilder().register("log", table).execute(sql).read_all()
-        assert rows.column(0).to_pylist() == due, where
+        found = QueryBuilder().register("log", table).execute(sql).read_all()
+        assert found.column(0).to_pylist() == due, where
 
 
 @pytest.mark.parametrize("topics", [1, 3])
@@ -190,21 +191,39 @@ def test_a_clock_that_was_set_back_hides_nothing(tmp_path: Path) -> None:
     assert found == [0, 1, 1, 1, 1, 4]
 
 
-def test_a_table_of_the_first_format_is_read_where_it_says_nothing(tmp_path: Path) -> None:
-    """Its files have no statistics of all this, and are the same table."""
-    shutil.copytree(FIRST_FORMAT, tmp_path / "log")
-    log = TopicLog.open(tmp_path / "log")
+def test_a_table_of_the_first_format_is_read_where_it_says_nothing(watched: Watched) -> None:
+    """Its files have no statistics of all this, but the day; and are the same table."""
+    shutil.copytree(FIRST_FORMAT, watched.root)
+    log = TopicLog.open(watched.root, store=watched)
     expiry = NOON + 1_500_000
     assert surveyed(log, 0) == {"orders": {0: (4, expiry, 0), 1: (4, expiry, 0), 2: (7, 0, 0)}}
     (part,) = log.volumes(5)
     assert part[:3] == ("orders", 6, 1)
     assert part[4] == NOON + DAY_US
-    assert [log.first_sequence_at(NOON + after) for after in (0, 1, DAY_US, DAY_US + 1)] == [
-        0,
-        5,
-        5,
-        6,
+    found = []
+    for after in (0, 1, DAY_US, DAY_US + 1):
+        watched.opened.clear()
+        found.append(log.first_sequence_at(NOON + after))
+        assert sum(watched.opened.values()) <= 1
+    assert found == [0, 5, 5, 6]
+
+
+def test_files_that_overlap_are_looked_at_all(watched: Watched) -> None:
+    """Where topics lie in files of their own, a later file may have the earlier message."""
+    one = group(1, 0, run("a", [b"0"]), run("b", [b"1"]), at=NOON)
+    two = group(2, 2, run("b", [b"2"]), run("a", [b"3"]), at=NOON + 10_000)
+    table = rows.build([frame.decode(framed(made)) for made in (one, two)])["message"]
+    files = [
+        data_file.write(
+            watched,
+            table.filter(pc.field("topic") == topic),
+            record="message",
+            day="2026-11-21",
+            tier=0,
+        )
+        for topic in "ab"
     ]
+    assert survey.first_at(watched, files, NOON + 5_000, day="2026-11-21") == 2
 
 
 def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
