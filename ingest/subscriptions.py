@@ -5,6 +5,7 @@ is performed, and nobody is told of a subscription's beginning or end before tha
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -24,6 +25,7 @@ from pipeline.address import Destination
 from pipeline.cursor import Doubt
 from pipeline.errors import StoreError
 from pipeline.permission import Action
+from pipeline.policy import Backlog
 from pipeline.refusal import LIMIT_EXCEEDED, LOCKED, NOT_FOUND, Refusal
 from pipeline.registry import (
     AttachAction,
@@ -151,6 +153,7 @@ class Subscriptions:
             link.refuse(NOT_FOUND, f"the queue {key.id} has been deleted")
             return
         view = Subscription(None, queue.definition, queue.dispatcher.view())
+        view.dispatcher.policy = replace(view.dispatcher.policy, backlog=Backlog())
         self._join(link, view, LinkKind.BROWSER, selector)
         if isinstance(link.owner, Consumer):
             self._delivery.flowed(link.owner)  # its credit may have come before

@@ -22,6 +22,7 @@ from pipeline.refusal import INVALID_FIELD, Refusal
 from pipeline.registry import key_of_queue
 from pipeline.subscription import SubscriptionKey
 from pipeline.tables.topic_log import TopicLog
+from pipeline.tally import Volume
 
 #: What one entity says of itself.
 Row: TypeAlias = dict[str, Writable]
@@ -42,8 +43,7 @@ class Users(Protocol):
 
 
 class Entities:
-    """Reads them. `backlog` says how many messages lie in a topic from a sequence on, as far as
-    that is known."""
+    """Reads them. `backlog` says how much a subscription has waiting."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Entities:
         table: TopicLog,
         named: Named,
         users: Users,
-        backlog: Callable[[str, int], int | None],
+        backlog: Callable[[Subscription], Volume],
     ) -> None:
         self._log, self._table, self._named, self._users = log, table, named, users
         self._backlog = backlog
@@ -104,8 +104,7 @@ class Entities:
         """A named subscription."""
         key, definition = subscription.key, subscription.definition
         assert key is not None  # noqa: S101
-        dispatcher = subscription.dispatcher
-        floor = dispatcher.floor
+        dispatcher, backlog = subscription.dispatcher, self._backlog(subscription)
         return {
             "name": key.id,
             "topic": definition.topic,
@@ -117,10 +116,11 @@ class Entities:
             "consumers": len(subscription.consumers),
             "in_flight": dispatcher.in_flight,
             "outstanding": dispatcher.outstanding,
-            "floor": floor,
+            "floor": dispatcher.floor,
             "position": dispatcher.position,
             "head": self._log.recent.head,
-            "backlog": self._backlog(definition.topic, floor),
+            "backlog": backlog.messages,
+            "backlog_bytes": backlog.bytes,
             "policy": _map(of_text(self._named.own_policy(key), key.id)),
             "policy_in_force": _written(self._named.policy(key)),
         }

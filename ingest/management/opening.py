@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from ingest.consumer import Subscription
 from ingest.delivery import DeliveryService
 from ingest.link import Link
 from ingest.log import Log
@@ -18,6 +19,7 @@ from ingest.security.access import Access
 from ingest.settings import Settings
 from pipeline.refusal import Refusal
 from pipeline.tables.topic_log import TopicLog
+from pipeline.tally import Volume
 
 
 def open_node(
@@ -29,13 +31,17 @@ def open_node(
     named: Named,
     delivery: DeliveryService,
     peers: Peers,
+    backlog: Callable[[Subscription], Volume],
     resolve: Callable[[Link, str], str | Refusal],
     turned: Callable[[], None],
 ) -> Node:
-    """The node `$management` of a gateway. `resolve` says where a link's user may send to by an
-    address; `turned` is called when something was said outside of a pass over what came."""
+    """The node `$management` of a gateway.
+
+    `backlog` says how much a subscription has waiting, `resolve` where a link's user may send to by
+    an address; `turned` is called when something was said outside of a pass over what came.
+    """
     operations = Operations(loop, log, table, named, delivery, peers)
-    entities = Entities(log, table, named, peers, lambda _topic, _floor: None)
+    entities = Entities(log, table, named, peers, backlog)
     redrive = Redrive(log, named, delivery)
     requests = Requests(settings, access, named, entities, operations, redrive)
     replies = Replies(log, settings.management.replies_bytes_max, resolve)

@@ -176,6 +176,18 @@ def test_the_oldest_go_to_the_dead_letters(limited: Limited, connect: Connect) -
     holds(queue(peer, "q"), 4, 5)
 
 
+def test_a_browser_has_no_backlog(limited: Limited, connect: Connect) -> None:
+    """However slowly it reads, nobody is refused for it, and it sees what it would have seen."""
+    gateway = limited("backlog_messages_max = 3")
+    peer = connect(port=gateway.port)
+    link = peer.sender("queue://q")
+    link.publish(1, 2, 3)
+    browser = queue(peer, "q", copy=True)
+    holds(queue(peer, "q"), 1, 2, 3)
+    assert outcomes(link, 4, 5, 6, 7) == [ACCEPTED, ACCEPTED, ACCEPTED, REJECTED]
+    assert [got.body for got in browser.take(3)] == [1, 2, 3]
+
+
 def test_a_selector_claims_what_counts(limited: Limited, connect: Connect) -> None:
     """What it doesn't claim neither fills the backlog nor pushes out what it claims."""
     gateway = limited('backlog_messages_max = 3\nbacklog_overflow = "drop_oldest"')
