@@ -86,8 +86,10 @@ class Redrive:
         if not dead_letters and (giver := self._named.get(key)) is not None:
             queue = key_of_queue(dead_letters_of(giver))
         found = self._named.get(queue)
+        if found is None and key in self._named:
+            return Redriven()  # nothing was ever given up
         if found is None:
-            return Refusal(NOT_FOUND, f"there are no dead letters: there is no queue {queue.id}")
+            return Refusal(NOT_FOUND, f"there is no durable subscription {key.id}")
         job = _Job(found, only if dead_letters else key.id, most, may)
         try:
             await self._run(job)
