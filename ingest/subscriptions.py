@@ -24,6 +24,7 @@ from pipeline import wishes
 from pipeline.address import Destination
 from pipeline.cursor import Doubt
 from pipeline.errors import StoreError
+from pipeline.outcome import Reason
 from pipeline.permission import Action
 from pipeline.policy import Backlog
 from pipeline.refusal import LIMIT_EXCEEDED, LOCKED, NOT_FOUND, Refusal
@@ -68,9 +69,13 @@ class Subscriptions:
         self._delivery: DeliveryService
 
     def bind(self, delivery: DeliveryService) -> None:
-        """Who serves them."""
+        """Who serves them. What a crash left to be buried is buried, though nobody asks for it."""
         self._delivery = delivery
         self.named.gone = delivery.end
+        for subscription in self.named.all():
+            exhausted = subscription.dispatcher.exhausted()
+            if exhausted:
+                delivery.give_up(subscription, exhausted, Reason.EXHAUSTED)
 
     # A consumer comes.
 

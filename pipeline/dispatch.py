@@ -267,6 +267,13 @@ class Dispatcher:
         the policy says: they are settled at once."""
         return self._places.give_up_unheld(run, reason, keep=keep)
 
+    def exhausted(self) -> Run:
+        """What is owed and failed as often as it may, as after a crash before its burial, or under
+        a policy that allows less than the one before."""
+        places = self._places
+        known = sorted(places.attempts.failures.items())
+        return array("q", [s for s, n in known if places.exhausted(range(s, s + 1), n)])
+
     def buried(self, run: Run) -> list[Settled]:
         """The copies of these lie in the group that is being written: they are owed no more."""
         return self._places.buried(run)

@@ -207,6 +207,23 @@ def test_failed_attempts_are_counted_across_a_crash(own_gateway: Make, connect: 
     assert dead_of(peer, "queue/q").bodies() == ["poison"]
 
 
+def test_what_failed_too_often_is_buried_at_the_start(own_gateway: Make, connect: Connect) -> None:
+    """As after a crash between the last failure and the burial: here the policy allows less than it
+    did. Nobody needs to consume the queue for it."""
+    gateway = own_gateway().start()
+    peer = connect(port=gateway.port)
+    fill(peer, "q", "poison", "good")
+    consumer = of_queue(peer, "q")
+    for _ in range(3):
+        fail(consumer, consumer.take())
+    gateway.kill()
+    gateway.config.write_text("[subscription]\ndelivery_attempts_max = 3\n")
+    peer = connect(port=gateway.start().port)
+    [letter] = dead_of(peer, "queue/q").take()
+    assert (letter.body, said(letter.message)["reason"]) == ("poison", "exhausted")
+    assert of_queue(peer, "q").bodies() == ["good"]
+
+
 def test_a_copy_and_its_settlement_are_both_there_or_neither(
     own_gateway: Make, connect: Connect
 ) -> None:
