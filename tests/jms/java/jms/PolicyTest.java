@@ -126,6 +126,25 @@ class PolicyTest extends Client {
     }
 
     @Test
+    @DisplayName("A full queue refuses what is sent to it, and takes it again when there is room.")
+    void full() throws Exception {
+        Queue queue = queue("small");
+        publish(connection, queue, "one", "two");
+        Session own = auto(connectTo(gateway, null));
+        assertThrows(ResourceAllocationException.class, () -> {
+            MessageProducer producer = own.createProducer(queue);
+            for (int i = 0; i < 10; i++) {
+                producer.send(own.createTextMessage("too many"));
+            }
+        });
+        MessageConsumer consumer = session.createConsumer(queue);
+        expect(consumer, "one", "two");
+        expectNothing(consumer);
+        publish(connection, queue, "three");
+        expect(consumer, "three");
+    }
+
+    @Test
     @DisplayName("A message that is sent twice comes once.")
     void duplicates() throws Exception {
         Queue queue = queue("once");
