@@ -152,3 +152,17 @@ def test_what_is_given_back_unseen_comes_at_once(own_gateway: Make, connect: Con
     consumer = of_queue(peer, "q")
     consumer.settle(consumer.take(), Delivery.RELEASED)
     assert consumer.bodies() == ["x"]
+
+
+def test_a_large_message_waits_and_expires_as_others_do(connect: Connect, topic: str) -> None:
+    """One that is received alone, because it is larger than what is received at once."""
+    large = "x" * (2 << 20)
+    peer = connect()
+    consumer = of_queue(peer, topic)
+    sent = time.time()
+    fill(peer, topic, delayed(large, 500), encoded(large, ttl=0.1), encoded("now"))
+    time.sleep(0.2)
+    (now, _), (late, when) = came(consumer, 2)
+    assert (now, late) == ("now", large)
+    assert when >= sent + 0.5
+    assert consumer.nothing()
