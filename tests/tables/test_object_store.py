@@ -18,6 +18,7 @@ from pipeline.tables.topic_log import TopicLog
 from pipeline.tables.upkeep import UpkeepLimits
 from pipeline.tables.verify.home import verify
 
+FIRST_FORMAT = Path(__file__).with_name("first_format") / "topic_log"
 LIMITS = UpkeepLimits(log_entries_max=10, log_retention_days=7, retention_days=0)
 
 
@@ -59,6 +60,22 @@ def test_the_verbs_of_a_store(store: ObjectStore) -> None:
     assert not store.exists("a/b/x.parquet")
     with pytest.raises(FileNotFoundError):
         store.read("a/b/x.parquet")
+
+
+def test_a_table_of_before_gets_its_columns_there(store: ObjectStore, tmp_path: Path) -> None:
+    """In one version, as on a disk; old and new files are one table."""
+    for path in FIRST_FORMAT.rglob("*"):
+        if path.is_file():
+            store.put(path.relative_to(FIRST_FORMAT).as_posix(), path.read_bytes())
+    log = opened(store, tmp_path)
+    assert (log.version, log.sequence_version) == (4, 6)
+    log.commit([framed(group(5, 6, run("orders", [b"d"], expires_at=[NOON])))])
+    log = opened(store, tmp_path)
+    assert [topic for topic, _ in log.survey(5)] == ["orders"]
+    page = log.page("orders", 0, 1000)
+    assert sum(slab.count for slab in page.slabs) == 5
+    table = DeltaTable(store.uri, storage_options=store.options)
+    assert table.to_pyarrow_table(columns=["deliver_at"])["deliver_at"].null_count == 10
 
 
 def test_a_log_lives_there(

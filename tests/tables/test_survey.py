@@ -12,15 +12,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from table_groups import DAY_US, NOON, bodies, framed, group, run
+from table_groups import DAY_US, NOON, bodies, event, framed, group, run
 from table_traits import Said, history, said
 
 from pipeline.errors import StoreError
+from pipeline.subscription import SubscriptionEvent
 from pipeline.tables import data_file, frame, rows, survey
+from pipeline.tables.home import Home
+from pipeline.tables.journal import Journal
 from pipeline.tables.limits import UpkeepLimits
 from pipeline.tables.store import LocalStore
 from pipeline.tables.topic_log import TopicLog
 
+PAUSED = event(SubscriptionEvent.PAUSED, 0, paused=True, policy="{}")
 FIRST_FORMAT = Path(__file__).with_name("first_format") / "topic_log"
 DAYS = UpkeepLimits(log_entries_max=1_000_000, log_retention_days=7, retention_days=1)
 
@@ -206,6 +210,29 @@ def test_a_table_of_the_first_format_is_read_where_it_says_nothing(watched: Watc
         found.append(log.first_sequence_at(NOON + after))
         assert sum(watched.opened.values()) <= 1
     assert found == [0, 5, 5, 6]
+
+
+def test_what_the_journal_alone_had_is_found_after_a_replay(tmp_path: Path) -> None:
+    """Frames say it until the table does: nothing of it is lost in between."""
+    journal = Journal.open(tmp_path / "journal", segment_bytes=1 << 20)
+    one = run("a", [b"x", b"y", b"z"], priority=[4, 9, 4], expires_at=[0, 0, NOON])
+    late = run("b", [b"w"], deliver_at=[NOON + 9])
+    for made in (group(1, 0, one), group(2, 3, late, subscriptions=[PAUSED])):
+        journal.append(frame.encode(made))
+    journal.close()
+    journal = Journal.open(tmp_path / "journal", segment_bytes=1 << 20)
+    home = Home(tmp_path)
+    log = TopicLog.open(home.topic_log)
+    log.commit(journal.read(journal.frames()))
+    journal.close()
+    assert surveyed(log, 0) == {"a": {1: (9, 0, 0), 2: (4, NOON, 0)}}
+    (slab,) = log.page("b", 0, 100).slabs
+    assert slab.traits is not None
+    assert said(slab.traits, 3) == (4, 0, NOON + 9)
+    (row,) = [
+        table for opened in log.parquets("subscription", 0) for table in opened.read().to_pylist()
+    ]
+    assert (row["paused"], row["policy"]) == (True, "{}")
 
 
 def test_files_that_overlap_are_looked_at_all(watched: Watched) -> None:
