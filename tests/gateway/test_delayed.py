@@ -162,7 +162,7 @@ def test_a_large_message_waits_and_expires_as_others_do(connect: Connect, topic:
     sent = time.time()
     fill(peer, topic, delayed(large, 500), encoded(large, ttl=0.1), encoded("now"))
     time.sleep(0.2)
-    (now, _), (late, when) = came(consumer, 2)
-    assert (now, late) == ("now", large)
-    assert when >= sent + 0.5
+    times = dict(came(consumer, 2))
+    assert times.keys() == {"now", large}
+    assert times[large] >= sent + 0.5
     assert consumer.nothing()
