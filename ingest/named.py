@@ -197,6 +197,7 @@ class Named:
                 del self._unsure[key]
             if event in (SubscriptionEvent.REWOUND, SubscriptionEvent.PURGED):
                 self._marking.moved(subscription)
+                self._claims.changed(subscription)
             then()
 
         record = SubscriptionRecord(

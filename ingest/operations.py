@@ -6,15 +6,16 @@ All methods run on the loop's thread.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, assert_never
+from typing import Any, Protocol, TypeAlias, TypeVar, assert_never
 
 from ingest.consumer import Subscription
 from ingest.delivery import DeliveryService
 from ingest.link import Link
 from ingest.log import Log
 from ingest.named import Named
+from ingest.tallies import Tallies
 from ingest.workers import Failure, Worker
 from pipeline.amqp_writer import Writable
 from pipeline.log_place import AtEnd, AtSequence, AtTime, Place
@@ -23,6 +24,10 @@ from pipeline.refusal import DELETED, PRECONDITION_FAILED, Refusal
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
 from pipeline.tables.topic_log import TopicLog
 
+T = TypeVar("T")
+
+#: Times that a topic is counted again after a rewind, when a commit came in between.
+COUNTS_MAX = 3
 #: An operator intervened to detach the link (AMQP 1.0, 2.8.17).
 DETACH_FORCED = "amqp:link:detach-forced"
 
@@ -66,10 +71,11 @@ class Operations:
         named: Named,
         delivery: DeliveryService,
         links: Links,
+        tallies: Tallies,
     ) -> None:
         self._loop, self._log, self._table, self._named = loop, log, table, named
-        self._delivery, self._links = delivery, links
-        self._worker: Worker[int] = Worker("times", loop)
+        self._delivery, self._links, self._tallies = delivery, links, tallies
+        self._worker: Worker[Any] = Worker("operations", loop)
 
     async def perform(self, order: Order) -> Facts | Refusal:
         """Do it, or say why it can't be done; on return it is durable. Raises StoreError when the
@@ -113,7 +119,7 @@ class Operations:
             present=True,
             users=len(subscription.consumers) + senders,
             queue=queue,
-            owed=subscription.dispatcher.floor < self._log.recent.head,
+            owed=self._tallies.waiting(subscription).messages > 0,
         )
 
     async def _sequence(self, place: Place) -> int | Refusal | None:
@@ -141,11 +147,24 @@ class Operations:
 
     async def _committed_at(self, at: int) -> int:
         """The first sequence in the table that was published at or after a time."""
-        came: asyncio.Future[int | Failure] = self._loop.create_future()
-        self._worker.submit(
-            lambda: self._table.first_sequence_at(at),
-            lambda result: None if came.done() else came.set_result(result),
-        )
+        return await self._read(lambda: self._table.first_sequence_at(at))
+
+    async def _count_again(self, topic: str, since: int) -> None:
+        """What is owed again must be counted among what waits, also what was forgotten."""
+        for _ in range(COUNTS_MAX):
+            committed = self._table.sequence_version
+            parts = await self._read(
+                lambda: [part for part in self._table.volumes(since) if part[0] == topic]
+            )
+            if self._table.sequence_version == committed:
+                break  # nothing has left memory for the table meanwhile
+        now = time.time_ns() // 1_000
+        self._tallies.count_again(topic, parts, self._log.recent, since, now)
+
+    async def _read(self, job: Callable[[], T]) -> T:
+        """What a look at the table gives, made by the thread for it. Raises StoreError."""
+        came: asyncio.Future[T | Failure] = self._loop.create_future()
+        self._worker.submit(job, lambda result: None if came.done() else came.set_result(result))
         found = await came
         if isinstance(found, Failure):
             raise found.error
@@ -205,7 +224,7 @@ class Operations:
         )
         if isinstance(place, Refusal):
             return place
-        paused = dispatcher.paused
+        paused, back = dispatcher.paused, place < dispatcher.floor
         dispatcher.rewind(place, time.time_ns() // 1_000)
         self._delivery.changed(subscription, moved=True)
         dispatcher.paused = True
@@ -213,6 +232,8 @@ class Operations:
         await self.durable()
         dispatcher.paused = paused
         self._serve(subscription)
+        if back:
+            await self._count_again(subscription.definition.topic, place)
         return {"floor": place}
 
     def _serve(self, subscription: Subscription) -> None:

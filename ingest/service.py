@@ -104,7 +104,7 @@ class Gateway:
             self._subscriptions.named,
             delivery,
             Peers(engine, self.lost),
-            self.backlogs.tallies.waiting,
+            self.backlogs.tallies,
             partial(self._resolve, said=None),
             self._marked,
         )

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from ingest.claims import Claims
 from ingest.consumer import Subscription
 from pipeline.message import Slab
+from pipeline.recent import RecentMessages
 from pipeline.tally import Tally, Volume, waiting
 
 #: A topic, where a part of its messages ends, how many they are, their bytes, when the last one was
@@ -29,6 +30,22 @@ class Tallies:
             if topic in self._claims:
                 tally = self._tallies.setdefault(topic, Tally())
                 tally.add(stop - messages, stop, messages, size, at)
+
+    def count_again(
+        self, topic: str, parts: Iterable[Part], recent: RecentMessages, since: int, now: int
+    ) -> None:
+        """Somebody is owed this topic from `since` on, which may lie below what was counted: the
+        parts are what the table has of it from there on, ascending; `recent` has all the rest."""
+        tally = Tally()
+        for _, stop, messages, size, at in parts:
+            tally.add(stop - messages, stop, messages, size, at)
+            since = stop
+        since = max(since, recent.floor)
+        while (slab := recent.find(topic, since)) is not None:
+            tally.add(slab.first, slab.stop, slab.count, len(slab.blob), now)
+            since = slab.stop
+        if topic in self._claims:
+            self._tallies[topic] = tally
 
     def arrived(self, topic: str, slab: Slab, at: int) -> None:
         """Messages became durable; they were published at this time."""

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 
-from ingest.consumer import Subscription
 from ingest.delivery import DeliveryService
 from ingest.link import Link
 from ingest.log import Log
@@ -17,9 +16,9 @@ from ingest.named import Named
 from ingest.operations import Operations
 from ingest.security.access import Access
 from ingest.settings import Settings
+from ingest.tallies import Tallies
 from pipeline.refusal import Refusal
 from pipeline.tables.topic_log import TopicLog
-from pipeline.tally import Volume
 
 
 def open_node(
@@ -31,17 +30,14 @@ def open_node(
     named: Named,
     delivery: DeliveryService,
     peers: Peers,
-    backlog: Callable[[Subscription], Volume],
+    tallies: Tallies,
     resolve: Callable[[Link, str], str | Refusal],
     turned: Callable[[], None],
 ) -> Node:
-    """The node `$management` of a gateway.
-
-    `backlog` says how much a subscription has waiting, `resolve` where a link's user may send to by
-    an address; `turned` is called when something was said outside of a pass over what came.
-    """
-    operations = Operations(loop, log, table, named, delivery, peers)
-    entities = Entities(log, table, named, peers, backlog)
+    """The node `$management` of a gateway. `resolve` says where a link's user may send to by an
+    address; `turned` is called when something was said outside of a pass over what came."""
+    operations = Operations(loop, log, table, named, delivery, peers, tallies)
+    entities = Entities(log, table, named, peers, tallies.waiting)
     redrive = Redrive(log, named, delivery)
     requests = Requests(settings, access, named, entities, operations, redrive)
     replies = Replies(log, settings.management.replies_bytes_max, resolve)

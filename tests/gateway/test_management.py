@@ -1,6 +1,7 @@
 """What operators do by $management, with a real gateway: done when it is answered, also after a
 kill -9."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -106,6 +107,25 @@ def test_a_rewound_subscription_gets_again_what_it_had(
     manager.done("REWIND", "subscription", name, to="1h")
     assert consumer.bodies(3) == ["a", "b", "c"]
     assert consumer.nothing()
+
+
+def test_what_is_owed_again_counts_as_backlog(
+    connect: Connect, manager: Manager, topic: str
+) -> None:
+    """Although nobody was owed it any more, and nothing of it was counted."""
+    peer = connect()
+    consumer = peer.durable(topic, "counted")
+    name = f"container/{peer.container}/counted"
+    peer.sender(topic).publish(*"abcde")
+    consumer.confirm(consumer.take(5))
+    row = manager.done("READ", "subscription", name)
+    assert (row["backlog"], row["backlog_bytes"]) == (0, 0)
+    time.sleep(2.5)  # what nobody is owed is forgotten once a second
+    peer.sender(f"{topic}-other").publish("x")
+    manager.done("REWIND", "subscription", name, to=row["floor"] - 3)
+    row = manager.done("READ", "subscription", name)
+    assert row["backlog"] == 3
+    assert row["backlog_bytes"] > 0
 
 
 def test_a_skip_goes_forward_only(connect: Connect, manager: Manager, topic: str) -> None:
