@@ -266,14 +266,15 @@ def test_rejected_before_an_orderly_end_is_buried_before_it(
     """Nobody waited for a confirmation, and yet nothing comes twice after the restart."""
     gateway = own_gateway().start()
     peer = connect(port=gateway.port)
-    fill(peer, "q", *range(300))
+    fill(peer, "q", *range(3_000))
     consumer = of_queue(peer, "q")
-    consumer.settle(consumer.take(300), Delivery.REJECTED)
+    consumer.settle(consumer.take(3_000), Delivery.REJECTED)
     peer.heard()
+    peer.drop()
     gateway.stop()
     peer = connect(port=gateway.start().port)
     assert of_queue(peer, "q").nothing()
-    assert sorted(dead_of(peer, "queue/q").bodies(300)) == list(range(300))  # type: ignore[type-var]
+    assert sorted(dead_of(peer, "queue/q").bodies(3_000)) == list(range(3_000))  # type: ignore[type-var]
 
 
 def test_the_table_says_what_became_of_a_dead_letter(own_gateway: Make, connect: Connect) -> None:
