@@ -8,6 +8,7 @@ import pytest
 from conftest import Connect
 from gateway_links import encoded
 from gateway_management import Manager
+from gateway_peer import selector
 from gateway_process import Gateway, until
 
 Make = Callable[..., Gateway]
@@ -254,6 +255,25 @@ def test_a_policy_of_its_own_holds_at_once(connect: Connect, manager: Manager, t
     assert manager.ask("UPDATE", "queue", topic, policy={"consumers_max": -1}).status == 400
 
 
+def test_what_an_operator_said_outlives_a_redefinition(
+    connect: Connect, manager: Manager, topic: str
+) -> None:
+    """A client that comes with another selector finds its subscription paused as before."""
+    peer = connect()
+    name = f"container/{peer.container}/s"
+    peer.leave(peer.durable(topic, "s"), closed=False)
+    manager.done("PAUSE", "subscription", name)
+    manager.done("UPDATE", "subscription", name, policy={"lock_ms": 7000})
+    again = peer.durable(topic, "s", filters=selector("a = 1"))
+    row = manager.done("READ", "subscription", name)
+    assert (row["selector"], row["paused"], row["policy"]) == ("a = 1", True, {"lock_ms": 7000})
+    assert row["policy_in_force"]["lock_ms"] == 7000
+    peer.leave(again, closed=True)
+    peer.durable(topic, "s")
+    row = manager.done("READ", "subscription", name)
+    assert (row["paused"], row["policy"]) == (False, {})
+
+
 def test_all_of_it_is_so_after_a_kill(own_gateway: Make, connect: Connect) -> None:
     """A pause, a policy, a rewind, a purge, a new queue and a deleted one."""
     gateway = own_gateway().start()
@@ -310,6 +330,25 @@ def test_what_was_settled_after_a_rewind_stays_so_after_a_kill(
     gateway.start()
     peer = connect("ops", port=gateway.port)
     assert peer.durable("t", "s").bodies(2) == ["b", "c"]
+
+
+def test_nothing_is_delivered_before_a_rewind_is_durable(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """What is settled in the rewind's own group doesn't count, so nothing may be: a consumer that
+    is quick finds its outcomes there after a kill, although groups wait long."""
+    gateway = own_gateway({"journal": {"linger_ms": 300}}).start()
+    peer = connect("ops", port=gateway.port)
+    manager = Manager(peer)
+    consumer = peer.durable("t", "s")
+    peer.sender("t").publish(*"abc")
+    consumer.confirm(consumer.take(3))
+    consumer.link.flow(3)
+    manager.send("REWIND", "subscription", "container/ops/s", to=0)
+    consumer.confirm(consumer.take(3, credit=False))
+    gateway.kill()
+    gateway.start()
+    assert connect("ops", port=gateway.port).durable("t", "s").nothing()
 
 
 def test_a_rewind_reaches_what_only_the_table_has(own_gateway: Make, connect: Connect) -> None:

@@ -10,7 +10,7 @@ from gateway_links import Incoming, encoded
 from gateway_management import NODE, Manager
 from gateway_peer import Peer
 from gateway_process import Gateway
-from proton import Delivery, Message
+from proton import Delivery, Message, symbol, ulong
 from proton.utils import BlockingConnection, SyncRequestResponse
 
 from ingest.security.users import user_of
@@ -140,6 +140,12 @@ create = ["temp-queue://*"]
 create = ["orders", "queue://orders"]
 [keeper]
 manage = ["orders", "queue://*"]
+[owner]
+consume = ["vault"]
+create = ["vault"]
+[forger]
+publish = ["queue://grave"]
+create = ["queue://grave"]
 """
 
 
@@ -148,7 +154,7 @@ def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder: Path = tmp_path_factory.mktemp("management")
     users, permissions = folder / "users.toml", folder / "permissions.toml"
     with changing(users) as known:
-        for name in ("reader", "maker", "keeper"):
+        for name in ("reader", "maker", "keeper", "owner", "forger"):
             known[name] = user_of("x")
     permissions.write_text(WRITTEN)
     settings = {"security": {"users": str(users), "permissions": str(permissions)}}
@@ -211,6 +217,23 @@ def test_an_answer_goes_nowhere_one_may_not_send(as_user: User) -> None:
         rejection(peer, encoded(None, properties=READ, reply_to="queue://orders"))
         == "amqp:unauthorized-access"
     )
+
+
+def test_a_forged_dead_letter_goes_nowhere(as_user: User) -> None:
+    """It says that it comes from a topic to which its forger may not send; whoever redrives must be
+    allowed to manage that."""
+    owner = as_user("owner")
+    vault = owner.durable("vault", "v")
+    said = {
+        "subscription": f"container/{owner.container}/v",
+        "topic": "vault",
+        "sequence": ulong(1),
+    }
+    annotations = {symbol(f"x-opt-dead-letter-{key}"): value for key, value in said.items()}
+    as_user("forger").sender("queue://grave").publish_data([encoded("x", annotations=annotations)])
+    done = Manager(as_user("keeper")).done("REDRIVE", "queue", "grave")
+    assert (done["redriven"], done["stayed"]) == (0, 1)
+    assert vault.nothing()
 
 
 def test_answers_to_a_link_that_has_another_connection_are_not_its(connect: Connect) -> None:

@@ -69,11 +69,12 @@ def test_so_many_go_back_as_are_asked_for(connect: Connect, topic: str) -> None:
 
 
 def test_what_has_nowhere_to_go_stays(connect: Connect, topic: str) -> None:
-    """The subscription is gone, or it never was a dead letter; the others of the queue go."""
+    """The subscription is gone, or claims another topic now, or it never was a dead letter; the
+    others of the queue go."""
     peer = connect()
     manager = Manager(peer)
     grave = f"{topic}-grave"
-    for name in ("gone", "there"):
+    for name in ("gone", "moved", "there"):
         manager.done(
             "CREATE",
             "subscription",
@@ -82,15 +83,19 @@ def test_what_has_nowhere_to_go_stays(connect: Connect, topic: str) -> None:
             policy={"dead_letter_address": grave},
         )
     gone, there = peer.durable(topic, "gone"), peer.durable(topic, "there")
+    moved = peer.durable(topic, "moved")
     peer.sender(topic).publish("a")
-    bury(gone, 1)
-    bury(there, 1)
+    for one in (gone, moved, there):
+        bury(one, 1)
     peer.leave(gone, closed=True)
+    peer.leave(moved, closed=False)
+    moved = peer.durable(f"{topic}-elsewhere", "moved")
     peer.sender(grave, capabilities=("queue",)).publish("stranger")
     done = manager.done("REDRIVE", "queue", grave)
-    assert (done["redriven"], done["stayed"]) == (1, 2)
+    assert (done["redriven"], done["stayed"]) == (1, 3)
     assert there.bodies() == ["a"]
-    assert sorted(map(str, queue(peer, grave).bodies(2))) == ["a", "stranger"]
+    assert moved.nothing()
+    assert sorted(map(str, queue(peer, grave).bodies(3))) == ["a", "a", "stranger"]
 
 
 def test_one_subscription_of_a_common_grave_has_its_own_back(connect: Connect, topic: str) -> None:
