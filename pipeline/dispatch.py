@@ -176,7 +176,7 @@ class Dispatcher:
             return None
         if not places.plain:
             best = places.best()
-            return None if best is None else best[1]
+            return None if best is None else best[2]
         first = places.waiting.usual.first()
         if first is not None:
             return first

@@ -2,8 +2,8 @@
 consumers with selectors.
 
 Rule 1: of all that could go, the highest priority goes first; of one priority what was read before,
-        then what comes next; of these, the lowest sequence. A low priority goes when nothing else
-        is left to read.
+        then what comes next; the lowest sequence first in each. A low priority goes when nothing
+        else is left to read.
 Rule 2: what can't go now is put where it waits, so that it holds up nothing else.
 Rule 3: a loop over messages only where who may have a message depends on the message.
 """
@@ -21,7 +21,6 @@ from pipeline.places import Places
 from pipeline.sequences import Run, gathered
 from pipeline.sorting import Sorted, as_run, column, sort
 from pipeline.traits import PRIORITY, Traits
-from pipeline.unread import Unread
 from pipeline.waiting import Whose, stuck
 
 #: Messages that are sorted at once even if there is credit for fewer: what it costs to begin.
@@ -58,24 +57,19 @@ class Offering:
         """Deliver what of this can go, as far as credit goes."""
         places, offered = self._places, self._offered
         best = places.best()
-        # What lies between the position and the first one asked for was not offered.
-        reads = best is not None and best[1] <= places.unread.position
-        asked = True  #: the first one is what the caller was asked for
-        while best is not None:
-            priority, sequence = best
-            if priority == PRIORITY and sequence == places.unread.position:
-                if not reads or sequence >= offered.stop:
-                    break
-                reads = False
-                self._read_on()
-            elif sequence < offered.stop and (sequence >= offered.first or asked):
-                assert sequence >= offered.first or sequence > places.unread.position, (  # noqa: S101
+        asked = 0 if best is None else best[2]
+        while best is not None and asked <= best[2] < offered.stop:  # what is below wasn't offered
+            priority, unread, sequence = best
+            if not unread:
+                assert sequence >= offered.first, (  # noqa: S101
                     f"{sequence} is owed, offered from {offered.first} on"
                 )
-                self._serve_priority(priority)
+                self._serve_waiting(priority)
+            elif priority == PRIORITY:
+                self._read_on()
             else:
-                break  # it lies elsewhere
-            best, asked = places.best(), False
+                self._read_early(priority)
+            best = places.best()
         return self._effects
 
     def _read_on(self) -> None:
@@ -90,51 +84,43 @@ class Offering:
                     return
         unread.move(max(offered.stop, unread.position))
 
-    def _serve_priority(self, priority: int) -> None:
-        """Deliver what there is of this priority: what waits, and what may be read early."""
+    def _read_early(self, priority: int) -> None:
+        """Read what there is of this priority, wherever it is."""
         places, offered = self._places, self._offered
-        sources: list[tuple[Whose | Unread, Iterable[range]]] = [
-            (whose, places.waiting.within(priority, whose, offered.first, offered.stop))
-            for whose in places.pools(priority)
-        ]
-        early = self._early(priority)
-        if early:
-            sources.append((places.unread, _stretches(early)))
-        if len(sources) == 1:
-            source, stretches = sources[0]
-            runs = (early,) if early else gathered(stretches, places.line.room)
-            self._serve_runs(priority, ((source, run) for run in runs))
-            return
-        # In one order over all of them, which is the order within a group, too.
-        merged = [(one.start, one, source) for source, runs in sources for one in runs]
-        merged.sort(key=lambda one: one[0])
-        self._serve_runs(priority, ((source, run) for _, run, source in merged))
-
-    def _early(self, priority: int) -> Run:
-        """What may be read early of this priority."""
-        places, offered = self._places, self._offered
-        ahead = places.unread.ahead()
-        if ahead is None or ahead[0] != priority or ahead[1] >= offered.stop:
-            return range(0)
         listed: Run = range(offered.first, offered.stop)
         if offered.sequences is not None:
             listed = offered.sequences
         most = max(places.line.room, PART_MIN)
         early = places.unread.early(priority, offered.stop, listed, most)
-        places.waiting.note(early, priority)
-        return early
+        if early:
+            places.waiting.note(early, priority)
+            self._read(early, by_priority=False)
 
-    def _serve_runs(self, priority: int, runs: "Iterable[tuple[Whose | Unread, Run]]") -> None:
-        """Deliver these, each from where it is, as far as credit goes."""
+    def _serve_waiting(self, priority: int) -> None:
+        """Deliver what waits of this priority."""
+        places, offered = self._places, self._offered
+        pools = [
+            (whose, places.waiting.within(priority, whose, offered.first, offered.stop))
+            for whose in places.pools(priority)
+        ]
+        if len(pools) == 1:
+            whose, stretches = pools[0]
+            self._serve_runs(
+                priority, ((whose, one) for one in gathered(stretches, places.line.room))
+            )
+            return
+        # In one order over all of them, which is the order within a group, too.
+        merged = [(whose, one) for whose, stretches in pools for one in stretches]
+        merged.sort(key=lambda pair: pair[1].start)
+        self._serve_runs(priority, merged)
+
+    def _serve_runs(self, priority: int, runs: Iterable[tuple[Whose, Run]]) -> None:
+        """Deliver these, each from its pool, as far as credit goes."""
         places = self._places
-        for source, run in runs:
-            if isinstance(source, Unread):
-                if not self._read(run, by_priority=False):
-                    return
-                continue
+        for whose, run in runs:
             at = 0
-            while at < len(run) and (room := places.room_for(source)):
-                self._serve_waiting(run[at : at + room], priority, source)
+            while at < len(run) and (room := places.room_for(whose)):
+                self._serve_run(run[at : at + room], priority, whose)
                 at += room
             if not places.line.ready:
                 return
@@ -160,7 +146,7 @@ class Offering:
         places.outstanding.discard(left)
         return not left
 
-    def _serve_waiting(self, run: Run, priority: int, whose: Whose) -> None:
+    def _serve_run(self, run: Run, priority: int, whose: Whose) -> None:
         """Deliver these of a pool, as far as credit goes."""
         places = self._places
         them = sort(run, self._offered.traits, self._offered.now, by_priority=False)
@@ -261,9 +247,3 @@ def _pieces(run: Run, most: int) -> Iterable[Run]:
     if len(run) <= most:
         return (run,)
     return (run[at : at + most] for at in range(0, len(run), most))
-
-
-def _stretches(run: Run) -> Iterable[range]:
-    if isinstance(run, range):
-        return (run,)
-    return (range(one, one + 1) for one in run)

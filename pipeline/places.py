@@ -151,25 +151,26 @@ class Places:
     def skip_to(self, position: int) -> None:
         """The topic has nothing from the best one up to this one."""
         best = self.best()
-        if best is not None and best[1] > self.unread.position:
+        if best is not None and best[2] > self.unread.position:
             self.unread.skip_early(best[0], position)
         elif position > self.unread.position:
             self.unread.move(position)
 
-    def best(self) -> tuple[int, int] | None:
-        """The message that goes next to somebody who is in line now, as (priority, sequence)."""
+    def best(self) -> tuple[int, bool, int] | None:
+        """The message that goes next to somebody who is in line now: its priority, whether it is
+        unread, its sequence. What was read before goes before what wasn't."""
         if not self.line.ready:
             return None
-        found = list(self._best_waiting())
-        reads = not self.parked_full()
-        if reads and self.unread.position < self.head:
-            found.append((-PRIORITY, self.unread.position))
-        if reads and (ahead := self.unread.ahead()) is not None:
-            found.append((-ahead[0], ahead[1]))
+        found = self._best_waiting()
+        if not self.parked_full():
+            if self.unread.position < self.head:
+                found.append((-PRIORITY, True, self.unread.position))
+            if (ahead := self.unread.ahead()) is not None:
+                found.append((-ahead[0], True, ahead[1]))
         if not found:
             return None
-        below, sequence = min(found)
-        return -below, sequence
+        below, unread, sequence = min(found)
+        return -below, unread, sequence
 
     def pools(self, priority: int) -> list[Whose]:
         """Whose messages of this priority may go to somebody who is in line."""
@@ -326,18 +327,18 @@ class Places:
         self.groups.clear()
         self.attempts = Attempts({}, 0)
 
-    def _best_waiting(self) -> "list[tuple[int, int]]":
+    def _best_waiting(self) -> list[tuple[int, bool, int]]:
         found = []
         usual = self.waiting.usual.first()
         if usual is not None:
-            found.append((-PRIORITY, usual))
+            found.append((-PRIORITY, False, usual))
         if self.waiting.others:
             takers = self.line.takers()
             for (priority, whose), pool in self.waiting.others.items():
                 if self._may_go(whose, takers):
                     first = pool.first()
                     assert first is not None  # noqa: S101
-                    found.append((-priority, first))
+                    found.append((-priority, False, first))
         return found
 
     def _may_go(self, whose: Whose, takers: frozenset[str | None]) -> bool:

@@ -31,6 +31,7 @@ class Message:
     place: str = "owed"  # owed (read or not), held, buried (given up, no copy yet), gone
     holder: int = 0
     since: int = 0  # when it was delivered
+    unread: bool = True  # when the caller began to serve
     due: int = 0  # after a failure: not before this
     failures: int = 0
 
@@ -47,7 +48,7 @@ class Message:
 
     @property
     def order(self):
-        return -self.priority, self.sequence
+        return -self.priority, self.unread, self.sequence
 
 
 @dataclass
