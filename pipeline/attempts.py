@@ -35,7 +35,7 @@ class Attempts:
         if run and run[0] < doubtful <= run[-1]:
             cut = bisect_left(run, doubtful)
             return self.parts(run[:cut]) + self.parts(run[cut:])
-        usual = self._usual(run[0] if run else 0)
+        usual = self._usual(run[0]) if run else 0
         if not self.failures or not _any(self.failures, run):
             return [(run, usual)]
         parts: list[tuple[Run, int]] = []
