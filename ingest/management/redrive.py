@@ -24,7 +24,8 @@ from pipeline.message import Slab
 from pipeline.outcome import Outcome, Reason
 from pipeline.refusal import NOT_FOUND, Refusal
 from pipeline.registry import key_of_queue
-from pipeline.subscription import SubscriptionKey
+from pipeline.selector.matching import Selections
+from pipeline.subscription import Definition, SubscriptionKey
 
 #: Dead letters in one group, about 50 us each to read and to copy: others wait no longer for it.
 PART_MESSAGES = 100
@@ -57,6 +58,22 @@ class _Job:
     most: int | None
     may: Callable[[str], bool]
     done: Redriven = field(default_factory=Redriven)
+    #: The selectors of those that get any, and how many messages they were asked about.
+    selections: Selections = field(default_factory=Selections)
+    claims: set[Definition] = field(default_factory=set)
+    asked: int = 0
+
+    def fits(self, claim: Definition, data: bytes) -> bool:
+        """Whether a subscription with this definition is owed such a message at all."""
+        if claim.selector is None:
+            return True
+        if claim not in self.claims:
+            self.claims.add(claim)
+            self.selections.join(claim)
+        self.asked += 1
+        slab = Slab(self.asked, 1, data, array("i", [0, len(data)]).tobytes())
+        found = self.selections.matches(claim, slab, slab.first, room=1, work_max=1)
+        return found.sequences is None or bool(found.sequences)
 
     @property
     def full(self) -> bool:
@@ -136,7 +153,7 @@ class Redrive:
             where = origin(data)
             if job.only is not None and (where is None or where.subscription != job.only):
                 continue
-            target = self._target(where, job.may) if where is not None else None
+            target = self._target(job, where, data) if where is not None else None
             if target is None or where is None:
                 job.done.stayed += 1
             elif room > 0:
@@ -146,8 +163,9 @@ class Redrive:
         for (target, topic), some in letters.items():
             self._send(job, target, topic, some)
 
-    def _target(self, where: Origin, may: Callable[[str], bool]) -> SubscriptionKey | None:
-        """The subscription that gave it up, if it is there still and the user may send to it."""
+    def _target(self, job: _Job, where: Origin, data: bytes) -> SubscriptionKey | None:
+        """The subscription that gave it up, if it is there still, claims such a message still, and
+        the user may send to it."""
         try:
             key = SubscriptionKey.parse(where.subscription)
         except InvalidRequest:
@@ -155,7 +173,7 @@ class Redrive:
         found = self._named.get(key)
         if found is None or not found.durable or found.definition.topic != where.topic:
             return None
-        return key if may(where.topic) else None
+        return key if job.may(where.topic) and job.fits(found.definition, data) else None
 
     def _send(self, job: _Job, to: SubscriptionKey, topic: str, letters: list[_Letter]) -> None:
         """Copies and settlements, in one group."""

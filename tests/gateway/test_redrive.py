@@ -5,7 +5,7 @@ from collections.abc import Callable
 from conftest import Connect
 from gateway_links import Got, Incoming, encoded
 from gateway_management import Manager
-from gateway_peer import Peer
+from gateway_peer import Peer, selector
 from gateway_process import Gateway
 from proton import Delivery
 
@@ -69,12 +69,12 @@ def test_so_many_go_back_as_are_asked_for(connect: Connect, topic: str) -> None:
 
 
 def test_what_has_nowhere_to_go_stays(connect: Connect, topic: str) -> None:
-    """The subscription is gone, or claims another topic now, or it never was a dead letter; the
+    """The subscription is gone, or claims other messages now, or it never was a dead letter; the
     others of the queue go."""
     peer = connect()
     manager = Manager(peer)
     grave = f"{topic}-grave"
-    for name in ("gone", "moved", "there"):
+    for name in ("gone", "moved", "choosy", "there"):
         manager.done(
             "CREATE",
             "subscription",
@@ -83,19 +83,31 @@ def test_what_has_nowhere_to_go_stays(connect: Connect, topic: str) -> None:
             policy={"dead_letter_address": grave},
         )
     gone, there = peer.durable(topic, "gone"), peer.durable(topic, "there")
-    moved = peer.durable(topic, "moved")
+    moved, choosy = peer.durable(topic, "moved"), peer.durable(topic, "choosy")
     peer.sender(topic).publish("a")
-    for one in (gone, moved, there):
+    for one in (gone, moved, choosy, there):
         bury(one, 1)
     peer.leave(gone, closed=True)
     peer.leave(moved, closed=False)
     moved = peer.durable(f"{topic}-elsewhere", "moved")
+    peer.leave(choosy, closed=False)
+    peer.durable(topic, "choosy", filters=selector("n = 1"))
     peer.sender(grave, capabilities=("queue",)).publish("stranger")
     done = manager.done("REDRIVE", "queue", grave)
-    assert (done["redriven"], done["stayed"]) == (1, 3)
+    assert (done["redriven"], done["stayed"]) == (1, 4)
     assert there.bodies() == ["a"]
     assert moved.nothing()
-    assert sorted(map(str, queue(peer, grave).bodies(3))) == ["a", "a", "stranger"]
+    assert sorted(map(str, queue(peer, grave).bodies(4))) == ["a", "a", "a", "stranger"]
+
+
+def test_what_a_selector_matches_goes_back(connect: Connect, topic: str) -> None:
+    peer = connect()
+    consumer = peer.durable(topic, "s", filters=selector("n > 1"))
+    peer.sender(topic).publish_data([encoded(n, properties={"n": n}) for n in range(4)])
+    assert bury(consumer, 2) == [2, 3]
+    name = f"container/{peer.container}/s"
+    assert Manager(peer).done("REDRIVE", "subscription", name)["redriven"] == 2
+    assert consumer.bodies(2) == [2, 3]
 
 
 def test_one_subscription_of_a_common_grave_has_its_own_back(connect: Connect, topic: str) -> None:
