@@ -56,7 +56,7 @@ class Taker:
     priority: int
     selector: str | None
     credit: int = 0
-    lost: set = field(default_factory=set)  # what it holds no more, and may settle late
+    lost: dict = field(default_factory=dict)  # what it may settle late -> delivered when
 
     def may(self, message):
         return self.selector is None or self.selector in message.colours

@@ -65,6 +65,7 @@ WEIGHTS = {
     "credit": 14,
     "serve": 30,
     "settle": 16,
+    "settle_late": 2,
     "detach": 3,
     "time_passes": 6,
     "sweep": 2,
@@ -88,6 +89,7 @@ class History:
         #: What of messages is not plain here: of all kinds at once, or of few.
         self.kinds = [name for name in KINDS if pick([True, True, False])]
         self.selective = pick([True, False])
+        self.claims_some = pick([True, False, False])
         self.now, self.head, self.numbers, self.trimmed = SECOND, 0, 0, 0
         self.model = Model(policy, buries=buries)
         self.agenda = Agenda()
@@ -117,13 +119,13 @@ class History:
 
     def publish(self):
         """Messages of all kinds become durable, then some of other topics."""
-        first = self.head
-        for _ in range(self.random.randint(1, 8)):
-            self.model.messages[self.head] = Message(self.head, **self.kind())
-            self.head += 1
-        self.say(*(self.model.messages[one] for one in range(first, self.head)))
-        self.agenda.add(first, self.head, self.traits(range(first, self.head)))
-        self.head += self.random.choice([0, 0, 1, 2])
+        new = [Message(self.head + nth, **self.kind()) for nth in range(self.random.randint(1, 8))]
+        self.say(*new)
+        self.agenda.add(self.head, self.head + len(new), self.traits(new, dense=True))
+        self.head += len(new) + self.random.choice([0, 0, 1, 2])
+        #: Some topics have messages that this subscription doesn't claim.
+        claimed = [one for one in new if not self.claims_some or self.random.random() < 0.7]
+        self.model.messages |= {one.sequence: one for one in claimed}
 
     def attach(self):
         if len(self.model.takers) < 4:
@@ -180,7 +182,7 @@ class History:
             slab = [one for one in slab if self.gapless(one, topic[at])]
         sequences = array("q", slab) if listed else None
         plain = all(self.model.messages[one].priority == 4 for one in slab)
-        traits = self.traits(slab if listed else range(slab[0], slab[-1] + 1))
+        traits = self.traits([self.model.messages[one] for one in slab], dense=not listed)
         if plain and not (traits.expires_at or traits.deliver_at or traits.groups):
             traits = None
         matches = {
@@ -208,16 +210,14 @@ class History:
                 ), (got, left)
                 taker.credit = credit
 
-    def traits(self, run):
-        messages = [self.model.messages[one] for one in run]
-
+    def traits(self, messages, *, dense):
         def column(code, values, usual=0):
             return b"" if set(values) == {usual} else array(code, values).tobytes()
 
         grouped = self.model.policy.message_groups
         return Traits(
-            run[0],
-            None if isinstance(run, range) else array("q", run),
+            messages[0].sequence,
+            None if dense else array("q", [one.sequence for one in messages]),
             column("B", [one.priority for one in messages], 4),
             column("q", [one.expires_at for one in messages]),
             column("q", [one.deliver_at for one in messages]),
@@ -230,7 +230,7 @@ class History:
             return
         consumer = self.random.choice(self.model.at("held")).holder
         held = {one.sequence for one in self.model.held_by(consumer)}
-        known = sorted(held | self.model.takers[consumer].lost)
+        known = sorted(held | self.model.takers[consumer].lost.keys())
         some = self.random.sample(known, self.random.randint(1, min(len(known), 6)))
         run = array("q", sorted(some))
         verdict = outcome, failed, undeliverable = self.random.choice(VERDICTS)
@@ -239,9 +239,21 @@ class History:
             consumer, run, outcome, failed=failed, undeliverable=undeliverable, now=self.now
         )
         self.say(*effects)
-        self.model.takers[consumer].lost -= set(run) - held
+        for one in set(run) - held:
+            del self.model.takers[consumer].lost[one]
         ended = [self.model.messages[one] for one in run if one in held]
         self.check_ended(effects, consumer, ended, verdict)
+
+    def settle_late(self):
+        """An outcome of a delivery that ended without one changes nothing, even if the consumer was
+        given the message again."""
+        for consumer, taker in self.model.takers.items():
+            if taker.lost:
+                one, delivered_at = self.random.choice(sorted(taker.lost.items()))
+                run, outcome = range(one, one + 1), Outcome.ACCEPTED
+                self.say(consumer, one, delivered_at)
+                assert not self.real.settle(consumer, run, outcome, delivered_at=delivered_at)
+                del taker.lost[one]
 
     def check_ended(self, effects, consumer, ended, verdict):
         """The effects are what this verdict means for each of these, once, and no more."""
@@ -312,7 +324,7 @@ class History:
         effects = self.real.wake(self.now)
         for consumer in {one.holder for one in ended}:
             own = [one for one in ended if one.holder == consumer]
-            self.model.takers[consumer].lost |= {one.sequence for one in own}
+            self.model.takers[consumer].lost |= {one.sequence: one.since for one in own}
             theirs = [effect for effect in effects if effect.consumer == consumer]
             self.check_ended(theirs, consumer, own, (Outcome.MODIFIED, True, False))
         assert {effect.consumer for effect in effects} == {one.holder for one in ended}
@@ -375,7 +387,7 @@ class History:
         self.now += GRAIN_US
         for message in self.model.messages.values():
             if message.place == "held":
-                self.model.takers[message.holder].lost.add(message.sequence)
+                self.model.takers[message.holder].lost[message.sequence] = message.since
             message.place = "owed" if message.sequence >= position else "gone"
             message.failures = message.due = 0
         self.model.owners.clear()
