@@ -68,8 +68,13 @@ _RELATIONS = cast(
 
 def compiled(selector: Selector) -> Callable[[Accessor], bool]:
     """Whether a message with these values is selected."""
-    code = _code(selector.expression)
+    code = truth(selector)
     return lambda get: code(get) is True
+
+
+def truth(selector: Selector) -> Code:
+    """What the selector is of a message with these values: selected if it is True itself."""
+    return _code(selector.expression)
 
 
 def _code(node: Expression) -> Code:
@@ -139,6 +144,16 @@ def _not(value: object) -> bool | None:
 def _joined(operands: "list[Comparison] | tuple[Expression, ...]", *, decisive: bool) -> Code:
     """AND, which one FALSE decides, or OR, which one TRUE does; else it is unknown if one is."""
     codes, other = [_code(operand) for operand in operands], not decisive
+    first, second = codes[:2]
+
+    def both(get: Accessor) -> bool | None:
+        one = first(get)
+        if one is decisive:
+            return decisive
+        another = second(get)
+        if another is decisive:
+            return decisive
+        return other if one is other and another is other else None
 
     def joined(get: Accessor) -> bool | None:
         result: bool | None = other
@@ -150,7 +165,7 @@ def _joined(operands: "list[Comparison] | tuple[Expression, ...]", *, decisive: 
                 result = None
         return result
 
-    return joined
+    return both if len(codes) == 2 else joined  # most have two
 
 
 # Comparison.

@@ -8,12 +8,11 @@ Rule 2: what is found out is the same whoever asks, and whenever.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from pipeline.message import Slab
-from pipeline.selector.evaluate import Accessor, compiled
+from pipeline.selector.evaluate import Code, truth
 from pipeline.selector.parser import parse
 from pipeline.selector.reading import Reader
 from pipeline.subscription import Definition
@@ -43,7 +42,7 @@ class _Known:
 
     reader: Reader
     identifiers: frozenset[str]
-    matches: Callable[[Accessor], bool]
+    matches: Code
     users: int = 0
 
 
@@ -58,7 +57,7 @@ class _Span:
 
 
 #: A selector, and where the sequences go that it matches.
-_Wanted: TypeAlias = "tuple[Callable[[Accessor], bool], array[int]]"
+_Wanted: TypeAlias = "tuple[Code, array[int]]"
 
 
 class Selections:
@@ -109,7 +108,7 @@ class _Topic:
         if known is None:
             parsed = parse(selector)
             names = parsed.identifiers
-            known = self._selectors[selector] = _Known(Reader(names), names, compiled(parsed))
+            known = self._selectors[selector] = _Known(Reader(names), names, truth(parsed))
             self._changed()
         known.users += 1
         self.users += 1
@@ -188,7 +187,7 @@ def _evaluate(
         sequence = slab.first + at if listed is None else listed[at]
         get = read(blob, offsets[at], offsets[at + 1]).get
         for matches, sequences in wanted:
-            if matches(get):
+            if matches(get) is True:
                 sequences.append(sequence)
         at += 1
     if at == slab.count:

@@ -32,6 +32,9 @@ HEAD_BYTES = 4_096
 
 _BROKEN = (DecodeError, IndexError, struct.error, UnicodeDecodeError, RecursionError)
 
+#: Bytes of a value with this constructor, itself included; 0 for those that say their size.
+_FIXED = bytes((0, 0, 0, 0, 1, 2, 3, 5, 9, 17, 0, 0, 0, 0, 0, 0)[code >> 4] for code in range(256))
+
 _HEADER, _PROPERTIES = int(Kind.HEADER), int(Kind.PROPERTIES)
 _APPLICATION = int(Kind.APPLICATION_PROPERTIES)
 _SECTIONS = frozenset(map(int, Kind))
@@ -117,7 +120,7 @@ class Reader:
             self._walk(bytes(blob[start:stop]), values)
         return values
 
-    def _walk(self, data: bytes, values: Values) -> bool:  # noqa: C901 (calls cost more here)
+    def _walk(self, data: bytes, values: Values) -> bool:  # noqa: C901, PLR0912 (calls cost more)
         """Gather the values; False if the sections couldn't be followed to the last one needed."""
         at, size, before, last, lists = 0, len(data), 0, self._last, self._lists
         try:
@@ -135,7 +138,12 @@ class Reader:
                 if section > last:
                     return True
                 code = data[at]
-                stop = at + 2 + data[at + 1] if code in (0xC0, 0xC1) else skip(data, at)
+                if code in (0xC0, 0xC1):
+                    stop = at + 2 + data[at + 1]
+                elif code in (0xD0, 0xD1):
+                    stop = at + 5 + int.from_bytes(data[at + 1 : at + 5], "big")
+                else:
+                    stop = skip(data, at)
                 if stop > size:
                     break
                 if section == _APPLICATION:
@@ -177,7 +185,7 @@ class Reader:
             if value is not None or section == _HEADER:
                 values[name] = _known(become(value))
 
-    def _properties(self, data: bytes, at: int, values: Values) -> None:  # noqa: C901 (as above)
+    def _properties(self, data: bytes, at: int, values: Values) -> None:  # noqa: C901, PLR0912 (as above)
         """The named application properties of a map whose bounds are known; of a name that comes
         twice the last one."""
         code = data[at]
@@ -195,12 +203,15 @@ class Reader:
                 if data[at] == 0xA1:
                     begin, at = at + 2, at + 2 + data[at + 1]
                 elif data[at] == 0xB1:
-                    begin = at + 5
-                    at = skip(data, at)
+                    begin, at = at + 5, at + 5 + int.from_bytes(data[at + 1 : at + 5], "big")
                 else:
                     return
                 name = named.get(data[begin:at])
-                after = at + 2 + data[at + 1] if data[at] == 0xA1 else skip(data, at)
+                code = data[at]
+                if code == 0xA1:
+                    after = at + 2 + data[at + 1]
+                else:
+                    after = at + _FIXED[code] if _FIXED[code] else skip(data, at)
                 if name is not None:
                     found[name] = _property(data, at, after)
                 at = after

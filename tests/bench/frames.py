@@ -44,6 +44,11 @@ def string(text: str) -> bytes:
     return b"\xb1" + struct.pack(">I", len(text.encode())) + text.encode()
 
 
+def short_string(text: str) -> bytes:
+    """As every client writes what is shorter than 256 bytes."""
+    return b"\xa1" + bytes([len(text.encode())]) + text.encode()
+
+
 def binary(data: bytes) -> bytes:
     return b"\xb0" + struct.pack(">I", len(data)) + data
 
@@ -70,7 +75,7 @@ def listing(items: Sequence[bytes]) -> bytes:
 
 def mapping(pairs: dict[str, bytes]) -> bytes:
     """A map with string keys and values that are encoded already."""
-    body = b"".join(string(key) + value for key, value in pairs.items())
+    body = b"".join(short_string(key) + value for key, value in pairs.items())
     return b"\xd1" + struct.pack(">II", len(body) + 4, 2 * len(pairs)) + body
 
 
@@ -171,7 +176,7 @@ def close() -> bytes:
 def message(data_bytes: int, topic: str, ttl_ms: int = 0) -> bytes:
     """A persistent message: header, properties, two application properties, opaque data last."""
     properties = [string("ID:0000-1111:1:1"), NULL, string(topic)]
-    small = mapping({"k": string("v"), "n": b"\x71" + struct.pack(">i", 5)})
+    small = mapping({"k": short_string("v"), "n": b"\x71" + struct.pack(">i", 5)})
     header = [TRUE, ubyte(4), uint(ttl_ms)] if ttl_ms else [TRUE, ubyte(4)]
     sections = [
         described(HEADER, listing(header)),
@@ -232,7 +237,7 @@ def transfers(count: int, payload: bytes, *, random_bytes: int = 0) -> NDArray[n
 
 def with_kinds(rows: NDArray[np.uint8], kinds: int) -> NDArray[np.uint8]:
     """The same transfers, whose property `n` goes through 0 to `kinds - 1` over and over."""
-    place = rows[0].tobytes().index(string("n") + b"\x71") + len(string("n")) + 1
+    place = rows[0].tobytes().index(short_string("n") + b"\x71") + len(short_string("n")) + 1
     numbers = np.arange(len(rows), dtype=np.uint32) % kinds
     rows[:, place : place + 4] = np.ascontiguousarray(numbers, ">u4").view(np.uint8).reshape(-1, 4)
     return rows
