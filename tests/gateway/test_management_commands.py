@@ -4,10 +4,16 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from conftest import Connect
+from gateway_certificates import Authority
 from gateway_process import Gateway, free_port
+
+from ingest.management.options import PASSWORD
+from ingest.security.users import user_of
+from ingest.security.users_file import changing
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -131,3 +137,37 @@ def test_every_command_has_help_with_an_example() -> None:
         for name in names.split():
             result = command(group, name, "--help", port=1)
             assert f"distributary {group} {name}" in result.stdout
+
+
+@pytest.fixture
+def secured(own_gateway: Callable[..., Gateway], tmp_path: Path) -> tuple[Gateway, Path, Path]:
+    """A gateway with TLS and users of its own; who signs its certificate; a client's files."""
+    authority = Authority(tmp_path)
+    chain, key = authority.issue("server", "localhost")
+    users = tmp_path / "users.toml"
+    with changing(users) as known:
+        known["alice"] = user_of("wonderland")
+    security = {
+        "users": str(users),
+        "anonymous": False,
+        "tls_certificate": str(chain),
+        "tls_key": str(key),
+        "tls_client_ca": str(authority.file),
+    }
+    authority.issue("robot", "robot")
+    return own_gateway({"security": security}).start(), authority.file, tmp_path
+
+
+def test_a_login_by_password_or_certificate_over_tls(secured: tuple[Gateway, Path, Path]) -> None:
+    """The password comes from the environment; a wrong one, and none at all, are told so."""
+    gateway, authority, folder = secured
+    place = ("queue", "list", "--gateway", f"localhost:{gateway.port}", "--tls-ca", str(authority))
+    alice = (*place, "--user", "alice")
+    assert "no queues" in done(command(*alice, port=1, **{PASSWORD: "wonderland"}))
+    files = ("--tls-cert", str(folder / "robot.pem"), "--tls-key", str(folder / "robot.key"))
+    assert "no queues" in done(command(*place, *files, port=1))
+    for words in (alice, place):
+        refused = command(*words, port=1, **{PASSWORD: "x"})
+        assert refused.returncode == 1
+        assert refused.stderr.startswith("distributary: no gateway answers at amqps://localhost")
+        assert refused.stderr.count("\n") == 1
