@@ -228,7 +228,7 @@ def _lives(log: TopicLog) -> dict[str, _Life]:
         for row in table.to_pylist():
             event = _Event(
                 row["group"],
-                SubscriptionEvent(row["event"]),
+                _known(row["event"], row["subscription"], log),
                 row["floor"],
                 Definition(row["topic"], row["shared"], row["selector"], row["no_local"]),
                 bool(row.get("paused")),
@@ -243,6 +243,17 @@ def _lives(log: TopicLog) -> dict[str, _Life]:
         for name, event in last.items()
         if event.what != SubscriptionEvent.DELETED
     }
+
+
+def _known(word: str, subscription: str, log: TopicLog) -> SubscriptionEvent:
+    """Nobody can tell what a subscription is owed after something that nobody here knows."""
+    try:
+        return SubscriptionEvent(word)
+    except ValueError:
+        raise StoreError(
+            f"{log.path} says {word!r} of {subscription}, which is no event that we know: a later "
+            "version of the program wrote it. Start that one"
+        ) from None
 
 
 def _add_settlements(folds: dict[str, _Fold], log: TopicLog) -> None:

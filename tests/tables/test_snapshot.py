@@ -3,6 +3,8 @@
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -11,7 +13,7 @@ from pyroaring import BitMap64
 from table_groups import KEY, event, framed, group, run, settled
 
 from pipeline.cursor import Cursor, Failures, fold
-from pipeline.errors import InvalidRequest
+from pipeline.errors import InvalidRequest, StoreError
 from pipeline.message import Group
 from pipeline.outcome import Outcome
 from pipeline.subscription import BEGINNINGS, SubscriptionEvent, SubscriptionKey
@@ -274,6 +276,16 @@ def test_what_ended_without_a_consumer_is_settled(tmp_path: Path, outcome: Outco
     log.commit([framed(group(3, settlements=[settled(range(20, 22), outcome=outcome)]))])
     (state,) = load(home, log).subscriptions
     assert list(state.settled.runs()) == [range(3, 9), range(20, 22)]
+
+
+def test_an_event_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    """What the subscription is owed after it can't be guessed."""
+    home = Home(tmp_path)
+    log, _ = only_dispatchers(home)
+    later = cast("SubscriptionEvent", SimpleNamespace(value="forked"))
+    log.commit([framed(group(3, subscriptions=[event(later, 0)]))])
+    with pytest.raises(StoreError, match="'forked' of global/dispatchers"):
+        load(home, log)
 
 
 def only_dispatchers(home: Home) -> tuple[TopicLog, Model]:
