@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 from history import (
+    Buried,
     Delivered,
     Drained,
     Ended,
@@ -18,11 +19,14 @@ from history import (
     Publish,
     Published,
     Said,
+    Searched,
     Settle,
     Settled,
     Subscribed,
 )
 
+#: Failed attempts until a message is given up: the gateway's default.
+ATTEMPTS = 10
 #: Names shown of what is wrong; the rest is in the history.
 SHOWN_MAX = 5
 
@@ -45,6 +49,9 @@ class Report:
     unmarked: tuple[tuple[str, str], ...] = ()  #: seen before a crash, came again as if new
     forgotten: tuple[tuple[str, str], ...] = ()  #: the same after a stop, and not given back
     marked: tuple[tuple[str, str], ...] = ()  #: marked although it can't have been delivered
+    unburied: tuple[tuple[str, str], ...] = ()  #: confirmed as rejected, and there is no copy
+    buried_unasked: tuple[tuple[str, str], ...] = ()  #: more copies than it was given up
+    buried_and_settled: tuple[tuple[str, str], ...] = ()  #: a copy, and confirmed as accepted, too
 
     @property
     def violations(self) -> dict[str, tuple[tuple[str, str], ...]]:
@@ -80,6 +87,10 @@ class _Delivery:
     stopped: bool = False  #: held by a consumer when the gateway was told to stop
     released: int = 0  #: releases that the gateway has confirmed
     taken_back: int = 0  #: times it came as if new after a stop: as often it was given back there
+    given_up: int = 0  #: rejections given
+    failed: int = 0  #: failures given
+    rejected: int = 0  #: rejections that the gateway has confirmed
+    buried: int = 0  #: copies among the dead letters
 
 
 @dataclass(slots=True)
@@ -103,6 +114,7 @@ class Checker:
         self._flags = flags
         self._subscriptions: dict[str, Subscribed] = {}
         self._drained: set[str] = set()
+        self._searched: set[str] = set()
         self._messages: dict[str, _Message] = {}
         self._deliveries: dict[tuple[str, str], _Delivery] = {}
         self._latest: dict[tuple[str, str], int] = {}
@@ -129,11 +141,14 @@ class Checker:
             case Settle():
                 delivery = self._delivery(event.subscription, event.message)
                 delivery.said += event.said.final
+                delivery.given_up += event.said is Said.REJECTED
+                delivery.failed += event.said is Said.FAILED
                 delivery.holders[event.consumer] -= 1
             case Settled():
                 delivery = self._delivery(event.subscription, event.message)
                 delivery.confirmed += event.said.final
                 delivery.released += event.said is Said.RELEASED
+                delivery.rejected += event.said is Said.REJECTED
             case Left():
                 for delivery in self._deliveries.values():
                     delivery.holders.pop(event.consumer, None)
@@ -141,6 +156,10 @@ class Checker:
                 self._end(event)
             case Drained():
                 self._drained.add(event.subscription)
+            case Buried():
+                self._bury(event)
+            case Searched():
+                self._searched.add(event.subscription)
 
     def _publish(self, event: Publish) -> None:
         known = self._messages.get(event.message)
@@ -176,6 +195,19 @@ class Checker:
             self._mark(event, message, delivery)
         delivery.count += 1
         delivery.holders[event.consumer] += 1
+
+    def _bury(self, event: Buried) -> None:
+        where = event.subscription, event.message
+        message = self._messages.get(event.message)
+        if message is None:
+            self._wrong("never_sent", where)
+            return
+        delivery = self._delivery(*where)
+        delivery.buried += 1
+        if delivery.buried > delivery.given_up + delivery.failed // ATTEMPTS:
+            self._wrong("buried_unasked", where)
+        if delivery.buried + delivery.confirmed - delivery.rejected > message.sent:
+            self._wrong("buried_and_settled", where)
 
     def _order(self, event: Delivered, message: _Message, delivery: _Delivery) -> None:
         """Messages of one publisher come for the first time in the order in which they went."""
@@ -238,6 +270,11 @@ class Checker:
         if not self._flags:
             found["marked"] = found["unmarked"] = found["forgotten"] = ()
         found["lost"] = tuple(self._lost())
+        found["unburied"] = tuple(
+            (subscription, message)
+            for (subscription, message), delivery in self._deliveries.items()
+            if subscription in self._searched and delivery.buried < delivery.rejected
+        )
         promised = [m for m in self._messages.values() if m.publish.kept and m.accepted]
         return Report(
             attempted=len(self._messages),
@@ -254,7 +291,7 @@ class Checker:
                 continue
             for subscription in sorted(message.owed_to & self._drained):
                 delivery = self._deliveries.get((subscription, name))
-                if delivery is None or not delivery.said:
+                if delivery is None or not (delivery.said or delivery.buried):
                     yield subscription, name
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from gateway_links import Got, Incoming, Outgoing, encoded
 from gateway_peer import Peer, PeerLost
 from history import (
+    Buried,
     Delivered,
     Event,
     History,
@@ -18,6 +19,7 @@ from history import (
     Publish,
     Published,
     Said,
+    Searched,
     Settle,
     Settled,
     Subscribed,
@@ -60,6 +62,12 @@ class Subscription:
             return peer.durable(self.topic, self.name)
         suffix = f"{number + 1}" if number else ""
         return peer.shared_durable(self.topic, f"{self.name}|global{suffix}")
+
+    @property
+    def id(self) -> str:
+        """Its word in tables, and in the name of its dead letters."""
+        scope = f"container/{self.container(0)}" if self.exclusive else "global"
+        return f"{scope}/{self.name}"
 
     def container(self, number: int) -> str:
         """An exclusive subscription belongs to its container, whoever consumes from it."""
@@ -338,6 +346,21 @@ class Consumer:
                     Settled(self.subscription.name, message, self.name, Said.ACCEPTED)
                 )
         self.leave()
+
+
+def search(history: History, port: int, subscription: Subscription) -> None:
+    """Take all dead letters of the subscription. Each says that it is one of its."""
+    with Peer(port, f"{subscription.name}-undertaker") as peer:
+        link = peer.receiver(f"queue://DLQ.{subscription.id}", capabilities=("queue",))
+        while link.drain(2_000):
+            inbox, link.inbox = link.inbox, []
+            for got in inbox:
+                message = got.message
+                assert message.annotations["x-opt-dead-letter-subscription"] == subscription.id
+                body = str(message.body).split(" ", 1)[0]
+                history.add(Buried(subscription.name, body))
+            link.confirm(inbox)
+    history.add(Searched(subscription.name))
 
 
 def _hear_out(peer: Peer) -> None:

@@ -121,8 +121,33 @@ class Drained:
     subscription: str
 
 
+@dataclass(frozen=True, slots=True)
+class Buried:
+    """A copy of the message lay among the subscription's dead letters."""
+
+    subscription: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The subscription has no other dead letters than those that were written down."""
+
+    subscription: str
+
+
 Event: TypeAlias = (
-    Subscribed | Publish | Published | Delivered | Settle | Settled | Left | Ended | Drained
+    Subscribed
+    | Publish
+    | Published
+    | Delivered
+    | Settle
+    | Settled
+    | Left
+    | Ended
+    | Drained
+    | Buried
+    | Searched
 )
 
 

@@ -3,6 +3,7 @@
 import pytest
 from checker import Checker, check
 from history import (
+    Buried,
     Delivered,
     Drained,
     Ended,
@@ -12,6 +13,7 @@ from history import (
     Publish,
     Published,
     Said,
+    Searched,
     Settle,
     Settled,
     Subscribed,
@@ -46,6 +48,8 @@ def crashed(how: How = How.KILLED, credit: int = 0) -> Ended:
     return Ended(how, {"s": credit})
 
 
+REJECTED = (came(), settle(said=Said.REJECTED), settled(said=Said.REJECTED))
+COPY, SEARCHED = Buried("s", "m0"), Searched("s")
 WHOLE = (sent(), accepted(), came(), settle(), settled())
 
 SOUND: dict[str, tuple[Event, ...]] = {
@@ -100,6 +104,15 @@ SOUND: dict[str, tuple[Event, ...]] = {
     ),
     "shared, the second consumer is read first": (
         *(SHARED, sent(0), sent(1), came(1, consumer="d"), came(0)),
+    ),
+    "rejected, and there is a copy": (SUBSCRIBED, sent(), *REJECTED, DRAINED, COPY, SEARCHED),
+    "rejected, unknown, rejected again": (
+        *(SUBSCRIBED, sent(), came(), settle(said=Said.REJECTED), crashed(), *REJECTED[1:]),
+        *(COPY, SEARCHED),
+    ),
+    "failed as often as it may": (
+        *(SUBSCRIBED, sent(), accepted(), *(came(), settle(said=Said.FAILED)) * 10),
+        *(DRAINED, COPY, SEARCHED),
     ),
 }
 
@@ -158,6 +171,22 @@ BAD: dict[str, tuple[str, tuple[Event, ...]]] = {
     "marked after a clean stop": (
         "marked",
         (SUBSCRIBED, sent(), crashed(How.STOPPED, credit=9), came(count=1)),
+    ),
+    "rejected, and there is no copy": ("unburied", (SUBSCRIBED, sent(), *REJECTED, SEARCHED)),
+    "a copy that nobody asked for": (
+        "buried_unasked",
+        (SUBSCRIBED, sent(), came(), COPY, SEARCHED),
+    ),
+    "two copies of one message": (
+        "buried_and_settled",
+        (SUBSCRIBED, sent(), *REJECTED[:2], crashed(), *REJECTED, COPY, COPY, SEARCHED),
+    ),
+    "a copy, and accepted": (
+        "buried_and_settled",
+        (
+            *(SUBSCRIBED, sent(), came(), settle(said=Said.REJECTED), crashed(), came(count=1)),
+            *(settle(), settled(), COPY, SEARCHED),
+        ),
     ),
 }
 

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from checker import Checker, Report
-from clients import Consumer, Publisher, Subscription, connected
+from clients import Consumer, Publisher, Subscription, connected, search
 from disk import SmallDisk
 from faults import Fault, Layer, Where
 from gateway_peer import PeerLost
@@ -338,6 +338,7 @@ class World:
         for subscription in self.subscriptions:
             Consumer(self.history, self.draw, subscription, 0).drain(self.gateway.port)
             self.history.add(Drained(subscription.name))
+            search(self.history, self.gateway.port, subscription)
         self.gateway.stop()
         self.verify()
         checker = Checker(flags=(self.home / "dispatch").exists()).read(self.history)
