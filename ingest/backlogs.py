@@ -9,14 +9,14 @@ import asyncio
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ingest.claims import Claims
 from ingest.consumer import Subscription
 from ingest.log import Log
 from ingest.paging import Paging
-from ingest.tallies import Part, Tallies
+from ingest.tallies import Tallies
 from ingest.workers import Failure
 from pipeline.message import Slab
 from pipeline.outcome import Reason
@@ -24,6 +24,7 @@ from pipeline.policy import Backlog, Overflow
 from pipeline.refusal import LIMIT_EXCEEDED, Refusal
 from pipeline.selector.matching import Selections
 from pipeline.sequences import Run
+from pipeline.tables.topic_log import TopicLog
 
 #: More than anything counts.
 _NO_LIMIT = 1 << 62
@@ -92,14 +93,20 @@ class Backlogs:
         claims.changed = self.changed
         log.counted = self.arrived
 
-    def seed(self, parts: Iterable[Part]) -> None:
-        """What there was before the start, as the table tells it."""
-        self.tallies.seed(parts)
-        for subscription in self._claims.all():
+    def seed(self, table: TopicLog, since: int) -> None:
+        """What there was before the start, as the table tells it from this sequence on. Where
+        nothing is limited nobody waits for it."""
+        subscriptions = tuple(self._claims.all())
+        if any(one.dispatcher.policy.backlog.limits for one in subscriptions):
+            self.tallies.seed(table.volumes(since))
+        else:
+            self.tallies.seed_slowly(self._loop, table, since)
+        for subscription in subscriptions:
             self.changed(subscription)
 
     def close(self) -> None:
         self._timer.cancel()
+        self.tallies.close()
         if self._task is not None:
             self._task.cancel()
 

@@ -124,7 +124,7 @@ async def _serve(
     gateway.bind(engine, delivery, store.table)
     remember(gateway.intake.windows, policies, store.table)
     claims.seed(store.table.survey(log.lowest_floor()))
-    gateway.backlogs.seed(store.table.volumes(log.lowest_floor()))
+    gateway.backlogs.seed(store.table, log.lowest_floor())
     log.stopped = delivery.paging.stopped = marking.stopped = heartbeat.lost = lambda reason: _end(
         end, reason
     )

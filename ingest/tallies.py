@@ -4,14 +4,25 @@ A topic is counted while anybody may be owed something of it: one step for each 
 whatever the number of its subscriptions.
 """
 
-from collections.abc import Iterable
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import structlog
 
 from ingest.claims import Claims
 from ingest.consumer import Subscription
+from pipeline.errors import StoreError
 from pipeline.message import Slab
-from pipeline.recent import RecentMessages
+from pipeline.tables.topic_log import TopicLog
 from pipeline.tally import Tally, Volume, waiting
 
+_events = structlog.get_logger("gateway")
+
+#: How often counting what there was before the start is tried, and seconds between its steps.
+_TRIES = 3
+_PAUSE = 0.002
 #: A topic, where a part of its messages ends, how many they are, their bytes, when the last one was
 #: published.
 Part = tuple[str, int, int, int, int]
@@ -23,6 +34,11 @@ class Tallies:
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
         self._tallies: dict[str, Tally] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Count nothing more."""
+        self._closed = True
 
     def seed(self, parts: Iterable[Part]) -> None:
         """What there was before the start: ascending for each topic."""
@@ -31,21 +47,44 @@ class Tallies:
                 tally = self._tallies.setdefault(topic, Tally())
                 tally.add(stop - messages, stop, messages, size, at)
 
-    def count_again(
-        self, topic: str, parts: Iterable[Part], recent: RecentMessages, since: int, now: int
-    ) -> None:
-        """Somebody is owed this topic from `since` on, which may lie below what was counted: the
-        parts are what the table has of it from there on, ascending; `recent` has all the rest."""
-        tally = Tally()
-        for _, stop, messages, size, at in parts:
-            tally.add(stop - messages, stop, messages, size, at)
-            since = stop
-        since = max(since, recent.floor)
-        while (slab := recent.find(topic, since)) is not None:
-            tally.add(slab.first, slab.stop, slab.count, len(slab.blob), now)
-            since = slab.stop
-        if topic in self._claims:
-            self._tallies[topic] = tally
+    def seed_slowly(self, loop: asyncio.AbstractEventLoop, table: TopicLog, since: int) -> None:
+        """The same from the table, while the gateway serves: until then less seems to wait."""
+        parts = table.volumes(since)
+        first = next(parts, None)  # from here on it is of the table as it is now
+        again = partial(_before, table, since, table.sequence_version)
+        counting = loop.run_in_executor(None, self._count, [first] if first else [], parts, again)
+        counting.add_done_callback(self._counted)
+
+    def _count(
+        self, known: list[Part], parts: Iterator[Part], again: Callable[[], Iterator[Part]]
+    ) -> list[Part]:
+        """On a thread of its own, which leaves the interpreter to others most of the time."""
+        for left in reversed(range(_TRIES)):
+            try:
+                for part in parts:
+                    if self._closed:
+                        break
+                    known.append(part)
+                    time.sleep(_PAUSE)
+            except StoreError:
+                if not left:
+                    raise
+                known, parts = [], again()  # files were merged meanwhile
+            else:
+                break
+        return known
+
+    def _counted(self, counting: "asyncio.Future[list[Part]]") -> None:
+        if counting.cancelled() or self._closed:
+            return
+        error = counting.exception()
+        if error is not None:
+            _events.warning("backlogs.uncounted", reason=str(error), then="what is new is counted")
+            return
+        since, self._tallies = self._tallies, {}
+        self.seed(counting.result())
+        for topic, tally in since.items():
+            self._tallies.setdefault(topic, Tally()).extend(tally)
 
     def arrived(self, topic: str, slab: Slab, at: int) -> None:
         """Messages became durable; they were published at this time."""
@@ -84,3 +123,8 @@ class Tallies:
             outstanding=outstanding,
             beyond=dispatcher.beyond,
         )
+
+
+def _before(table: TopicLog, since: int, head: int) -> Iterator[Part]:
+    """What the table has from `since` on, without what has come since the start."""
+    return (part for part in table.volumes(since) if part[1] <= head)

@@ -90,6 +90,21 @@ class Tally:
         for column in (self._stops, self._ended):
             column[:half] = column[1:half:2]
 
+    def extend(self, later: "Tally") -> None:
+        """Add what the other one has: it was counted from a later sequence on."""
+        ends = len(later)
+        for at in range(ends):
+            last = at + 1 == ends
+            upto = later._messages if last else later._before[at + 1]
+            upto_bytes = later._bytes if last else later._before_bytes[at + 1]
+            self.add(
+                later._firsts[at],
+                later._stops[at],
+                upto - later._before[at],
+                upto_bytes - later._before_bytes[at],
+                later._begun[at],
+            )
+
     def trim(self, below: int) -> None:
         """Nobody asks about anything below this sequence any more."""
         gone = bisect_right(self._stops, below)

@@ -100,6 +100,34 @@ def test_joined_stretches_of_one_topic_alone_stay_exact() -> None:
     assert counts == [min(len(plain), last + 1 - sequence) for sequence in range(last + 1)]
 
 
+@given(_GROUPS, st.integers(0, 30))
+def test_two_tallies_make_one(groups: list[tuple[int, list[int], int]], cut: int) -> None:
+    """What was counted later is put behind what lies before it."""
+    whole, plain = filled(groups)
+    late, _ = filled(groups)
+    border = plain[min(cut, len(plain) - 1)].sequence if plain else 0
+    starts = [m.sequence for m in plain if m.sequence >= border and not starts_inside(plain, m)]
+    begin = starts[0] if starts else border + 1_000
+    late.trim(begin)
+    before = Tally()
+    early = [message for message in plain if message.sequence < begin]
+    for message in early:
+        before.add(message.sequence, message.sequence + 1, 1, message.size, message.at)
+    if early and late.since(0).messages + len(early) == len(plain):
+        before.extend(late)
+        for sequence in range(170):
+            assert before.since(sequence).messages == whole.since(sequence).messages
+        assert before.since(0) == volume(plain)
+
+
+def starts_inside(plain: list[Message], message: Message) -> bool:
+    """Whether a message before it came with it, or soon before it."""
+    return any(
+        other.sequence < message.sequence and message.at - other.at < 2 * TOGETHER
+        for other in plain
+    )
+
+
 def test_a_clock_that_was_set_back_makes_nothing_younger() -> None:
     """Times only rise."""
     tally = Tally()

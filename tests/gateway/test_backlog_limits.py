@@ -9,6 +9,7 @@ import pytest
 from conftest import Connect
 from deltalake import DeltaTable
 from gateway_links import Incoming, Outgoing, encoded
+from gateway_management import Manager
 from gateway_peer import Peer, selector
 from gateway_process import Gateway, until
 from proton import Delivery
@@ -275,3 +276,35 @@ def test_a_changed_policy_holds_at_once(limited: Limited, connect: Connect) -> N
     gateway.await_event("policies.reloaded", 2)
     time.sleep(0.2)
     holds(queue(peer, "q"), 3, 4)
+
+
+def test_management_tells_what_waits(own_gateway: Make, connect: Connect) -> None:
+    """Also what was there before a start, and what consumers hold; a queue may say of itself what
+    its limit is, and a queue that is rewound has its old messages again."""
+    gateway = own_gateway().start()
+    peer = connect(port=gateway.port)
+    peer.sender("queue://q").publish(*range(5))
+    gateway.kill()
+    gateway.start()
+    peer = connect(port=gateway.port)
+    manager = Manager(peer)
+    link = peer.sender("queue://q")
+    link.publish(5, 6)
+
+    def waiting() -> int:
+        return int(manager.done("READ", "queue", "q")["backlog"])
+
+    until(lambda: waiting() == 7, "all are counted")
+    receiver = queue(peer, "q")
+    receiver.confirm(receiver.take(4))
+    held = receiver.take(2)
+    assert waiting() == 3
+    row = manager.done("READ", "queue", "q")
+    assert 0 < row["backlog_bytes"] < 3_000
+    manager.done("UPDATE", "subscription", "queue/q", policy={"backlog_messages_max": 4})
+    assert outcomes(link, 7, 8) == [ACCEPTED, REJECTED]
+    receiver.confirm(held)
+    assert outcomes(link, 9, 10, 11) == [ACCEPTED, ACCEPTED, REJECTED]
+    manager.done("PURGE", "subscription", "queue/q")
+    assert waiting() == 0
+    assert outcomes(link, *range(12, 17)) == [ACCEPTED] * 4 + [REJECTED]
