@@ -15,6 +15,7 @@ from ingest.claims import Claims
 from ingest.consumer import Subscription
 from pipeline.errors import StoreError
 from pipeline.message import Slab
+from pipeline.recent import RecentMessages
 from pipeline.tables.topic_log import TopicLog
 from pipeline.tally import Tally, Volume, waiting
 
@@ -94,6 +95,22 @@ class Tallies:
                 return
             tally = self._tallies[topic] = Tally()
         tally.add(slab.first, slab.stop, slab.count, len(slab.blob), at)
+
+    def count_again(
+        self, topic: str, parts: Iterable[Part], recent: RecentMessages, since: int, now: int
+    ) -> None:
+        """Count a topic anew from this sequence on: what the table has, and behind it what is in
+        memory. Of what was forgotten it is no matter when it was published."""
+        before, tally = self._tallies.get(topic), Tally()
+        reach = since
+        for _, stop, messages, size, at in parts:
+            tally.add(stop - messages, stop, messages, size, at)
+            reach = stop
+        while (slab := recent.find(topic, max(reach, recent.floor))) is not None:
+            published_at = before.published_at(slab.first) if before is not None else None
+            tally.add(slab.first, slab.stop, slab.count, len(slab.blob), published_at or now)
+            reach = slab.stop
+        self._tallies[topic] = tally
 
     def trim(self) -> None:
         """Forget what nobody is owed any more."""
