@@ -3,24 +3,39 @@
 If a scenario fails, run it again with REWRITE=1 and read the diff. Commit it only if you understand
 why it changed and want it so.
 
-A run is written `3`, `3-7` (both ends in it) or `3-11/4` (every fourth). Commands:
+A run is written `3`, `3-7` (both ends in it) or `3-11/4` (every fourth). A command may begin with
+its time in seconds, `@12`; time stands still until it is said again. Commands:
 
-    start POSITION [settled RUN ...] [failed SEQUENCE=COUNT ...] [doubtful SEQUENCE]
+    start POSITION [buries] [settled RUN ...] [failed SEQUENCE=COUNT ...] [doubtful SEQUENCE]
+                   [policy NAME=VALUE ...]
                                        a new dispatcher, as after a restart; doubtful below that
-    attach NAME | detach NAME | credit NAME NUMBER
+    policy NAME=VALUE ...              this policy from now on
+    publish RUN [priority=N] [expires=SECONDS] [due=SECONDS] [group=NAME] [matches=SELECTOR]
+                                       messages like these become durable
+    attach NAME [priority=N] [selector=SELECTOR] | detach NAME | credit NAME NUMBER
     offer RUN | skip POSITION
-    settle NAME RUN OUTCOME [failed] [undeliverable]
+    serve                              offer all that was published, until nothing is wanted
+    settle NAME RUN OUTCOME [failed] [undeliverable] [delivered=SECONDS]
+    give-up RUN REASON | buried RUN
+    wake                               at the latest time that it asked for, up to now
+    pause | resume | rewind POSITION
     state
 """
 
 import os
+from array import array
+from dataclasses import dataclass, replace
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
-from pipeline.dispatch import Deliver, Dispatcher, Settled
-from pipeline.outcome import Outcome
+from pipeline.agenda import Agenda
+from pipeline.dispatch import FOREVER, NOBODY, Bury, Deliver, Dispatcher, Settled
+from pipeline.outcome import Outcome, Reason
+from pipeline.policy import DEFAULT
 from pipeline.sequences import SequenceSet
+from pipeline.traits import Traits
 
 SCENARIOS = sorted((Path(__file__).parents[1] / "scenarios").glob("*.txt"))
 
@@ -32,86 +47,193 @@ def parse_run(text):
 
 
 def show_run(run):
+    if not isinstance(run, range):
+        return ",".join(map(str, run))
     if len(run) == 1:
         return f"{run[0]}"
     return f"{run[0]}-{run[-1]}" + (f"/{run.step}" if run.step > 1 else "")
+
+
+def options(words):
+    """Words with an equals sign in them, as a table."""
+    return dict(word.split("=") for word in words if "=" in word)
+
+
+def seconds(text):
+    return int(float(text) * 1_000_000)
+
+
+def policy_of(words):
+    """The policy in which these fields have these values, and all others their default."""
+    said = {
+        name: type(getattr(DEFAULT, name))(float(value)) for name, value in options(words).items()
+    }
+    return replace(DEFAULT, **said)
+
+
+@dataclass
+class Kind:
+    """What a published message is."""
+
+    priority: int = 4
+    expires: int = 0
+    due: int = 0
+    group: int = 0
+    matches: str = ""
 
 
 class Story:
     """One transcript: a dispatcher, and the names of its consumers."""
 
     def __init__(self):
-        self.dispatcher, self.names = Dispatcher(0), []
+        self.agenda, self.kinds, self.head, self.now = Agenda(), {}, FOREVER, 0
+        self.dispatcher, self.names = Dispatcher(0, agenda=self.agenda), [""]
 
     def number(self, name):
         if name not in self.names:
             self.names.append(name)
         return self.names.index(name)
 
-    @staticmethod
-    def restarted(position, words):
-        said = {"settled": [], "failed": [], "doubtful": []}
+    def restarted(self, position, words):
+        said = {"settled": [], "failed": [], "doubtful": [], "policy": []}
         for word in words:
             if word in said:
                 values = said[word]
-            else:
+            elif word != "buries":
                 values.append(word)
-        pairs = [pair.split("=") for pair in said["failed"]]
         return Dispatcher(
             position,
             SequenceSet(map(parse_run, said["settled"])),
-            failures={int(sequence): int(count) for sequence, count in pairs},
+            failures={int(one): int(count) for one, count in options(said["failed"]).items()},
             doubtful_below=max(map(int, said["doubtful"]), default=0),
+            policy=policy_of(said["policy"]),
+            agenda=self.agenda,
+            buries="buries" in words,
         )
 
     def do(self, line):
-        dispatcher = self.dispatcher
-        match line.split():
+        """The effects of a command, which may begin with its time."""
+        first, _, rest = line.partition(" ")
+        if first.startswith("@"):
+            self.now, line = seconds(first[1:]), rest
+        effects = self.perform(line.split()) or ()
+        return [one if isinstance(one, str) else self.show(one) for one in effects]
+
+    def perform(self, words):
+        dispatcher, now = self.dispatcher, self.now
+        match words:
             case ["start", position, *words]:
                 self.dispatcher = self.restarted(int(position), words)
-            case ["attach", name]:
-                dispatcher.attach(self.number(name))
+            case ["publish", run, *words]:
+                self.publish(parse_run(run), options(words))
+            case ["attach", name, *words]:
+                said = options(words)
+                priority, selector = int(said.get("priority", 0)), said.get("selector")
+                dispatcher.attach(self.number(name), priority=priority, selector=selector)
             case ["detach", name]:
-                return [self.show(effect) for effect in dispatcher.detach(self.number(name))]
+                return dispatcher.detach(self.number(name), now)
             case ["credit", name, credit]:
                 dispatcher.credit(self.number(name), int(credit))
             case ["offer", run]:
-                offered = parse_run(run)
-                return [self.show(e) for e in dispatcher.offer(offered.start, offered.stop)]
+                return self.offer(parse_run(run))
+            case ["serve"]:
+                return self.serve()
+            case ["settle", name, run, outcome, *flags]:
+                return dispatcher.settle(
+                    self.number(name),
+                    parse_run(run),
+                    Outcome(outcome),
+                    failed="failed" in flags,
+                    undeliverable="undeliverable" in flags,
+                    now=now,
+                    delivered_at=seconds(options(flags).get("delivered", "0")),
+                )
+            case _:
+                return self.manage(words)
+        return None
+
+    def manage(self, words):
+        dispatcher = self.dispatcher
+        match words:
+            case ["give-up", run, reason]:
+                return dispatcher.give_up(parse_run(run), Reason(reason), self.now)
+            case ["buried", run]:
+                return dispatcher.buried(parse_run(run))
+            case ["wake"]:
+                return dispatcher.wake(self.now)
+            case ["pause" | "resume" as what]:
+                dispatcher.paused = what == "pause"
+            case ["policy", *words]:
+                dispatcher.policy = policy_of(words)
             case ["skip", position]:
                 dispatcher.skip_to(int(position))
-            case ["settle", name, run, outcome, *flags]:
-                return [
-                    self.show(effect)
-                    for effect in dispatcher.settle(
-                        self.number(name),
-                        parse_run(run),
-                        Outcome(outcome),
-                        failed="failed" in flags,
-                        undeliverable="undeliverable" in flags,
-                    )
-                ]
+            case ["rewind", position]:
+                dispatcher.rewind(int(position), self.now)
             case ["state"]:
                 return [self.state()]
             case _:
-                raise ValueError(line)
-        return []
+                raise ValueError(words)
+        return None
+
+    def publish(self, run, said):
+        kind = Kind(
+            priority=int(said.get("priority", 4)),
+            expires=seconds(said.get("expires", "0")),
+            due=seconds(said.get("due", "0")),
+            group=crc32(said["group"].encode()) if "group" in said else 0,
+            matches=said.get("matches", ""),
+        )
+        self.kinds |= dict.fromkeys(run, kind)
+        self.head = run.stop
+        self.agenda.add(run.start, run.stop, self.traits(run))
+
+    def traits(self, run):
+        kinds = [self.kinds.get(one, Kind()) for one in run]
+        return Traits(
+            run.start,
+            None,
+            bytes(kind.priority for kind in kinds),
+            array("q", [kind.expires for kind in kinds]).tobytes(),
+            array("q", [kind.due for kind in kinds]).tobytes(),
+            array("Q", [kind.group for kind in kinds]).tobytes(),
+        )
+
+    def offer(self, run):
+        plain = all(self.kinds.get(one, Kind()) == Kind() for one in run)
+        matches = {
+            selector: array("q", [o for o in run if self.kinds[o].matches == selector])
+            for selector in self.dispatcher.selectors
+        }
+        traits = None if plain else self.traits(run)
+        return self.dispatcher.offer(
+            run.start, run.stop, now=self.now, traits=traits, matches=matches
+        )
+
+    def serve(self):
+        effects = []
+        while self.dispatcher.wanted(self.head) is not None:
+            effects += self.offer(range(min(self.kinds), self.head))
+        return effects
 
     def state(self):
         it = self.dispatcher
+        due = "" if it.next_due is None else f" due={it.next_due / 1_000_000:g}"
         return (
-            f"position={it.position} floor={it.floor} wanted={it.wanted()}"
-            f" outstanding={it.outstanding} in_flight={it.in_flight} consumers={it.consumers}"
+            f"position={it.position} floor={it.floor} wanted={it.wanted(self.head)}"
+            f" outstanding={it.outstanding} in_flight={it.in_flight} consumers={it.consumers}{due}"
         )
 
     def show(self, effect):
         count = f" failures={effect.delivery_count}" if effect.delivery_count else ""
+        name = f" {self.names[effect.consumer]}" if effect.consumer != NOBODY else ""
+        what = f"{name} {show_run(effect.run)}"
         match effect:
-            case Deliver(consumer, run):
-                return f"deliver {self.names[consumer]} {show_run(run)}{count}"
-            case Settled(consumer, run, outcome, final):
-                what = "final" if final else "back"
-                return f"settled {self.names[consumer]} {show_run(run)} {outcome} {what}{count}"
+            case Deliver():
+                return f"deliver{what}{count}"
+            case Settled(outcome=outcome, final=final):
+                return f"settled{what} {outcome} {'final' if final else 'back'}{count}"
+            case Bury(reason=reason):
+                return f"bury{what} {reason}{count}"
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
