@@ -8,6 +8,7 @@ Rule 3: failed attempts are those that were shown. An attempt in doubt is told t
         more, but no message is given up for it.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from pipeline.agenda import Agenda
@@ -118,7 +119,7 @@ class Places:
             self.unread.position,
             self.unread.passed.copy(),
             Attempts(self.attempts.failures, self.attempts.doubtful_below),
-            self._policy,
+            replace(self._policy, lock_ms=0, message_groups=False, single_active=False),
             self.unread.agenda,
             buries=False,
         )

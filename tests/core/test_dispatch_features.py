@@ -1,0 +1,147 @@
+"""What the stories don't tell: counts that are asked for, views, bounds, and what is undone."""
+
+from array import array
+
+import pytest
+
+from pipeline.agenda import Agenda
+from pipeline.dispatch import Deliver, Dispatcher
+from pipeline.outcome import Outcome, Reason
+from pipeline.policy import Policy
+from pipeline.traits import Traits
+
+
+def with_consumer(*, credit=100, **options):
+    dispatcher = Dispatcher(0, **options)
+    dispatcher.attach(1)
+    dispatcher.credit(1, credit)
+    return dispatcher
+
+
+def grouped(first, groups):
+    return Traits(first, groups=array("Q", groups).tobytes())
+
+
+def runs(effects):
+    return [one for effect in effects if isinstance(effect, Deliver) for one in effect.run]
+
+
+def served(dispatcher, traits, head):
+    """All that is delivered while something is wanted."""
+    got = []
+    while dispatcher.wanted(head) is not None:
+        got += runs(dispatcher.offer(0, head, traits=traits, now=50))
+    return got
+
+
+def test_times_acquired_count_what_was_no_failure():
+    """Released and lost deliveries raise them, and so does a failure; only that one is told as a
+    failed attempt. They are forgotten with the message."""
+    dispatcher = with_consumer()
+    dispatcher.offer(0, 2)
+    dispatcher.settle(1, range(2), Outcome.RELEASED)
+    dispatcher.offer(0, 2)
+    dispatcher.settle(1, range(1), Outcome.MODIFIED, failed=True)
+    (again,) = dispatcher.offer(0, 2)
+    assert (again.run, again.delivery_count) == (range(1), 1)
+    assert [dispatcher.acquired(one) for one in (0, 1, 2)] == [2, 1, 0]
+    dispatcher.detach(1)
+    assert [dispatcher.acquired(one) for one in (0, 1)] == [3, 2]
+    dispatcher.attach(2)
+    dispatcher.credit(2, 9)
+    dispatcher.offer(0, 2)
+    dispatcher.settle(2, range(2), Outcome.ACCEPTED)
+    assert [dispatcher.acquired(one) for one in (0, 1)] == [0, 0]
+
+
+def test_a_view_shows_what_waits_for_others():
+    """The urgent first, then what waits for the consumer of its group; nothing that isn't due, and
+    nothing that a consumer holds. The queue doesn't notice."""
+    agenda = Agenda()
+    dispatcher = with_consumer(credit=1, agenda=agenda)
+    dispatcher.attach(2)
+    dispatcher.credit(2, 1)
+    traits = Traits(
+        0,
+        priority=bytes([4, 4, 4, 4, 9, 4, 1]),
+        deliver_at=array("q", [0, 0, 0, 99, 0, 0, 0]).tobytes(),
+        groups=array("Q", [5, 5, 5, 0, 0, 0, 0]).tobytes(),
+    )
+    agenda.add(0, 7, traits)
+    assert served(dispatcher, traits, 7) == [4, 0]
+    dispatcher.credit(1, 1)
+    dispatcher.credit(2, 0)
+    dispatcher.settle(1, range(4, 5), Outcome.RELEASED)
+    outstanding = dispatcher.outstanding
+    view = dispatcher.view()
+    view.attach(9)
+    view.credit(9, 100)
+    assert served(view, traits, 7) == [4, 1, 2, 5, 6]
+    assert (dispatcher.outstanding, dispatcher.in_flight) == (outstanding, 1)
+
+
+def test_so_much_waits_for_groups_and_no_more_is_read(monkeypatch):
+    """When too many wait for the consumer of their group, the rest stays unread until some went."""
+    monkeypatch.setattr("pipeline.places.PARKED_MAX", 100)
+    dispatcher = with_consumer(credit=1)
+    traits = grouped(0, [7] * 1_000)
+    dispatcher.offer(0, 1_000, traits=traits)
+    dispatcher.attach(2)
+    dispatcher.credit(2, 10)
+    assert not served(dispatcher, traits, 1_000)
+    assert 100 <= dispatcher.position < 200
+    dispatcher.credit(1, 150)
+    assert served(dispatcher, traits, 1_000) == list(range(1, 151))
+
+
+def test_switching_groups_off_frees_what_waits_for_them():
+    """What waited for the consumer of its group may go to anybody."""
+    dispatcher = with_consumer(credit=1)
+    dispatcher.offer(0, 1, traits=grouped(0, [7]))
+    dispatcher.attach(2)
+    dispatcher.credit(2, 9)
+    assert not dispatcher.offer(1, 4, traits=grouped(1, [7, 7, 7]))
+    assert dispatcher.wanted(4) is None
+    dispatcher.policy = Policy(message_groups=False)
+    assert dispatcher.wanted(4) == 1
+    assert runs(dispatcher.offer(1, 4)) == [1, 2, 3]
+
+
+def test_a_lower_limit_holds_for_what_failed_before():
+    """A message that has failed too often for a new policy is given up when its turn comes."""
+    dispatcher = with_consumer(buries=True)
+    dispatcher.offer(0, 1)
+    dispatcher.settle(1, range(1), Outcome.MODIFIED, failed=True)
+    dispatcher.policy = Policy(delivery_attempts_max=1)
+    (bury,) = dispatcher.offer(0, 1)
+    assert (bury.run, bury.reason, bury.delivery_count) == (range(1), Reason.EXHAUSTED, 1)
+
+
+def test_what_the_agenda_names_in_vain_is_passed_over():
+    """The topic has nothing there for this subscription: it goes on with what comes next."""
+    agenda = Agenda()
+    agenda.add(5, 6, Traits(5, priority=bytes([9])))
+    dispatcher = with_consumer(agenda=agenda)
+    assert dispatcher.wanted(10) == 5
+    dispatcher.skip_to(10)
+    assert (dispatcher.wanted(10), dispatcher.position) == (0, 0)
+    assert runs(dispatcher.offer(0, 3)) == [0, 1, 2]
+
+
+def test_an_outcome_that_no_consumer_can_say_changes_nothing():
+    """It is an error, and what was held is held."""
+    dispatcher = with_consumer()
+    dispatcher.offer(0, 3)
+    with pytest.raises(Exception, match="expired is not legal"):
+        dispatcher.settle(1, range(3), Outcome.EXPIRED)
+    assert dispatcher.in_flight == 3
+
+
+def test_reach_covers_what_was_read_early():
+    """What was delivered lies below it, though the position is lower."""
+    agenda = Agenda()
+    dispatcher = with_consumer(credit=1, agenda=agenda)
+    traits = Traits(0, priority=bytes([4, 4, 4, 9]))
+    agenda.add(0, 4, traits)
+    dispatcher.offer(0, 4, traits=traits)
+    assert (dispatcher.position, dispatcher.reach, dispatcher.floor) == (0, 4, 0)
