@@ -14,6 +14,7 @@ from ingest.consumer import Subscription
 from ingest.log import Inside
 from pipeline.message import Settlement
 from pipeline.outcome import Outcome
+from pipeline.sequences import Run
 
 
 class Exclusions:
@@ -26,6 +27,16 @@ class Exclusions:
     def __init__(self) -> None:
         self._all: dict[str, dict[Subscription, None]] = {}
         self._owners: dict[str, dict[Subscription, str | Connection]] = {}
+        #: What those that are watched were found not to be owed since then.
+        self._watched: dict[Subscription, list[tuple[Outcome, range]]] = {}
+
+    def watch(self, subscription: Subscription) -> list[tuple[Outcome, range]]:
+        """A list that grows by what it isn't owed from now on."""
+        return self._watched.setdefault(subscription, [])
+
+    def unwatch(self, subscription: Subscription) -> None:
+        """The list grows no more."""
+        self._watched.pop(subscription, None)
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._owners
@@ -60,11 +71,24 @@ class Exclusions:
             if publisher.only is None:
                 return []
             others = [one for one in self._all.get(topic, {}) if one.key != publisher.only]
-            return _excluded(others, run, Outcome.REDRIVEN, "")
+            return self._excluded(others, run, Outcome.REDRIVEN, "")
         own = (publisher, publisher.container)
         owners = self._owners.get(topic, {}).items()
         local = [subscription for subscription, owner in owners if owner in own]
-        return _excluded(local, run, Outcome.LOCAL, publisher.container)
+        return self._excluded(local, run, Outcome.LOCAL, publisher.container)
+
+    def _excluded(
+        self, subscriptions: Iterable[Subscription], run: range, outcome: Outcome, consumer: str
+    ) -> list[Settlement]:
+        """Tell their dispatchers, and what is to be recorded for those that last."""
+        found: list[Settlement] = []
+        for subscription in subscriptions:
+            subscription.dispatcher.exclude(run)
+            if subscription in self._watched:
+                self._watched[subscription].append((outcome, run))
+            if subscription.key is not None and subscription.durable:
+                found.append(never_owed(subscription, run, outcome, consumer))
+        return found
 
 
 def _drop(
@@ -80,27 +104,19 @@ def _drop(
             del of_topics[topic]
 
 
-def _excluded(
-    subscriptions: Iterable[Subscription], run: range, outcome: Outcome, consumer: str
-) -> list[Settlement]:
-    """Tell their dispatchers, and what is to be recorded for those that last."""
-    found: list[Settlement] = []
+def never_owed(subscription: Subscription, run: Run, outcome: Outcome, consumer: str) -> Settlement:
+    """The record of messages that a durable subscription isn't owed."""
+    assert subscription.key is not None  # noqa: S101
     now = time.time_ns() // 1_000
-    for subscription in subscriptions:
-        subscription.dispatcher.exclude(run)
-        if subscription.key is not None and subscription.durable:
-            found.append(
-                Settlement(
-                    subscription=subscription.key.id,
-                    topic=subscription.definition.topic,
-                    consumer=consumer,
-                    outcome=outcome,
-                    final=True,
-                    delivery_count=0,
-                    delivered_at=now,
-                    settled_at=now,
-                    floor=subscription.dispatcher.floor,
-                    sequences=(run,),
-                )
-            )
-    return found
+    return Settlement(
+        subscription=subscription.key.id,
+        topic=subscription.definition.topic,
+        consumer=consumer,
+        outcome=outcome,
+        final=True,
+        delivery_count=0,
+        delivered_at=now,
+        settled_at=now,
+        floor=subscription.dispatcher.floor,
+        sequences=(run,),
+    )

@@ -105,7 +105,7 @@ class Log:
         self._committer = Committer(loop, settings, journal, table, self.recent, owned)
         self._committer.stopped = self._stop
         self._committer.paid = lambda: self.arrived([])
-        self._committer.upkeep.floors = lambda: Floors(self._last_group, self.lowest_floor())
+        self._committer.upkeep.floors = lambda: Floors(self.last_group, self.lowest_floor())
         self.exclusion: Exclusion | None = None
         #: Below it nothing is owed to any durable subscription, by what is in memory.
         self.lowest_floor: Callable[[], int] = lambda: 0
@@ -122,7 +122,7 @@ class Log:
         return self._next_sequence
 
     @property
-    def _last_group(self) -> int:
+    def last_group(self) -> int:
         """The last group that holds anything of what was said until now."""
         return self._next_group if self._waiting else self._next_group - 1
 
@@ -195,6 +195,10 @@ class Log:
     def after(self, then: Callable[[], None]) -> None:
         """Call `then` when all that waits now is durable."""
         self._waiting.then.append(then)
+
+    def commit(self) -> None:
+        """Begin a commit now, of what is durable, instead of waiting for its time."""
+        self._committer.commit()
 
     def forget(self, topic: str) -> None:
         """Nobody will read this topic any more: its messages leave memory, those that wait or are

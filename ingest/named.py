@@ -44,6 +44,8 @@ class Named:
         self.gone: Callable[[Subscription], None] = lambda _subscription: None
         #: What those say of their policy that say anything.
         self._own = {state.key: state.policy for state in snapshot.subscriptions if state.policy}
+        #: Those that an operator has paused.
+        self._paused = {state.key for state in snapshot.subscriptions if state.paused}
         self._all: dict[SubscriptionKey, Subscription] = {
             state.key: self._restored(state, doubts[state.key.id])
             for state in snapshot.subscriptions
@@ -124,7 +126,7 @@ class Named:
             agenda=self._claims.agenda(state.definition.topic),
             buries=buries(state.key, state.definition.topic, policy),
         )
-        dispatcher.paused = state.paused
+        dispatcher.paused = state.key in self._paused
         return Subscription(state.key, state.definition, dispatcher)
 
     # Their life.
@@ -163,7 +165,7 @@ class Named:
             self._own[key] = policy
         subscription = Subscription(key, definition, self._dispatcher(key, definition))
         if before is not None:
-            subscription.dispatcher.paused = before.dispatcher.paused
+            subscription.dispatcher.paused = self.paused(key)
             self.gone(before)
             self.exclusions.remove(before)
         self.exclusions.add(subscription)
@@ -180,7 +182,6 @@ class Named:
         then: Callable[[], None] = lambda: None,
         *,
         floor: int | None = None,
-        paused: bool | None = None,
     ) -> None:
         """Record the event; `then` is called when it is durable, until then nobody is told of it.
 
@@ -205,12 +206,25 @@ class Named:
             key,
             subscription.definition,
             self._log.next_sequence if floor is None else floor,
-            paused=subscription.dispatcher.paused if paused is None else paused,
+            paused=self.paused(key),
             policy=self.own_policy(key),
         )
         self._log.record(record, durable)
         topic = subscription.definition.topic
         _events.info(f"subscription.{event.value}", subscription=key.id, topic=topic)
+
+    def paused(self, key: SubscriptionKey) -> bool:
+        """Whether an operator has paused it. Its dispatcher may stand still for other reasons."""
+        return key in self._paused
+
+    def pause(self, subscription: Subscription, *, paused: bool) -> None:
+        """From now on it is paused, or is no more."""
+        key = subscription.key
+        assert key is not None  # noqa: S101
+        (self._paused.add if paused else self._paused.discard)(key)
+        subscription.dispatcher.paused = paused
+        event = SubscriptionEvent.PAUSED if paused else SubscriptionEvent.RESUMED
+        self.remember(event, subscription)
 
     def configure(self, subscription: Subscription, policy: str) -> None:
         """From now on it says this of its policy."""
@@ -243,4 +257,5 @@ class Named:
         subscription = self._all.pop(key)
         self.gone(subscription)
         self._own.pop(key, None)
+        self._paused.discard(key)
         self.exclusions.remove(subscription)

@@ -5,29 +5,26 @@ All methods run on the loop's thread.
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar, assert_never
+from typing import Protocol, TypeAlias, assert_never
+from weakref import WeakValueDictionary
 
 from ingest.consumer import Subscription
 from ingest.delivery import DeliveryService
 from ingest.link import Link
 from ingest.log import Log
+from ingest.moving import Moving
 from ingest.named import Named
+from ingest.table_reads import TableReads
 from ingest.tallies import Tallies
-from ingest.workers import Failure, Worker
 from pipeline.amqp_writer import Writable
 from pipeline.log_place import AtEnd, AtSequence, AtTime, Place
-from pipeline.operations import EVENTS, Deed, Operation, Standing, decide, moved, standing
+from pipeline.operations import Deed, Operation, Standing, decide, standing
 from pipeline.refusal import DELETED, PRECONDITION_FAILED, Refusal
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
 from pipeline.tables.topic_log import TopicLog
 
-T = TypeVar("T")
-
-#: Times that a topic is counted again after a rewind, when a commit came in between.
-COUNTS_MAX = 3
 #: An operator intervened to detach the link (AMQP 1.0, 2.8.17).
 DETACH_FORCED = "amqp:link:detach-forced"
 
@@ -75,23 +72,29 @@ class Operations:
     ) -> None:
         self._loop, self._log, self._table, self._named = loop, log, table, named
         self._delivery, self._links, self._tallies = delivery, links, tallies
-        self._worker: Worker[Any] = Worker("operations", loop)
+        self._reads = TableReads(loop)
+        self._moving = Moving(log, table, named, delivery, tallies, self._reads)
+        #: One order for a subscription after the other.
+        self._locks: WeakValueDictionary[SubscriptionKey, asyncio.Lock] = WeakValueDictionary()
 
     async def perform(self, order: Order) -> Facts | Refusal:
         """Do it, or say why it can't be done; on return it is durable. Raises StoreError when the
         table can't be read."""
-        to = await self._sequence(order.place)
-        if isinstance(to, Refusal):
-            return to
+        lock = self._locks.setdefault(order.key, asyncio.Lock())
+        async with lock:
+            to = await self._sequence(order.place)
+            return to if isinstance(to, Refusal) else await self._perform(order, to)
+
+    async def _perform(self, order: Order, to: int | None) -> Facts | Refusal:
         key = order.key
         while not self._named.sure(key):
-            await self.durable()
+            await self._moving.durable()
         subscription = self._named.get(key) if key.durable else None
         deed = decide(
             order.operation,
             self._standing(subscription),
             key,
-            paused=subscription is not None and subscription.dispatcher.paused,
+            paused=self._named.paused(key),
         )
         if isinstance(deed, Refusal):
             return deed
@@ -100,15 +103,8 @@ class Operations:
             return await self._create(order)
         return await self._do(order, deed, subscription, to)
 
-    async def durable(self) -> None:
-        """Wait until all that was said by now is durable."""
-        done: asyncio.Future[None] = self._loop.create_future()
-        self._log.after(lambda: None if done.done() else done.set_result(None))
-        self._log.kick()
-        await done
-
     def close(self) -> None:
-        self._worker.stop()
+        self._reads.close()
 
     def _standing(self, subscription: Subscription | None) -> Standing:
         if subscription is None:
@@ -147,35 +143,14 @@ class Operations:
 
     async def _committed_at(self, at: int) -> int:
         """The first sequence in the table that was published at or after a time."""
-        return await self._read(lambda: self._table.first_sequence_at(at))
-
-    async def _count_again(self, topic: str, since: int) -> None:
-        """What is owed again must be counted among what waits, also what was forgotten."""
-        for _ in range(COUNTS_MAX):
-            committed = self._table.sequence_version
-            parts = await self._read(
-                lambda: [part for part in self._table.volumes(since) if part[0] == topic]
-            )
-            if self._table.sequence_version == committed:
-                break  # nothing has left memory for the table meanwhile
-        now = time.time_ns() // 1_000
-        self._tallies.count_again(topic, parts, self._log.recent, since, now)
-
-    async def _read(self, job: Callable[[], T]) -> T:
-        """What a look at the table gives, made by the thread for it. Raises StoreError."""
-        came: asyncio.Future[T | Failure] = self._loop.create_future()
-        self._worker.submit(job, lambda result: None if came.done() else came.set_result(result))
-        found = await came
-        if isinstance(found, Failure):
-            raise found.error
-        return found
+        return await self._reads.read(lambda: self._table.first_sequence_at(at))
 
     async def _create(self, order: Order) -> Facts:
         assert order.definition is not None  # noqa: S101
         self._named.define(
             SubscriptionEvent.CREATED, order.key, order.definition, policy=order.policy
         )
-        await self.durable()
+        await self._moving.durable()
         return {}
 
     async def _do(
@@ -186,61 +161,25 @@ class Operations:
                 return {}
             case Deed.CONFIGURE:
                 self._named.configure(subscription, order.policy)
-                await self.durable()
+                await self._moving.durable()
             case Deed.PAUSE | Deed.RESUME:
-                subscription.dispatcher.paused = deed is Deed.PAUSE
-                self._named.remember(EVENTS[order.operation], subscription)
-                await self.durable()
-                self._serve(subscription)
+                self._named.pause(subscription, paused=deed is Deed.PAUSE)
+                await self._moving.durable()
+                self._moving.serve(subscription)
             case Deed.MOVE:
-                return await self._move(order.operation, subscription, to)
+                return await self._moving.move(order.operation, subscription, to)
             case Deed.END_LINKS:
                 return {"links": self._end_consumers(subscription, DETACH_FORCED, "closed")}
             case Deed.DELETE | Deed.END_AND_DELETE:
                 links = self._end_users(subscription)
                 self._named.delete(subscription)
-                await self.durable()
+                await self._moving.durable()
                 return {"links": links}
             case Deed.CREATE | Deed.REDRIVE:
                 raise AssertionError(deed)  # the one has no subscription, the other is `Redrive`'s
             case _ as never:
                 assert_never(never)
         return {}
-
-    async def _move(
-        self, operation: Operation, subscription: Subscription, to: int | None
-    ) -> Facts | Refusal:
-        """Owe it what lies from a place on. Nothing is delivered until that is durable: what is
-        settled in the event's own group doesn't count any more."""
-        dispatcher = subscription.dispatcher
-        head = self._log.next_sequence
-        place = moved(
-            operation,
-            head if to is None else to,
-            floor=dispatcher.floor,
-            first=self._table.first_sequence,
-            head=head,
-            no_local=subscription.definition.no_local,
-        )
-        if isinstance(place, Refusal):
-            return place
-        paused, back = dispatcher.paused, place < dispatcher.floor
-        dispatcher.rewind(place, time.time_ns() // 1_000)
-        self._delivery.changed(subscription, moved=True)
-        dispatcher.paused = True
-        self._named.remember(EVENTS[operation], subscription, floor=place, paused=paused)
-        await self.durable()
-        dispatcher.paused = paused
-        self._serve(subscription)
-        if back:
-            await self._count_again(subscription.definition.topic, place)
-        return {"floor": place}
-
-    def _serve(self, subscription: Subscription) -> None:
-        """Its dispatcher may deliver what it might not before."""
-        self._delivery.changed(subscription)
-        for consumer in subscription.consumers.values():
-            self._delivery.flowed(consumer)
 
     def _end_consumers(self, subscription: Subscription, condition: str, done: str) -> int:
         assert subscription.key is not None  # noqa: S101

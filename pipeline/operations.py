@@ -126,9 +126,7 @@ def decide(
     return Deed.NOTHING if _SO.get(row) is paused else row
 
 
-def moved(
-    operation: Operation, to: int, *, floor: int, first: int, head: int, no_local: bool
-) -> int | Refusal:
+def moved(operation: Operation, to: int, *, floor: int, first: int, head: int) -> int | Refusal:
     """The sequence from which the subscription is owed all: `to`, if it can be had.
 
     `floor` is where it stands, `first` the earliest sequence that the log keeps, `head` the one
@@ -148,11 +146,5 @@ def moved(
         return Refusal(
             PRECONDITION_FAILED,
             f"a skip goes forward, and sequence {to} lies before {floor}; rewind goes back",
-        )
-    if no_local and to < head:
-        return Refusal(
-            PRECONDITION_FAILED,
-            "a no-local subscription can't go to what was published before: the log doesn't say "
-            "who published it; it can be purged",
         )
     return to

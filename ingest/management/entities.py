@@ -112,7 +112,7 @@ class Entities:
             "shared": definition.shared,
             "selector": definition.selector,
             "no_local": definition.no_local,
-            "paused": dispatcher.paused,
+            "paused": self._named.paused(key),
             "consumers": len(subscription.consumers),
             "in_flight": dispatcher.in_flight,
             "outstanding": dispatcher.outstanding,

@@ -69,23 +69,22 @@ def test_how_it_stands(
 
 
 @pytest.mark.parametrize(
-    ("operation", "to", "no_local", "says"),
+    ("operation", "to", "says"),
     [
-        (Operation.REWIND, 101, False, "beyond the end: the next message gets sequence 100"),
-        (Operation.REWIND, 9, False, "beyond retention: the earliest that is kept is 10"),
-        (Operation.SKIP, 39, False, "lies before 40"),
-        (Operation.REWIND, 99, True, "who published"),
-        (Operation.REWIND, 10, False, ""),
-        (Operation.REWIND, 100, False, ""),
-        (Operation.SKIP, 40, False, ""),
-        (Operation.SKIP, 100, True, ""),
-        (Operation.PURGE, 100, True, ""),
+        (Operation.REWIND, 101, "beyond the end: the next message gets sequence 100"),
+        (Operation.REWIND, 9, "beyond retention: the earliest that is kept is 10"),
+        (Operation.SKIP, 39, "lies before 40"),
+        (Operation.REWIND, 10, ""),
+        (Operation.REWIND, 100, ""),
+        (Operation.SKIP, 40, ""),
+        (Operation.SKIP, 100, ""),
+        (Operation.PURGE, 100, ""),
     ],
 )
 def test_a_place_that_can_not_be_had_is_refused_with_what_there_is(
-    operation: Operation, to: int, no_local: bool, says: str
+    operation: Operation, to: int, says: str
 ) -> None:
-    found = moved(operation, to, floor=40, first=10, head=100, no_local=no_local)
+    found = moved(operation, to, floor=40, first=10, head=100)
     if says:
         assert isinstance(found, Refusal)
         assert says in found.description

@@ -7,6 +7,7 @@ import pytest
 from conftest import Connect
 from deltalake import DeltaTable
 from gateway_links import Incoming, encoded
+from gateway_management import Manager
 from gateway_peer import Peer, no_local
 from gateway_process import Gateway
 from proton import Described
@@ -176,3 +177,27 @@ def test_what_was_left_out_is_in_the_log(own_gateway: Make, connect: Connect) ->
             assert row["floor"] == row["sequences"][-1] + 1
         verify = [*gateway.COMMAND, "verify", "--home", gateway.home]
         assert subprocess.run(verify, check=False).returncode == 0
+
+
+def test_a_rewind_brings_back_nothing_of_its_own(own_gateway: Make, connect: Connect) -> None:
+    """A no-local subscription that is rewound gets again what others published, also after a kill:
+    what its own container published it was never owed."""
+    gateway = own_gateway().start()
+    peer, other = connect("mine", port=gateway.port), connect("other", port=gateway.port)
+    consumer = peer.durable("t", "s", filters=no_local())
+    own, foreign = peer.sender("t"), other.sender("t")
+    for nth in range(4):
+        own.publish(f"own {nth}")
+        foreign.publish(f"other {nth}")
+    consumer.confirm(consumer.take(4))
+    manager = Manager(other)
+    manager.done("REWIND", "subscription", "container/mine/s", to=0)
+    again = consumer.take(4)
+    assert [got.body for got in again] == [f"other {nth}" for nth in range(4)]
+    assert consumer.nothing()
+    consumer.confirm(again[:1])
+    gateway.kill()
+    gateway.start()
+    consumer = connect("mine", port=gateway.port).durable("t", "s", filters=no_local())
+    assert consumer.bodies(3) == [f"other {nth}" for nth in range(1, 4)]
+    assert consumer.nothing()

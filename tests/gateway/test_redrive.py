@@ -169,3 +169,33 @@ def test_dead_letters_of_long_ago_are_read_from_the_table(
     peer.until(lambda: manager.done("READ", "node", "self")["memory_bytes"] < 40_000, "a commit")
     assert manager.done("REDRIVE", "subscription", "queue/q")["redriven"] == 60
     assert consumer.bodies(60) == bodies
+
+
+def test_a_rewind_brings_back_nothing_that_went_to_another(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """What was redriven is one subscription's; another one that is rewound over it gets what was
+    published to all, once. So it is after a kill."""
+    gateway = own_gateway().start()
+    peer = connect("c", port=gateway.port)
+    manager = Manager(peer)
+    one, two = peer.durable("t", "one"), peer.durable("t", "two")
+    sender = peer.sender("t")
+    sender.publish("a", "b")
+    bury(one, 2)
+    assert two.bodies(2) == ["a", "b"]
+    assert manager.done("REDRIVE", "subscription", "container/c/one")["redriven"] == 2
+    sender.publish("c")
+    assert two.bodies() == ["c"]
+    manager.done("REWIND", "subscription", "container/c/two", to=0)
+    again = two.take(3)
+    assert [got.body for got in again] == ["a", "b", "c"]
+    assert two.nothing()
+    two.confirm(again[:1])
+    gateway.kill()
+    gateway.start()
+    peer = connect("c", port=gateway.port)
+    two = peer.durable("t", "two")
+    assert two.bodies(2) == ["b", "c"]
+    assert two.nothing()
+    assert sorted(peer.durable("t", "one").bodies(3)) == ["a", "b", "c"]

@@ -1,0 +1,175 @@
+"""Rewinds, skips and purges: a durable subscription is owed what lies from another place on.
+
+It begins a new life: nothing of what was settled counts. What it was never owed, in whatever life,
+is settled anew: what its own container published if it is no-local, and what went to another
+subscription alone.
+"""
+
+import asyncio
+import time
+from array import array
+from collections.abc import Iterable, Iterator
+
+from ingest.consumer import Subscription
+from ingest.delivery import DeliveryService
+from ingest.exclusion import never_owed
+from ingest.log import Log
+from ingest.named import Named
+from ingest.table_reads import TableReads
+from ingest.tallies import Tallies
+from pipeline.amqp_writer import Writable
+from pipeline.operations import EVENTS, Operation, moved
+from pipeline.outcome import Outcome
+from pipeline.refusal import LOCKED, Refusal
+from pipeline.tables import never_owed as table_of_never_owed
+from pipeline.tables.topic_log import TopicLog
+
+#: Times that a topic is counted again after a rewind, when a commit came in between.
+COUNTS_MAX = 3
+#: Seconds that a commit may take until a rewind gives up, and between two looks at it.
+COMMIT_SECONDS_MAX = 20.0
+LOOK_SECONDS = 0.01
+
+
+class Moving:
+    """Moves durable subscriptions. The caller sees to it that one is moved once at a time."""
+
+    def __init__(
+        self,
+        log: Log,
+        table: TopicLog,
+        named: Named,
+        delivery: DeliveryService,
+        tallies: Tallies,
+        reads: TableReads,
+    ) -> None:
+        self._log, self._table, self._named = log, table, named
+        self._delivery, self._tallies, self._reads = delivery, tallies, reads
+
+    async def move(
+        self, operation: Operation, subscription: Subscription, to: int | None
+    ) -> dict[str, Writable] | Refusal:
+        """Move it to this sequence, to the end if it is None. On return that is durable. Raises
+        StoreError when the table can't be read."""
+        place = self._place(operation, subscription, to)
+        if isinstance(place, Refusal):
+            return place
+        later = self._named.exclusions.watch(subscription)
+        try:
+            known = await self._never_owed(subscription, place)
+        finally:
+            self._named.exclusions.unwatch(subscription)
+        if isinstance(known, Refusal):
+            return known
+        key = subscription.key
+        if self._named.get(key) is not subscription or not self._named.sure(key):
+            return Refusal(LOCKED, "the subscription was changed in this moment; ask again")
+        place = self._place(operation, subscription, to)
+        if isinstance(place, Refusal):
+            return place
+        for outcome, run in later:
+            known.setdefault(outcome, array("q")).extend(run)
+        return await self._begin(operation, subscription, place, known)
+
+    def _place(
+        self, operation: Operation, subscription: Subscription, to: int | None
+    ) -> int | Refusal:
+        head = self._log.next_sequence
+        return moved(
+            operation,
+            head if to is None else to,
+            floor=subscription.dispatcher.floor,
+            first=self._table.first_sequence,
+            head=head,
+        )
+
+    async def _begin(
+        self,
+        operation: Operation,
+        subscription: Subscription,
+        place: int,
+        known: "dict[Outcome, array[int]]",
+    ) -> dict[str, Writable]:
+        """The new life. Nothing is delivered until that is durable: what is settled in the event's
+        own group doesn't count. So what it was never owed is settled in the next one."""
+        dispatcher, key = subscription.dispatcher, subscription.key
+        assert key is not None  # noqa: S101
+        back = place < dispatcher.floor
+        dispatcher.rewind(place, time.time_ns() // 1_000)
+        self._delivery.changed(subscription, moved=True)
+        dispatcher.paused = True
+        for sequences in known.values():
+            for run in _runs(one for one in sequences if one >= place):
+                dispatcher.exclude(run)
+        self._named.remember(EVENTS[operation], subscription, floor=place)
+        await self.durable()
+        again = {outcome: some for outcome, some in known.items() if some}
+        for outcome, sequences in again.items():
+            self._log.settle(never_owed(subscription, sequences, outcome, key.container or ""))
+        if again:
+            await self.durable()
+        dispatcher.paused = self._named.paused(key)
+        self.serve(subscription)
+        if back:
+            await self._count_again(subscription.definition.topic, place)
+        return {"floor": place}
+
+    async def durable(self) -> None:
+        """Wait until all that was said by now is durable."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._log.after(lambda: None if done.done() else done.set_result(None))
+        self._log.kick()
+        await done
+
+    def serve(self, subscription: Subscription) -> None:
+        """Its dispatcher may deliver what it might not before."""
+        self._delivery.changed(subscription)
+        for consumer in subscription.consumers.values():
+            self._delivery.flowed(consumer)
+
+    async def _never_owed(
+        self, subscription: Subscription, place: int
+    ) -> "dict[Outcome, array[int]] | Refusal":
+        """What it was never owed from the place on, as the table tells it when it has all."""
+        key = subscription.key
+        assert key is not None  # noqa: S101
+        if key.queue or place >= self._log.next_sequence:
+            return {}
+        group = self._log.last_group
+        await self.durable()
+        deadline = time.monotonic() + COMMIT_SECONDS_MAX
+        while self._table.journal_version < group:
+            if time.monotonic() > deadline:
+                return Refusal(
+                    LOCKED, "the table lacks what is settled, as commits don't succeed; ask later"
+                )
+            self._log.commit()
+            await asyncio.sleep(LOOK_SECONDS)
+        return await self._reads.read(
+            lambda: table_of_never_owed.never_owed(self._table, key.id, place)
+        )
+
+    async def _count_again(self, topic: str, since: int) -> None:
+        """What is owed again must be counted among what waits, also what was forgotten."""
+        for _ in range(COUNTS_MAX):
+            committed = self._table.sequence_version
+            parts = await self._reads.read(
+                lambda: [part for part in self._table.volumes(since) if part[0] == topic]
+            )
+            if self._table.sequence_version == committed:
+                break  # nothing has left memory for the table meanwhile
+        now = time.time_ns() // 1_000
+        self._tallies.count_again(topic, parts, self._log.recent, since, now)
+
+
+def _runs(sequences: Iterable[int]) -> Iterator[range]:
+    """Ascending sequences as runs that are as long as can be."""
+    start = stop = -1
+    for one in sequences:
+        if one != stop:
+            if stop > start:
+                yield range(start, stop)
+            start = one
+        stop = one + 1
+    if stop > start:
+        yield range(start, stop)
