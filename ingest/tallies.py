@@ -24,6 +24,8 @@ _events = structlog.get_logger("gateway")
 #: How often counting what there was before the start is tried, and seconds between its steps.
 _TRIES = 3
 _PAUSE = 0.002
+#: Stretches that nobody asks for may stay, so many of one topic: to find them takes its floors.
+_KEPT = 64
 #: A topic, where a part of its messages ends, how many they are, their bytes, when the last one was
 #: published.
 Part = tuple[str, int, int, int, int]
@@ -115,11 +117,11 @@ class Tallies:
     def trim(self) -> None:
         """Forget what nobody is owed any more."""
         for topic, tally in tuple(self._tallies.items()):
-            subscriptions = self._claims.of(topic)
-            if subscriptions:
-                tally.trim(min(one.dispatcher.floor for one in subscriptions))
-            else:
+            if topic not in self._claims:
                 del self._tallies[topic]
+            elif len(tally) > _KEPT:
+                floors = [one.dispatcher.floor for one in self._claims.of(topic)]
+                tally.trim(min(floors, default=0))
 
     def of(self, topic: str) -> Tally | None:
         """The tally of a topic; None: nothing has come since there are subscriptions."""

@@ -102,6 +102,22 @@ def test_each_way_of_publishing_is_refused(limited: Limited, connect: Connect) -
     holds(queue(peer, "d"), "fits")
 
 
+def test_many_at_once_find_no_more_room_than_there_is(limited: Limited, connect: Connect) -> None:
+    """What is on its way to the disk counts."""
+    gateway = limited("backlog_messages_max = 30")
+    peers = [connect(port=gateway.port) for _ in range(3)]
+    links = [peer.sender("queue://q") for peer in peers]
+    sent = [[link.send(encoded(n)) for n in range(20)] for link in links]
+    for peer in peers:
+        peer.write()
+    found = [link.outcome(one) for link, each in zip(links, sent, strict=True) for one in each]
+    assert found.count(ACCEPTED) == 30
+    assert found.count(REJECTED) == 30
+    receiver = queue(peers[0], "q")
+    receiver.confirm(receiver.take(30))
+    assert receiver.nothing()
+
+
 def test_bytes_and_age_are_limits_too(limited: Limited, connect: Connect) -> None:
     """A message that doesn't fit by its size is refused, and what came right behind it, but not a
     smaller one later; a queue whose oldest message has waited too long takes nothing."""
