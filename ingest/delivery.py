@@ -42,6 +42,8 @@ FINISH_SECONDS = 5.0
 PASS_BYTES = 1 << 20
 #: Selectors evaluated for one subscription in one pass, about 5 us each: 2 ms until others go on.
 PASS_EVALUATIONS = 400
+#: Messages that aren't plain and are looked at, delivered or not, in the time of one evaluation.
+MESSAGES_LIKE_ONE_EVALUATION = 10
 
 
 class DeliveryService:
@@ -281,7 +283,9 @@ class DeliveryService:
             assert effects or wanted != before, f"nothing becomes of {wanted}"  # noqa: S101
             before = wanted
             reach = dispatcher.position
-            if slab.traits is not None:  # something urgent may lie beyond the position
+            if slab.traits is not None:
+                work += slab.count // MESSAGES_LIKE_ONE_EVALUATION
+                # Something urgent may lie beyond the position.
                 ends = [one.run[-1] + 1 for one in effects if isinstance(one, Deliver)]
                 reach = max([reach, *ends])
             self._marks.deliver(subscription.mark, reach)
