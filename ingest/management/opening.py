@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from ingest.delivery import DeliveryService
 from ingest.link import Link
 from ingest.log import Log
@@ -36,9 +38,12 @@ def open_node(
 ) -> Node:
     """The node `$management` of a gateway. `resolve` says where a link's user may send to by an
     address; `turned` is called when something was said outside of a pass over what came."""
+    limits = settings.management
+    most = min(limits.request_bytes_max, settings.amqp.message_bytes_max)
+    limits = msgspec.structs.replace(limits, request_bytes_max=most)
     operations = Operations(loop, log, table, named, delivery, peers, tallies)
     entities = Entities(log, table, named, peers, tallies.waiting)
     redrive = Redrive(log, named, delivery)
     requests = Requests(settings, access, named, entities, operations, redrive)
-    replies = Replies(log, settings.management.replies_bytes_max, resolve)
-    return Node(loop, settings.management, requests, replies, operations, turned)
+    replies = Replies(log, limits.replies_bytes_max, resolve)
+    return Node(loop, limits, requests, replies, operations, turned)

@@ -206,7 +206,7 @@ def test_a_topic_that_can_not_be_is_refused(connect: Connect) -> None:
     """Not only for senders and receivers of topics: the reason reaches the application."""
     for make in ("create_sender", "create_receiver"):
         with pytest.raises(LinkDetached) as refused:
-            getattr(connect(), make)("$management")
+            getattr(connect(), make)("$catalog")
         assert refused.value.condition == "amqp:not-found"
 
 

@@ -87,7 +87,7 @@ REFUSALS = {
     "a temporary queue that never was": (topic_target("temp-queue://a"), "amqp:not-found"),
     "no target": (None, "amqp:invalid-field"),
     "an empty name": (topic_target("topic://"), "amqp:not-found"),
-    "an internal name": (topic_target("$management"), "amqp:not-found"),
+    "an internal name": (topic_target("$catalog"), "amqp:not-found"),
     "a name with a line end": (topic_target("a\nb"), "amqp:invalid-field"),
     "a name that is too long": (topic_target("x" * 256), "amqp:invalid-field"),
 }  # fmt: skip
