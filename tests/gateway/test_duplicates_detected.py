@@ -117,9 +117,39 @@ def test_each_way_of_publishing_is_looked_at(detecting: Gateway, connect: Connec
     assert queue.nothing()
 
 
-def test_a_duplicate_is_not_accepted_before_the_first_one_is(
-    detecting: Gateway, connect: Connect
+def test_a_duplicate_waits_for_the_disk_as_the_first_one_does(
+    own_gateway: Make, connect: Connect, tmp_path: Path
 ) -> None:
+    """Killed before that, neither was accepted, and neither is known afterwards."""
+    file = tmp_path / "policies.toml"
+    file.write_text(POLICIES)
+    settings = {"delivery": {"policies": str(file)}, "journal": {"linger_ms": 1_000}}
+    gateway = own_gateway(settings).start()
+    peer, other = connect("c", port=gateway.port), connect(port=gateway.port)
+    peer.leave(peer.durable("t", "kept"), closed=False)
+    one, two = peer.sender("t"), other.sender("t")
+    first = one.send(encoded("first", id="a"))
+    peer.heard()
+    again = two.send(encoded("again", id="a"))
+    at_once = two.send(encoded("non-persistent", id="b", durable=False))
+    assert two.outcome(at_once) == Delivery.ACCEPTED
+    assert not again.settled
+    assert two.outcome(again) == Delivery.ACCEPTED
+    assert one.outcome(first) == Delivery.ACCEPTED
+    lost = one.send(encoded("lost", id="c"))
+    peer.heard()
+    assert not lost.settled
+    peer.drop()
+    gateway.kill()
+    gateway.start()
+    peer = connect("c", port=gateway.port)
+    say(peer.sender("t"), ("c", "sent again"), ("a", "once more"))
+    receiver = peer.durable("t", "kept")
+    assert receiver.bodies(3) == ["first", "non-persistent", "sent again"]
+    assert receiver.nothing()
+
+
+def test_the_same_from_two_connections_is_kept_once(detecting: Gateway, connect: Connect) -> None:
     """Many at once from two connections: each is kept once, and all are accepted."""
     peers = [connect(port=detecting.port) for _ in range(2)]
     receiver = peers[0].receiver("t")
