@@ -129,6 +129,31 @@ def test_what_is_owed_again_counts_as_backlog(
     assert row["backlog_bytes"] > 0
 
 
+def test_what_has_priorities_and_times_is_rewound_as_well(
+    connect: Connect, manager: Manager, topic: str
+) -> None:
+    """Each message once, and none that has expired meanwhile, whatever is known of it still."""
+    peer = connect()
+    consumer = peer.durable(topic, "s")
+    name = f"container/{peer.container}/s"
+    begin = manager.done("READ", "subscription", name)["floor"]
+    sender = peer.sender(topic)
+    data = [encoded(nth, priority=nth) for nth in (4, 9, 0, 7, 4, 2)]
+    sender.publish_data([*data, encoded("short", ttl=1.5)])
+    first = consumer.take(7)
+    consumer.confirm(first)
+    manager.done("REWIND", "subscription", name, to=begin)
+    assert [got.body for got in consumer.take(7)] == [got.body for got in first]
+    for _ in range(2):
+        time.sleep(2.5)  # what nobody is owed is forgotten once a second
+        manager.done("REWIND", "subscription", name, to=begin)
+        again = consumer.take(6)
+        assert sorted(got.body for got in again) == [0, 2, 4, 4, 7, 9]
+        assert consumer.nothing()
+        consumer.confirm(again)
+    assert manager.done("READ", "subscription", name)["outstanding"] == 0
+
+
 def test_a_skip_goes_forward_only(connect: Connect, manager: Manager, topic: str) -> None:
     peer = connect()
     sender, consumer = peer.sender(topic), peer.durable(topic, "skip")

@@ -33,7 +33,7 @@ test("rhea connects without SASL, and as ANONYMOUS", async (t) => {
 test("the gateway says who it is and what it can do", async (t) => {
     const connection = await connect(t);
     assert.equal(connection.container_id, "distributary");
-    for (const word of ["ANONYMOUS-RELAY", "SHARED-SUBS"]) {
+    for (const word of ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS"]) {
         assert.ok(connection.offered_capabilities.includes(word), word);
     }
 });
@@ -102,8 +102,8 @@ test("a container id in use is refused, and its owner goes on", async (t) => {
 test("what can't be had is refused on its link alone, with a reason", async (t) => {
     const connection = await connect(t);
     const refused = [
-        [connection.open_sender("$management"), "amqp:not-found"],
-        [connection.open_receiver("$management"), "amqp:not-found"],
+        [connection.open_sender("$catalog"), "amqp:not-found"],
+        [connection.open_receiver("$catalog"), "amqp:not-found"],
         [connection.open_receiver({ source: {} }), "amqp:not-found"],
         [connection.open_sender({ target: null }), "amqp:invalid-field"],
         [connection.open_sender("x".repeat(300)), "amqp:invalid-field"],
