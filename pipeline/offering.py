@@ -126,24 +126,31 @@ class Offering:
                 return
 
     def _read(self, run: Run, *, by_priority: bool) -> bool:
-        """Read these unread ones, as far as credit goes; whether it went all the way."""
+        """Read these unread ones, as far as credit goes; whether it went all the way.
+
+        `by_priority`: they are those from the position on, of whatever priority.
+        """
         places = self._places
         again = run[0] < places.unread.read_before
         them = sort(run, self._offered.traits, self._offered.now, by_priority=by_priority)
         for priority, part in them.priorities:
             places.waiting.note(part, priority)
-        self._put_aside(them, unread=True)
+        self._put_aside(them)
         if them.low:
             places.outstanding.add(them.low)
-            places.unread.pass_over(them.low)
             places.waiting.put(them.low)
         places.outstanding.add(them.ready)
         taken = self._deal(them.ready, None, again=again)
+        if by_priority and taken == len(them.ready):
+            places.unread.position = run[-1] + 1
+            return True
         went, left = them.ready[:taken], them.ready[taken:]
-        places.unread.pass_over(went)
+        places.outstanding.discard(left)
+        delayed = [part for _, part in them.delayed]
+        for part in (them.expired, *delayed, them.low, went):
+            places.unread.pass_over(part)
         if not by_priority and went:
             places.unread.reach = max(places.unread.reach, went[-1] + 1)
-        places.outstanding.discard(left)
         return not left
 
     def _serve_run(self, run: Run, priority: int, whose: Whose) -> None:
@@ -151,21 +158,17 @@ class Offering:
         places = self._places
         them = sort(run, self._offered.traits, self._offered.now, by_priority=False)
         places.waiting.remove(run, priority, whose)
-        self._put_aside(them, unread=False)
+        self._put_aside(them)
         taken = self._deal(them.ready, whose, again=True)
         places.waiting.put(them.ready[taken:], whose)
 
-    def _put_aside(self, them: Sorted, *, unread: bool) -> None:
+    def _put_aside(self, them: Sorted) -> None:
         """What expired is given up, what isn't due waits for its time."""
         places = self._places
         if them.expired:
-            if unread:
-                places.unread.pass_over(them.expired)
             self._effects += places.give_up(NOBODY, them.expired, Reason.EXPIRED)
         for time, part in them.delayed:
-            if unread:
-                places.outstanding.add(part)
-                places.unread.pass_over(part)
+            places.outstanding.add(part)
             places.waiting.delay(part, time)
 
     def _deal(self, run: Run, whose: Whose, *, again: bool) -> int:
