@@ -145,3 +145,16 @@ def test_reach_covers_what_was_read_early():
     agenda.add(0, 4, traits)
     dispatcher.offer(0, 4, traits=traits)
     assert (dispatcher.position, dispatcher.reach, dispatcher.floor) == (0, 4, 0)
+
+
+def test_a_late_outcome_is_late_though_locks_are_off_by_then():
+    """What a lock's end made late stays so."""
+    dispatcher = with_consumer(policy=Policy(lock_ms=10))
+    dispatcher.offer(0, 1, now=1_000)
+    dispatcher.wake(11_000)
+    dispatcher.policy = Policy()
+    dispatcher.offer(0, 1, now=20_000)
+    assert not dispatcher.settle(1, range(1), Outcome.ACCEPTED, delivered_at=1_000)
+    assert dispatcher.in_flight == 1
+    (settled,) = dispatcher.settle(1, range(1), Outcome.ACCEPTED, delivered_at=20_000)
+    assert settled.final
