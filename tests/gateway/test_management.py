@@ -293,6 +293,8 @@ def test_what_an_operator_said_outlives_a_redefinition(
     row = manager.done("READ", "subscription", name)
     assert (row["selector"], row["paused"], row["policy"]) == ("a = 1", True, {"lock_ms": 7000})
     assert row["policy_in_force"]["lock_ms"] == 7000
+    peer.sender(topic).publish_data([encoded("x", properties={"a": 1})])
+    assert again.nothing()
     peer.leave(again, closed=True)
     peer.durable(topic, "s")
     row = manager.done("READ", "subscription", name)
@@ -370,6 +372,8 @@ def test_nothing_is_delivered_before_a_rewind_is_durable(
     consumer.confirm(consumer.take(3))
     consumer.link.flow(3)
     manager.send("REWIND", "subscription", "container/ops/s", to=0)
+    while len(consumer.inbox) < 3:
+        peer.heard()  # whatever comes makes the gateway look what it may deliver
     consumer.confirm(consumer.take(3, credit=False))
     gateway.kill()
     gateway.start()

@@ -191,7 +191,11 @@ def test_a_rewind_brings_back_nothing_of_its_own(own_gateway: Make, connect: Con
         foreign.publish(f"other {nth}")
     consumer.confirm(consumer.take(4))
     manager = Manager(other)
-    manager.done("REWIND", "subscription", "container/mine/s", to=0)
+    asked = manager.send("REWIND", "subscription", "container/mine/s", to=0)
+    other.write()
+    for nth in range(30):  # while the rewind goes on
+        own.publish(f"own {nth}")
+    assert manager.answer(asked).status == 200
     again = consumer.take(4)
     assert [got.body for got in again] == [f"other {nth}" for nth in range(4)]
     assert consumer.nothing()
