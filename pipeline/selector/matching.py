@@ -20,6 +20,8 @@ from pipeline.subscription import Definition
 #: Stretches of one topic's newest messages whose matches are kept, besides two for each of its
 #: subscriptions: what came while the slowest of those that keep up wasn't served.
 SPANS_MAX = 256
+#: To read a message and evaluate one selector takes as long as to evaluate so many more.
+READING = 10
 #: Sequences of a stretch: until it has as many, it grows.
 SPAN_MAX = 512
 
@@ -29,7 +31,7 @@ _NOTHING = array("q")
 @dataclass(frozen=True, slots=True, eq=False)
 class Matches:
     """Of the messages up to `stop - 1` those in `sequences` match, all of them if that is None;
-    `work` is how many evaluations it took."""
+    `work` is how many messages with one selector would have taken as long."""
 
     sequences: "array[int] | None"
     stop: int
@@ -86,7 +88,7 @@ class Selections:
         self, claim: Definition, slab: Slab, start: int, *, room: int, work_max: int
     ) -> Matches:
         """What of the slab, from the sequence `start` on, a claim with a selector matches: until
-        there are as many as there is room for, or it took as many evaluations as it may."""
+        there are as many as there is room for, or it took as much work as it may."""
         assert claim.selector is not None  # noqa: S101
         return self._topics[claim.topic].matches(claim.selector, slab, start, room, work_max)
 
@@ -142,11 +144,11 @@ class _Topic:
         found = {text: array("q") for text in self._selectors}
         wanted = [(one.matches, found[text]) for text, one in self._selectors.items()]
         wanted.sort(key=lambda pair: pair[1] is not found[selector])
-        stop, count = _evaluate(
-            slab, start, self._reader, wanted, room, max(work_max // len(wanted), 1)
-        )
+        count_max = max(work_max * READING // (READING - 1 + len(wanted)), 1)
+        stop, count = _evaluate(slab, start, self._reader, wanted, room, count_max)
         self._keep(start, stop, {text: some for text, some in found.items() if some})
-        return Matches(found[selector][:], stop, count * len(wanted))
+        work = -(-count * (READING - 1 + len(wanted)) // READING)
+        return Matches(found[selector][:], stop, work)
 
     def _keep(self, start: int, stop: int, matched: "dict[str, array[int]]") -> None:
         last = self._spans[-1] if self._spans else None

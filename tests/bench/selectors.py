@@ -12,7 +12,7 @@ from tests.bench.bench import Bench, Measurement
 
 COUNT = 2_000
 ROUNDS = 10
-#: Evaluations of one subscription in one pass, as the delivery service allows.
+#: Work of one subscription in one pass, as the delivery service allows.
 PASS_EVALUATIONS = 400
 
 ONE = ("carrier = 'UA' AND delay > 5",)
