@@ -3,13 +3,13 @@
 Everything is read from memory. A topic is nowhere stored: it is there while somebody uses it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Protocol, TypeAlias
 
 from ingest.consumer import Subscription
 from ingest.exclusion import Exclusions
-from ingest.link import Link
 from ingest.log import Log
 from ingest.named import Named
 from pipeline.address import Destination, Kind, destination_of, kind_of_topic
@@ -35,11 +35,8 @@ class Users(Protocol):
     def connections(self) -> int:
         """How many there are."""
 
-    def producers(self, topic: str) -> list[Link]:
-        """The links that send to this topic or queue."""
-
-    def produced(self) -> set[str]:
-        """The topics and queues that have producers' links."""
+    def produced(self) -> Counter[str]:
+        """How many links send to each topic or queue that any sends to."""
 
 
 class Entities:
@@ -80,11 +77,16 @@ class Entities:
         return sorted(found)
 
     def _topics(self) -> set[str]:
-        used = self._users.produced().union(self._exclusions.topics())
+        used = {*self._users.produced(), *self._exclusions.topics()}
         return {topic for topic in used if kind_of_topic(topic) is Kind.TOPIC}
 
-    def row(self, entity: Entity, name: str) -> Row | None:
-        """What an entity of `names` says of itself; None if it has gone."""
+    def rows(self, entity: Entity, names: Iterable[str]) -> list[Row]:
+        """What entities of `names` say of themselves; those that have gone say nothing."""
+        produced = self._users.produced()
+        found = (self._row(entity, name, produced) for name in names)
+        return [row for row in found if row is not None]
+
+    def _row(self, entity: Entity, name: str, produced: Counter[str]) -> Row | None:
         match entity:
             case Entity.SUBSCRIPTION:
                 found = self._named.get(SubscriptionKey.parse(name))
@@ -92,9 +94,9 @@ class Entities:
             case Entity.QUEUE:
                 key = SubscriptionKey(None, name, durable=True, queue=True)
                 found = self._named.get(key)
-                return None if found is None else self.queue(found)
+                return None if found is None else self.queue(found, produced)
             case Entity.TOPIC:
-                return self.topic(name)
+                return self.topic(name, produced)
             case Entity.NODE:
                 return self.node()
 
@@ -125,7 +127,7 @@ class Entities:
             "policy_in_force": _written(self._named.policy(key)),
         }
 
-    def queue(self, subscription: Subscription) -> Row:
+    def queue(self, subscription: Subscription, produced: Counter[str] | None = None) -> Row:
         """A queue: its subscription, and who sends to it."""
         key = subscription.key
         assert key is not None  # noqa: S101
@@ -135,18 +137,18 @@ class Entities:
             "name": key.name,
             "address": topic,
             "subscription": key.id,
-            "producers": len(self._users.producers(topic)),
+            "producers": (self._users.produced() if produced is None else produced)[topic],
             "topic_policy": _written(self._named.topic_policy(topic)),
         }
 
-    def topic(self, topic: str) -> Row:
+    def topic(self, topic: str, produced: Counter[str] | None = None) -> Row:
         """A topic, whether anybody uses it or not."""
         subscriptions = list(self._exclusions.of_topic(topic))
         named = sorted(_id(one) for one in subscriptions if one.key is not None)
         return {
             "name": topic,
             "address": topic,
-            "producers": len(self._users.producers(topic)),
+            "producers": (self._users.produced() if produced is None else produced)[topic],
             "consumers": sum(len(one.consumers) for one in subscriptions),
             "subscriptions": list[Value](named),
             "topic_policy": _written(self._named.topic_policy(topic)),

@@ -1,5 +1,6 @@
 """The gateway's links, as far as operations and numbers need them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from ingest.engine import Engine
@@ -22,9 +23,9 @@ class Peers:
         """The links that send to this topic or queue."""
         return [link for link, to in self._producing() if to == topic]
 
-    def produced(self) -> set[str]:
-        """The topics and queues that have producers' links."""
-        return {to for _, to in self._producing()}
+    def produced(self) -> Counter[str]:
+        """How many links send to each topic or queue that any sends to."""
+        return Counter(to for _, to in self._producing())
 
     def end_link(self, link: Link, condition: str, description: str) -> None:
         """End a link from our side; its peer hears why."""

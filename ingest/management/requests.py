@@ -132,7 +132,7 @@ class Requests:
             text = f"'count' is {count}; it may be {most} (management.query_count_max)"
             return Answer(BAD_REQUEST, f"{text}, and 'offset' leads on")
         part = names[offset : offset + count]
-        rows = [row for name in part if (row := self._entities.row(request.entity, name))]
+        rows = self._entities.rows(request.entity, part)
         wanted = _attribute_names(request, rows)
         if isinstance(wanted, Answer):
             return wanted

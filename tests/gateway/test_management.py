@@ -1,6 +1,7 @@
 """What operators do by $management, with a real gateway: done when it is answered, also after a
 kill -9."""
 
+import random
 import time
 from collections.abc import Callable
 
@@ -410,3 +411,35 @@ def test_a_policy_of_its_own_that_can_not_be_any_more_stops_the_start(
     gateway.spawn()
     gateway.ended(2)
     assert "subscription queue/q: dead_letter_address is of no use" in gateway.log
+
+
+def test_what_was_answered_holds_whenever_the_gateway_is_killed(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """Orders that come as fast as can be, and a kill somewhere among them: what was answered is so,
+    what was asked may be, in its order."""
+    gateway = own_gateway().start()
+    rng = random.Random(3)
+    for life in range(5):
+        peer = connect("ops", port=gateway.port)
+        manager = Manager(peer)
+        manager.ask("CREATE", "subscription", "global/s", topic="t")
+        manager.done("RESUME", "subscription", "global/s")
+        manager.done("UPDATE", "subscription", "global/s", policy={"lock_ms": 1})
+        asked = []
+        for nth in range(10):
+            asked.append(manager.send("PAUSE", "subscription", "global/s"))
+            asked.append(manager.send("RESUME", "subscription", "global/s"))
+            said = {"policy": {"lock_ms": 2 + nth}}
+            asked.append(manager.send("UPDATE", "subscription", "global/s", **said))
+        answered = rng.randrange(len(asked))
+        for number in asked[:answered]:
+            assert manager.answer(number).status == 200
+        gateway.kill()
+        gateway.start()
+        row = Manager(connect("look", port=gateway.port)).done("READ", "subscription", "global/s")
+        states = [(False, 1)]
+        for nth in range(10):
+            locked = states[-1][1]
+            states += [(True, locked), (False, locked), (False, 2 + nth)]
+        assert (row["paused"], row["policy"]["lock_ms"]) in states[answered:], (life, answered)
