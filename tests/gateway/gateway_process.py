@@ -122,6 +122,17 @@ class Gateway:
         assert self.process.wait(PATIENCE) == code, self.log
         self.process = None
 
+    def verified(self) -> None:
+        """Its home is sound, by its own command; it must not run."""
+        assert self.process is None, "it runs still"
+        done = subprocess.run(
+            [*self.COMMAND, "verify", "--home", self.home, "--deep"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
     @property
     def running(self) -> bool:
         return self.process is not None and self.process.poll() is None

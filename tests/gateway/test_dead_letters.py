@@ -258,6 +258,8 @@ def test_a_copy_and_its_settlement_are_both_there_or_neither(
     buried, owed = [got.body for got in dead.inbox], [got.body for got in alive.inbox]
     assert sorted(map(str, buried + owed)) == sorted(map(str, everything))
     assert confirmed <= set(buried)
+    gateway.kill()
+    gateway.verified()
 
 
 def test_rejected_before_an_orderly_end_is_buried_before_it(
@@ -290,6 +292,7 @@ def test_the_table_says_what_became_of_a_dead_letter(own_gateway: Make, connect:
     assert (row["subscription"], row["final"], row["topic"]) == ("queue/q", True, "queue://q")
     peer.close()
     gateway.stop()
+    gateway.verified()
 
 
 def dead_lettered(gateway: Gateway) -> list[dict[str, object]]:

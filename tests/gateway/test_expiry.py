@@ -85,6 +85,8 @@ def test_it_expires_though_nobody_asks(own_gateway: Make, connect: Connect) -> N
     assert sorted(settled(gateway, "expired"), key=str) == want
     for name, filters in (("all", None), ("some", selector("n = 1")), ("none", selector("n = 2"))):
         assert peer.durable("t", name, filters=filters).nothing()
+    gateway.kill()
+    gateway.verified()
 
 
 @pytest.mark.parametrize("ended", ["kill", "stop"])

@@ -151,6 +151,8 @@ def test_a_kill_while_the_urgent_overtake_loses_nothing(
     assert all(got.message.delivery_count == 1 for got in again[:10])
     assert again[-1].message.delivery_count == 0
     assert consumer.nothing()
+    gateway.kill()
+    gateway.verified()
 
 
 def test_a_selector_leaves_the_urgent_out_that_it_does_not_match(
