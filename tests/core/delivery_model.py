@@ -33,7 +33,13 @@ class Message:
     since: int = 0  # when it was delivered
     unread: bool = True  # when the caller began to serve
     due: int = 0  # after a failure: not before this
-    failures: int = 0
+    failures: int = 0  # those that were shown
+    doubts: int = 0  # attempts of which nobody knows how they ended
+
+    @property
+    def told(self):
+        """Failed attempts, as consumers are told and as they are recorded."""
+        return self.failures + self.doubts
 
     def waits(self, now):
         """Whether it must not go yet."""
@@ -115,7 +121,7 @@ class Model:
     def deliver(self, effect, now):
         for sequence in effect.run:
             message = self.messages[sequence]
-            assert message.failures == effect.delivery_count
+            assert message.told == effect.delivery_count
             limit = self.policy.delivery_attempts_max
             assert not limit or message.failures < limit
             assert self.may_have(effect.consumer, message, now), (effect, message)
@@ -138,7 +144,7 @@ class Model:
 
     def check_given_up(self, effect, message, reason, consumer):
         assert effect.consumer == consumer
-        assert effect.delivery_count == message.failures
+        assert effect.delivery_count == message.told
         if self.keeps(reason):
             assert isinstance(effect, Bury), effect
             assert effect.reason is reason
@@ -189,3 +195,12 @@ class Model:
             self.active = max(self.takers, key=lambda one: self.takers[one].priority, default=None)
         for message in self.held_by(consumer):
             message.place = "owed"
+
+    def crash(self, doubtful_below):
+        """Nobody holds anything, and nothing waits for a time after a failure."""
+        for message in self.at("held", "buried", "owed"):
+            message.place, message.due = "owed", 0
+            message.doubts = int(message.sequence < doubtful_below)
+        self.takers.clear()
+        self.owners.clear()
+        self.active = None

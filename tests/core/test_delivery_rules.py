@@ -15,10 +15,12 @@ import pytest
 from delivery_model import Message, Model
 
 from pipeline.agenda import Agenda
+from pipeline.cursor import Doubt, Failures, fold
 from pipeline.dispatch import Deliver, Dispatcher
 from pipeline.effects import NOBODY, Bury, Settled
 from pipeline.outcome import Outcome, Reason
 from pipeline.policy import DEFAULT, Backlog, Overflow
+from pipeline.sequences import SequenceSet
 from pipeline.traits import Traits
 from pipeline.waiting import GRAIN_US
 
@@ -74,6 +76,7 @@ WEIGHTS = {
     "pause": 1,
     "floor_is_honest": 4,
     "rewind": 1,
+    "crash": 1,
 }
 
 
@@ -94,6 +97,8 @@ class History:
         self.model = Model(policy, buries=buries)
         self.agenda = Agenda()
         self.real = Dispatcher(0, policy=policy, agenda=self.agenda, buries=buries)
+        #: What the log has: final runs, the last floor, failures as a fold of it reads them.
+        self.final_runs, self.floor, self.known, self.crashed = [], 0, {}, False
 
     def go(self):
         names, weights = list(WEIGHTS), list(WEIGHTS.values())
@@ -192,6 +197,7 @@ class History:
         effects = self.real.offer(
             slab[0], slab[-1] + 1, sequences, now=self.now, traits=traits, matches=matches
         )
+        self.record(effects)
         self.model.offered(effects, self.now)
         return effects
 
@@ -238,7 +244,7 @@ class History:
         effects = self.real.settle(
             consumer, run, outcome, failed=failed, undeliverable=undeliverable, now=self.now
         )
-        self.say(*effects)
+        self.record(effects)
         for one in set(run) - held:
             del self.model.takers[consumer].lost[one]
         ended = [self.model.messages[one] for one in run if one in held]
@@ -276,11 +282,11 @@ class History:
                 assert len(own) == 1
                 final = outcome is Outcome.ACCEPTED
                 message.place = "gone" if final else "owed"
-                count = message.failures
+                count = message.told
                 assert own[0] == replace(own[0], outcome=outcome, final=final, delivery_count=count)
 
     def check_failed(self, own, message):
-        before = message.failures
+        before = message.told
         self.model.fail(message, self.delayed_until(before + 1))
         assert isinstance(own[0], Settled)
         assert (own[0].outcome, own[0].delivery_count) == (Outcome.MODIFIED, before)
@@ -303,6 +309,7 @@ class History:
             return
         held = [one.sequence for one in self.model.held_by(consumer)]
         effects = self.real.detach(consumer, self.now)
+        self.record(effects)
         assert sorted(one for effect in effects for one in effect.run) == held
         for effect in effects:
             assert (effect.outcome, effect.final) == (Outcome.RELEASED, False)
@@ -322,6 +329,7 @@ class History:
         lock = self.model.policy.lock_ms * 1_000
         ended = [one for one in self.model.at("held") if lock and one.since + lock <= self.now]
         effects = self.real.wake(self.now)
+        self.record(effects)
         for consumer in {one.holder for one in ended}:
             own = [one for one in ended if one.holder == consumer]
             self.model.takers[consumer].lost |= {one.sequence: one.since for one in own}
@@ -342,6 +350,7 @@ class History:
     def give_up(self, messages, reason):
         run = array("q", [one.sequence for one in messages])
         effects = self.real.give_up(run, reason, self.now)
+        self.record(effects)
         said = {one: effect for effect in effects for one in effect.run}
         owed = [one for one in messages if one.place == "owed"]
         assert sorted(said) == [one.sequence for one in owed]
@@ -355,12 +364,13 @@ class History:
             return
         some = {*self.random.sample(self.topic(), 1), *given_up[: self.random.randint(1, 5)]}
         effects = self.real.buried(array("q", sorted(some)))
+        self.record(effects)
         kept = sorted(some & set(given_up))
         assert sorted(one for effect in effects for one in effect.run) == kept
         for effect in effects:
             assert (effect.outcome, effect.final) == (Outcome.DEAD_LETTERED, True)
             for one in effect.run:
-                assert effect.delivery_count == self.model.messages[one].failures
+                assert effect.delivery_count == self.model.messages[one].told
                 self.model.messages[one].place = "gone"
 
     def pause(self):
@@ -389,12 +399,47 @@ class History:
             if message.place == "held":
                 self.model.takers[message.holder].lost[message.sequence] = message.since
             message.place = "owed" if message.sequence >= position else "gone"
-            message.failures = message.due = 0
+            message.failures = message.doubts = message.due = 0
         self.model.owners.clear()
         self.real.rewind(position, self.now)
+        self.final_runs, self.floor, self.known = [], position, {}
         assert (self.real.position, self.real.floor) == (position, position)
         assert self.real.outstanding == 0
         self.now += GRAIN_US
+
+    def record(self, effects):
+        """What ends up in the log of these effects."""
+        self.say(*effects)
+        settled = [one for one in effects if isinstance(one, Settled)]
+        for one in settled:
+            if one.final:
+                self.final_runs.append(one.run)
+            elif count := one.delivery_count + (one.outcome is Outcome.MODIFIED):
+                self.known |= dict.fromkeys(one.run, Failures(count, 0))
+        if settled:
+            self.floor = self.real.floor
+
+    def crash(self):
+        """The process dies, once: what the log has is enough for the same answer. What was given up
+        and has no copy is owed again; if it had failed too often it is given up again."""
+        if self.crashed:
+            return
+        self.crashed, reach = True, self.real.reach
+        cursor = fold(self.final_runs, self.floor)
+        for one in self.model.messages.values():
+            assert (one.sequence in cursor) == (one.place == "gone")
+        doubt = Doubt().after_crash(reach, 1, floor=cursor.floor)
+        owed = {one: known for one, known in self.known.items() if one not in cursor}
+        self.real = Dispatcher(
+            cursor.floor,
+            SequenceSet(cursor.settled),
+            failures=doubt.failures(owed),
+            doubtful_below=doubt.below,
+            policy=self.model.policy,
+            agenda=self.agenda,
+            buries=self.model.buries,
+        )
+        self.model.crash(doubt.below)
 
     def each_is_in_its_place(self):
         for consumer in self.model.takers:
