@@ -12,7 +12,7 @@ import pytest
 from jms_suite import ROOT, Result, Verdict, jdk_missing, named, run
 
 #: Seconds; the first test waits for the whole suite.
-pytestmark = pytest.mark.timeout(1_000)
+pytestmark = pytest.mark.timeout(1_300)
 
 
 @pytest.fixture(scope="session")
