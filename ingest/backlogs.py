@@ -25,6 +25,7 @@ from pipeline.refusal import LIMIT_EXCEEDED, Refusal
 from pipeline.selector.matching import Selections
 from pipeline.sequences import Run
 from pipeline.tables.topic_log import TopicLog
+from pipeline.tally import Tally, Volume
 
 #: More than anything counts.
 _NO_LIMIT = 1 << 62
@@ -268,9 +269,12 @@ class Backlogs:
         """Pass over what its selector doesn't claim, so that it isn't counted."""
         dispatcher, claim = subscription.dispatcher, subscription.definition
         at = max(dispatcher.position, self._sieved.get(subscription, 0))
+        self._sieved[subscription] = at
         head = self._log.recent.head
         while not subscription.ended:
             slab = await self._lookup.slab(claim.topic, at, head)
+            if subscription not in self._sieved:
+                return  # it has another place meanwhile, and nothing is passed over any more
             if slab is None:
                 self._sieved[subscription] = head
                 return
@@ -285,18 +289,30 @@ class Backlogs:
             await asyncio.sleep(0)
 
     def _is_full(self, subscription: Subscription) -> bool:
-        limit, has = subscription.dispatcher.policy.backlog, self.tallies.waiting(subscription)
+        limit, has = subscription.dispatcher.policy.backlog, self._surely(subscription)
         if limit.messages_max and has.messages > limit.messages_max:
             return True
         if limit.bytes_max and has.bytes > limit.bytes_max:
             return True
-        return (
-            bool(limit.age_ms_max) and self._too_old(subscription) > subscription.dispatcher.floor
-        )
+        floor = subscription.dispatcher.floor
+        return bool(limit.age_ms_max) and self._too_old(subscription) > floor
+
+    def _surely(self, subscription: Subscription) -> Volume:
+        """What it has waiting for sure: of what nobody has looked through since it came, nothing.
+        Its first messages must not go for others that it doesn't claim."""
+        has, tally = self.tallies.waiting(subscription), self._tally(subscription)
+        if subscription.definition.selector is None or tally is None:
+            return has
+        looked = max(self._sieved.get(subscription, 0), subscription.dispatcher.position)
+        new = tally.since(looked)
+        return Volume(max(has.messages - new.messages, 0), max(has.bytes - new.bytes, 0))
+
+    def _tally(self, subscription: Subscription) -> Tally | None:
+        return self.tallies.of(subscription.definition.topic)
 
     def _too_old(self, subscription: Subscription) -> int:
         """Below this sequence all is older than it may be."""
-        tally = self.tallies.of(subscription.definition.topic)
+        tally = self._tally(subscription)
         if tally is None:
             return 0
         age = 1_000 * subscription.dispatcher.policy.backlog.age_ms_max
@@ -304,7 +320,7 @@ class Backlogs:
 
     def _too_much(self, subscription: Subscription, slab: Slab, run: Run) -> Run:
         """The first ones of these that are too many, too large or too old."""
-        limit, has = subscription.dispatcher.policy.backlog, self.tallies.waiting(subscription)
+        limit, has = subscription.dispatcher.policy.backlog, self._surely(subscription)
         count = 0
         if limit.messages_max:
             count = max(has.messages - limit.messages_max, 0)
