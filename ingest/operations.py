@@ -16,6 +16,7 @@ from ingest.link import Link
 from ingest.log import Log
 from ingest.moving import Moving
 from ingest.named import Named
+from ingest.stock import empty_below, empty_since
 from ingest.table_reads import TableReads
 from ingest.tallies import Tallies
 from pipeline.amqp_writer import Writable
@@ -71,7 +72,7 @@ class Operations:
         tallies: Tallies,
     ) -> None:
         self._loop, self._log, self._table, self._named = loop, log, table, named
-        self._delivery, self._links, self._tallies = delivery, links, tallies
+        self._delivery, self._links = delivery, links
         self._reads = TableReads(loop)
         self._moving = Moving(log, table, named, delivery, tallies, self._reads)
         #: One order for a subscription after the other.
@@ -87,12 +88,13 @@ class Operations:
 
     async def _perform(self, order: Order, to: int | None) -> Facts | Refusal:
         key = order.key
+        empty = await self._empty_below(order)
         while not self._named.sure(key):
             await self._moving.durable()
         subscription = self._named.get(key) if key.durable else None
         deed = decide(
             order.operation,
-            self._standing(subscription),
+            self._standing(subscription, empty),
             key,
             paused=self._named.paused(key),
         )
@@ -106,7 +108,14 @@ class Operations:
     def close(self) -> None:
         self._reads.close()
 
-    def _standing(self, subscription: Subscription | None) -> Standing:
+    async def _empty_below(self, order: Order) -> int | None:
+        """The sequence below which a queue that is to be deleted is owed nothing, if it is so."""
+        subscription = self._named.get(order.key)
+        if order.operation is not Operation.DELETE or not order.key.queue or subscription is None:
+            return None
+        return await empty_below(subscription, self._log, self._delivery.paging)
+
+    def _standing(self, subscription: Subscription | None, empty: int | None) -> Standing:
         if subscription is None:
             return Standing.ABSENT
         queue = subscription.key is not None and subscription.key.queue
@@ -115,7 +124,7 @@ class Operations:
             present=True,
             users=len(subscription.consumers) + senders,
             queue=queue,
-            owed=self._tallies.waiting(subscription).messages > 0,
+            owed=empty is None or not empty_since(subscription, self._log, empty),
         )
 
     async def _sequence(self, place: Place) -> int | Refusal | None:

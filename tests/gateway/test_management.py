@@ -224,6 +224,26 @@ def test_what_is_in_use_is_deleted_by_force_alone(
     assert peer.receiver(f"queue://{topic}", capabilities=("queue",)).bodies() == ["b"]
 
 
+def test_a_queue_is_looked_at_before_it_is_deleted(own_gateway: Make, connect: Connect) -> None:
+    """Right after a start, too, and however much of other topics lies in the log: one that has
+    nothing goes, one that has a message stays."""
+    gateway = own_gateway({"delivery": {"cache_bytes": 10_000}}).start()
+    peer = connect(port=gateway.port)
+    for name in ("empty", "used", "full"):
+        peer.sender(name, capabilities=("queue",)).publish("a", "b")
+    for name, number in (("empty", 2), ("used", 2), ("full", 1)):
+        queue = peer.receiver(name, capabilities=("queue",))
+        queue.confirm(queue.take(number))
+    peer.sender("used", capabilities=("queue",)).publish("c")
+    peer.sender("other").publish(*["x" * 1_000 for _ in range(40)])
+    gateway.kill()
+    gateway.start()
+    manager = Manager(connect(port=gateway.port))
+    manager.refused(409, "DELETE", "queue", "used")
+    manager.refused(409, "DELETE", "queue", "full")
+    manager.done("DELETE", "queue", "empty")
+
+
 def test_a_subscription_is_made_before_anybody_consumes(
     connect: Connect, manager: Manager, topic: str
 ) -> None:

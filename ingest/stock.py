@@ -1,0 +1,41 @@
+"""Whether a queue has messages: looked at, not counted, as it is asked before they are lost."""
+
+import time
+
+from ingest.consumer import Subscription
+from ingest.log import Log
+from ingest.paging import Paging
+from ingest.workers import Failure
+from pipeline.dispatch import Deliver
+from pipeline.errors import StoreError
+
+
+async def empty_below(subscription: Subscription, log: Log, paging: Paging) -> int | None:
+    """The sequence below which the subscription is owed nothing; None if it is owed something.
+    Raises StoreError when that can't be read."""
+    end = log.recent.head
+    if subscription.dispatcher.outstanding:
+        return None
+    view, lookup = subscription.dispatcher.view(), paging.lookup()
+    view.paused = False
+    view.attach(1)
+    view.credit(1, 1)
+    while (wanted := view.wanted(end)) is not None:
+        try:
+            slab = await lookup.slab(subscription.definition.topic, wanted, end)
+        except Failure as failure:
+            raise StoreError(str(failure.error)) from failure
+        if slab is None:
+            break
+        now = time.time_ns() // 1_000
+        effects = view.offer(slab.first, slab.stop, slab.sequences, now=now)
+        if any(isinstance(one, Deliver) and one.run[0] < end for one in effects):
+            return None
+    return end
+
+
+def empty_since(subscription: Subscription, log: Log, end: int) -> bool:
+    """Whether nothing has come for it since then, durable or not."""
+    topic = subscription.definition.topic
+    found = log.recent.find(topic, max(end, log.recent.floor))
+    return found is None and not log.coming(topic)[0]
