@@ -91,8 +91,8 @@ class Dispatcher:
 
     @property
     def reach(self) -> int:
-        """Nothing from here on was ever delivered. It is above the position while something of a
-        high priority was read early."""
+        """Nothing from here on was ever delivered. It is above the position while something beyond
+        it went first: of a high priority, or when its time had come."""
         return max(self._places.unread.reach, self._places.unread.position)
 
     @property

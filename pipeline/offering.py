@@ -149,8 +149,7 @@ class Offering:
         delayed = [part for _, part in them.delayed]
         for part in (them.expired, *delayed, them.low, went):
             places.unread.pass_over(part)
-        if not by_priority and went:
-            places.unread.reach = max(places.unread.reach, went[-1] + 1)
+        places.unread.reached(went)
         return not left
 
     def _serve_run(self, run: Run, priority: int, whose: Whose) -> None:
@@ -160,6 +159,7 @@ class Offering:
         places.waiting.remove(run, priority, whose)
         self._put_aside(them)
         taken = self._deal(them.ready, whose, again=True)
+        places.unread.reached(them.ready[:taken])
         places.waiting.put(them.ready[taken:], whose)
 
     def _put_aside(self, them: Sorted) -> None:

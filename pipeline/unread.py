@@ -28,7 +28,7 @@ class Unread:
     def __init__(self, position: int, passed: SequenceSet, agenda: Agenda | None) -> None:
         self.passed = passed  #: settled, or read early: above the position only
         self.agenda = agenda
-        self.reach = 0  #: nothing from here on was read early
+        self.reach = 0  #: nothing from here on was delivered ahead of the position
         self.read_before = 0  #: what lies below it may have been delivered before a rewinding
         self._at: dict[int, int] = {}  #: priority -> how far its messages were read early
         self.seen = -1  #: there is nothing to read early among the first so many of the agenda
@@ -49,6 +49,11 @@ class Unread:
         """These were read, or aren't owed."""
         self.passed.add(run)
         self.move(self.position)
+
+    def reached(self, run: Run) -> None:
+        """These were delivered, wherever the position is."""
+        if run and run[-1] >= self.reach:
+            self.reach = run[-1] + 1
 
     def rewind(self, position: int) -> None:
         """All from here on are unread."""

@@ -169,6 +169,7 @@ class History:
             self.say(wanted, *effects)
             for effect in effects:
                 if isinstance(effect, Deliver):
+                    assert effect.run[-1] < self.real.reach
                     got[effect.consumer] += [self.model.messages[one] for one in effect.run]
         else:
             assert steps < 1000, "it wants the same again and again"
