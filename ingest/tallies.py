@@ -37,6 +37,7 @@ class Tallies:
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
         self._tallies: dict[str, Tally] = {}
+        self._again: set[str] = set()  #: topics that were counted anew, from further below
         self._closed = False
 
     def close(self) -> None:
@@ -87,7 +88,10 @@ class Tallies:
         since, self._tallies = self._tallies, {}
         self.seed(counting.result())
         for topic, tally in since.items():
-            self._tallies.setdefault(topic, Tally()).extend(tally)
+            if topic in self._again:
+                self._tallies[topic] = tally
+            else:
+                self._tallies.setdefault(topic, Tally()).extend(tally)
 
     def arrived(self, topic: str, slab: Slab, at: int) -> None:
         """Messages became durable; they were published at this time."""
@@ -113,12 +117,14 @@ class Tallies:
             tally.add(slab.first, slab.stop, slab.count, len(slab.blob), published_at or now)
             reach = slab.stop
         self._tallies[topic] = tally
+        self._again.add(topic)
 
     def trim(self) -> None:
         """Forget what nobody is owed any more."""
         for topic, tally in tuple(self._tallies.items()):
             if topic not in self._claims:
                 del self._tallies[topic]
+                self._again.discard(topic)
             elif len(tally) > _KEPT:
                 floors = [one.dispatcher.floor for one in self._claims.of(topic)]
                 tally.trim(min(floors, default=0))

@@ -130,6 +130,26 @@ def test_what_is_owed_again_counts_as_backlog(
     assert row["backlog_bytes"] > 0
 
 
+def test_what_is_rewound_right_after_a_start_is_counted_once(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """What waits is counted in the background then, and a rewind counts its topic itself."""
+    gateway = own_gateway().start()
+    peer = connect("ops", port=gateway.port)
+    consumer = peer.durable("t", "s")
+    peer.sender("t").publish(*map(str, range(50)))
+    consumer.confirm(consumer.take(45))
+    gateway.kill()
+    gateway.start()
+    manager = Manager(connect(port=gateway.port))
+    counted = []
+    manager.done("REWIND", "subscription", "container/ops/s", to=10)
+    for _ in range(5):
+        counted.append(manager.done("READ", "subscription", "container/ops/s")["backlog"])
+        time.sleep(0.3)
+    assert counted == [40] * 5
+
+
 def test_what_has_priorities_and_times_is_rewound_as_well(
     connect: Connect, manager: Manager, topic: str
 ) -> None:
