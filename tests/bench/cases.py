@@ -218,7 +218,7 @@ CASES = (
         "selectors-10",
         "selected",
         selectors_10,
-        Budget(50_000, facts_max={"cpu_us": 10}),
+        Budget(50_000, facts_max={"selecting_us": 10}),
     ),
     Case("idle-1000", "idle", idle_1000, Budget(facts_max={"slower_pct": 10}), own=True),
     Case(

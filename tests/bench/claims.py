@@ -24,29 +24,38 @@ Round = Callable[[], tuple[float, float]]
 
 
 def selectors_10(bench: Bench) -> Measurement:
-    """Publish while ten durable subscriptions are consumed, each with a tenth of the messages."""
-    measurement, count = Measurement(), bench.settings.count(100_000)
+    """Publish while ten durable subscriptions are consumed, each with a tenth of the messages; and
+    while ten consumers of one take turns, which is as many deliveries to as many sockets."""
+    measurement, turns = Measurement(), Measurement()
     for _ in range(bench.settings.repeat):
-        topic = bench.name("selected")
-        names = tuple(bench.name("tenth") for _ in range(SELECTED))
-        drain = bench.spec(
-            "drain",
-            topic,
-            count // SELECTED * SELECTED,
-            subscriptions=names,
-            selectors=tuple(f"n = {nth} AND k = 'v'" for nth in range(SELECTED)),
-            connections=SELECTED,
-            owed=count,
+        _consumed_by_ten(bench, measurement, selecting=True)
+        _consumed_by_ten(bench, turns, selecting=False)
+    measurement.rss_mb = bench.server.rss_mb()
+    if measurement.cpu is not None and turns.cpu is not None:
+        selected, in_turn = (
+            one.cpu.total / one.messages * 1e6 for one in (measurement, turns) if one.cpu
         )
-        publish = bench.spec("publish", topic, count // SELECTED * SELECTED, kinds=SELECTED)
-        outcomes, cpu = bench.measured(drain, publish)
-        outcomes[0].started = outcomes[1].started
-        measurement.add(outcomes, cpu, counted=outcomes[0])
-        measurement.rss_mb = bench.server.rss_mb()
-        bench.unsubscribe(names, topic)
-    if measurement.cpu is not None:
-        measurement.facts["cpu_us"] = measurement.cpu.total / measurement.messages * 1e6
+        measurement.facts = {"in_turn_us": in_turn, "selecting_us": selected - in_turn}
     return measurement
+
+
+def _consumed_by_ten(bench: Bench, measurement: Measurement, *, selecting: bool) -> None:
+    topic, count = bench.name("tenths"), bench.settings.count(100_000) // SELECTED * SELECTED
+    names = tuple(bench.name("tenth") for _ in range(SELECTED if selecting else 1))
+    texts = tuple(f"n = {nth} AND k = 'v'" for nth in range(SELECTED)) if selecting else ()
+    drain = bench.spec(
+        "drain",
+        topic,
+        count,
+        subscriptions=names,
+        selectors=texts,
+        connections=SELECTED,
+        owed=count,
+    )
+    outcomes, cpu = bench.measured(drain, bench.spec("publish", topic, count, kinds=SELECTED))
+    outcomes[0].started = outcomes[1].started
+    measurement.add(outcomes, cpu, counted=outcomes[0])
+    bench.unsubscribe(names, topic)
 
 
 def idle_1000(bench: Bench) -> Measurement:
