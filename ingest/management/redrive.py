@@ -27,7 +27,7 @@ from pipeline.registry import key_of_queue
 from pipeline.selector.matching import Selections
 from pipeline.subscription import Definition, SubscriptionKey
 
-#: Dead letters in one group, about 50 us each to read and to copy: others wait no longer for it.
+#: Dead letters in one group, about 80 us each to read and to copy: others wait no longer for it.
 PART_MESSAGES = 100
 
 
