@@ -172,9 +172,23 @@ def _joined(operands: "list[Comparison] | tuple[Expression, ...]", *, decisive: 
 
 
 def _comparison(comparator: Comparator, left: Expression, right: Expression) -> Code:
-    if isinstance(right, Literal):
-        return _of_one(_against(comparator, right.value), left)
-    return _of_two(_related(comparator), left, right)
+    if not isinstance(right, Literal):
+        return _of_two(_related(comparator), left, right)
+    against = _against(comparator, right.value)
+    if comparator == "=" and isinstance(left, Identifier):
+        return _equal(left.name, right.value, against)
+    return _of_one(against, left)
+
+
+def _equal(name: str, known: bool | float | str, otherwise: Callable[[object], object]) -> Code:
+    """What most selectors say, without a call; `otherwise` is for a value of another kind."""
+    kind = known.__class__
+
+    def equal(get: Accessor) -> object:
+        value = get(name)
+        return value == known if value.__class__ is kind else otherwise(value)
+
+    return equal
 
 
 def _against(comparator: Comparator, known: bool | float | str) -> Callable[[object], object]:
