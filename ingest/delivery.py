@@ -283,13 +283,9 @@ class DeliveryService:
                 )
             assert effects or wanted != before, f"nothing becomes of {wanted}"  # noqa: S101
             before = wanted
-            reach = dispatcher.position
             if slab.traits is not None:
                 work += slab.count // MESSAGES_LIKE_ONE_EVALUATION
-                # Something urgent may lie beyond the position.
-                ends = [one.run[-1] + 1 for one in effects if isinstance(one, Deliver)]
-                reach = max([reach, *ends])
-            self._marks.deliver(subscription.mark, reach)
+            self._marks.deliver(subscription.mark, dispatcher.reach)
             sent += self._deliver(subscription, slab, effects, now)
         self._alarms.look(subscription)
         if not subscription.reading:

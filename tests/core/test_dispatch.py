@@ -324,7 +324,9 @@ class DispatcherMachine(RuleBasedStateMachine):
         for consumer in self.model.credit:
             held = [one for run in self.real.held(consumer).runs() for one in run]
             assert held == self.model.in_place(consumer)
-        assert list(self.sequences_of(self.real._places.waiting.usual)) == self.model.in_place(RETURNED)
+        assert list(self.sequences_of(self.real._places.waiting.usual)) == self.model.in_place(
+            RETURNED
+        )
         outstanding = self.model.in_place(RETURNED, *self.model.credit)
         assert list(self.sequences_of(self.real._places.outstanding)) == outstanding
         assert self.real.outstanding == len(outstanding)
