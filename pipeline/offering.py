@@ -60,10 +60,12 @@ class Offering:
         asked = 0 if best is None else best[2]
         while best is not None and asked <= best[2] < offered.stop:  # what is below wasn't offered
             priority, unread, sequence = best
-            if not unread:
-                assert sequence >= offered.first, (  # noqa: S101
+            if not unread and sequence < offered.first:
+                assert sequence != asked, (  # noqa: S101
                     f"{sequence} is owed, offered from {offered.first} on"
                 )
+                break
+            if not unread:
                 self._serve_waiting(priority)
             elif priority == PRIORITY:
                 self._read_on()

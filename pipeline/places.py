@@ -192,7 +192,7 @@ class Places:
 
     def parked_full(self) -> bool:
         """Whether so much waits for the consumers of its groups that no more is read."""
-        if not self.waiting.others:
+        if not self.groups.owner:
             return False
         others = self.waiting.others.items()
         parked = [len(pool) for (_, whose), pool in others if isinstance(whose, int)]
@@ -345,7 +345,7 @@ class Places:
     def _may_go(self, whose: Whose, takers: frozenset[str | None]) -> bool:
         """Whether somebody in line may have what is in this pool."""
         if isinstance(whose, int):
-            return self.line.waits(whose)
+            return whose >= 0 and self.line.waits(whose)
         return whose is None or None in takers or not whose.isdisjoint(takers)
 
     def _wait(self, run: Run) -> None:

@@ -158,3 +158,13 @@ def test_a_late_outcome_is_late_though_locks_are_off_by_then():
     assert dispatcher.in_flight == 1
     (settled,) = dispatcher.settle(1, range(1), Outcome.ACCEPTED, delivered_at=20_000)
     assert settled.final
+
+
+def test_an_offer_without_what_is_wanted_is_caught():
+    """Also where messages aren't plain: what waits and was asked for must be in the slab."""
+    dispatcher = with_consumer()
+    dispatcher.offer(0, 3, traits=Traits(0, priority=bytes([9, 4, 4])))
+    dispatcher.settle(1, range(1), Outcome.RELEASED)
+    assert dispatcher.wanted(3) == 0
+    with pytest.raises(AssertionError, match="0 is owed, offered from 1 on"):
+        dispatcher.offer(1, 3)
