@@ -220,7 +220,13 @@ CASES = (
         selectors_10,
         Budget(50_000, facts_max={"selecting_us": 10}),
     ),
-    Case("idle-1000", "idle", idle_1000, Budget(facts_max={"slower_pct": 10}), own=True),
+    Case(
+        "idle-1000",
+        "idle",
+        idle_1000,
+        Budget(facts_max={"slower_pct": 10, "cpu_ratio": 1.1}),
+        own=True,
+    ),
     Case(
         "dispatch",
         "dispatch",
