@@ -56,7 +56,8 @@ class History:
 
     def _publish(self) -> None:
         topic = self.random.choice(TOPICS)
-        added = self.log.publish(topic, *[encoded() for _ in range(self.random.randint(1, 9))])
+        bodies = [encoded() for _ in range(self.random.randint(1, 9))]
+        added = self.log.publish(topic, *bodies, expires_at=self.log.now)
         self.published[topic] += added
         for model in self.living.values():
             if model.topic == topic:
