@@ -97,7 +97,8 @@ class DeliveryService:
             self._sieve.join(subscription)
         subscription.consumers[consumer.number] = consumer
         self._sieve.consume(consumer)
-        subscription.dispatcher.attach(number, priority=link.attach.priority, selector=selector)
+        priority = link.attach.priority or 0  # a browser's is nobody's business
+        subscription.dispatcher.attach(number, priority=priority, selector=selector)
         self._claims.add(subscription)
         self._live.setdefault(subscription.definition.topic, {})[subscription] = None
         return consumer

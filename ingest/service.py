@@ -37,7 +37,7 @@ from pipeline import wishes
 from pipeline.address import Destination, Kind, destination_of, is_temporary
 from pipeline.cursor import Doubt
 from pipeline.permission import Action
-from pipeline.refusal import Refusal
+from pipeline.refusal import INVALID_FIELD, Refusal
 from pipeline.subscription import SubscriptionKey
 from pipeline.tables.snapshot import Snapshot
 from pipeline.tables.topic_log import TopicLog
@@ -235,6 +235,8 @@ class Gateway:
         durable = key is not None and key.durable
         refusal = self._unconsumed(link, definition.topic, durable=durable)
         refusal = refusal or self._unreadable(definition.selector or wish.selector)
+        if refusal is None and link.attach.priority is None:
+            refusal = Refusal(INVALID_FIELD, "the link's property 'priority' must be an integer")
         if refusal is not None:
             link.refuse(refusal.condition, refusal.description)
         else:

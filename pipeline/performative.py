@@ -114,7 +114,8 @@ class WalkedAttach:
     name: str
     desired: frozenset[str]
     default_outcome: Verdict | None  #: None: none, or one that is no outcome
-    priority: int = 0  #: that of a consumer among those of its subscription
+    #: That of a consumer among those of its subscription; None if it says one that is no integer.
+    priority: int | None = 0
 
 
 def parse(frame: bytes) -> Performative:
@@ -177,14 +178,12 @@ def attach(frame: bytes) -> WalkedAttach:
 PRIORITIES = frozenset({"priority", "x-priority", "rabbitmq:priority"})
 
 
-def _priority(properties: bytes) -> int:
-    """The consumer's priority that an attach says; 0 if it says none."""
+def _priority(properties: bytes) -> int | None:
+    """The consumer's priority that an attach says; 0 if it says none, None if it can't be one."""
     for key, data in pairs_of(properties):
-        if key in PRIORITIES:
+        if key in PRIORITIES and data != NULL:
             value = value_of(data)
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise DecodeError(f"attach property '{key}' must be an integer, not {value!r}")
-            return value
+            return value if isinstance(value, int) and not isinstance(value, bool) else None
     return 0
 
 

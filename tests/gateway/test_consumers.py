@@ -35,18 +35,22 @@ def come(link: Incoming) -> list[Got]:
     return taken
 
 
-def prior(peer: Peer, name: str, priority: int, key: str = "priority") -> Incoming:
-    """A consumer that says its priority when it attaches."""
+def prior(peer: Peer, name: str, priority: object, key: str = "priority") -> Incoming:
+    """A consumer that says its priority when it attaches; its answer is not waited for if that is
+    no number."""
     link = peer.session.receiver(f"prior-{priority}-{key}")
     link.source.address = name
     link.source.capabilities.put_array(False, 21)
     link.source.capabilities.enter()
     link.source.capabilities.put_symbol(symbol("queue"))
     link.source.capabilities.exit()
-    link.properties = {symbol(key): int32(priority)}
+    number = isinstance(priority, int)
+    link.properties = {symbol(key): int32(priority) if number else priority}
     link.owner = incoming = Incoming(peer, link)
+    peer._links.append(link)
     link.open()
-    peer.attached(link)
+    if number:
+        peer.attached(link)
     return incoming
 
 
@@ -205,6 +209,14 @@ def test_one_consumer_gets_all_and_the_next_takes_over(own_gateway: Make, connec
     fill(peer, "q", encoded(10))
     assert bodies(second.take(1, credit=False)) == [10]
     assert come(third) == []
+
+
+def test_a_priority_is_a_number(connect: Connect, topic: str) -> None:
+    """Anything else is refused, and the connection goes on."""
+    peer = connect()
+    assert peer.refusal(prior(peer, topic, "high")) == "amqp:invalid-field"
+    fill(peer, topic, encoded(1))
+    assert bodies(prior(peer, topic, 1).take(1)) == [1]
 
 
 def test_who_goes_first_says_so_when_it_attaches(connect: Connect, topic: str) -> None:
