@@ -104,10 +104,10 @@ class Unread:
         at = self._place(priority, high)
         part = high.sequences[at : min(bisect_left(high.sequences, stop), at + most)]
         listed = sequences if isinstance(sequences, range) else frozenset(sequences)
+        found = array("q", [one for one in part if one not in self.passed and one in listed])
         strangers = array("q", [one for one in part if one not in listed])
         if strangers:
             self.pass_over(strangers)
-        found = array("q", [one for one in part if one not in self.passed and one in listed])
         return range(found[0], found[-1] + 1) if _dense(found) else found
 
     def skip_early(self, priority: int, stop: int) -> None:

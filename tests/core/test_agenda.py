@@ -93,3 +93,12 @@ def test_what_nobody_is_owed_leaves():
     agenda.trim(19_995)
     assert list(agenda.high[9].sequences) == list(range(19_995, 20_000))
     assert agenda.lapsed(10**15) == [range(19_995, 20_000)]
+
+
+def test_what_is_settled_among_strangers_is_not_read_again():
+    """Passing over what isn't owed may move the position beyond what was passed over before."""
+    agenda = Agenda()
+    agenda.add(0, 4, added([9, 9, 9, 4]))
+    unread = Unread(0, SequenceSet([range(1, 3)]), agenda)
+    assert not unread.early(9, 4, array("q", [1, 2, 3]), 10)
+    assert (unread.position, unread.ahead()) == (3, None)
