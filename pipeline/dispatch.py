@@ -209,7 +209,7 @@ class Dispatcher:
         effects: list[Effect] = []
         if places.waiting.usual:
             self._offer_returned(first, stop, now, effects)
-        if stop > places.unread.position:
+        if stop > places.unread.position and not places.waiting.usual:
             self._offer_new(max(first, places.unread.position), stop, sequences, now, effects)
         return effects
 
