@@ -54,7 +54,7 @@ tools:
 	@java -version 2>&1 | $(PYTHON) -c 'import re, sys; found = re.search(r"version \"(\d+)", sys.stdin.read()); sys.exit(not found or int(found[1]) < 17)' \
 	  || { echo "Java 17 or newer is needed for Spark: install it, e.g. 'apt-get install openjdk-17-jre-headless'." >&2; exit 1; }
 
-$(READY): pyproject.toml ingest/message.c ingest/pump.c ingest/walk.c ingest/build_pump.py | tools
+$(READY): pyproject.toml ingest/message.c ingest/pump.c ingest/values.c ingest/walk.c ingest/build_pump.py | tools
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

@@ -1,5 +1,5 @@
-"""The compiled pump and walk (`message.c`, `pump.c`, `walk.c`), for the two modules that give them
-a face.
+"""What is compiled (`message.c`, `values.c`, `pump.c`, `walk.c`), for the modules that give it a
+face.
 
 It finds Proton's functions in Proton's own library, which must therefore be loaded first, with its
 symbols global.
