@@ -17,6 +17,7 @@ from ingest.consumer import Subscription
 from ingest.log import Log
 from ingest.paging import Paging
 from ingest.tallies import Tallies
+from ingest.values import SlabReader
 from ingest.workers import Failure
 from pipeline.message import Slab
 from pipeline.outcome import Reason
@@ -80,7 +81,7 @@ class Backlogs:
         self.tallies = Tallies(claims)
         self.limited: Callable[[], None] = lambda: None
         self._lookup = paging.lookup()
-        self._selections = Selections()
+        self._selections = Selections(SlabReader)
         #: Of subscriptions with a selector: below it what they don't claim is passed over.
         self._sieved: dict[Subscription, int] = {}
         self._topics: dict[str, _Topic | None] = {}  # None: nothing is limited

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ingest.claims import Claims
 from ingest.consumer import Subscription
 from ingest.paging import Paging
+from ingest.values import SlabReader
 from ingest.workers import Failure
 from pipeline.agenda import Agenda
 from pipeline.message import Slab
@@ -38,7 +39,7 @@ class Expiry:
         self._loop, self._claims, self._give_up = loop, claims, give_up
         self._seconds = scan_ms / 1_000
         self._lookup = paging.lookup()
-        self._selections = Selections()
+        self._selections = Selections(SlabReader)
         self._task: asyncio.Task[None] | None = None
         self._timer = loop.call_later(self._seconds, self._begin)
 

@@ -9,6 +9,7 @@ from array import array
 from dataclasses import dataclass, replace
 
 from ingest.consumer import Consumer, Subscription
+from ingest.values import SlabReader
 from pipeline.message import Slab
 from pipeline.selector.matching import Selections
 
@@ -29,7 +30,7 @@ class Sieve:
     """The selectors of all that are served now."""
 
     def __init__(self) -> None:
-        self._selections = Selections()
+        self._selections = Selections(SlabReader)
 
     def join(self, subscription: Subscription) -> None:
         """It begins to be served."""

@@ -8,20 +8,25 @@ Rule 2: what is found out is the same whoever asks, and whenever.
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from pipeline.message import Slab
 from pipeline.selector.evaluate import Code, truth
+from pipeline.selector.keys import keyed, required
 from pipeline.selector.parser import parse
-from pipeline.selector.reading import Reader
+from pipeline.selector.reading import Columned, Reader
+from pipeline.selector.syntax import Selector
 from pipeline.subscription import Definition
 
 #: Stretches of one topic's newest messages whose matches are kept, besides two for each of its
 #: subscriptions: what came while the slowest of those that keep up wasn't served.
 SPANS_MAX = 256
 #: To read a message and evaluate one selector takes as long as to evaluate so many more.
-READING = 10
+READING = 2
+#: Messages that are read at a time, at least and at most. More than the least only where there is
+#: room for all of them.
+CHUNK_MIN, CHUNK_MAX = 16, 64
 #: Sequences of a stretch: until it has as many, it grows.
 SPAN_MAX = 512
 
@@ -38,13 +43,79 @@ class Matches:
     work: int = 0
 
 
+#: Makes what reads the values of these names.
+Reading = Callable[[Iterable[str]], Columned]
+#: The number of a selector, and what it is of a message.
+_Numbered = tuple[int, Code]
+
+
+class _Together:
+    """Selectors that are evaluated together; `numbers` has the number of each by its text.
+
+    Those that can only be true where a property has one of a few values are looked up by its
+    value; the others are evaluated for each message.
+    """
+
+    __slots__ = ("_always", "_by_value", "_reader", "numbers")
+
+    def __init__(self, reading: Reading, selectors: list[Selector]) -> None:
+        self.numbers = {selector.text: number for number, selector in enumerate(selectors)}
+        names = frozenset[str]().union(*[selector.identifiers for selector in selectors])
+        self._reader = reading(sorted(names))
+        self._always: list[_Numbered] = []
+        self._by_value: dict[str, dict[object, list[_Numbered]]] = {}
+        keys = keyed([required(selector.expression) for selector in selectors])
+        for number, (selector, key) in enumerate(zip(selectors, keys, strict=True)):
+            one = (number, truth(selector))
+            if key is None:
+                self._always.append(one)
+                continue
+            name, values = key
+            by_value = self._by_value.setdefault(name, {})
+            for value in values:
+                by_value.setdefault(value, []).append(one)
+
+    def evaluate(
+        self, slab: Slab, start: int, own: int, room: int, work_max: int
+    ) -> "tuple[list[array[int]], int, int]":
+        """What each matches from the sequence `start` on, until the one with the number `own` has
+        as much as there is room for; where that is, and how much work it took."""
+        listed, found = slab.sequences, [array("q") for _ in self.numbers]
+        mine, spent, budget = found[own], 0, work_max * READING
+        at = max(start - slab.first, 0) if listed is None else bisect_left(listed, start)
+        row: dict[str, object] = {}
+        while at < slab.count and len(mine) < room and spent < budget:
+            stop = at + min(slab.count - at, CHUNK_MAX, max(room - len(mine), CHUNK_MIN))
+            columns = self._reader.columns(slab, at, stop)
+            every = list(columns.items())
+            lookups = [(columns[name], by.get) for name, by in self._by_value.items()]
+            for index in range(stop - at):
+                candidates = self._always
+                for column, of_value in lookups:
+                    more = of_value(column[index])
+                    if more is not None:
+                        candidates = candidates + more if candidates else more
+                if candidates:
+                    for name, column in every:
+                        row[name] = column[index]
+                    sequence = slab.first + at if listed is None else listed[at]
+                    for number, code in candidates:
+                        if code(row.get) is True:
+                            found[number].append(sequence)
+                at += 1
+                spent += READING - 1 + len(candidates)
+                if spent >= budget or len(mine) >= room:
+                    break
+        work = -(-spent // READING)
+        return found, _place(slab, at), work
+
+
 @dataclass(slots=True, eq=False)
 class _Known:
-    """One selector of a topic; `users` are its subscriptions."""
+    """One selector of a topic, alone; `users` are its subscriptions."""
 
-    reader: Reader
-    identifiers: frozenset[str]
-    matches: Code
+    selector: Selector
+    alone: _Together
     users: int = 0
 
 
@@ -58,22 +129,20 @@ class _Span:
     matched: "dict[str, array[int]]"
 
 
-#: A selector, and where the sequences go that it matches.
-_Wanted: TypeAlias = "tuple[Code, array[int]]"
-
-
 class Selections:
-    """The selectors of all subscriptions that are served now, by topic."""
+    """The selectors of all subscriptions that are served now, by topic. `reading` makes what reads
+    messages."""
 
-    __slots__ = ("_topics",)
+    __slots__ = ("_reading", "_topics")
 
-    def __init__(self) -> None:
+    def __init__(self, reading: Reading = Reader) -> None:
+        self._reading = reading
         self._topics: dict[str, _Topic] = {}
 
     def join(self, claim: Definition) -> None:
         """A subscription begins to be served. Raises SelectorError if its selector is none."""
         if claim.selector is not None:
-            known = self._topics.get(claim.topic) or _Topic()
+            known = self._topics.get(claim.topic) or _Topic(self._reading)
             known.join(claim.selector)
             self._topics[claim.topic] = known
 
@@ -96,59 +165,58 @@ class Selections:
 class _Topic:
     """The selectors of one topic, and what they match of its newest messages."""
 
-    __slots__ = ("_reader", "_selectors", "_spans", "_starts", "users")
+    __slots__ = ("_reading", "_selectors", "_spans", "_starts", "_together", "users")
 
-    def __init__(self) -> None:
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
         self._selectors: dict[str, _Known] = {}
-        self._reader = Reader(())  #: of all names in all selectors
+        self._together: _Together | None = None  #: all of them; None until they are asked about
         self._spans: list[_Span] = []  #: ascending, without overlaps
         self._starts: list[int] = []  #: of the spans
         self.users = 0
 
-    def join(self, selector: str) -> None:
-        known = self._selectors.get(selector)
+    def join(self, text: str) -> None:
+        known = self._selectors.get(text)
         if known is None:
-            parsed = parse(selector)
-            names = parsed.identifiers
-            known = self._selectors[selector] = _Known(Reader(names), names, truth(parsed))
+            selector = parse(text)
+            alone = _Together(self._reading, [selector])
+            known = self._selectors[text] = _Known(selector, alone)
             self._changed()
         known.users += 1
         self.users += 1
 
-    def leave(self, selector: str) -> None:
-        known = self._selectors[selector]
+    def leave(self, text: str) -> None:
+        known = self._selectors[text]
         known.users -= 1
         self.users -= 1
         if not known.users:
-            del self._selectors[selector]
+            del self._selectors[text]
             self._changed()
 
     def _changed(self) -> None:
         """There are other selectors now, of which what is kept says nothing."""
-        names = frozenset[str]().union(*[one.identifiers for one in self._selectors.values()])
-        self._reader = Reader(names)
+        self._together = None
         self._spans.clear()
         self._starts.clear()
 
-    def matches(self, selector: str, slab: Slab, start: int, room: int, work_max: int) -> Matches:
+    def matches(self, text: str, slab: Slab, start: int, room: int, work_max: int) -> Matches:
         at = bisect_right(self._starts, start) - 1
         if at >= 0 and start < self._spans[at].stop:
-            return _within(self._spans[at], selector, slab, start, room)
-        own = self._selectors[selector]
+            return _within(self._spans[at], text, slab, start, room)
         if self.users == 1 or at < len(self._spans) - 1:
-            sequences = array("q")
-            stop, count = _evaluate(
-                slab, start, own.reader, [(own.matches, sequences)], room, work_max
-            )
-            return Matches(sequences, stop, count)
-        found = {text: array("q") for text in self._selectors}
-        wanted = [(one.matches, found[text]) for text, one in self._selectors.items()]
-        wanted.sort(key=lambda pair: pair[1] is not found[selector])
-        count_max = max(work_max * READING // (READING - 1 + len(wanted)), 1)
-        stop, count = _evaluate(slab, start, self._reader, wanted, room, count_max)
-        self._keep(start, stop, {text: some for text, some in found.items() if some})
-        work = -(-count * (READING - 1 + len(wanted)) // READING)
-        return Matches(found[selector][:], stop, work)
+            alone = self._selectors[text].alone
+            (sequences,), stop, work = alone.evaluate(slab, start, 0, room, work_max)
+            return Matches(sequences, stop, work)
+        if self._together is None:
+            known = [one.selector for one in self._selectors.values()]
+            self._together = _Together(self._reading, known)
+        numbers = self._together.numbers
+        own = numbers[text]
+        found, stop, work = self._together.evaluate(slab, start, own, room, work_max)
+        mine = found[own][:]
+        matched = zip(numbers, found, strict=True)
+        self._keep(start, stop, {text: some for text, some in matched if some})
+        return Matches(mine, stop, work)
 
     def _keep(self, start: int, stop: int, matched: "dict[str, array[int]]") -> None:
         last = self._spans[-1] if self._spans else None
@@ -164,6 +232,13 @@ class _Topic:
         self._starts.append(start)
 
 
+def _place(slab: Slab, at: int) -> int:
+    """The sequence of the message with this index, or the one behind them all."""
+    if at == slab.count:
+        return slab.stop
+    return slab.first + at if slab.sequences is None else slab.sequences[at]
+
+
 def _within(span: _Span, selector: str, slab: Slab, start: int, room: int) -> Matches:
     """What is known already, as far as it lies in the slab."""
     matched, stop = span.matched.get(selector, _NOTHING), min(span.stop, slab.stop)
@@ -172,26 +247,3 @@ def _within(span: _Span, selector: str, slab: Slab, start: int, room: int) -> Ma
         last = first + room
         stop = matched[last - 1] + 1
     return Matches(matched[first:last], stop, 1)
-
-
-def _evaluate(
-    slab: Slab, start: int, reader: Reader, wanted: list[_Wanted], room: int, count_max: int
-) -> tuple[int, int]:
-    """Gather what each of `wanted` matches, until the first of them has as much as there is room
-    for; where that is, and how many messages it took."""
-    listed, blob, read = slab.sequences, slab.blob, reader.read
-    offsets = memoryview(slab.offsets).cast("B").cast("i")
-    first = max(start - slab.first, 0) if listed is None else bisect_left(listed, start)
-    end = min(slab.count, first + count_max)
-    own = wanted[0][1]
-    at = first
-    while at < end and len(own) < room:
-        sequence = slab.first + at if listed is None else listed[at]
-        get = read(blob, offsets[at], offsets[at + 1]).get
-        for matches, sequences in wanted:
-            if matches(get) is True:
-                sequences.append(sequence)
-        at += 1
-    if at == slab.count:
-        return slab.stop, at - first
-    return slab.first + at if listed is None else listed[at], at - first

@@ -13,7 +13,10 @@ from pipeline.selector.matching import SPAN_MAX, SPANS_MAX, Selections
 from pipeline.selector.parser import parse
 from pipeline.subscription import Definition
 
-TEXTS = ["n % 2 = 0", "n > 5", "n IS NULL", "n = 3 OR n = 4", "n < 0"]
+TEXTS = [
+    *("n % 2 = 0", "n > 5", "n IS NULL", "n = 3 OR n = 4", "n < 0"),
+    *("n = 3", "n = 1 AND n < 5", "n = TRUE", "n = 4 OR n > 9", "n = 2 AND n = 3", "n <> 3"),
+]
 
 
 def message(number):
@@ -104,7 +107,18 @@ def test_equal_selectors_are_evaluated_once():
         found = selections.matches(claim(text), slab(messages), 0, room=100, work_max=1_000)
         assert list(found.sequences) == directly(text, messages)
         work.append(found.work)
-    assert work == [110, 1, 1]
+    assert work == [150, 1, 1]
+
+
+def test_what_a_value_rules_out_is_no_work():
+    """Of many selectors that name another value none is evaluated."""
+    messages = [(sequence, sequence % 10) for sequence in range(100)]
+    selections, texts = Selections(), [f"n = {n} AND n >= 0" for n in range(10)]
+    for text in texts:
+        selections.join(claim(text))
+    for text, work in zip(texts, [100] + [1] * 9, strict=True):
+        found = selections.matches(claim(text), slab(messages), 0, room=100, work_max=1_000)
+        assert (list(found.sequences), found.work) == (directly(text, messages), work)
 
 
 def test_what_is_known_ends_with_the_slab_at_hand():
@@ -129,7 +143,7 @@ def test_who_lags_behind_is_evaluated_alone():
         selections.matches(claim(text), part, part.first, room=99, work_max=999).work
         for text, part in ((TEXTS[0], new), (TEXTS[1], old), (TEXTS[1], new), (TEXTS[0], old))
     ]
-    assert work == [55, 50, 1, 50]
+    assert work == [75, 50, 1, 50]
 
 
 def test_a_new_selector_knows_nothing_yet():

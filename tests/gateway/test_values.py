@@ -10,7 +10,11 @@ from proton import Message, symbol, timestamp, uint, ulong
 
 from ingest.values import READ_MAX, SlabReader
 from pipeline.message import Slab
+from pipeline.selector.evaluate import compiled
+from pipeline.selector.matching import Selections
+from pipeline.selector.parser import parse
 from pipeline.selector.reading import FIELDS, Reader
+from pipeline.subscription import Definition
 
 #: Shorter and longer ones, those of one length, one that begins another, and one that isn't ASCII.
 NAMES = ("a", "b", "bb", "ab", "größe", "not there")
@@ -244,3 +248,45 @@ def test_any_part_of_a_slab_is_read():
     for first, stop in ((0, len(messages)), (1, READ_MAX + 1), (READ_MAX, READ_MAX + 1), (3, 3)):
         expected = shown(Reader(("b", "a")).columns(some, first, stop))
         assert shown(SlabReader(("b", "a")).columns(some, first, stop)) == expected
+
+
+TEXTS = [
+    *("a = 1", "a = 1.0", "a = TRUE", "a = 'x'", "a IN ('x', 'y')", "a = 1 OR a = 'x'", "a <> 1"),
+    *(
+        "a = 1 AND b = 'x'",
+        "b = 'x' AND a = 2",
+        "a = b",
+        "a = 1 OR b = 1",
+        "NOT a = 1",
+        "b IS NULL",
+    ),
+    *("a = 9007199254740992", "a = 9007199254740993", "a = 9007199254740992.0", "a = 1 AND a = 2"),
+    *("b IS NULL", "JMSPriority = 4 AND a = 1", "JMSType = 'kind'", "JMSPriority = 7"),
+]
+properties = st.dictionaries(
+    st.sampled_from(["a", "b"]),
+    st.sampled_from([1, 1.0, True, "x", "y", 2, 2**53, 2**53 + 1, 2.0**53, float("nan"), 0, b"x"]),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(properties, min_size=1, max_size=20),
+    st.lists(st.sampled_from(TEXTS), min_size=1, max_size=8, unique=True),
+)
+def test_selectors_together_match_what_each_matches_alone(rows, texts):
+    """Read in C and looked up by value, against one message after the other in Python."""
+    messages = [
+        bytes(Message(body="x", priority=7 if len(row) == 1 else 4, properties=row).encode())
+        for row in rows
+    ]
+    some, selections = slab(messages), Selections(SlabReader)
+    claims = [Definition("t", shared=True, selector=text) for text in texts]
+    for claim in claims:
+        selections.join(claim)
+    for claim in claims:
+        selector = parse(claim.selector)
+        selects, reader = compiled(selector), Reader(selector.identifiers)
+        alone = [at for at, m in enumerate(messages) if selects(reader.read(m, 0, len(m)).get)]
+        found = selections.matches(claim, some, 0, room=99, work_max=999)
+        assert (list(found.sequences), found.stop) == (alone, len(messages))
