@@ -154,7 +154,7 @@ static void read_values(const wanted_t *w, const uint8_t *m, size_t size, const 
   int last = w->name_count ? APPLICATION_PROPERTIES
              : w->field_count ? w->fields[2 * w->field_count - 2] : NOT_A_SECTION;
   for (field = 0; field < in_header; field++) put(cells, field, VALUE_UNSAID, 0);
-  for (size_t at = 0, value, end; at < size; at = end, before = code) {
+  for (size_t at = 0, value = 0, end; at < size; at = end, before = code) {
     code = any_section(m, size, at, &value);
     /* What a header says, it says itself; and nothing is known of what begins with no section. */
     if (!before && code <= HEADER)
