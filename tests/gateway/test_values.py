@@ -195,13 +195,25 @@ def test_both_say_the_same_of_any_bytes(messages, names, between):
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("code", [0x70, 0x73])
 def test_both_say_the_same_of_a_value_in_each_place(value, code):
-    """In every field of a list, and as a property."""
+    """In every field of a list, before another one, and as a property."""
     for at in range(14):
-        content = b"\x40" * at + value
-        listed = b"\xd0" + (len(content) + 4).to_bytes(4, "big") + bytes(3) + bytes([at + 1])
+        content = b"\x40" * at + value + text("next")
+        listed = b"\xd0" + (len(content) + 4).to_bytes(4, "big") + bytes(3) + bytes([at + 2])
         agree([b"\x00\x53" + bytes([code]) + listed + content])
     content = text("a") + value + text("b") + b"\x41"
     agree([b"\x00\x53\x74\xc1" + bytes([len(content) + 1, 4]) + content])
+
+
+@pytest.mark.parametrize("count", range(8))
+@pytest.mark.parametrize("wrong", [-2, -1, 0, 1, 2])
+def test_both_say_the_same_of_a_map_that_is_too_long_or_short(count, wrong):
+    """However many keys and values it claims to have, and wherever it claims to end."""
+    content = text("a") + b"\x41" + text("b") + b"\x54\x07"
+    for size, claimed in ((1, bytes([count])), (4, count.to_bytes(4, "big"))):
+        code, long = (b"\xc1", 1) if size == 1 else (b"\xd1", 4)
+        mapped = code + (len(content) + size + wrong).to_bytes(long, "big") + claimed + content
+        said = agree([b"\x00\x53\x74" + mapped + b"\x00\x53\x75\xa0\x00"])
+        assert said["a"] == ["True" if (count, wrong) == (4, 0) else "None"]
 
 
 def test_a_whole_message_says_something():
