@@ -325,6 +325,13 @@ class TemporaryTest extends OneClient {
         }
         // The client id is free again when the gateway has seen the end of the old connection.
         open(failover(Gateway.SHARED), name("cut"));
+        // The client sees it by itself, perhaps later: until then it asks the gateway, which says no.
+        MessageProducer producer = session.createProducer(null);
+        JMSException refused;
+        do {
+            refused = assertThrows(JMSException.class,
+                () -> producer.send(temporary, session.createTextMessage("too late")));
+        } while (refused instanceof InvalidDestinationException);
         gone(temporary);
     }
 
