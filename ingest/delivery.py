@@ -28,12 +28,12 @@ from pipeline.delivery import Verdict
 from pipeline.dispatch import Bury, Deliver, Effect, Settled
 from pipeline.message import Slab
 from pipeline.outcome import Outcome, Reason
-from pipeline.performative import OUTCOMES
 from pipeline.registry import LinkKind
 from pipeline.sequences import Run
 from pipeline.subscription import SubscriptionKey
 from pipeline.tables.marks import Marks
 from pipeline.tables.topic_log import TopicLog
+from pipeline.wire_state import OUTCOMES
 
 #: Seconds that burials may take at the end, when nobody is served any more.
 FINISH_SECONDS = 5.0

@@ -13,15 +13,15 @@ from ingest.native import ffi, lib
 from pipeline import performative
 from pipeline.amqp_types import DecodeError
 from pipeline.link_state import LinkState, told
-from pipeline.performative import PLAIN_STATES, TRANSACTIONAL_STATE
 from pipeline.refusal import NOT_IMPLEMENTED
+from pipeline.wire_state import STATES
 
 if TYPE_CHECKING:
     from ingest.inbound import Inbound
 
 #: The protocol's header stands before the first frame, in both directions.
 HEADER_BYTES = 8
-UNKNOWN_TRANSACTION = "amqp:transaction:unknown-id"
+UNKNOWN_STATE = "a delivery's state must be received or an outcome, alone or in a transaction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,24 +127,18 @@ class Inflow:
         if odd.message_format:
             condition = NOT_IMPLEMENTED
             text = f"message-format 0x{odd.message_format:x} is not served, only 0 is"
-        elif odd.state in (0, *PLAIN_STATES):
+        elif odd.state in (0, *STATES):
             return odd.frame
         else:
-            condition, text = _unknown_state(odd.state)
+            condition, text = NOT_IMPLEMENTED, UNKNOWN_STATE
         self._inbound.refuse_transfer(odd.channel, odd.handle, condition, text)
         return odd.frame
 
     def _disposition(self, frame: bytes) -> bytes:
         frame, state = performative.disposition(frame)
-        if state and state not in PLAIN_STATES:
-            self.fault = Fault(*_unknown_state(state))
+        if state and state not in STATES:
+            self.fault = Fault(NOT_IMPLEMENTED, UNKNOWN_STATE)
         return frame
-
-
-def _unknown_state(state: int) -> tuple[str, str]:
-    if state == TRANSACTIONAL_STATE:
-        return UNKNOWN_TRANSACTION, "there is no such transaction"
-    return NOT_IMPLEMENTED, "a delivery's state must be received or one of the four outcomes"
 
 
 class Outflow:

@@ -28,8 +28,9 @@ from pipeline.delivery import WITHOUT_STATE, Verdict
 from pipeline.errors import DistributaryError
 from pipeline.message import Slab
 from pipeline.outcome import Outcome
-from pipeline.performative import DEFAULT_OUTCOME, LINK, OFFERED, OUTCOMES, WalkedAttach
+from pipeline.performative import DEFAULT_OUTCOME, LINK, OFFERED, WalkedAttach
 from pipeline.sequences import Run
+from pipeline.wire_state import OUTCOMES
 
 if TYPE_CHECKING:
     from ingest.connection import Connection

@@ -30,6 +30,7 @@ pn_link_t *pn_delivery_link(pn_delivery_t *);
 typedef struct pn_terminus_t pn_terminus_t;
 pn_terminus_t *pn_link_remote_target(pn_link_t *);
 const char *pn_terminus_get_address(pn_terminus_t *);
+int pn_terminus_get_type(pn_terminus_t *);
 pn_bytes_t pn_delivery_tag(pn_delivery_t *);
 size_t pn_delivery_pending(pn_delivery_t *);
 _Bool pn_delivery_partial(pn_delivery_t *);
@@ -37,6 +38,7 @@ _Bool pn_delivery_aborted(pn_delivery_t *);
 _Bool pn_delivery_settled(pn_delivery_t *);
 uint64_t pn_delivery_remote_state(pn_delivery_t *);
 pn_disposition_t *pn_delivery_remote(pn_delivery_t *);
+pn_disposition_t *pn_delivery_local(pn_delivery_t *);
 _Bool pn_disposition_is_failed(pn_disposition_t *);
 _Bool pn_disposition_is_undeliverable(pn_disposition_t *);
 void pn_delivery_update(pn_delivery_t *, uint64_t);
@@ -44,6 +46,20 @@ void pn_delivery_settle(pn_delivery_t *);
 void pn_delivery_clear(pn_delivery_t *);
 void *pn_delivery_get_context(pn_delivery_t *);
 void pn_delivery_set_context(pn_delivery_t *, void *);
+typedef struct pn_data_t pn_data_t;
+pn_data_t *pn_disposition_data(pn_disposition_t *);
+void pn_data_rewind(pn_data_t *);
+void pn_data_clear(pn_data_t *);
+_Bool pn_data_next(pn_data_t *);
+_Bool pn_data_enter(pn_data_t *);
+_Bool pn_data_exit(pn_data_t *);
+pn_bytes_t pn_data_get_binary(pn_data_t *);
+uint64_t pn_data_get_ulong(pn_data_t *);
+_Bool pn_data_get_bool(pn_data_t *);
+int pn_data_put_list(pn_data_t *);
+int pn_data_put_described(pn_data_t *);
+int pn_data_put_binary(pn_data_t *, pn_bytes_t);
+int pn_data_put_ulong(pn_data_t *, uint64_t);
 typedef struct pn_transport_t pn_transport_t;
 ssize_t pn_transport_push(pn_transport_t *, const char *, size_t);
 ssize_t pn_transport_capacity(pn_transport_t *);
@@ -58,6 +74,7 @@ typedef struct {
   uint64_t link;   /* pn_link_t */
   uint64_t token;  /* as given to pump_send */
   uint64_t first, step, count;
+  uint64_t transaction; /* in which they were given it, 0: in none */
   uint64_t state;  /* 0x24..0x27, or 0: settled without a state */
   uint32_t failed, undeliverable;
   uint32_t confirm; /* 1: its peer waits for our settlement; its deliveries are in `unsettled` */
@@ -74,7 +91,7 @@ typedef struct {
   uint32_t room, count, kept; /* kept: how many deliveries are not 0 */
   uint32_t expiring, delayed; /* how many messages have such a time */
   int64_t now; /* when they came: 0 until the first of them asks, then the same for all */
-  uint64_t link;
+  uint64_t link, transaction; /* of all of them; transaction 0: none */
   /* Outgoing links. */
   pump_outcome *outcomes;
   uint32_t outcomes_room, outcomes_count;
@@ -93,16 +110,27 @@ typedef struct {
 
 /* Why pump_events came back: nothing left; an event for Python is at the head; take what is in the
  * arrays and call again; a message over message_bytes_max; a message that is no AMQP message; a
- * message that does not fit into the arrays alone. */
+ * message that does not fit into the arrays alone; a message to a coordinator of transactions. */
 #define PUMP_IDLE 0
 #define PUMP_EVENT 1
 #define PUMP_FULL 2
 #define PUMP_TOO_LARGE 3
 #define PUMP_MALFORMED 4
 #define PUMP_ALONE 5
+#define PUMP_COMMAND 6
 int pump_events(uint64_t collector, pump_t *p);
 /* Receive the delivery that stopped the pump with PUMP_ALONE into `room` bytes; 0 or PUMP_MALFORMED. */
 int pump_receive_alone(pump_t *p, char *bytes, size_t room);
+/* Take the message that stopped the pump with PUMP_COMMAND: all of its bytes. */
+void pump_take(uint64_t delivery, char *bytes, size_t room);
+/* Settle as outcomes in a transaction. Zeros are passed over. */
+void pump_settle_in(const uint64_t *deliveries, uint32_t count, uint64_t transaction,
+                    uint64_t outcome);
+/* A transaction was declared by this delivery, and has this number. */
+void pump_declared(uint64_t delivery, uint64_t transaction);
+/* Deliveries that got an outcome in a transaction never got it: whoever holds them may give another.
+ * `settled` is 1 for those that their peer has settled since: they are gone. */
+void pump_restore(const uint64_t *deliveries, uint32_t count, uint64_t token, uint8_t *settled);
 /* Settle; with the state given, or (state 0) with the peer's own. Zeros are passed over. */
 void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state);
 /* Send some messages of a slab: those with the sequences first, first+step, ... (count of them) or,
@@ -181,12 +209,56 @@ static int relayed(pn_delivery_t *d) {
   return !pn_terminus_get_address(pn_link_remote_target(pn_delivery_link(d)));
 }
 
+/* A delivery's transaction and the outcome in it, from a transactional state as the walk lets it pass:
+ * [id of 8 bytes] or [id of 8 bytes, described outcome]. */
+enum { TRANSACTIONAL = 0x34, DECLARED = 0x33, COORDINATOR = 3 };
+
+static uint64_t read_transaction(pn_delivery_t *d, pump_outcome *o) {
+  pn_data_t *data = pn_disposition_data(pn_delivery_remote(d));
+  uint64_t number = 0;
+  pn_data_rewind(data);
+  pn_data_next(data);
+  pn_data_enter(data);
+  pn_data_next(data);
+  pn_bytes_t id = pn_data_get_binary(data);
+  if (id.size != sizeof number) return UINT64_MAX;
+  memcpy(&number, id.start, sizeof number);
+  number = __builtin_bswap64(number);
+  if (!o || !pn_data_next(data) || !pn_data_enter(data) || !pn_data_next(data)) return number;
+  o->state = pn_data_get_ulong(data);
+  if (o->state == 0x27 && pn_data_next(data) && pn_data_enter(data) && pn_data_next(data)) {
+    o->failed = pn_data_get_bool(data);
+    o->undeliverable = pn_data_next(data) && pn_data_get_bool(data);
+  }
+  return number;
+}
+
+/* Its own state is from now on: [id] or [id, outcome without fields]. */
+static void write_transaction(pn_delivery_t *d, uint64_t state, uint64_t number, uint64_t outcome) {
+  pn_data_t *data = pn_disposition_data(pn_delivery_local(d));
+  uint64_t id = __builtin_bswap64(number);
+  pn_data_clear(data);
+  pn_data_put_list(data);
+  pn_data_enter(data);
+  pn_data_put_binary(data, (pn_bytes_t){sizeof id, (const char *)&id});
+  if (outcome) {
+    pn_data_put_described(data);
+    pn_data_enter(data);
+    pn_data_put_ulong(data, outcome);
+    pn_data_put_list(data);
+    pn_data_exit(data);
+  }
+  pn_data_exit(data);
+  pn_delivery_update(d, state);
+}
+
 /* The delivery's message lies in the arrays' slot: keep it for its accept, or settle it now. */
 static void keep(pump_t *p, pn_delivery_t *d, uint32_t slot) {
   uint64_t kept = 0;
   if (pn_delivery_settled(d)) {
     pn_delivery_settle(d);
-  } else if (!p->durable[slot] && !p->late && !relayed(d)) { /* accepted on receipt */
+  } else if (!p->durable[slot] && !p->late && !p->transaction && !relayed(d)) {
+    /* accepted on receipt */
     pn_delivery_update(d, 0x24);
     pn_delivery_settle(d);
   } else {
@@ -199,6 +271,11 @@ static void keep(pump_t *p, pn_delivery_t *d, uint32_t slot) {
 /* An incoming delivery's context says that it was taken: what its sender says of it afterwards (that
  * it has settled it, say) is no message, and its outcome may be under way. */
 static void taken(pn_delivery_t *d) { pn_delivery_set_context(d, (void *)(uintptr_t)1); }
+
+/* Whether its messages are commands to a coordinator of transactions. */
+static int commands(pn_link_t *link) {
+  return pn_terminus_get_type(pn_link_remote_target(link)) == COORDINATOR;
+}
 
 static int incoming(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   if (pn_delivery_get_context(d)) { pn_delivery_clear(d); return 0; }
@@ -213,9 +290,15 @@ static int incoming(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   int other = p->count && p->link != (uint64_t)(uintptr_t)link;
   if (size > p->message_bytes_max) return p->count ? PUMP_FULL : PUMP_TOO_LARGE;
   if (pn_delivery_partial(d)) { p->unfinished = 1; return 0; }
+  if ((!p->count || other) && commands(link))
+    return p->count || p->outcomes_count ? PUMP_FULL : PUMP_COMMAND;
+  uint64_t transaction =
+      pn_delivery_remote_state(d) == TRANSACTIONAL ? read_transaction(d, NULL) : 0;
+  other |= p->count && p->transaction != transaction;
   if (other || p->count == p->room) return PUMP_FULL;
   if (p->bytes_used + size > p->bytes_room) return p->count ? PUMP_FULL : PUMP_ALONE;
   p->link = (uint64_t)(uintptr_t)link;
+  p->transaction = transaction;
   char *to = p->bytes + p->bytes_used;
   /* Only looked at so far: a malformed one stops the pump with its bytes still in the delivery. */
   pn_link_recv(link, to, size);
@@ -239,7 +322,7 @@ static void add_outcome(pump_t *p, const pump_outcome *o) {
   if (p->outcomes_count) {
     pump_outcome *last = p->outcomes + p->outcomes_count - 1;
     uint64_t expected = last->first + last->step * last->count;
-    if (last->link == o->link && last->token == o->token && last->state == o->state &&
+    if (last->link == o->link && last->transaction == o->transaction && last->token == o->token && last->state == o->state &&
         last->failed == o->failed && last->undeliverable == o->undeliverable &&
         last->confirm == o->confirm) {
       if (last->count == 1 && o->first > last->first) {
@@ -263,13 +346,15 @@ static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   uint64_t state = pn_delivery_remote_state(d);
   int settled = pn_delivery_settled(d);
   uint64_t token = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
-  if (!settled && (state < 0x24 || state > 0x27)) { pn_delivery_clear(d); return 0; }
+  if (!settled && (state < 0x24 || state > 0x27) && state != TRANSACTIONAL) { pn_delivery_clear(d); return 0; }
   if (!token) { pn_delivery_clear(d); return 0; } /* its outcome is on its way to the disk */
   if (p->outcomes_count == p->outcomes_room || p->unsettled_count == p->unsettled_room ||
       p->settled_count == p->settled_room)
     return PUMP_FULL;
   pump_outcome o = {.link = (uint64_t)(uintptr_t)link, .token = token, .step = 1, .count = 1,
                     .state = state >= 0x24 && state <= 0x27 ? state : 0, .confirm = !settled};
+  if (state == TRANSACTIONAL) o.transaction = read_transaction(d, &o);
+  if (!settled && !o.state) { pn_delivery_clear(d); return 0; }
   if (state == 0x27) {
     o.failed = pn_disposition_is_failed(pn_delivery_remote(d));
     o.undeliverable = pn_disposition_is_undeliverable(pn_delivery_remote(d));
@@ -297,7 +382,7 @@ int pump_events(uint64_t collector, pump_t *p) {
       pn_delivery_t *d = pn_event_delivery(event);
       pn_link_t *link = pn_delivery_link(d);
       int stop = pn_link_is_sender(link) ? outgoing(p, d, link) : incoming(p, d, link);
-      if (stop == PUMP_MALFORMED || stop == PUMP_TOO_LARGE || stop == PUMP_ALONE)
+      if (stop && stop != PUMP_FULL)
         p->link = p->count ? p->link : (uint64_t)(uintptr_t)link;
       if (stop && stop != PUMP_MALFORMED) return stop;
       pn_collector_pop(c);
@@ -319,11 +404,45 @@ int pump_receive_alone(pump_t *p, char *bytes, size_t room) {
   pn_link_advance(link);
   taken(d);
   p->link = (uint64_t)(uintptr_t)link;
+  p->transaction = pn_delivery_remote_state(d) == TRANSACTIONAL ? read_transaction(d, NULL) : 0;
   p->expiring = p->delayed = 0;
   if (pump_inspect(bytes, size, p, 0)) return PUMP_MALFORMED;
   keep(p, d, 0);
   p->count = 1;
   return 0;
+}
+
+void pump_take(uint64_t delivery, char *bytes, size_t room) {
+  pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)delivery;
+  pn_link_t *link = pn_delivery_link(d);
+  pn_link_recv(link, bytes, room);
+  pn_link_advance(link);
+  taken(d);
+}
+
+void pump_declared(uint64_t delivery, uint64_t transaction) {
+  pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)delivery;
+  write_transaction(d, DECLARED, transaction, 0);
+  pn_delivery_settle(d);
+}
+
+void pump_settle_in(const uint64_t *deliveries, uint32_t count, uint64_t transaction,
+                    uint64_t outcome) {
+  for (uint32_t i = 0; i < count; i++) {
+    pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
+    if (!d) continue;
+    write_transaction(d, TRANSACTIONAL, transaction, outcome);
+    pn_delivery_settle(d);
+  }
+}
+
+void pump_restore(const uint64_t *deliveries, uint32_t count, uint64_t token, uint8_t *settled) {
+  for (uint32_t i = 0; i < count; i++) {
+    pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
+    settled[i] = (uint8_t)pn_delivery_settled(d);
+    if (settled[i]) pn_delivery_settle(d);
+    else pn_delivery_set_context(d, (void *)(uintptr_t)token);
+  }
 }
 
 void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state) {

@@ -52,6 +52,7 @@ class Stop(IntEnum):
     TOO_LARGE = lib.PUMP_TOO_LARGE
     MALFORMED = lib.PUMP_MALFORMED
     ALONE = lib.PUMP_ALONE
+    COMMAND = lib.PUMP_COMMAND
 
 
 def address(pointer: Any) -> int:
@@ -65,9 +66,11 @@ class Received:
 
     The arrays are as in `MessageRun`. `deliveries` holds one address per message, 0 where nothing
     is owed to the sender (presettled, or non-persistent and accepted already); `kept` counts the
-    others. `to` has the place of `properties.to` in each message (offset, size) as uint32 arrays,
-    `id` that of the value that tells a message from its duplicates, with its constructor: the
-    annotation `x-opt-duplicate-id`, else `properties.message-id`; a size of 0 where there is none.
+    others. `transaction` is the one in which all of them were sent, 0 if in none.
+
+    `to` has the place of `properties.to` in each message (offset, size) as uint32 arrays, `id` that
+    of the value that tells a message from its duplicates, with its constructor: the annotation
+    `x-opt-duplicate-id`, else `properties.message-id`; a size of 0 where there is none.
     """
 
     link: int
@@ -85,6 +88,7 @@ class Received:
     id_size: bytes = b""
     expires_at: bytes = b""
     deliver_at: bytes = b""
+    transaction: int = 0
 
     def run(self, topic: str) -> MessageRun:
         return MessageRun(
@@ -104,7 +108,8 @@ class Received:
 class Outcomes:
     """What the peer of an outgoing link said of a run of deliveries.
 
-    `confirm` has the addresses of the deliveries if the peer waits for our settlement.
+    `confirm` has the addresses of the deliveries if the peer waits for our settlement;
+    `transaction` is the one in which it was said, 0 if in none.
     """
 
     link: int
@@ -114,6 +119,7 @@ class Outcomes:
     failed: bool
     undeliverable: bool
     confirm: bytes
+    transaction: int = 0
 
 
 class Pump:
@@ -222,6 +228,7 @@ class Pump:
             id_size=bytes(buffer(p.id_size, 4 * n)),
             expires_at=bytes(buffer(p.expires_at, 8 * n)) if p.expiring else b"",
             deliver_at=bytes(buffer(p.deliver_at, 8 * n)) if p.delayed else b"",
+            transaction=p.transaction,
         )
 
     def outcomes(self) -> list[Outcomes]:
@@ -246,6 +253,7 @@ class Pump:
                     bool(o.failed),
                     bool(o.undeliverable),
                     addresses[at : at + size],
+                    o.transaction,
                 )
             )
             at += size

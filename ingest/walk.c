@@ -66,14 +66,6 @@ static int described_as(const uint8_t *m, size_t end, size_t at, size_t *value) 
   return -1;
 }
 
-/* A state is none, or one of the five of which the engine knows what they mean. */
-static int known_state(const uint8_t *m, size_t end, size_t at) {
-  size_t value;
-  if (m[at] == 0x40) return 1;
-  int code = described_as(m, end, at, &value);
-  return code >= 0x23 && code <= 0x27;
-}
-
 /* Where field `wanted` of a list begins; 0: the list is broken; `end`: it has no such field. */
 static size_t list_field(const uint8_t *m, size_t end, size_t at, uint32_t wanted) {
   uint32_t count;
@@ -82,6 +74,30 @@ static size_t list_field(const uint8_t *m, size_t end, size_t at, uint32_t wante
   while (wanted--)
     if (!(field = value_end(m, end, field))) return 0;
   return value_end(m, end, field) ? field : 0;
+}
+
+enum { ID_BYTES = 8 };
+
+/* A state of a transaction as `read_transaction` can read it: an id as ours are, and an outcome that
+ * the engine knows, or none. */
+static int known_transaction(const uint8_t *m, size_t end, size_t at) {
+  uint32_t count;
+  size_t field = list_fields(m, end, at, &count), value;
+  if (!field || !count || count > 2 || field + 2 + ID_BYTES > end) return 0;
+  if (m[field] != 0xa0 || m[field + 1] != ID_BYTES) return 0;
+  if (count == 1) return 1;
+  int code = described_as(m, end, field + 2 + ID_BYTES, &value);
+  return code >= 0x24 && code <= 0x27;
+}
+
+/* A state is none, one of the five of which the engine knows what they mean, or one of a transaction
+ * that the pump can read. */
+static int known_state(const uint8_t *m, size_t end, size_t at) {
+  size_t value;
+  if (m[at] == 0x40) return 1;
+  int code = described_as(m, end, at, &value);
+  if (code == 0x34) return known_transaction(m, end, value);
+  return code >= 0x23 && code <= 0x27;
 }
 
 /* Whether a performative says what the engine overlooks; `end` is where it ends. */

@@ -9,9 +9,8 @@ Frames: AMQP 1.0 part 2, section 2.3; performatives: section 2.7; outcomes and t
 import struct
 from dataclasses import dataclass, replace
 
-from pipeline.amqp_types import DecodeError, Described, Symbol, Value, read, skip
+from pipeline.amqp_types import DecodeError, Symbol, Value, read, skip
 from pipeline.delivery import Verdict
-from pipeline.outcome import Outcome
 from pipeline.raw_values import (
     NULL,
     field_at,
@@ -23,42 +22,9 @@ from pipeline.raw_values import (
     value_of,
     with_places,
 )
+from pipeline.wire_state import TRANSACTIONAL_STATE, code_of, in_transaction, verdict
 
 ATTACH, FLOW, TRANSFER, DISPOSITION = 0x12, 0x13, 0x14, 0x15
-TRANSACTIONAL_STATE = 0x34
-
-#: What is described by a name in what the engine reads by number.
-NUMBERS: dict[str, int] = {
-    "amqp:open:list": 0x10,
-    "amqp:begin:list": 0x11,
-    "amqp:attach:list": ATTACH,
-    "amqp:flow:list": FLOW,
-    "amqp:transfer:list": TRANSFER,
-    "amqp:disposition:list": DISPOSITION,
-    "amqp:detach:list": 0x16,
-    "amqp:end:list": 0x17,
-    "amqp:close:list": 0x18,
-    "amqp:received:list": 0x23,
-    "amqp:accepted:list": 0x24,
-    "amqp:rejected:list": 0x25,
-    "amqp:released:list": 0x26,
-    "amqp:modified:list": 0x27,
-    "amqp:source:list": 0x28,
-    "amqp:target:list": 0x29,
-    "amqp:coordinator:list": 0x30,
-    "amqp:declared:list": 0x33,
-    "amqp:transactional-state:list": TRANSACTIONAL_STATE,
-}
-
-#: Descriptors of the outcomes that a receiver may give (part 3, section 3.4).
-OUTCOMES: dict[int, Outcome] = {
-    0x24: Outcome.ACCEPTED,
-    0x25: Outcome.REJECTED,
-    0x26: Outcome.RELEASED,
-    0x27: Outcome.MODIFIED,
-}
-#: The states that a delivery can have without a transaction: the outcomes, and `received`.
-PLAIN_STATES = frozenset({0x23, *OUTCOMES})
 
 #: The keys under which an attach carries, in its properties, what the engine can't write where it
 #: belongs; `spliced` puts it there. No peer ever sees them.
@@ -126,7 +92,7 @@ def parse(frame: bytes) -> Performative:
             raise DecodeError(f"a frame of {len(frame)} bytes says {size}")
         descriptor, at = _descriptor(frame, 4 * offset)
         stop = skip(frame, at)
-        code = _number(descriptor)
+        code = code_of(descriptor)
         return Performative(channel, code, fields_of(frame[at:stop]), frame[stop:])
 
 
@@ -294,28 +260,6 @@ def _uint(value: Value) -> int:
     return value
 
 
-def verdict(value: Value) -> Verdict | None:
-    """The outcome that a value is; None if it is none."""
-    if not isinstance(value, Described):
-        return None
-    outcome = OUTCOMES.get(_number(value.descriptor))
-    fields = value.value if isinstance(value.value, list) else []
-    if outcome is not Outcome.MODIFIED:
-        return Verdict(outcome) if outcome else None
-    failed, undeliverable = (*fields[:2], None, None)[:2]
-    return Verdict(outcome, failed is True, undeliverable is True)
-
-
-def _number(descriptor: Value) -> int:
-    """The number of a descriptor; -1 for one that nobody knows."""
-    if isinstance(descriptor, str):
-        return NUMBERS.get(descriptor, -1)
-    return descriptor if isinstance(descriptor, int) and descriptor in _KNOWN else -1
-
-
-_KNOWN = frozenset(NUMBERS.values())
-
-
 def _descriptor(data: bytes, at: int) -> tuple[Value, int]:
     """The descriptor of the value at `at`, and where what it describes begins."""
     if data[at] != 0x00:
@@ -333,16 +277,19 @@ def _numbered(described: bytes) -> bytes:
     if described == NULL:
         return described
     descriptor, at = _descriptor(described, 0)
-    code = _number(descriptor)
+    code = code_of(descriptor)
     if code < 0 or not isinstance(descriptor, str):
         return described
     return b"\x00\x53" + bytes([code]) + described[at:]
 
 
 def _state(field: bytes) -> tuple[int, bytes | None]:
-    """A delivery state's descriptor, and the state described by it if it was by a name."""
+    """A delivery state's descriptor, and the state as the engine can read it if that isn't how it
+    came."""
     if field == NULL:
         return 0, None
     descriptor, _ = _descriptor(field, 0)
-    code = _number(descriptor)
+    code = code_of(descriptor)
+    if code == TRANSACTIONAL_STATE:
+        return code, in_transaction(value_of(field))
     return code, _numbered(field) if isinstance(descriptor, str) and code >= 0 else None

@@ -99,6 +99,10 @@ STOPPING = {
     "transfer, state by name": (transfer(state=BY_NAME), lib.WALK_TRANSFER),
     "state by name": (disposition(BY_NAME), lib.WALK_DISPOSITION),
     "state of a transaction": (disposition(composite(0x34, b"id")), lib.WALK_DISPOSITION),
+    "outcome of a transaction that is none": (
+        disposition(composite(0x34, b"8 bytes.", composite(0x23))),
+        lib.WALK_DISPOSITION,
+    ),
     "state that is none": (disposition(7), lib.WALK_DISPOSITION),
     "end": (frame_of("end"), lib.WALK_END),
     "begin": (
@@ -290,7 +294,7 @@ def test_garbage_is_a_fault_and_no_exception(
         ("broken disposition", "amqp:decode-error"),
         ("state that is none", "amqp:decode-error"),
         ("huge number", "amqp:decode-error"),
-        ("state of a transaction", "amqp:transaction:unknown-id"),
+        ("outcome of a transaction that is none", "amqp:decode-error"),
     ],
 )
 def test_after_a_fault_the_engine_has_nothing_more(kind: str, condition: str) -> None:
