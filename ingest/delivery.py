@@ -179,7 +179,7 @@ class DeliveryService:
     def settled(self, consumer: Consumer, outcomes: Outcomes) -> None:
         """A consumer's peer gave an outcome to a run of deliveries."""
         subscription = consumer.subscription
-        said = _verdict(outcomes, consumer.link)
+        said = verdict(outcomes, consumer.link)
         now = time.time_ns() // 1_000
         effects = subscription.dispatcher.settle(
             consumer.number,
@@ -190,28 +190,44 @@ class DeliveryService:
             now=now,
             delivered_at=outcomes.token,
         )
+        receipt: Receipt | None = None
+        if outcomes.confirm:
+            receipt = Receipt(consumer.link, outcomes.confirm, len(outcomes.confirm) // 8, 0)
+        self.concluded(subscription, consumer.name, effects, outcomes.token, now, receipt)
+        self.eased(consumer)
+
+    def concluded(
+        self,
+        subscription: Subscription,
+        name: str,
+        effects: Sequence[Settled | Bury],
+        delivered_at: int,
+        now: int,
+        receipt: Receipt | None,
+    ) -> None:
+        """What a dispatcher made of a consumer's outcomes is recorded, in the group that waits, or
+        buried; the receipt is answered when that is durable."""
         given_up: list[Bury] = []
         for one in effects:
             if isinstance(one, Bury):
                 given_up.append(one)
             else:
-                self._record(subscription, consumer.name, one, outcomes.token, now)
+                self._record(subscription, name, one, delivered_at, now)
                 if not one.final:
                     self._due[subscription] = None
-        receipt: Receipt | None = None
-        if outcomes.confirm:
-            receipt = Receipt(consumer.link, outcomes.confirm, len(outcomes.confirm) // 8, 0)
         if given_up:
             self._due[subscription] = None
-            name = consumer.name
-            self._dead_letters.bury(subscription, name, given_up, outcomes.token, receipt)
+            self._dead_letters.bury(subscription, name, given_up, delivered_at, receipt)
         elif receipt is not None and subscription.durable:
             self._log.confirm(receipt)
         elif receipt is not None:
             answer(receipt, 0)
+
+    def eased(self, consumer: Consumer) -> None:
+        """A consumer holds less than before."""
         if consumer.cut and not consumer.left:
             self._set_credit(consumer)
-            self._due[subscription] = None
+            self._due[consumer.subscription] = None
         oversize.end_if_empty(consumer, self.ended)
 
     def _perform(self, subscription: Subscription, effects: Sequence[Effect], now: int) -> None:
@@ -353,7 +369,7 @@ def _name(subscription: Subscription, number: int) -> str:
     return consumer.name if consumer is not None else ""
 
 
-def _verdict(outcomes: Outcomes, link: Link) -> Verdict:
+def verdict(outcomes: Outcomes, link: Link) -> Verdict:
     """What the peer said, in the words of the pure part."""
     if outcomes.state == 0:
         return link.default_outcome

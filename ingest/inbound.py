@@ -13,6 +13,7 @@ from proton import Link as ProtonLink
 from proton import Session
 
 from ingest import pump as pumping
+from ingest import transactional
 from ingest.link import BROKEN_VALUES, BrokenFrame, Handler, Link
 from ingest.pump import Outcomes, Pump, Received, Stop, address
 from ingest.settings import Amqp
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 TOO_MANY = "amqp:resource-limit-exceeded"
+CREDIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
 
 
 class Inbound:
@@ -117,7 +119,7 @@ class Inbound:
         """Pass over what comes after our close. True at the end."""
         if stop in (Stop.IDLE, Stop.FULL):
             return stop == Stop.IDLE
-        if stop in (Stop.TOO_LARGE, Stop.ALONE):
+        if stop in (Stop.TOO_LARGE, Stop.ALONE, Stop.COMMAND):
             pumping.discard(self._pump.stopped_link, self._pump.stopped_delivery)
         if stop != Stop.MALFORMED:
             proton.pn_collector_pop(self._collector)
@@ -127,7 +129,8 @@ class Inbound:
         for one in outcomes:
             link = self._links.get(one.link)
             if link is not None and not link.ended:
-                link.waiting += len(one.confirm) // 8
+                if not one.transaction:
+                    link.waiting += len(one.confirm) // 8
                 self._handler.settled(link, one)
 
     def _received(self, received: Received) -> None:
@@ -135,9 +138,7 @@ class Inbound:
         if link is None or link.ended:
             return  # its deliveries die with it
         if link.credit < 0:
-            self._refuse_messages(
-                link, "amqp:link:transfer-limit-exceeded", "more messages than credit"
-            )
+            self._refuse_messages(link, CREDIT_EXCEEDED, "more messages than credit")
             return
         link.waiting += received.kept
         self._handler.received(link, received)
@@ -157,6 +158,10 @@ class Inbound:
             if received is not None:
                 self._received(received)
                 return
+        if stop == Stop.COMMAND:
+            proton.pn_collector_pop(self._collector)
+            self._command(link, pump.stopped_delivery)
+            return
         if stop == Stop.TOO_LARGE:
             pumping.discard(link.address, pump.stopped_delivery)
             proton.pn_collector_pop(self._collector)
@@ -171,6 +176,18 @@ class Inbound:
         pumping.reject(delivery, "amqp:decode-error", "the transfer holds no AMQP message")
         if not link.ended:
             link.grant(1)
+
+    def _command(self, link: Link, delivery: int) -> None:
+        """A message to the coordinator of transactions."""
+        message, settled = transactional.take(delivery)
+        if link.ended:
+            return
+        if link.credit < 0:
+            self._refuse_messages(link, CREDIT_EXCEEDED, "more messages than credit")
+            return
+        link.waiting += not settled
+        answer = b"" if settled else delivery.to_bytes(8, sys.byteorder)
+        self._handler.commanded(link, message, answer)
 
     def _refuse_messages(self, link: Link, condition: str, description: str) -> None:
         if not link.ended:

@@ -5,6 +5,7 @@ to a full backlog is not taken.
 import time
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ingest import pump, relay
 from ingest.link import Link
@@ -15,6 +16,16 @@ from ingest.relay import Admit, Resolve, Routed
 from ingest.runs import part
 from pipeline.duplicates import Windows
 from pipeline.message import MessageRun
+from pipeline.refusal import Refusal
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Posted:
+    """Messages of one topic that wait for the commit of their transaction; `ids` tell them from
+    their duplicates, where those are looked for."""
+
+    run: MessageRun
+    ids: list[bytes]
 
 
 class Intake:
@@ -43,6 +54,52 @@ class Intake:
         """Messages came that say themselves where they go."""
         receipt = Receipt(link, received.deliveries, received.kept, received.count)
         self._perform(link, received, relay.route(received, receipt, resolve, self.admit))
+
+    def post(
+        self, link: Link, received: Received, topic: str | None, resolve: Resolve
+    ) -> tuple[list[Posted], Routed]:
+        """Messages came in a transaction: what of them is to be published with it, and where all of
+        them go."""
+        receipt = Receipt(link, received.deliveries, received.kept, received.count)
+        if topic is None:
+            routed = relay.route(received, receipt, resolve, self.admit)
+        elif self.limited:
+            routed = relay.to_one(received, receipt, topic, self.admit)
+        else:
+            routed = Routed([(received.run(topic), 0)], receipt, b"", [])
+        posted: list[Posted] = []
+        for run, start in routed.runs:
+            seeks = self._policies.of_topic(run.topic).seeks_duplicates
+            posted.append(Posted(run, ids(received, start, start + run.count) if seeks else []))
+        return posted, routed
+
+    def full(self, posted: Sequence[Posted]) -> Refusal | None:
+        """Why not all of this can be published together, if it can't."""
+        if not self.limited:
+            return None
+        lengths: dict[str, bytes] = {}
+        for one in posted:
+            lengths[one.run.topic] = lengths.get(one.run.topic, b"") + bytes(one.run.lengths)
+        answers = (self.admit(topic, sizes) for topic, sizes in lengths.items())
+        return next((refusal for _, refusal in answers if refusal is not None), None)
+
+    def publish(self, posted: Sequence[Posted], receipt: Receipt) -> None:
+        """A transaction is committed: all of this lies in one group, with what was settled just
+        before. Duplicates aren't kept again."""
+        runs: list[MessageRun] = []
+        for one in posted:
+            policy = self._policies.of_topic(one.run.topic)
+            places: Sequence[int] = ()
+            if one.ids:
+                places = self.windows.add(
+                    one.run.topic,
+                    one.ids,
+                    time.time_ns() // 1_000,
+                    messages=policy.duplicates_messages,
+                    age=policy.duplicates_ms * 1_000,
+                )
+            runs += parts_without(one.run, places) if places else [one.run]
+        self._log.commit(runs, receipt)
 
     def _perform(self, link: Link, received: Received, routed: Routed) -> None:
         relay.accept(link, routed.at_once)

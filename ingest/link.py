@@ -71,6 +71,10 @@ class Handler(Protocol):
     def received(self, link: "Link", received: Received) -> None:
         """A run of messages came on an incoming link."""
 
+    def commanded(self, link: "Link", message: bytes, delivery: bytes) -> None:
+        """A message to the coordinator of transactions came; `delivery` is its address, to be
+        answered and settled, or nothing if its sender waits for nothing."""
+
     def settled(self, link: "Link", outcomes: Outcomes) -> None:
         """The peer of an outgoing link gave an outcome to a run of deliveries."""
 

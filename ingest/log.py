@@ -128,14 +128,20 @@ class Log:
 
     def publish(self, run: MessageRun, receipt: Receipt) -> None:
         """A run of messages waits for the next group, its sender for the accept."""
-        waiting = self._waiting
+        self.commit((run,), receipt)
+
+    def commit(self, runs: Sequence[MessageRun], receipt: Receipt) -> None:
+        """Runs of messages wait for one group, in which what was settled just before lies, too;
+        their sender waits for the accept."""
+        waiting, link = self._waiting, receipt.link
         waiting.receipts.append(receipt)
-        self._add(run, receipt.link.connection)
+        for run in runs:
+            self._add(run, link.connection)
         if self._waiting_bytes > self._settings.journal.waiting_bytes_max:
-            receipt.link.connection.hold(True)
-            waiting.held.append(receipt.link)
+            link.connection.hold(True)
+            waiting.held.append(link)
         else:
-            self._committer.hold(receipt.link)
+            self._committer.hold(link)
         self._close_full()
 
     def acknowledge(self, receipt: Receipt) -> None:
@@ -157,6 +163,10 @@ class Log:
         for run in runs:
             self._add(run, origin)
         self._close_full()
+
+    def pay(self, link: Link, credit: int) -> None:
+        """Give a producer credit back for what waits for nothing, or keep it for later."""
+        self._committer.pay({link: credit})
 
     def _add(self, run: MessageRun, publisher: "Connection | Inside") -> None:
         waiting = self._waiting

@@ -450,6 +450,12 @@ void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state) {
     pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
     if (!d) continue;
     uint64_t with = state ? state : pn_delivery_remote_state(d);
+    if (with == TRANSACTIONAL) {
+      pump_outcome said = {0};
+      uint64_t number = read_transaction(d, &said);
+      write_transaction(d, TRANSACTIONAL, number, said.state);
+      with = 0;
+    }
     if (with) pn_delivery_update(d, with);
     pn_delivery_settle(d);
   }

@@ -16,6 +16,7 @@ from ingest.backlogs import Backlogs
 from ingest.claims import Claims
 from ingest.connection import Connection
 from ingest.consumer import Consumer
+from ingest.coordinator import Coordinator
 from ingest.delivery import DeliveryService
 from ingest.engine import Engine
 from ingest.intake import Intake
@@ -29,6 +30,7 @@ from ingest.marking import Marking
 from ingest.policies import Policies
 from ingest.producer import Producer
 from ingest.pump import Outcomes, Received
+from ingest.retiring import Retiring
 from ingest.security.access import Access
 from ingest.settings import Settings
 from ingest.subscriptions import Subscriptions
@@ -43,6 +45,7 @@ from pipeline.tables.snapshot import Snapshot
 from pipeline.tables.topic_log import TopicLog
 from pipeline.temporary import Deed, Whose
 from pipeline.temporary import refusal as temporary_refusal
+from pipeline.transaction import unknown
 
 _events = structlog.get_logger("gateway")
 
@@ -76,12 +79,21 @@ class Gateway:
         self._claims = claims
         self.backlogs: Backlogs
         self.node: Node
+        self._transactions: Coordinator
         self.engine: Engine
 
     def bind(self, engine: Engine, delivery: DeliveryService, table: TopicLog) -> None:
         """Those that know this one, and that it must know."""
         self.engine, self._delivery = engine, delivery
         self._subscriptions.bind(delivery)
+        self._transactions = Coordinator(
+            self._loop,
+            self._settings.amqp,
+            self._log,
+            self.intake,
+            Retiring(delivery),
+            self._marked,
+        )
         delivery.ended = self.lost
         self._marking.passed = self._marked
         self._log.lowest_floor = self._subscriptions.named.lowest_floor
@@ -139,6 +151,7 @@ class Gateway:
         )
 
     def closed(self, connection: Connection) -> None:
+        self._transactions.closed(connection)
         if self._containers.get(connection.container) is connection:
             del self._containers[connection.container]
             _events.debug("connection.closed", container=connection.container)
@@ -197,6 +210,8 @@ class Gateway:
                 self._subscribe(link, wish)
             case wishes.Browse():
                 self._browse(link, wish)
+            case wishes.Coordinate():
+                self._transactions.attach(link)
             case wishes.Lookup(key):
                 self._subscriptions.look_up(link, key)
             case Refusal(condition, description):
@@ -287,6 +302,7 @@ class Gateway:
     def detached(self, link: Link, closed: bool) -> None:
         self._temporary.left(link)
         self.node.left(link)
+        self._transactions.left(link)
         if link.waiting:
             # The peer hears of every outcome before it hears the end of its link.
             self._subscriptions.release(link)
@@ -297,6 +313,7 @@ class Gateway:
     def lost(self, link: Link) -> None:
         self._temporary.left(link)
         self.node.left(link)
+        self._transactions.left(link)
         self._subscriptions.lost(link)
 
     # Messages.
@@ -307,6 +324,11 @@ class Gateway:
             self.node.received(link, received)
             return
         assert isinstance(owner, Producer)  # noqa: S101
+        if received.transaction:
+            if self._knows(link, received.transaction):
+                resolve = partial(self._resolve, link)
+                self._transactions.post(link, received, owner.topic, resolve)
+            return
         if owner.topic is not None:
             self.intake.take(link, received, owner.topic)
         else:
@@ -325,8 +347,29 @@ class Gateway:
         return destination.topic
 
     def settled(self, link: Link, outcomes: Outcomes) -> None:
-        if isinstance(link.owner, Consumer):
+        if not isinstance(link.owner, Consumer):
+            return
+        if not outcomes.transaction:
             self._delivery.settled(link.owner, outcomes)
+        elif self._knows(link, outcomes.transaction):
+            self._transactions.retire(link.owner, outcomes)
+
+    def commanded(self, link: Link, message: bytes, delivery: bytes) -> None:
+        refusal = self._transactions.commanded(link, message, delivery)
+        if refusal is not None:
+            self._end_link(link, refusal)
+
+    def _knows(self, link: Link, transaction: int) -> bool:
+        """Whether this is a transaction of the link's connection. If not, the link ends: its peer
+        takes something for done that never will be."""
+        if self._transactions.knows(link.connection, transaction):
+            return True
+        self._end_link(link, unknown(transaction))
+        return False
+
+    def _end_link(self, link: Link, refusal: Refusal) -> None:
+        self.lost(link)
+        link.detach(closed=True, condition=refusal.condition, description=refusal.description)
 
     def flowed(self, link: Link) -> None:
         match link.owner:

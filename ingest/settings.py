@@ -56,6 +56,9 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unsettled_max: int
     write_buffer_bytes: int
     temporary_max: int
+    transactions_max: int
+    transaction_bytes_max: int
+    transaction_timeout_seconds: int
     bare_address: Literal["topic", "queue"]
 
 
@@ -287,6 +290,7 @@ def _check(settings: Settings) -> None:
         ),
         *_delivery_rules(settings.delivery),
         *_management_rules(settings),
+        *_transaction_rules(amqp),
         *_security_rules(settings),
     )
     for holds, sentence in rules:
@@ -317,6 +321,20 @@ def _management_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
         (management.requests_max >= 1, "management.requests_max must be positive"),
         (management.replies_bytes_max >= 1, "management.replies_bytes_max must be positive"),
         (management.query_count_max >= 1, "management.query_count_max must be positive"),
+    )
+
+
+def _transaction_rules(amqp: Amqp) -> tuple[tuple[bool, str], ...]:
+    return (
+        (amqp.transactions_max >= 1, "amqp.transactions_max must be positive"),
+        (
+            0 < amqp.transaction_bytes_max <= amqp.unfinished_bytes_max,
+            "amqp.transaction_bytes_max must be positive, and amqp.unfinished_bytes_max at most",
+        ),
+        (
+            amqp.transaction_timeout_seconds >= 1,
+            "amqp.transaction_timeout_seconds must be positive",
+        ),
     )
 
 

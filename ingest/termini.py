@@ -13,7 +13,14 @@ from ingest.native import values_in
 from pipeline.address import kind_of_topic, said_by
 from pipeline.subscription import Definition
 from pipeline.temporary import DELETE_ON_CLOSE
-from pipeline.wishes import NO_LOCAL, NO_LOCAL_DESCRIPTORS, SELECTOR, SELECTOR_DESCRIPTORS, Attach
+from pipeline.wishes import (
+    COORDINATOR_OFFERS,
+    NO_LOCAL,
+    NO_LOCAL_DESCRIPTORS,
+    SELECTOR,
+    SELECTOR_DESCRIPTORS,
+    Attach,
+)
 
 #: What may become of a delivery (AMQP 1.0 part 3, section 3.4).
 OUTCOMES = (
@@ -147,6 +154,16 @@ def _copy(link: ProtonLink) -> None:
         _put_outcomes(link.source, asked)
     if link.is_sender:
         _put_filters(link.source, _honoured(link.remote_source.filter))
+
+
+def coordinate(link: ProtonLink) -> None:
+    """Answer the attach of a controller of transactions with what of it can be done."""
+    asked = _symbols(link.remote_target.capabilities)
+    _copy(link)
+    link.snd_settle_mode = link.remote_snd_settle_mode
+    link.rcv_settle_mode = ProtonLink.RCV_FIRST
+    link.target.capabilities.clear()
+    _put(link.target.capabilities, sorted(asked & COORDINATOR_OFFERS or COORDINATOR_OFFERS))
 
 
 def _selectors(data: Data) -> tuple[object, ...]:

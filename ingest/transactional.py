@@ -18,17 +18,16 @@ from pipeline.wire_state import TRANSACTIONAL_STATE
 ERROR = 0x1D
 
 
-def take(delivery: int) -> bytes:
-    """The message that stopped the pump with COMMAND; `settled` says what its sender waits for."""
-    size = proton.pn_delivery_pending(proton_ffi.cast("pn_delivery_t *", delivery))
+def take(delivery: int) -> tuple[bytes, bool]:
+    """The message that stopped the pump with COMMAND, and whether its sender waits for nothing."""
+    which = proton_ffi.cast("pn_delivery_t *", delivery)
+    size = proton.pn_delivery_pending(which)
     room = bytearray(size)
     lib.pump_take(delivery, ffi.from_buffer(room), size)
-    return bytes(room)
-
-
-def is_settled(delivery: int) -> bool:
-    """Whether the peer has settled a delivery, and waits for nothing."""
-    return bool(proton.pn_delivery_settled(proton_ffi.cast("pn_delivery_t *", delivery)))
+    settled = bool(proton.pn_delivery_settled(which))
+    if settled:
+        proton.pn_delivery_settle(which)
+    return bytes(room), settled
 
 
 def declared(delivery: bytes, transaction: int) -> None:

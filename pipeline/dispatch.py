@@ -254,6 +254,25 @@ class Dispatcher:
             effects += places.end(consumer, part, event, now)
         return effects
 
+    def retire(self, consumer: int, run: Run, holder: int, delivered_at: int = 0) -> list[Run]:
+        """A consumer settled these deliveries, which were made at `delivered_at`, in a transaction:
+        what of them `holder`, a number below 0, has from now on. It settles them as a consumer
+        does, when the transaction ends."""
+        return self._places.holds.retire(consumer, run, holder, delivered_at)
+
+    def retired(self, holder: int, run: Run) -> bool:
+        """Whether a transaction has all of these; a rewind takes them from it."""
+        return self._places.holds.retired(holder, run)
+
+    def restore(self, holder: int, run: Run, consumer: int, now: int = 0) -> bool:
+        """A transaction ends without effect, and these weren't settled for good: the consumer holds
+        them again. False if it is gone: nothing was done."""
+        return self._places.holds.restore(holder, run, consumer, now)
+
+    def forget(self, holder: int) -> None:
+        """The transaction has ended, and settled all that it had."""
+        self._places.holds.forget(holder)
+
     def give_up(
         self,
         run: Run,

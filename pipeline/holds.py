@@ -1,6 +1,7 @@
 """Who holds what: messages that were delivered and not settled, and since when, where it matters.
 
-Rule 1: a message is held by at most one consumer.
+Rule 1: a message is held by at most one consumer, or by one transaction in which its consumer gave
+        it an outcome. Transactions have numbers below 0, and no locks.
 Rule 2: an outcome ends the delivery that it was given for. A consumer that lost a message without
         giving an outcome (its lock ended, the subscription was rewound) may give it late: then it
         ends nothing, even if the consumer was given the message again.
@@ -29,10 +30,11 @@ class _Lock:
 class Holds:
     """What the consumers of one subscription hold."""
 
-    __slots__ = ("_late", "_lock_us", "_locks", "_numbers", "_since", "held", "watched")
+    __slots__ = ("_late", "_lock_us", "_locks", "_numbers", "_retired", "_since", "held", "watched")
 
     def __init__(self) -> None:
         self.held: dict[int, SequenceSet] = {}  #: consumer -> what it has and did not settle
+        self._retired: dict[int, SequenceSet] = {}  #: transaction -> what it has
         self.watched = False  #: whether `note` must be told of every delivery
         self._lock_us = 0
         self._locks: list[_Lock] = []  #: a heap; of those that nobody holds any more some are left
@@ -43,7 +45,8 @@ class Holds:
         self._since: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return sum([len(held) for held in self.held.values()])
+        known = (*self.held.values(), *self._retired.values())
+        return sum([len(held) for held in known])
 
     def attach(self, consumer: int) -> None:
         assert consumer not in self.held, f"consumer {consumer} is attached"  # noqa: S101
@@ -80,7 +83,7 @@ class Holds:
         """What of these the consumer holds since then, and from now on doesn't."""
         held = self.held.get(consumer)
         if held is None:
-            return ()
+            return self._take_retired(consumer, run)
         if self.watched:
             return self._take_known(consumer, run, delivered_at)
         if held.contains_all(run):
@@ -90,6 +93,33 @@ class Holds:
         for part in parts:
             held.discard(part)
         return parts
+
+    def retire(self, consumer: int, run: Run, holder: int, delivered_at: int) -> list[Run]:
+        """A transaction has what of these the consumer holds since then."""
+        parts = list(self.take(consumer, run, delivered_at))
+        for part in parts:
+            self._retired.setdefault(holder, SequenceSet()).add(part)
+        return parts
+
+    def retired(self, holder: int, run: Run) -> bool:
+        """Whether a transaction has all of these."""
+        has = self._retired.get(holder)
+        return has is not None and has.contains_all(run)
+
+    def restore(self, holder: int, run: Run, consumer: int, now: int) -> bool:
+        """The consumer holds these again, which the transaction has, unless it is gone."""
+        held = self.held.get(consumer)
+        if held is None:
+            return False
+        self._retired[holder].discard(run)
+        held.add(run)
+        if self._lock_us:
+            self.note(consumer, run, now, again=True)
+        return True
+
+    def forget(self, holder: int) -> None:
+        """A transaction has ended."""
+        self._retired.pop(holder, None)
 
     def lapse(self, now: int) -> Iterator[tuple[int, Run]]:
         """Those whose lock has ended, and who held them. They are held no more."""
@@ -120,10 +150,18 @@ class Holds:
             for run in held.runs():
                 late.add(run)
             held.clear()
+        self._retired.clear()
         self._late = {consumer: late for consumer, late in self._late.items() if late}
         self._locks.clear()
         self._since.clear()
         self._watch()
+
+    def _take_retired(self, holder: int, run: Run) -> Iterable[Run]:
+        has = self._retired.get(holder)
+        if has is None or not has.contains_all(run):
+            return ()
+        has.discard(run)
+        return (run,)
 
     def _take_known(self, consumer: int, run: Run, delivered_at: int) -> list[Run]:
         """As `take`, where a delivery may be another one than the present."""

@@ -31,6 +31,10 @@ NO_LOCAL_DESCRIPTORS = frozenset(
 #: What a link can do beyond what its connection says: that of a topic's consumer, of a producer.
 CONSUMER_OFFERS = ("SHARED-SUBS",)
 PRODUCER_OFFERS = ("DELAYED_DELIVERY",)
+#: What a coordinator can do: part 4, section 4.5.1 of AMQP.
+COORDINATOR_OFFERS = frozenset(
+    {"amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +99,19 @@ class Lookup:
     key: SubscriptionKey
 
 
-Wish: TypeAlias = Produce | Relay | Subscribe | Browse | Lookup | Refusal
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """Declare transactions, and discharge them."""
+
+
+Wish: TypeAlias = Produce | Relay | Coordinate | Subscribe | Browse | Lookup | Refusal
 
 
 def wish(attach: Attach, container: str, bare: Kind) -> Wish | Make:
     """What the link wants, or why it can't be had. `bare` is the kind of an address that doesn't
     say its own."""
     if attach.coordinator:
-        return Refusal(NOT_IMPLEMENTED, "transactions are not served yet")
+        return _coordinator(attach)
     if attach.dynamic:
         return _made(attach)
     if attach.outgoing and not attach.present:
@@ -121,6 +130,16 @@ def wish(attach: Attach, container: str, bare: Kind) -> Wish | Make:
     if isinstance(destination, Refusal):
         return destination
     return wish_for(destination, attach, container)
+
+
+def _coordinator(attach: Attach) -> Coordinate | Refusal:
+    """Capabilities of a coordinator are what transactions its controller wants to declare, any of
+    them; none at all asks for nothing more than local ones."""
+    asked = attach.capabilities
+    if asked and not asked & COORDINATOR_OFFERS:
+        words = ", ".join(sorted(asked))
+        return Refusal(NOT_IMPLEMENTED, f"local transactions are served, not {words}")
+    return Coordinate()
 
 
 def _made(attach: Attach) -> Make | Refusal:

@@ -1,0 +1,280 @@
+"""Transactions as peers ask for them: declared, worked in, discharged.
+
+What is posted in a transaction waits here for its commit, what is retired in it with the
+dispatchers of its subscriptions; a commit hands all of it to one group of the log. All methods run
+on the loop's thread.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+import structlog
+
+from ingest import pump, termini, transactional
+from ingest.consumer import Consumer
+from ingest.intake import Intake, Posted
+from ingest.link import Link
+from ingest.log import Log, Receipt
+from ingest.pump import Outcomes, Received
+from ingest.relay import Resolve
+from ingest.retiring import Retired, Retiring
+from ingest.settings import Amqp
+from pipeline.amqp_types import DecodeError
+from pipeline.command import Declare, Discharge, command
+from pipeline.refusal import NOT_IMPLEMENTED, Refusal
+from pipeline.transaction import (
+    TIMED_OUT,
+    Ended,
+    Limits,
+    Step,
+    Transactions,
+    Work,
+    unknown,
+)
+
+if TYPE_CHECKING:
+    from ingest.connection import Connection
+
+_events = structlog.get_logger("gateway")
+
+#: Commands that a controller may send ahead of their answers: JMS clients send two.
+COMMAND_CREDIT = 64
+#: Bytes of a command; none has more than an id of its own to say.
+COMMAND_BYTES_MAX = 4_096
+ILLEGAL_STATE = "amqp:illegal-state"
+
+_Transactions: TypeAlias = Transactions[Posted, Retired]
+_Work: TypeAlias = Work[Posted, Retired]
+
+
+class Controller:
+    """The peer's end of a link to the coordinator; its transactions end with the link."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Coordinator:
+    """All transactions of all connections."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: Amqp,
+        log: Log,
+        intake: Intake,
+        retiring: Retiring,
+        passed: Callable[[], None],
+    ) -> None:
+        """`passed` hands on what was gathered, where no peer's frames are the cause."""
+        self._loop, self._log, self._intake = loop, log, intake
+        self._retiring, self._passed = retiring, passed
+        self._limits = Limits(
+            limits.transactions_max, limits.transaction_bytes_max, limits.unfinished_bytes_max
+        )
+        self._timeout_seconds = limits.transaction_timeout_seconds
+        self._of: dict[Connection, _Transactions] = {}
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._controllers = count(1)
+        #: Numbers go on where no run of the gateway before could have come: who asks for one of
+        #: before gets nobody else's.
+        self._numbers = count(time.time_ns())
+
+    # Controllers.
+
+    def attach(self, link: Link) -> None:
+        """A peer wants to declare transactions."""
+        link.owner = Controller(next(self._controllers))
+        if link.connection not in self._of:
+            self._of[link.connection] = Transactions(self._limits, self._numbers)
+        termini.coordinate(link.proton)
+        link.open()
+        link.grant(COMMAND_CREDIT)
+
+    def left(self, link: Link) -> None:
+        """A controller's link is gone: what it declared and did not discharge is rolled back."""
+        if isinstance(link.owner, Controller):
+            for ended in self._of[link.connection].lose(link.owner.number):
+                self._undo(ended)
+
+    def closed(self, connection: "Connection") -> None:
+        """A connection is gone; its links were, before."""
+        self._of.pop(connection, None)
+
+    def commanded(self, link: Link, message: bytes, delivery: bytes) -> Refusal | None:
+        """Obey a declare or a discharge. A refusal is why the link must end."""
+        assert isinstance(link.owner, Controller)  # noqa: S101
+        try:
+            said = command(message[:COMMAND_BYTES_MAX])
+        except DecodeError as error:
+            return Refusal("amqp:decode-error", f"link '{link.name}': {error}")
+        receipt = Receipt(link, delivery, 1 if delivery else 0, 1)
+        match said:
+            case Declare(distributed=True):
+                text = "only local transactions are served, none with a global-id"
+                self._refuse(receipt, Refusal(NOT_IMPLEMENTED, text))
+            case Declare():
+                self._declare(receipt, link.owner)
+            case Discharge():
+                self._discharge(receipt, said)
+            case _ as never:
+                assert_never(never)
+        return None
+
+    def _declare(self, receipt: Receipt, controller: Controller) -> None:
+        link = receipt.link
+        number = self._of[link.connection].declare(controller.number)
+        if isinstance(number, Refusal):
+            self._refuse(receipt, number)
+            return
+        transactional.declared(receipt.deliveries, number)
+        self._answered(receipt)
+
+    def _discharge(self, receipt: Receipt, said: Discharge) -> None:
+        transactions = self._of[receipt.link.connection]
+        if said.number not in transactions:
+            self._refuse(receipt, unknown(said.number))
+        elif said.fail:
+            self._undo(transactions.roll_back(said.number))
+            self._accept(receipt)
+        else:
+            self._commit(transactions.commit(said.number), receipt)
+
+    def _commit(self, ended: Ended[Posted, Retired], receipt: Receipt) -> None:
+        """All of it, in one group; or nothing, and the controller hears why."""
+        work, refusal = ended.work, ended.refusal
+        if ended.step is Step.APPLY and not all(map(self._retiring.holds, work.retired)):
+            refusal = Refusal(ILLEGAL_STATE, _taken("a subscription was rewound or purged"))
+        refusal = refusal or self._intake.full(work.posted)
+        if refusal is not None:
+            _events.info(
+                "transaction.failed",
+                container=receipt.link.connection.container,
+                condition=refusal.condition,
+                reason=refusal.description,
+            )
+            self._undo(ended)
+            self._refuse(receipt, refusal)
+            return
+        self._stop_timer(ended.number)
+        for retired in work.retired:
+            self._retiring.settle(retired)
+        self._retiring.forget(ended.number, work.retired)
+        if work:
+            self._intake.publish(work.posted, receipt)
+        else:
+            self._accept(receipt)
+
+    def _undo(self, ended: Ended[Posted, Retired]) -> None:
+        self._stop_timer(ended.number)
+        self._give_back(ended.number, ended.work)
+
+    def _give_back(self, number: int, work: _Work) -> None:
+        for retired in work.retired:
+            self._retiring.undo(retired)
+        self._retiring.forget(number, work.retired)
+
+    # Work.
+
+    def knows(self, connection: "Connection", number: int) -> bool:
+        """Whether a connection has such an open transaction."""
+        return connection in self._of and number in self._of[connection]
+
+    def post(self, link: Link, received: Received, topic: str | None, resolve: Resolve) -> None:
+        """Messages came in a transaction that is known: to one topic, or each to its own. Their
+        sender hears at once what becomes of them if the transaction is committed."""
+        number = received.transaction
+        posted, routed = self._intake.post(link, received, topic, resolve)
+        fine = routed.receipt.deliveries + routed.at_once
+        transactions = self._of[link.connection]
+        for complaint in routed.complaints:
+            transactions.spoil(number, complaint.refusal)
+            _reject(complaint.deliveries, number, complaint.refusal)
+        refusal = self._keep(transactions, number, posted)
+        if refusal is not None:
+            _reject(fine, number, refusal)
+        else:
+            transactional.settle_in(fine, number, pump.ACCEPTED)
+        link.answered(received.kept)
+        link.connection.touch()
+        self._log.pay(link, received.count)
+        self._watch(link.connection, number)
+
+    def _keep(
+        self, transactions: _Transactions, number: int, posted: Sequence[Posted]
+    ) -> Refusal | None:
+        for one in posted:
+            refusal = transactions.post(number, one, one.run.count, len(one.run.blob))
+            if refusal is not None:
+                return refusal
+        return None
+
+    def retire(self, consumer: Consumer, outcomes: Outcomes) -> None:
+        """Deliveries were given an outcome in a transaction that is known."""
+        connection, number = consumer.link.connection, outcomes.transaction
+        transactions = self._of[connection]
+        count = 0
+        for retired in self._retiring.retire(consumer, outcomes):
+            count += len(retired.run)
+            given_back = transactions.retire(number, retired, len(retired.run))
+            if given_back is not None:
+                self._give_back(number, given_back)
+        if count < len(outcomes.run):
+            text = _taken("a delivery was given back before it was settled")
+            transactions.spoil(number, Refusal(ILLEGAL_STATE, text))
+        self._watch(connection, number)
+
+    # Time.
+
+    def _watch(self, connection: "Connection", number: int) -> None:
+        """From its first work on a transaction has so much time; a JMS session that is idle has a
+        transaction without any work, for as long as it likes."""
+        if number not in self._timers:
+            self._timers[number] = self._loop.call_later(
+                self._timeout_seconds, partial(self._too_long, connection, number)
+            )
+
+    def _too_long(self, connection: "Connection", number: int) -> None:
+        del self._timers[number]
+        text = (
+            f"it took more than {self._timeout_seconds} s from its first work "
+            "(amqp.transaction_timeout_seconds)"
+        )
+        work = self._of[connection].give_up(number, Refusal(TIMED_OUT, text))
+        self._give_back(number, work)
+        self._passed()
+
+    def _stop_timer(self, number: int) -> None:
+        timer = self._timers.pop(number, None)
+        if timer is not None:
+            timer.cancel()
+
+    # Answers.
+
+    def _accept(self, receipt: Receipt) -> None:
+        pump.settle(receipt.deliveries, pump.ACCEPTED)
+        self._answered(receipt)
+
+    def _refuse(self, receipt: Receipt, refusal: Refusal) -> None:
+        pump.reject(receipt.deliveries, refusal.condition, refusal.description)
+        self._answered(receipt)
+
+    def _answered(self, receipt: Receipt) -> None:
+        link = receipt.link
+        link.answered(receipt.kept)
+        if link.alive and not link.ended:
+            link.grant(receipt.credit)
+
+
+def _reject(deliveries: bytes, number: int, refusal: Refusal) -> None:
+    transactional.reject_in(deliveries, number, refusal.condition, refusal.description)
+
+
+def _taken(how: str) -> str:
+    return f"what it retired isn't all its own any more: {how}"
