@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from gateway_fields import make
 from gateway_frames import AMQP_HEADER, EMPTY_FRAME, Raw, frame_of
-from gateway_jms import QUEUE, Jms, consumer, coordinator, lookup, producer, source
+from gateway_jms import QUEUE, Jms, consumer, lookup, producer, source
 from gateway_process import Gateway, Settings
 from proton import symbol
 
@@ -69,7 +70,10 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
     "a producer of a temporary queue that isn't": (
         producer("temp-queue://gone", ("temporary-queue",)), "target", "amqp:not-found",
     ),
-    "transactions, which are not served yet": (coordinator(), "target", "amqp:not-implemented"),
+    "a coordinator of promotable transactions": (
+        producer("x", target=make("coordinator", capabilities=["amqp:promotable-transactions"])),
+        "target", "amqp:not-implemented",
+    ),
 }  # fmt: skip
 
 

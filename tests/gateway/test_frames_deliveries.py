@@ -3,17 +3,15 @@
 import pytest
 from gateway_codec import encode
 from gateway_fields import make
-from gateway_frames import Frame, frame_of, number
+from gateway_frames import Frame, number
 from gateway_jms import (
     QUEUE,
     Jms,
     consumer,
-    coordinator,
     delivery,
     producer,
     sections_of,
     source,
-    text_message,
     text_of,
 )
 from gateway_process import Gateway
@@ -189,37 +187,6 @@ def test_the_header_counts_each_failed_delivery(gateway: Gateway, topic: str) ->
             jms.expect("transfer")
             jms.left(closed=False)
             jms.subscribed("N", other_topic)
-
-
-def test_transactions_are_refused_where_they_begin(gateway: Gateway, topic: str) -> None:
-    """A coordinator's link isn't attached; a transfer in a transaction ends its link, a disposition
-    in one its connection: nothing that belongs to one is taken for what doesn't."""
-    state = make("transactional-state", txn_id=b"1", outcome=make("accepted"))
-    with Jms(gateway.port) as jms, Jms(gateway.port, topic) as other:
-        jms.send(coordinator())
-        attach, detach = jms.expect("attach", "detach")
-        assert (attach["target"], detach.error) == (None, "amqp:not-implemented")
-        assert "transaction" in detach.says
-        other.subscribed("N", source(topic, durable=True))
-        session = jms.session()
-        jms.send(producer(topic, channel=session))
-        jms.expect("attach", "flow")
-        jms.send(frame_of("transfer", channel=session, handle=0, delivery_id=1, delivery_tag=b"1",
-                          message_format=0, state=make("transactional-state", txn_id=b"1"),
-                          payload=text_message("in a transaction")))  # fmt: skip
-        [detach] = [one for one in jms.heard() if one.kind == "detach"]
-        assert (detach["closed"], detach.error) == (True, "amqp:transaction:unknown-id")
-        assert other.empty()
-        jms.publish(topic, "outside")
-        other.credit(1, count=1)
-        [one] = other.expect("transfer")
-        other.settle(one, None, state)
-        [close] = other.expect("close")
-        assert close.error == "amqp:transaction:unknown-id"
-    with Jms(gateway.port, topic) as again:
-        again.subscribed("N", source(topic, durable=True))
-        again.credit(1)
-        assert again.bodies(1) == ["outside"]
 
 
 def test_a_browser_looks_and_leaves(gateway: Gateway, topic: str) -> None:

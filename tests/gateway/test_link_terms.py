@@ -294,11 +294,11 @@ def test_a_state_may_be_given_by_its_name(
 @pytest.mark.parametrize(
     ("state", "condition"),
     [
-        (composite(0x34, b"id", ACCEPTED), "amqp:transaction:unknown-id"),
         (Described(symbol("x:y:list"), []), "amqp:not-implemented"),
+        (composite(0x34, b"id", composite(0x33)), "amqp:decode-error"),
         (7, "amqp:decode-error"),
     ],
-    ids=["transaction", "unknown", "no state"],
+    ids=["unknown", "no outcome", "no state"],
 )
 @pytest.mark.usefixtures("unharmed")
 def test_a_state_that_nobody_knows_ends_the_connection(

@@ -74,8 +74,8 @@ REFUSALS = {
         composite(TARGET, "queue://q", *[None] * 5, words("topic")), "amqp:invalid-field",
     ),
     "two prefixes": (topic_target("topic://queue://q"), "amqp:invalid-field"),
-    "a coordinator": (
-        composite(COORDINATOR, words("amqp:local-transactions")), "amqp:not-implemented",
+    "a coordinator of others, too": (
+        composite(COORDINATOR, words("amqp:distributed-transactions")), "amqp:not-implemented",
     ),
     "a dynamic one with an address": (
         composite(TARGET, "a", uint(0), None, uint(0), True), "amqp:invalid-field",
