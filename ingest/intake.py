@@ -39,7 +39,7 @@ class Intake:
         #: nothing on receipt.
         self.limited = False
         #: How much a topic takes; `published` is told when that has been published.
-        self.admit: Admit = lambda _topic, lengths: (len(lengths) // 4, None)
+        self.admit: Admit = _all
         self.published: Callable[[], None] = lambda: None
 
     def take(self, link: Link, received: Received, topic: str) -> None:
@@ -59,12 +59,10 @@ class Intake:
         self, link: Link, received: Received, topic: str | None, resolve: Resolve
     ) -> tuple[list[Posted], Routed]:
         """Messages came in a transaction: what of them is to be published with it, and where all of
-        them go."""
+        them go. Whether there is room for them is seen at its commit."""
         receipt = Receipt(link, received.deliveries, received.kept, received.count)
         if topic is None:
-            routed = relay.route(received, receipt, resolve, self.admit)
-        elif self.limited:
-            routed = relay.to_one(received, receipt, topic, self.admit)
+            routed = relay.route(received, receipt, resolve, _all)
         else:
             routed = Routed([(received.run(topic), 0)], receipt, b"", [])
         posted: list[Posted] = []
@@ -74,14 +72,17 @@ class Intake:
         return posted, routed
 
     def full(self, posted: Sequence[Posted]) -> Refusal | None:
-        """Why not all of this can be published together, if it can't."""
+        """Why not all of this can be published together, if it can't. If it can, it is."""
         if not self.limited:
             return None
         lengths: dict[str, bytes] = {}
         for one in posted:
             lengths[one.run.topic] = lengths.get(one.run.topic, b"") + bytes(one.run.lengths)
-        answers = (self.admit(topic, sizes) for topic, sizes in lengths.items())
-        return next((refusal for _, refusal in answers if refusal is not None), None)
+        answers = [self.admit(topic, sizes) for topic, sizes in lengths.items()]
+        refusal = next((refusal for _, refusal in answers if refusal is not None), None)
+        if refusal is not None:
+            self.published()  # nothing of it will be
+        return refusal
 
     def publish(self, posted: Sequence[Posted], receipt: Receipt) -> None:
         """A transaction is committed: all of this lies in one group, with what was settled just
@@ -100,6 +101,7 @@ class Intake:
                 )
             runs += parts_without(one.run, places) if places else [one.run]
         self._log.commit(runs, receipt)
+        self.published()
 
     def _perform(self, link: Link, received: Received, routed: Routed) -> None:
         relay.accept(link, routed.at_once)
@@ -137,6 +139,11 @@ class Intake:
         for rest in parts_without(run, places):
             self._log.publish(rest, Receipt(link, b"", 0, 0))
         self._log.acknowledge(receipt)
+
+
+def _all(_topic: str, lengths: bytes) -> tuple[int, Refusal | None]:
+    """A topic that takes everything."""
+    return len(lengths) // 4, None
 
 
 def ids(received: Received, start: int, stop: int) -> list[bytes]:

@@ -364,7 +364,9 @@ class Gateway:
         takes something for done that never will be."""
         if self._transactions.knows(link.connection, transaction):
             return True
-        self._end_link(link, unknown(transaction))
+        refusal = unknown(transaction)
+        text = f"link '{link.name}': {refusal.description}"
+        self._end_link(link, Refusal(refusal.condition, text))
         return False
 
     def _end_link(self, link: Link, refusal: Refusal) -> None:

@@ -244,6 +244,5 @@ class Transactions(Generic[P, R]):
 
 def unknown(number: int) -> Refusal:
     """No, there is no such transaction, or not any more."""
-    return Refusal(
-        UNKNOWN_ID, f"there is no open transaction {number:#x}: it ended, or never was one"
-    )
+    text = f"there is no open transaction with the id 0x{number:016x}: it ended, or never was one"
+    return Refusal(UNKNOWN_ID, text)

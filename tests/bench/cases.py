@@ -15,6 +15,7 @@ from tests.bench.month import month
 from tests.bench.neighbours import neighbours
 from tests.bench.restarts import restart, standby
 from tests.bench.selectors import selectors
+from tests.bench.transactions import transactions
 
 #: Messages published before the first case of a group, so that nothing is measured cold.
 WARM_UP_COUNT = 20_000
@@ -235,6 +236,13 @@ CASES = (
         own=True,
     ),
     Case("traits", "traits", traits, own=True),
+    Case(
+        "transactions",
+        "transactions",
+        transactions,
+        Budget(facts_max={"publish_ratio": 1.3, "through_ratio": 1.3}),
+        own=True,
+    ),
     Case("standby", "standby", standby, Budget(facts_max={"takeover_s": 2}), own=True),
     Case(
         "neighbours",

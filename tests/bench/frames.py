@@ -187,7 +187,7 @@ def message(data_bytes: int, topic: str, ttl_ms: int = 0) -> bytes:
     return b"".join(sections)
 
 
-def _short_list(items: Sequence[bytes]) -> bytes:
+def short_list(items: Sequence[bytes]) -> bytes:
     body = b"".join(items)
     return b"\xc0" + bytes([len(body) + 1, len(items)]) + body
 
@@ -196,13 +196,13 @@ def transfer(delivery: int, payload: bytes) -> bytes:
     """One unsettled message; its tag is its delivery id, so all transfers are of one length."""
     tag = b"\xa0\x08" + struct.pack(">Q", delivery)
     fields = [uint(0), uint(delivery), tag, uint(0), FALSE, FALSE]
-    return frame(described(TRANSFER, _short_list(fields)), payload)
+    return frame(described(TRANSFER, short_list(fields)), payload)
 
 
 def disposition(first: int, last: int) -> bytes:
     """The receiver accepts and settles the deliveries `first` to `last`."""
     fields = [TRUE, uint(first), uint(last), TRUE, described(ACCEPTED, b"\x45")]
-    return frame(described(DISPOSITION, _short_list(fields)))
+    return frame(described(DISPOSITION, short_list(fields)))
 
 
 def _numbered(template: bytes, marker: int, numbers: NDArray[np.uint32]) -> NDArray[np.uint8]:

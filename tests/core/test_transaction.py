@@ -66,7 +66,7 @@ def test_a_commit_gives_all_of_the_work_in_its_order() -> None:
     assert work(ended) == (Step.APPLY, ["a", "b"], ["x"])
     assert ended.refusal is None
     assert number not in transactions
-    assert str(number) in unknown(number).description
+    assert f"{number:016x}" in unknown(number).description
 
 
 def test_a_rollback_undoes_all_of_it() -> None:
