@@ -35,6 +35,13 @@ KILLS: Mapping[str, Scenario] = {
         ),
         of.torn_writes(2),
     ),
+    "in transactions": of.transfers_killed_at(
+        "before the journal is written",
+        "after the journal is written",
+        "after the journal is synced",
+        "before a commit is linked",
+        "after a commit is linked",
+    ),
     "at any call": of.in_turn(
         of.killed_at_birth(2), of.killed_anywhere(1), of.killed_while_it_stops(1)
     ),
@@ -151,6 +158,10 @@ def _delta(draw: random.Random) -> Scenario:
 #: How often which kind, and how it is drawn.
 _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "killed at points": (6, _points),
+    "killed in transactions": (
+        3,
+        lambda draw: of.transfers_killed_at(*draw.sample(list(POINTS), _STEPS)),
+    ),
     "killed at random": (2, lambda draw: of.killed_at_random(_STEPS)),
     "killed at any call": (4, lambda draw: of.killed_anywhere(_STEPS)),
     "killed at its first start": (1, lambda draw: of.killed_at_birth(_STEPS)),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import damage
 import spark_job
+from bank import Bank, check_versions
 from checker import Report
 from faults import ANY_CALL, Fault, Where
 from history import How
@@ -83,6 +84,30 @@ def killed_at(*names: str, nth_max: int = 4) -> Scenario:
             world.work_for(world.draw.randrange(20, 120))
             world.run_into(kill(world.draw, name, nth_max))
             assert world.start()
+
+    return Scenario(harm)
+
+
+def transfers_killed_at(*names: str) -> Scenario:
+    """Killed at each of these points while a bank's transfers go on beside everything else."""
+
+    def harm(world: World) -> None:
+        bank = Bank(world.draw, world.gone_soon)
+        bank.open(world.gateway.port)
+        bank.fill()
+        for name in names:
+            goal = bank.committed + world.draw.randrange(3, 12)
+            world.work(lambda goal=goal: bank.goes_on() and bank.committed >= goal, "transfers")
+            world.arm(kill(world.draw, name, 4))
+            world.work(lambda: bank.goes_on() and world.gone, f"killed {name}")
+            world.ended(How.KILLED)
+            assert world.start()
+            bank.open(world.gateway.port)
+        bank.audit()
+        bank.close()
+        world.stop()
+        check_versions(world.home)
+        assert world.start()
 
     return Scenario(harm)
 

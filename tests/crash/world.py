@@ -147,7 +147,7 @@ class World:
         """Connect all clients; False when the gateway went on the way."""
         for client in (*self.consumers, *self.publishers):
             if not connected(client.connect, self.gateway.port):
-                assert self._gone_soon(), f"a client was refused:\n{self.gateway.log[-1500:]}"
+                assert self.gone_soon(), f"a client was refused:\n{self.gateway.log[-1500:]}"
                 return False
         if not self._known:
             self._known = True
@@ -158,7 +158,7 @@ class World:
                 self.history.add(event)
         return True
 
-    def _gone_soon(self) -> bool:
+    def gone_soon(self) -> bool:
         deadline = time.monotonic() + 5.0
         while not self.gone and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -190,7 +190,7 @@ class World:
             back = connected(consumer.connect, self.gateway.port)
         except (PeerLost, OSError):
             back = False
-        assert back or self._gone_soon(), f"refused:\n{self.gateway.log[-1500:]}"
+        assert back or self.gone_soon(), f"refused:\n{self.gateway.log[-1500:]}"
 
     def work_for(self, messages: int) -> None:
         """Let them work until so many more were accepted, and half as many confirmed."""

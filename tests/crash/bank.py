@@ -1,0 +1,132 @@
+"""A bank whose money is messages: coins lie in two queues, and each transfer is one transaction
+that takes coins out of one and puts them into the other. However it ends, no coin is lost or made.
+
+One client, blocking, in turns. What it says is what the Qpid JMS client says.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from deltalake import DeltaTable
+from gateway_frames import Frame
+from gateway_jms import QUEUE, Jms, source, text_of
+from gateway_transactions import Transacted, transacted
+
+ACCOUNTS = ("bank-a", "bank-b")
+COINS = 40
+#: Coins of one transfer.
+TRANSFER_MAX = 6
+
+
+class Bank:
+    """`gone` says whether the gateway has ended, or does: then a transfer may end anyhow."""
+
+    def __init__(self, draw: random.Random, gone: Callable[[], bool]) -> None:
+        self._draw, self._gone = draw, gone
+        self._jms: Jms | None = None
+        self._session: Transacted
+        self._links: dict[str, tuple[int, int]] = {}  #: account -> handles: producer, consumer
+        self._counts: dict[str, int] = {}  #: account -> the delivery-count of its consumer
+        self.committed = 0
+
+    def open(self, port: int) -> None:
+        """Connect; the first time all the money is put into one account, in one transaction."""
+        self.close()
+        self._jms = Jms(port)
+        self._session = session = transacted(self._jms)
+        self._links, self._counts = {}, dict.fromkeys(ACCOUNTS, 0)
+        for account in ACCOUNTS:
+            to = session.producer(account, QUEUE)
+            self._links[account] = to, session.consumer(account, source(account, QUEUE), 0)
+
+    def fill(self) -> None:
+        """All the money that there will ever be."""
+        to, _ = self._links[ACCOUNTS[0]]
+        self._session.post(to, *map(str, range(COINS)))
+        assert self._session.commit() == ""
+
+    def close(self) -> None:
+        if self._jms is not None:
+            self._jms.socket.close()
+            self._jms = None
+
+    def turn(self) -> None:
+        """One transfer, or an attempt at one; nothing while the gateway is gone."""
+        if self._jms is None:
+            return
+        try:
+            self._transfer()
+        except (AssertionError, OSError):
+            self.close()
+            if not self._gone():
+                raise
+
+    def goes_on(self) -> bool:
+        """One more turn; True, to stand in a condition."""
+        self.turn()
+        return True
+
+    def _transfer(self) -> None:
+        draw, session = self._draw, self._session
+        giver, taker = draw.sample(ACCOUNTS, 2)
+        coins = self._take(giver, draw.randint(1, TRANSFER_MAX))
+        to, _ = self._links[taker]
+        for coin in coins:
+            session.retire(coin)
+            session.post(to, text_of(coin.payload))
+        if draw.random() < 0.2:
+            assert session.roll_back() == ""
+        else:
+            assert session.commit() == ""
+            self.committed += 1
+
+    def _take(self, account: str, count: int) -> list[Frame]:
+        """So many coins, or as many as there are."""
+        session, (_, handle) = self._session, self._links[account]
+        session.jms.credit(count, handle=handle, channel=session.channel,
+                           count=self._counts[account], drain=True)  # fmt: skip
+        self._counts[account] += count
+        while len(session.came) < count:
+            one = session.read()
+            if one.kind == "transfer":
+                session.came.append(one)
+            elif one.kind == "flow" and one["drain"]:
+                break
+        return session.transfers(len(session.came))
+
+    def audit(self) -> None:
+        """Take all coins out, and put none back: each is there once."""
+        found: Counter[object] = Counter()
+        for account in ACCOUNTS:
+            while coins := self._take(account, COINS):
+                found.update(text_of(coin.payload) for coin in coins)
+        assert self._session.roll_back() == ""
+        assert found == Counter(map(str, range(COINS))), found
+
+
+def owed(table: DeltaTable) -> Counter[str]:
+    """How many coins lie in each account, by the log."""
+    rows = table.to_pyarrow_table(columns=["record", "topic", "sequence", "final", "sequences"])
+    found: Counter[str] = Counter()
+    for row in rows.to_pylist():
+        if not str(row["topic"]).endswith(ACCOUNTS):
+            continue
+        if row["record"] == "message":
+            found[row["topic"]] += 1
+        elif row["record"] == "settlement" and row["final"]:
+            found[row["topic"]] -= len(row["sequences"])
+    return found
+
+
+def check_versions(home: Path) -> int:
+    """In each version of the log there is all the money, or none yet. How many versions had it."""
+    path = str(home / "tables" / "topic_log")
+    sums = [
+        owed(DeltaTable(path, version=version)).total()
+        for version in range(DeltaTable(path).version() + 1)
+    ]
+    assert set(sums) <= {0, COINS}, sums
+    assert sums == sorted(sums), sums  # once it is there, it stays
+    return sums.count(COINS)
