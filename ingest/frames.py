@@ -14,13 +14,14 @@ from pipeline import performative
 from pipeline.amqp_types import DecodeError
 from pipeline.link_state import LinkState, told
 from pipeline.refusal import NOT_IMPLEMENTED
-from pipeline.wire_state import STATES
+from pipeline.wire_state import STATES, TRANSACTIONAL_STATE
 
 if TYPE_CHECKING:
     from ingest.inbound import Inbound
 
 #: The protocol's header stands before the first frame, in both directions.
 HEADER_BYTES = 8
+NOT_ALLOWED = "amqp:not-allowed"
 UNKNOWN_STATE = "a delivery's state must be received or an outcome, alone or in a transaction"
 
 
@@ -89,10 +90,7 @@ class Inflow:
                     self._inbound.coming.append(attach)
                     frame = attach.frame
                 case lib.WALK_FLOW:
-                    flow = performative.flow(frame)
-                    frame = flow.frame
-                    if flow.asks:
-                        self._inbound.echoes[flow.channel, flow.handle] = None
+                    frame = self._flow(frame)
                 case lib.WALK_TRANSFER:
                     frame = self._transfer(frame)
                 case lib.WALK_DISPOSITION:
@@ -121,12 +119,25 @@ class Inflow:
             self.fault = Fault("amqp:connection:framing-error", text)
         self._channels.add(channel)
 
+    def _flow(self, frame: bytes) -> bytes:
+        flow = performative.flow(frame)
+        if flow.acquires and flow.handle is not None:
+            text = "messages aren't sent in transactions, outcomes can be given in them"
+            self._inbound.refuse_transfer(flow.channel, flow.handle, NOT_IMPLEMENTED, text)
+        if flow.asks:
+            self._inbound.echoes[flow.channel, flow.handle] = None
+        return flow.frame
+
     def _transfer(self, frame: bytes) -> bytes:
         """Nothing is taken for what it isn't: the link ends before the engine has the message."""
         odd = performative.transfer(frame)
         if odd.message_format:
             condition = NOT_IMPLEMENTED
             text = f"message-format 0x{odd.message_format:x} is not served, only 0 is"
+        elif odd.state == TRANSACTIONAL_STATE and odd.continues:
+            if self._inbound.began_in_transaction(odd.channel, odd.handle):
+                return odd.frame
+            condition, text = NOT_ALLOWED, "a message's first transfer says its transaction"
         elif odd.state in (0, *STATES):
             return odd.frame
         else:

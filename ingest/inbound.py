@@ -115,6 +115,13 @@ class Inbound:
         if link is not None and not self.closing:
             self._refuse_messages(link, condition, f"link '{link.name}': {description}")
 
+    def began_in_transaction(self, channel: int, handle: int) -> bool:
+        """Whether the message that goes on here said, where it began, that it is part of one.
+        Raises BrokenFrame from what came before it."""
+        self.process()
+        link = self._handles.get((channel, handle))
+        return link is None or link.ended or transactional.begun(link.address)
+
     def _drop(self, stop: Stop) -> bool:
         """Pass over what comes after our close. True at the end."""
         if stop in (Stop.IDLE, Stop.FULL):

@@ -30,6 +30,12 @@ def take(delivery: int) -> tuple[bytes, bool]:
     return bytes(room), settled
 
 
+def begun(link: int) -> bool:
+    """Whether the message that has come in part on a link is part of a transaction."""
+    one = proton.pn_link_current(proton_ffi.cast("pn_link_t *", link))
+    return bool(one) and proton.pn_delivery_remote_state(one) == TRANSACTIONAL_STATE
+
+
 def declared(delivery: bytes, transaction: int) -> None:
     """Tell who has declared a transaction, by the delivery's address, what its number is."""
     for one in memoryview(delivery).cast("Q"):

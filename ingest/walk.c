@@ -16,8 +16,8 @@ typedef struct {
 } pump_walk;
 
 /* All passes; a frame is cut before it could be judged; an attach; a flow that wants an answer, or
- * gives more credit than the engine can count (of what we write: any flow); a transfer that isn't
- * plain; a disposition with another state than the five that the engine knows; a performative that
+ * gives more credit than the engine can count, or has properties (of what we write: any flow); a
+ * transfer that isn't plain; a disposition with another state than the five that the engine knows; a performative that
  * isn't named by a number; a session's end, and its begin. */
 #define WALK_ALL 0
 #define WALK_SHORT 1
@@ -109,6 +109,8 @@ static int judge(const uint8_t *m, size_t end, size_t at, int code) {
       if (!field || (field < end && uint_value(m, field, 0) > CREDIT_MAX)) return WALK_FLOW;
       field = list_field(m, end, at, 9);
       if (!field || (field < end && is_true(m, field))) return WALK_FLOW;
+      field = list_field(m, end, at, 10); /* properties: a transaction may stand there */
+      if (!field || (field < end && m[field] != 0x40)) return WALK_FLOW;
       field = list_field(m, end, at, 8);
       if (!field || field == end || !is_true(m, field)) return field ? WALK_ALL : WALK_FLOW;
       return uint_value(m, list_field(m, end, at, 6), 1) ? WALK_ALL : WALK_FLOW;
@@ -119,7 +121,10 @@ static int judge(const uint8_t *m, size_t end, size_t at, int code) {
       field = list_field(m, end, at, 3);
       if (!field || (field < end && m[field] != 0x40 && uint_value(m, field, 1))) return WALK_TRANSFER;
       field = list_field(m, end, at, 7);
-      return !field || (field < end && !known_state(m, end, field)) ? WALK_TRANSFER : WALK_ALL;
+      if (!field || (field < end && !known_state(m, end, field))) return WALK_TRANSFER;
+      if (field == end || described_as(m, end, field, &field) != 0x34) return WALK_ALL;
+      field = list_field(m, end, at, 2); /* its tag: without it a message goes on that began before */
+      return field == end || m[field] == 0x40 ? WALK_TRANSFER : WALK_ALL;
     default:
       return WALK_ALL;
   }

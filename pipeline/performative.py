@@ -33,6 +33,8 @@ DEFAULT_OUTCOME = Symbol("default-outcome")
 #: And the number by which we know the link: its attach tells the channel and handle it has.
 LINK = Symbol("link")
 
+#: Under this key a flow names the transaction that its credit is part of.
+TRANSACTION = "txn-id"
 #: The engine counts credit with a sign. Who gives more gives as good as this.
 CREDIT_MAX = 2**31 - 1
 _CREDIT = b"\x70" + CREDIT_MAX.to_bytes(4, "big")
@@ -44,8 +46,8 @@ class _Field:
 
     NAME, HANDLE, SOURCE, TARGET, OFFERED, DESIRED, PROPERTIES = 0, 1, 5, 6, 11, 12, 13
     DEFAULT_OUTCOME = 8
-    TRANSFER_FORMAT, TRANSFER_STATE = 3, 7
-    FLOW_HANDLE, FLOW_CREDIT, FLOW_DRAIN, FLOW_ECHO = 4, 6, 8, 9
+    TRANSFER_TAG, TRANSFER_FORMAT, TRANSFER_STATE = 2, 3, 7
+    FLOW_HANDLE, FLOW_CREDIT, FLOW_DRAIN, FLOW_ECHO, FLOW_PROPERTIES = 4, 6, 8, 9, 10
     DISPOSITION_STATE = 4
 
 
@@ -162,6 +164,7 @@ class WalkedFlow:
     channel: int
     handle: int | None
     asks: bool
+    acquires: bool  #: what is sent for this credit is to be part of a transaction
 
 
 def flow(frame: bytes) -> WalkedFlow:
@@ -172,6 +175,7 @@ def flow(frame: bytes) -> WalkedFlow:
         credit = value_of(performative.field(_Field.FLOW_CREDIT))
         drain = value_of(performative.field(_Field.FLOW_DRAIN))
         echo = value_of(performative.field(_Field.FLOW_ECHO))
+        properties = tuple(pairs_of(performative.field(_Field.FLOW_PROPERTIES)))
     if isinstance(credit, int) and credit > CREDIT_MAX:
         frame = encode(performative.with_fields({_Field.FLOW_CREDIT: _CREDIT}))
     return WalkedFlow(
@@ -179,6 +183,7 @@ def flow(frame: bytes) -> WalkedFlow:
         performative.channel,
         handle if isinstance(handle, int) else None,
         echo is True or (drain is True and credit in (0, None)),
+        any(key == TRANSACTION for key, _ in properties),
     )
 
 
@@ -191,6 +196,7 @@ class OddTransfer:
     handle: int
     message_format: int
     state: int  #: descriptor of the delivery's state; 0: none, -1: one that nobody knows
+    continues: bool  #: it has no tag: its message began in a transfer before
 
 
 def transfer(frame: bytes) -> OddTransfer:
@@ -204,7 +210,10 @@ def transfer(frame: bytes) -> OddTransfer:
         raise DecodeError("a transfer's handle and message-format must be numbers")
     if named is not None:
         frame = encode(performative.with_fields({_Field.TRANSFER_STATE: named}))
-    return OddTransfer(frame, performative.channel, handle, message_format or 0, state)
+    tag = performative.field(_Field.TRANSFER_TAG)
+    return OddTransfer(
+        frame, performative.channel, handle, message_format or 0, state, continues=tag == NULL
+    )
 
 
 def disposition(frame: bytes) -> tuple[bytes, int]:

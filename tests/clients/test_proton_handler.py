@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from gateway_process import Gateway
 from proton import Delivery, Event, Message
-from proton.handlers import MessagingHandler, TransactionHandler
+from proton.handlers import MessagingHandler
 from proton.reactor import Backoff, Container, DurableSubscription
 
 
@@ -190,30 +190,6 @@ def test_drain(gateway: Gateway, topic: str) -> None:
     program = Draining(gateway.port, topic).run()
     assert program.seen == [0, 1, 2]
     assert program.drained == 7
-
-
-class Transacting(Program, TransactionHandler):
-    """Declares a transaction."""
-
-    def begin(self, container: Container) -> None:
-        self.transaction = container.declare_transaction(self.connection, handler=self)
-
-    def on_transaction_declare_failed(self, _event: Event) -> None:
-        self.seen.append("declare failed")
-
-    def on_transaction_declared(self, _event: Event) -> None:
-        self.seen.append("declared")
-
-    def on_link_error(self, event: Event) -> None:
-        super().on_link_error(event)
-        self.done()
-
-
-def test_transactions_are_refused_in_a_sentence(gateway: Gateway) -> None:
-    """Until they are served: the application hears it on the link."""
-    program = Transacting(gateway.port).run()
-    assert program.errors == [("amqp:not-implemented", "transactions are not served yet")]
-    assert not program.seen
 
 
 class Coming(MessagingHandler):

@@ -476,6 +476,40 @@ def test_a_message_of_many_frames_is_one_of_its_transaction(gateway: Gateway, to
             assert other.bodies(1) == [body]
 
 
+def test_a_message_that_says_too_late_that_it_is_part_of_a_transaction_ends_its_link(
+    gateway: Gateway, topic: str
+) -> None:
+    """It would be there whatever became of the transaction."""
+    with Jms(gateway.port) as jms, Jms(gateway.port, topic) as other:
+        other.subscribed("N", durable(topic))
+        session = transacted(jms)
+        to = session.producer(topic)
+        state = make("transactional-state", txn_id=session.id)
+        payload = text_message("x" * 1_000)
+        common = {"channel": session.channel, "handle": to, "message_format": 0}
+        jms.send(
+            frame_of("transfer", **common, delivery_id=2, delivery_tag=b"t", more=True,
+                     payload=payload[:500]),
+            frame_of("transfer", **common, state=state, payload=payload[500:]),
+        )  # fmt: skip
+        [detach] = session.until("detach")
+        assert (detach["closed"], detach.error) == (True, "amqp:not-allowed")
+        assert other.empty()
+
+
+def test_messages_cant_be_acquired_in_a_transaction(gateway: Gateway, topic: str) -> None:
+    """A flow that asks for it ends its link: nothing is sent as what it isn't."""
+    with Jms(gateway.port) as jms:
+        session = transacted(jms)
+        handle = session.consumer("c", source(topic), 0)
+        jms.send(frame_of("flow", channel=session.channel, next_incoming_id=0,
+                          incoming_window=2_047, next_outgoing_id=2, outgoing_window=2_047,
+                          handle=handle, delivery_count=0, link_credit=1,
+                          properties={symbol("txn-id"): session.id}))  # fmt: skip
+        [detach] = session.until("detach")
+        assert (detach["closed"], detach.error) == (True, "amqp:not-implemented")
+
+
 def test_a_plain_delivery_has_no_state(gateway: Gateway, topic: str) -> None:
     """A producer that never heard of transactions, on the connection of one that did."""
     with Jms(gateway.port) as jms, Jms(gateway.port, topic) as other:

@@ -70,6 +70,11 @@ PASSING = {
     "transfer, all fields": transfer(more=True, state=ACCEPTED, aborted=False, batchable=True),
     "transfer, extended": extended(transfer()),
     "transfer, long": long_form(transfer()),
+    "transfer in a transaction": transfer(state=composite(0x34, b"8 bytes.")),
+    "disposition in a transaction": disposition(composite(0x34, b"8 bytes.", ACCEPTED)),
+    "disposition in one, modified": disposition(
+        composite(0x34, b"8 bytes.", composite(0x27, True, False))
+    ),
     "flow": flow(),
     "flow of a link": flow(handle=0, delivery_count=3, link_credit=100, drain=True),
     "flow, much credit": flow(handle=0, delivery_count=3, link_credit=2**31 - 1),
@@ -96,6 +101,14 @@ STOPPING = {
     "another format": (transfer(message_format=0x80013700), lib.WALK_TRANSFER),
     "another format, small": (transfer(message_format=1), lib.WALK_TRANSFER),
     "transaction": (transfer(state=composite(0x34, b"id")), lib.WALK_TRANSFER),
+    "transaction, where a message goes on": (
+        transfer(delivery_tag=None, state=composite(0x34, b"8 bytes.")),
+        lib.WALK_TRANSFER,
+    ),
+    "flow with properties": (
+        flow(handle=0, link_credit=1, properties={symbol("txn-id"): b"1"}),
+        lib.WALK_FLOW,
+    ),
     "transfer, state by name": (transfer(state=BY_NAME), lib.WALK_TRANSFER),
     "state by name": (disposition(BY_NAME), lib.WALK_DISPOSITION),
     "state of a transaction": (disposition(composite(0x34, b"id")), lib.WALK_DISPOSITION),
