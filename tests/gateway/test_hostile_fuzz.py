@@ -33,7 +33,10 @@ from gateway_jms import (
     text_message,
 )
 from gateway_process import Gateway
+from gateway_transactions import value_of
+from proton import Described, symbol
 
+ACCEPTED = make("accepted")
 #: Conversations of the test, and what memory may have grown by after them: less than 20 KiB each.
 CONVERSATIONS = 800
 GROWTH_BYTES_MAX = 16 * MIB
@@ -89,18 +92,52 @@ def links(dice: random.Random) -> Iterator[bytes]:
                 "transfer", handle=1, delivery_id=9, delivery_tag=b"z", more=True, payload=b"q"
             ),
             frame_of("transfer", handle=1, aborted=True),
+            command(make("declare")),
+            command(make("discharge", txn_id=bytes(8), fail=True)),
+            frame_of(
+                "transfer",
+                handle=1,
+                delivery_id=8,
+                delivery_tag=b"y",
+                message_format=0,
+                state=make("transactional-state", txn_id=bytes(8)),
+                payload=b"q",
+            ),
+            frame_of(
+                "transfer",
+                handle=1,
+                more=False,
+                state=make("transactional-state", txn_id=bytes(8)),
+                payload=b"q",
+            ),
+            frame_of(
+                "flow",
+                incoming_window=9,
+                next_outgoing_id=0,
+                outgoing_window=9,
+                handle=0,
+                link_credit=3,
+                properties={symbol("txn-id"): bytes(8)},
+            ),
         ],
         dice.randint(0, 4),
     )
     state = dice.choice([None, make("accepted"), make("rejected"), make("released"),
                          make("modified", delivery_failed=True, undeliverable_here=True),
                          make("received", section_number=0, section_offset=0),
-                         make("transactional-state", txn_id=b"1")])  # fmt: skip
+                         make("transactional-state", txn_id=b"1"),
+                         make("transactional-state", txn_id=bytes(8), outcome=ACCEPTED)])  # fmt: skip
     for role in (True, False):
         yield frame_of("disposition", role=role, first=dice.randrange(3), last=dice.randrange(2, 9),
                        settled=dice.random() < 0.7, state=state)  # fmt: skip
     for handle in dice.sample(range(7), dice.randint(0, 4)):
         yield frame_of("detach", handle=handle, closed=dice.random() < 0.5)
+
+
+def command(value: Described) -> bytes:
+    """A message to the coordinator."""
+    return frame_of("transfer", handle=4, delivery_id=7, delivery_tag=b"c", message_format=0,
+                    payload=value_of(value))  # fmt: skip
 
 
 def conversation(dice: random.Random) -> list[bytes]:

@@ -217,6 +217,10 @@ class Server:
     def refuse_transfer(self, channel: int, handle: int, condition: str, _text: str) -> None:
         self.refused.append((channel, handle, condition))
 
+    def began_in_transaction(self, channel: int, handle: int) -> bool:
+        self.refused.append((channel, handle, "goes on"))
+        return True
+
     def feed(self, data: bytes, places: list[int]) -> bool:
         """Feed a connection's begin and the data, cut at these places."""
         whole = HEADER + PASSING["open"] + STOPPING["begin"][0] + data
