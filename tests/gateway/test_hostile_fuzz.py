@@ -36,7 +36,8 @@ from gateway_process import Gateway
 from gateway_transactions import value_of
 from proton import Described, symbol
 
-ACCEPTED = make("accepted")
+#: Accepted in a transaction that never was.
+IN_NONE = make("transactional-state", txn_id=bytes(8), outcome=make("accepted"))
 #: Conversations of the test, and what memory may have grown by after them: less than 20 KiB each.
 CONVERSATIONS = 800
 GROWTH_BYTES_MAX = 16 * MIB
@@ -125,8 +126,7 @@ def links(dice: random.Random) -> Iterator[bytes]:
     state = dice.choice([None, make("accepted"), make("rejected"), make("released"),
                          make("modified", delivery_failed=True, undeliverable_here=True),
                          make("received", section_number=0, section_offset=0),
-                         make("transactional-state", txn_id=b"1"),
-                         make("transactional-state", txn_id=bytes(8), outcome=ACCEPTED)])  # fmt: skip
+                         make("transactional-state", txn_id=b"1"), IN_NONE])  # fmt: skip
     for role in (True, False):
         yield frame_of("disposition", role=role, first=dice.randrange(3), last=dice.randrange(2, 9),
                        settled=dice.random() < 0.7, state=state)  # fmt: skip
