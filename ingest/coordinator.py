@@ -8,6 +8,7 @@ on the loop's thread.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, TypeAlias, assert_never
@@ -52,12 +53,28 @@ _Work: TypeAlias = Work[Posted, Retired]
 
 
 class Controller:
-    """The peer's end of a link to the coordinator; its transactions end with the link."""
+    """The peer's end of a link to the coordinator; its transactions end with the link.
 
-    __slots__ = ("number",)
+    It is answered in the order of its commands: while commits are `writing`, the answers behind
+    them wait.
+    """
+
+    __slots__ = ("answers", "number", "writing")
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.writing = 0
+        self.answers: list[Callable[[], None]] = []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fine:
+    """Messages that were posted, whose sender has yet to hear that they will be accepted."""
+
+    number: int
+    link: Link
+    deliveries: bytes
+    kept: int
 
 
 class Coordinator:
@@ -81,6 +98,7 @@ class Coordinator:
         self._timeout_seconds = limits.transaction_timeout_seconds
         self._of: dict[Connection, _Transactions] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._fine: list[_Fine] = []
         self._controllers = count(1)
         #: Numbers go on where no run of the gateway before could have come: who asks for one of
         #: before gets nobody else's.
@@ -122,7 +140,7 @@ class Coordinator:
             case Declare():
                 self._declare(receipt, link.owner)
             case Discharge():
-                self._discharge(receipt, said)
+                self._discharge(receipt, said, link.owner)
             case _ as never:
                 assert_never(never)
         return None
@@ -133,10 +151,9 @@ class Coordinator:
         if isinstance(number, Refusal):
             self._refuse(receipt, number)
             return
-        transactional.declared(receipt.deliveries, number)
-        self._answered(receipt)
+        self._answer(receipt, partial(transactional.declared, receipt.deliveries, number))
 
-    def _discharge(self, receipt: Receipt, said: Discharge) -> None:
+    def _discharge(self, receipt: Receipt, said: Discharge, controller: Controller) -> None:
         transactions = self._of[receipt.link.connection]
         if said.number not in transactions:
             self._refuse(receipt, unknown(said.number))
@@ -144,9 +161,11 @@ class Coordinator:
             self._undo(transactions.roll_back(said.number))
             self._accept(receipt)
         else:
-            self._commit(transactions.commit(said.number), receipt)
+            self._commit(transactions.commit(said.number), receipt, controller)
 
-    def _commit(self, ended: Ended[Posted, Retired], receipt: Receipt) -> None:
+    def _commit(
+        self, ended: Ended[Posted, Retired], receipt: Receipt, controller: Controller
+    ) -> None:
         """All of it, in one group; or nothing, and the controller hears why."""
         work, refusal = ended.work, ended.refusal
         if ended.step is Step.APPLY and not all(map(self._retiring.holds, work.retired)):
@@ -166,12 +185,51 @@ class Coordinator:
         for retired in work.retired:
             self._retiring.settle(retired)
         self._retiring.forget(ended.number, work.retired)
-        if work:
-            self._intake.publish(work.posted, receipt)
-        else:
+        if not work:
             self._accept(receipt)
+            return
+        # Whoever sends its work and the commit in one breath hears all of it in one.
+        controller.writing += 1
+        self._intake.publish(work.posted, Receipt(receipt.link, b"", 0, 1))
+        fine = self._take_fine(ended.number)
+        self._log.after(partial(self._committed, receipt, controller, fine))
+
+    def _committed(self, receipt: Receipt, controller: Controller, fine: list[_Fine]) -> None:
+        """It is durable."""
+        for one in fine:
+            self._will_be(one)
+        controller.writing -= 1
+        self._say(
+            replace(receipt, credit=0), partial(pump.settle, receipt.deliveries, pump.ACCEPTED)
+        )
+        if not controller.writing:
+            answers, controller.answers = controller.answers, []
+            for answer in answers:
+                answer()
+
+    def passed(self) -> None:
+        """One pass over what came is done: whoever posted and didn't commit in it hears of it."""
+        fine, self._fine = self._fine, []
+        for one in fine:
+            self._will_be(one)
+
+    def _take_fine(self, number: int) -> list[_Fine]:
+        """What was posted in a transaction, in this pass."""
+        found = [one for one in self._fine if one.number == number]
+        self._fine = [one for one in self._fine if one.number != number]
+        return found
+
+    def _will_be(self, fine: _Fine) -> None:
+        """These messages will be accepted with the commit of their transaction."""
+        link = fine.link
+        if link.alive:
+            transactional.settle_in(fine.deliveries, fine.number, pump.ACCEPTED)
+            link.connection.touch()
+            link.answered(fine.kept)
 
     def _undo(self, ended: Ended[Posted, Retired]) -> None:
+        for one in self._take_fine(ended.number):
+            self._will_be(one)
         self._stop_timer(ended.number)
         self._give_back(ended.number, ended.work)
 
@@ -190,6 +248,7 @@ class Coordinator:
         """Messages came in a transaction that is known: to one topic, or each to its own. Their
         sender hears at once what becomes of them if the transaction is committed."""
         number = received.transaction
+        answered = received.kept
         posted, routed = self._intake.post(link, received, topic, resolve)
         fine = routed.receipt.deliveries + routed.at_once
         transactions = self._of[link.connection]
@@ -200,8 +259,10 @@ class Coordinator:
         if refusal is not None:
             _reject(fine, number, refusal)
         else:
-            transactional.settle_in(fine, number, pump.ACCEPTED)
-        link.answered(received.kept)
+            kept = routed.receipt.kept + len(routed.at_once) // 8
+            self._fine.append(_Fine(number, link, fine, kept))
+            answered -= kept
+        link.answered(answered)
         link.connection.touch()
         self._log.pay(link, received.count)
         self._watch(link.connection, number)
@@ -258,18 +319,30 @@ class Coordinator:
     # Answers.
 
     def _accept(self, receipt: Receipt) -> None:
-        pump.settle(receipt.deliveries, pump.ACCEPTED)
-        self._answered(receipt)
+        self._answer(receipt, partial(pump.settle, receipt.deliveries, pump.ACCEPTED))
 
     def _refuse(self, receipt: Receipt, refusal: Refusal) -> None:
-        pump.reject(receipt.deliveries, refusal.condition, refusal.description)
-        self._answered(receipt)
+        condition, text = refusal.condition, refusal.description
+        self._answer(receipt, partial(pump.reject, receipt.deliveries, condition, text))
 
-    def _answered(self, receipt: Receipt) -> None:
+    def _answer(self, receipt: Receipt, answer: Callable[[], None]) -> None:
+        """Answer a command, behind the commits before it."""
+        controller = receipt.link.owner
+        assert isinstance(controller, Controller)  # noqa: S101
+        if controller.writing:
+            controller.answers.append(partial(self._say, receipt, answer))
+        else:
+            self._say(receipt, answer)
+
+    def _say(self, receipt: Receipt, answer: Callable[[], None]) -> None:
         link = receipt.link
-        link.answered(receipt.kept)
-        if link.alive and not link.ended:
+        if not link.alive:
+            return  # the peer went without waiting; its deliveries are gone
+        answer()
+        link.connection.touch()
+        if receipt.credit and not link.ended:
             link.grant(receipt.credit)
+        link.answered(receipt.kept)
 
 
 def _reject(deliveries: bytes, number: int, refusal: Refusal) -> None:

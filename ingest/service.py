@@ -171,6 +171,7 @@ class Gateway:
             self.passed()
 
     def passed(self) -> None:
+        self._transactions.passed()
         self._delivery.run()
         self._log.kick()
 

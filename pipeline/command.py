@@ -3,10 +3,11 @@
 AMQP 1.0 part 4, sections 4.5.1 to 4.5.3. Hostile bytes cost a DecodeError, nothing else.
 """
 
+import struct
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pipeline.amqp_types import DecodeError, Described, Value
+from pipeline.amqp_types import DecodeError, Described, Value, read
 from pipeline.message import Bytes
 from pipeline.sections import decode
 
@@ -15,6 +16,8 @@ ID_BYTES = 8
 #: No transaction has this number.
 NO_NUMBER = 2**64 - 1
 
+#: An amqp-value section begins so.
+_VALUE = b"\x00\x53\x77"
 _DECLARE = (0x31, "amqp:declare:list")
 _DISCHARGE = (0x32, "amqp:discharge:list")
 
@@ -39,7 +42,13 @@ Command: TypeAlias = Declare | Discharge
 
 def command(message: Bytes) -> Command:
     """Read a message to a coordinator. Raises DecodeError."""
-    value = decode(message).body.value
+    if message[:3] == _VALUE:  # as all clients send them, without other sections
+        try:
+            value, _ = read(bytes(message), 3)
+        except (IndexError, ValueError, struct.error) as error:
+            raise DecodeError(f"a command can't be read: {error}") from None
+    else:
+        value = decode(message).body.value
     if isinstance(value, Described):
         fields = value.value if isinstance(value.value, list) else []
         first, second = (*fields, None, None)[:2]
