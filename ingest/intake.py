@@ -100,7 +100,7 @@ class Intake:
                     age=policy.duplicates_ms * 1_000,
                 )
             runs += parts_without(one.run, places) if places else [one.run]
-        self._log.commit(runs, receipt)
+        self._log.publish_together(runs, receipt)
         self.published()
 
     def _perform(self, link: Link, received: Received, routed: Routed) -> None:

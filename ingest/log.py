@@ -128,9 +128,9 @@ class Log:
 
     def publish(self, run: MessageRun, receipt: Receipt) -> None:
         """A run of messages waits for the next group, its sender for the accept."""
-        self.commit((run,), receipt)
+        self.publish_together((run,), receipt)
 
-    def commit(self, runs: Sequence[MessageRun], receipt: Receipt) -> None:
+    def publish_together(self, runs: Sequence[MessageRun], receipt: Receipt) -> None:
         """Runs of messages wait for one group, in which what was settled just before lies, too;
         their sender waits for the accept."""
         waiting, link = self._waiting, receipt.link
