@@ -1,0 +1,122 @@
+"""Transactions where operators have decided something: duplicates, full backlogs, dead letters."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from gateway_fields import make
+from gateway_jms import QUEUE, Jms, source, text_message, text_of
+from gateway_process import Gateway
+from gateway_transactions import Transacted, condition_of, transacted
+from test_frames_deliveries import count_of
+
+Make = Callable[..., Gateway]
+
+POLICIES = """
+[[topic]]
+match = "once"
+duplicates_messages = 1000
+[[subscription]]
+match = "queue/small"
+backlog_messages_max = 2
+[[subscription]]
+match = "queue/tried"
+delivery_attempts_max = 2
+"""
+
+
+@pytest.fixture
+def ruled(own_gateway: Make, tmp_path: Path) -> Gateway:
+    """A gateway with these policies."""
+    file = tmp_path / "policies.toml"
+    file.write_text(POLICIES)
+    return own_gateway({"delivery": {"policies": str(file)}}).start()
+
+
+def post(session: Transacted, handle: int, body: str, number: int) -> None:
+    """Post a message with an id of this number, from 0 to 9."""
+    payload = text_message(body).replace(b"0001:1-1", b"0001:1-%d" % number)
+    state = make("transactional-state", txn_id=session.id)
+    assert condition_of(session.answer(session.transfer(handle, payload, state=state))) == ""
+
+
+def test_a_duplicate_is_what_was_committed_before(ruled: Gateway) -> None:
+    """What was rolled back was never there: sent again it is new. So whoever lost the answer to a
+    commit can do all of it once more."""
+    with Jms(ruled.port) as jms, Jms(ruled.port, "c") as other:
+        other.subscribed("N", source("once", durable=True))
+        session = transacted(jms)
+        to = session.producer("once")
+        post(session, to, "one", 1)
+        assert session.roll_back() == ""
+        for _ in range(2):
+            post(session, to, "one", 1)
+            assert session.commit() == ""
+        post(session, to, "one", 1)
+        post(session, to, "two", 2)
+        post(session, to, "two", 2)
+        assert session.commit() == ""
+        other.credit(5)
+        assert other.bodies(2) == ["one", "two"]
+        assert other.empty(count=2)
+
+
+def test_what_goes_to_a_full_backlog_fails_the_commit(ruled: Gateway) -> None:
+    """All of it: nothing else of the transaction was done. What fits is committed later."""
+    with Jms(ruled.port) as jms, Jms(ruled.port, "c") as other:
+        other.subscribed("N", source("other", durable=True))
+        session = transacted(jms)
+        small, also = session.producer("small", QUEUE), session.producer("other")
+        for count, condition in ((3, "amqp:resource-limit-exceeded"), (2, "")):
+            for nth in range(count):
+                post(session, small, f"{count}", nth)
+            post(session, also, f"{count}", 9)
+            assert session.commit() == condition
+        post(session, small, "too much", 8)
+        assert session.commit() == "amqp:resource-limit-exceeded"
+        other.credit(2)
+        assert other.bodies(1) == ["2"]
+        assert other.empty(count=1)
+        other.subscribed("small", source("small", QUEUE), handle=1)
+        other.credit(5, handle=1)
+        assert other.bodies(2) == ["2", "2"]
+        post(session, small, "fits again", 8)
+        assert session.commit() == ""
+        assert other.bodies(1) == ["fits again"]
+
+
+def test_what_is_rejected_in_a_transaction_is_buried_by_its_commit(ruled: Gateway) -> None:
+    """Not by a rollback."""
+    with Jms(ruled.port) as jms, Jms(ruled.port) as other:
+        other.publish("work", "bad", capabilities=QUEUE)
+        session = transacted(jms)
+        handle = session.consumer("q", source("work", QUEUE), 1)
+        rejected = make("rejected", error=make("error", condition="x:y"))
+        session.retire(session.transfers(1)[0], outcome=rejected)
+        assert session.roll_back() == ""
+        jms.credit(1, handle=handle, channel=session.channel, count=1)
+        [again] = session.transfers(1)
+        assert count_of(again) == 1
+        session.retire(again, outcome=rejected)
+        assert session.commit() == ""
+        other.subscribed("dead", source("DLQ.queue/work", QUEUE))
+        other.credit(1)
+        assert other.bodies(1) == ["bad"]
+
+
+def test_rollbacks_are_failed_attempts(ruled: Gateway) -> None:
+    """A message that was rolled back as often as it may fail goes to the dead letters."""
+    with Jms(ruled.port) as jms, Jms(ruled.port) as other:
+        other.publish("tried", "poison", capabilities=QUEUE)
+        session = transacted(jms)
+        handle = session.consumer("q", source("tried", QUEUE), 1)
+        for nth in range(2):
+            [one] = session.transfers(1)
+            assert (text_of(one.payload), count_of(one)) == ("poison", nth)
+            session.retire(one)
+            assert session.roll_back() == ""
+            jms.credit(1, handle=handle, channel=session.channel, count=nth + 1)
+        other.subscribed("dead", source("DLQ.queue/tried", QUEUE))
+        other.credit(1)
+        assert other.bodies(1) == ["poison"]
+        assert session.commit() == ""
