@@ -327,10 +327,7 @@ def _management_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
 def _transaction_rules(amqp: Amqp) -> tuple[tuple[bool, str], ...]:
     return (
         (amqp.transactions_max >= 1, "amqp.transactions_max must be positive"),
-        (
-            0 < amqp.transaction_bytes_max <= amqp.unfinished_bytes_max,
-            "amqp.transaction_bytes_max must be positive, and amqp.unfinished_bytes_max at most",
-        ),
+        (amqp.transaction_bytes_max >= 1, "amqp.transaction_bytes_max must be positive"),
         (
             amqp.transaction_timeout_seconds >= 1,
             "amqp.transaction_timeout_seconds must be positive",
