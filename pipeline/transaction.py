@@ -136,16 +136,9 @@ class Transactions(Generic[P, R]):
         self._open: dict[int, _Transaction[P, R]] = {}
         self._bytes = 0
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def __contains__(self, number: int) -> bool:
         """Whether there is such a transaction."""
         return number in self._open
-
-    def idle(self, number: int) -> bool:
-        """Whether nothing was done in it yet that is still kept."""
-        return not self._open[number].work
 
     def declare(self, controller: int) -> int | Refusal:
         """Begin a transaction: its number, or why there can't be one more."""

@@ -57,11 +57,9 @@ def test_a_commit_gives_all_of_the_work_in_its_order() -> None:
     """And the transaction is gone with it."""
     transactions = fresh()
     number = begun(transactions)
-    assert transactions.idle(number)
     transactions.post(number, "a", 1, 10)
     transactions.retire(number, "x", 1)
     transactions.post(number, "b", 1, 10)
-    assert not transactions.idle(number)
     ended = transactions.commit(number)
     assert work(ended) == (Step.APPLY, ["a", "b"], ["x"])
     assert ended.refusal is None
@@ -113,7 +111,6 @@ def test_what_takes_too_long_gives_back_what_it_holds_each_time() -> None:
     transactions.retire(number, "x", 1)
     given_back = transactions.give_up(number, LATE)
     assert (given_back.posted, given_back.retired) == (["a"], ["x"])
-    assert transactions.idle(number)
     transactions.retire(number, "y", 1)
     assert transactions.give_up(number, LATE).retired == ["y"]
     ended = transactions.commit(number)
@@ -277,7 +274,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_came_out_twice(self) -> None:
         assert len(self.out) == len(set(self.out))
-        assert len(self.transactions) == len(self.model)
+        assert all(number in self.transactions for number in self.model)
 
     @invariant()
     def who_holds_nothing_counts_for_nothing(self) -> None:
