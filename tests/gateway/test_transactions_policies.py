@@ -1,5 +1,6 @@
 """Transactions where operators have decided something: duplicates, full backlogs, dead letters."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,9 @@ backlog_messages_max = 2
 [[subscription]]
 match = "queue/tried"
 delivery_attempts_max = 2
+[[subscription]]
+match = "queue/locked"
+lock_ms = 100
 """
 
 
@@ -120,3 +124,35 @@ def test_rollbacks_are_failed_attempts(ruled: Gateway) -> None:
         other.credit(1)
         assert other.bodies(1) == ["poison"]
         assert session.commit() == ""
+
+
+def test_what_somebody_else_was_given_cant_be_committed(ruled: Gateway) -> None:
+    """A lock has ended before the delivery was settled in the transaction: its commit fails, with
+    what it posted, or the work would be done twice. A lock doesn't end what was settled in time."""
+    with Jms(ruled.port) as jms, Jms(ruled.port) as other:
+        other.publish("locked", "work", capabilities=QUEUE)
+        session = transacted(jms)
+        handle = session.consumer("q", source("locked", QUEUE), 1)
+        to = session.producer("done", QUEUE)
+        [work] = session.transfers(1)
+        other.subscribed("q", source("locked", QUEUE))
+        other.credit(1)
+        [taken] = other.expect("transfer")
+        session.retire(work)
+        post(session, to, "done", 1)
+        assert session.commit() == "amqp:illegal-state"
+        other.settle(taken, None, make("released"))
+        other.detach(closed=True)
+        other.expect("detach")
+        jms.credit(1, handle=handle, channel=session.channel, count=1)
+        [work] = session.transfers(1)
+        session.retire(work)
+        post(session, to, "done", 2)
+        other.subscribed("q", source("locked", QUEUE), handle=1)
+        assert other.empty(handle=1)
+        time.sleep(0.3)
+        assert session.commit() == ""
+        other.subscribed("done", source("done", QUEUE), handle=2)
+        other.credit(2, handle=2)
+        assert other.bodies(1) == ["done"]
+        assert other.empty(handle=2, count=1)
