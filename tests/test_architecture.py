@@ -169,3 +169,9 @@ def test_a_long_function_is_seen():
     body = "\n".join(["    pass"] * FUNCTION_LINES_MAX)
     assert list(long_functions(ast.parse(f"def f():\n{body}")))
     assert not list(long_functions(ast.parse(f"def f():\n{body[:-9]}")))
+
+
+def test_every_test_file_has_a_name_of_its_own() -> None:
+    """Of two modules of one name only the first is collected."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
