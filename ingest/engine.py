@@ -38,10 +38,12 @@ class Engine:
         self.loop, self.handler, self.limits, self.sure = loop, handler, limits, sure
         self.access = access
         self.pump = Pump(limits.message_bytes_max)
-        self.read_buffer = memoryview(bytearray(READ_BYTES))
-        self.read_pointer = pumping.pointer(self.read_buffer)
-        self.write_buffer = memoryview(bytearray(WRITE_BYTES))
-        self.write_pointer = pumping.pointer(self.write_buffer)
+        # C points to the bytes, not to a view of them: a view that lies in a cycle is cleared when
+        # the interpreter ends, under whoever still points to it.
+        read, write = bytearray(READ_BYTES), bytearray(WRITE_BYTES)
+        self.read_buffer, self.write_buffer = memoryview(read), memoryview(write)
+        self.read_pointer = pumping.pointer(read)
+        self.write_pointer = pumping.pointer(write)
         self.touched: list[Connection] = []
         self.connections: set[Connection] = set()
 

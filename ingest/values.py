@@ -67,7 +67,7 @@ class SlabReader:
         )
         self._wanted: Any = ffi.new("wanted_t *", (len(fields), len(properties), *self._kept))
         self._kinds = bytearray(READ_MAX * len(self._names))
-        self._values = memoryview(bytearray(8 * READ_MAX * len(self._names)))
+        self._values = bytearray(8 * READ_MAX * len(self._names))
 
     def columns(self, slab: Slab, first: int, stop: int) -> Columns:
         """The values of all its names in the slab's messages with these indices."""
@@ -86,7 +86,8 @@ class SlabReader:
             ffi.from_buffer("uint8_t[]", self._kinds),
             ffi.from_buffer("int64_t[]", self._values),
         )
-        numbers, places, at = self._values.cast("q"), self._values.cast("i"), 0
+        values = memoryview(self._values)
+        numbers, places, at = values.cast("q"), values.cast("i"), 0
         for name, (read, unsaid) in zip(self._names, self._others, strict=True):
             cells = _Cells(
                 slab.blob,
