@@ -137,10 +137,10 @@ def test_what_is_held_when_it_expires_may_still_be_accepted(
     """It was delivered in time; the sweep passes it over."""
     gateway = own_gateway(QUICK).start()
     peer = connect(port=gateway.port)
-    fill(peer, "q", expiring("x", 200))
+    fill(peer, "q", expiring("x", 3_000))
     consumer = of_queue(peer, "q")
     taken = consumer.take()
-    time.sleep(0.4)
+    time.sleep(3.4)
     consumer.confirm(taken)
     until(lambda: settled(gateway, "accepted"), "the settlement")
     assert settled(gateway, "expired") == []

@@ -160,13 +160,13 @@ def test_what_has_priorities_and_times_is_rewound_as_well(
     begin = manager.done("READ", "subscription", name)["floor"]
     sender = peer.sender(topic)
     data = [encoded(nth, priority=nth) for nth in (4, 9, 0, 7, 4, 2)]
-    sender.publish_data([*data, encoded("short", ttl=1.5)])
+    sender.publish_data([*data, encoded("short", ttl=6.0)])
     first = consumer.take(7)
     consumer.confirm(first)
     manager.done("REWIND", "subscription", name, to=begin)
     assert [got.body for got in consumer.take(7)] == [got.body for got in first]
-    for _ in range(2):
-        time.sleep(2.5)  # what nobody is owed is forgotten once a second
+    for seconds in (6.5, 2.5):
+        time.sleep(seconds)  # what nobody is owed is forgotten once a second
         manager.done("REWIND", "subscription", name, to=begin)
         again = consumer.take(6)
         assert sorted(got.body for got in again) == [0, 2, 4, 4, 7, 9]
