@@ -514,9 +514,9 @@ def test_a_plain_delivery_has_no_state(gateway: Gateway, topic: str) -> None:
     """A producer that never heard of transactions, on the connection of one that did."""
     with Jms(gateway.port) as jms, Jms(gateway.port, topic) as other:
         other.subscribed("N", durable(topic))
+        plain = jms.session()
         session = transacted(jms)
         session.post(session.producer(topic), "never")
-        plain = jms.session()
         jms.send(producer(topic, channel=plain), delivery(1, text_message("now"), channel=plain))
         session.until("attach", "flow", "disposition")
         other.credit(1)

@@ -38,5 +38,5 @@ def test_the_sum_is_the_same_in_every_version(spark: SparkSession, tmp_path: Pat
     versions = sorted({last * nth // LOOKED_AT for nth in range(1, LOOKED_AT + 1)})
     assert len(versions) == LOOKED_AT
     sums = [spark.sql(BALANCE.format(path=path, version=one)).first()["coins"] for one in versions]
-    assert set(sums) - {None} == {COINS}, sums
-    assert sums[1:].count(COINS) == LOOKED_AT - 1
+    assert sums[0] in {None, 0, COINS}, sums  # it may be of before the bank was filled
+    assert sums[1:] == [COINS] * (LOOKED_AT - 1), sums
