@@ -138,8 +138,8 @@ def test_what_somebody_else_was_given_cant_be_committed(ruled: Gateway) -> None:
         other.subscribed("q", source("locked", QUEUE))
         other.credit(1)
         [taken] = other.expect("transfer")
-        session.retire(work)
         post(session, to, "done", 1)
+        session.retire(work)
         assert session.commit() == "amqp:illegal-state"
         other.settle(taken, None, make("released"))
         other.detach(closed=True)
