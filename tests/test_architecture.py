@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "jobs": {
         *("pipeline", "pipeline.tables", "pipeline.transforms", "conf"),
         *("pyspark", "py4j", "delta", "jgo", "click", "rich", "matplotlib"),
+        *("msgspec", "structlog", "prometheus_client"),
     },
     "ingest": {
         *("pipeline", "pipeline.tables", "conf", "jobs"),

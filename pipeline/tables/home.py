@@ -47,6 +47,11 @@ class Home:
     def messages(self) -> Path:
         return self.root / "tables" / "messages"
 
+    @property
+    def spark_tables(self) -> Path:
+        """The folder of the tables that Spark writes, each by its name."""
+        return self.root / "tables"
+
     def checkpoint(self, name: str) -> Path:
         """Where the Spark query `name` keeps its checkpoint."""
         return self.root / "checkpoints" / name

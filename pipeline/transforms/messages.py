@@ -50,7 +50,7 @@ def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             try:
                 columns.add(decode(data))
             except DecodeError as error:
-                columns.add_error(str(error))
+                columns.add_error(str(error), data)
         yield pa.RecordBatch.from_pydict(
             {name: batch.column(name) for name in COPIED} | columns.arrays()
         )
@@ -139,6 +139,7 @@ class Columns:
     body_text: list[str | None] = field(default_factory=list)
     body_bytes: list[bytes | None] = field(default_factory=list)
     error: list[str | None] = field(default_factory=list)
+    message: list[bytes | None] = field(default_factory=list)
 
     def add(self, message: Message) -> None:
         standard = message.properties
@@ -159,8 +160,9 @@ class Columns:
         self.body_text.append(text)
         self.body_bytes.append(binary)
         self.error.append(None)
+        self.message.append(None)
 
-    def add_error(self, error: str) -> None:
+    def add_error(self, error: str, data: bytes) -> None:
         for column in self._texts().values():
             column.append(None)
         self.creation_time.append(None)
@@ -169,6 +171,7 @@ class Columns:
         self.properties.add({})
         self.body_bytes.append(None)
         self.error[-1] = error
+        self.message.append(data)
 
     def arrays(self) -> "dict[str, pa.Array[Any]]":
         """Every column as an Arrow array, by name and in the order of MESSAGES."""
@@ -180,6 +183,7 @@ class Columns:
         arrays["delivery_count"] = pa.array(self.delivery_count, pa.int64())
         arrays["properties"] = self.properties.array()
         arrays["body_bytes"] = pa.array(self.body_bytes, pa.binary())
+        arrays["message"] = pa.array(self.message, pa.binary())
         return {name: arrays[name] for name in MESSAGES.names if name in arrays}
 
     def _texts(self) -> dict[str, list[str | None]]:

@@ -1,7 +1,8 @@
 """The tables that Spark writes, column by column: the contract of every transform.
 
-`cursors` has one row per durable subscription, `acks` one per delivery and outcome, `messages` one
-per message. A column's comment is its meaning, and stands in the table itself.
+`cursors` has one row per durable subscription, `acks` one per message and settlement, `messages`
+one per message, `subscriptions` one per event of a subscription, `log_versions` one per version of
+topic_log. A column's comment is its meaning, and stands in the table itself.
 """
 
 from typing import TypeAlias
@@ -127,4 +128,33 @@ MESSAGES = _table(
     ("body_text", StringType(), "text of a text body, JSON of a list, map or number"),
     ("body_bytes", BinaryType(), "bytes of a data body or of a binary value"),
     ("error", StringType(), "why the message could not be decoded, null if it could"),
+    ("message", BinaryType(), "all its bytes as they came, if it could not be decoded; else null"),
+)
+
+SUBSCRIPTIONS = _table(
+    ("subscription", StringType(), "id of the durable subscription"),
+    ("topic", StringType(), "the topic that it claims"),
+    (
+        "event",
+        StringType(),
+        "created, redefined, rewound, purged, paused, resumed, configured or deleted",
+    ),
+    ("shared", BooleanType(), "whether several consumers may share it"),
+    ("selector", StringType(), "the selector, null if it takes everything"),
+    ("no_local", BooleanType(), "whether it leaves out what its own container publishes"),
+    ("paused", BooleanType(), "whether its consumers get nothing after the event"),
+    ("policy", StringType(), "what it says of its own policy, as JSON; null if nothing"),
+    (
+        "floor",
+        LongType(),
+        "the first sequence that it is owed, if the event begins an incarnation; else null",
+    ),
+    ("group", LongType(), "group of the journal with the event"),
+    ("recorded_at", TimestampType(), "when that group was written"),
+)
+
+LOG_VERSIONS = _table(
+    ("log_version", LongType(), "version of topic_log"),
+    ("group", LongType(), "last group of the journal that is in this version"),
+    ("committed_at", TimestampType(), "when the version was committed"),
 )

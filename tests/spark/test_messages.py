@@ -126,13 +126,15 @@ def test_bodies(fields: Row, kind: str, text: str | None, binary: bytes | None) 
 
 
 def test_a_message_that_is_none_is_a_row_with_an_error() -> None:
-    """Rows before and after are decoded; the bad one says why it isn't."""
+    """Rows before and after are decoded; the bad one says why it isn't, and has its bytes."""
     good = bytes(Message(body="x", properties={"a": 1}).encode())
     first, bad, last = rows(good, b"\x00\x53\x73garbage", good)
     assert first["error"] is None
     assert last["properties"] == first["properties"] != []
     assert "PROPERTIES" in str(bad["error"])
-    others = {name: value for name, value in bad.items() if name not in ("error", "properties")}
+    assert bad["message"] == b"\x00\x53\x73garbage"
+    own = ("error", "properties", "message")
+    others = {name: value for name, value in bad.items() if name not in own}
     assert set(others.values()) == {None}
     assert bad["properties"] == []
 
