@@ -18,7 +18,7 @@ from ingest.log import Log
 from ingest.paging import Paging
 from ingest.tallies import Tallies
 from ingest.values import SlabReader
-from ingest.workers import Failure
+from ingest.workers import went_well
 from pipeline.message import Slab
 from pipeline.outcome import Reason
 from pipeline.policy import Backlog, Overflow
@@ -225,14 +225,8 @@ class Backlogs:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._task = None
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is None:
-            if self._over:
-                self._begin(next(iter(self._over)))
-        elif not isinstance(error, Failure):  # for that the gateway stops, and knows why
-            self._loop.call_exception_handler({"message": "backlogs", "exception": error})
+        if went_well(task, self._loop, "backlogs") and self._over:
+            self._begin(next(iter(self._over)))
 
     async def _drop(self) -> None:
         while self._over:

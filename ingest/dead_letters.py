@@ -16,7 +16,7 @@ from ingest.consumer import Subscription
 from ingest.log import Inside, Log, Receipt
 from ingest.paging import Paging
 from ingest.runs import message_at, run_of
-from ingest.workers import Failure
+from ingest.workers import went_well
 from pipeline.address import Destination, Kind
 from pipeline.dead_letter import Burial, Copy, copy, queue_of
 from pipeline.dispatch import Bury
@@ -93,20 +93,15 @@ class DeadLetters:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._task = None
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._loop.call_exception_handler({"message": "burial", "exception": error})
+        went_well(task, self._loop, "burial")
 
     async def _bury(self) -> None:
-        try:
-            while self._graves:
-                grave = self._graves.popleft()
-                await self._one(grave)
-                if grave.receipt is not None:
-                    self._log.confirm(grave.receipt)
-                    self._log.kick()
-        except Failure:
-            return  # the gateway stops, and knows why
+        while self._graves:
+            grave = self._graves.popleft()
+            await self._one(grave)
+            if grave.receipt is not None:
+                self._log.confirm(grave.receipt)
+                self._log.kick()
         self._lookup.forget()
 
     async def _one(self, grave: _Grave) -> None:

@@ -109,7 +109,7 @@ class DeliveryService:
         if subscription.consumers.pop(consumer.number, None) is None:
             return
         now = time.time_ns() // 1_000
-        for settled in subscription.dispatcher.detach(consumer.number, now):
+        for settled in subscription.dispatcher.detach(consumer.number):
             self._record(subscription, consumer.name, settled, now, now)
         self._sieve.stop(consumer)
         if not subscription.consumers:
@@ -158,7 +158,7 @@ class DeliveryService:
     def give_up(self, subscription: Subscription, run: Run, reason: Reason) -> None:
         """Of these messages, which expired or are too many, nobody shall get what nobody holds."""
         now = time.time_ns() // 1_000
-        effects = subscription.dispatcher.give_up(run, reason, now)
+        effects = subscription.dispatcher.give_up(run, reason)
         self._perform(subscription, effects, now)
         if effects and subscription.consumers:
             self._due[subscription] = None  # what comes behind may be delivered now

@@ -14,7 +14,7 @@ from ingest.claims import Claims
 from ingest.consumer import Subscription
 from ingest.paging import Paging
 from ingest.values import SlabReader
-from ingest.workers import Failure
+from ingest.workers import went_well
 from pipeline.agenda import Agenda
 from pipeline.message import Slab
 from pipeline.outcome import Reason
@@ -54,15 +54,8 @@ class Expiry:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._task = None
-        if task.cancelled():
-            return
-        error = task.exception()
-        if isinstance(error, Failure):
-            return  # the gateway stops, and knows why
-        if error is not None:
-            self._loop.call_exception_handler({"message": "expiry", "exception": error})
-            return
-        self._timer = self._loop.call_later(self._seconds, self._begin)
+        if went_well(task, self._loop, "expiry"):
+            self._timer = self._loop.call_later(self._seconds, self._begin)
 
     async def _scan(self) -> None:
         self._claims.trim()

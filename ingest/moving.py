@@ -95,7 +95,7 @@ class Moving:
         dispatcher, key = subscription.dispatcher, subscription.key
         assert key is not None  # noqa: S101
         back = place < dispatcher.floor
-        dispatcher.rewind(place, time.time_ns() // 1_000)
+        dispatcher.rewind(place)
         self._delivery.changed(subscription, moved=True)
         dispatcher.paused = True
         for sequences in known.values():

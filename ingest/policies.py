@@ -9,12 +9,13 @@ import asyncio
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from ingest.settings import Settings
-from ingest.watched import LOOK_SECONDS, Part
+from ingest.watched import Part, Watch
 from pipeline import policy_table
 from pipeline.address import PREFIXES, Kind
 from pipeline.dead_letter import PREFIX
@@ -35,13 +36,12 @@ class Policies:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
         """Raises InvalidRequest when the file can't be used."""
-        self._loop = loop
         file = settings.delivery.policies
         policy, topic_policy = settings.policy, settings.topic_policy
         self._written = Part("policies", (file,), lambda: _read(file, policy, topic_policy))
         self._of_topics: dict[str, TopicPolicy] = {}
         self._followers: list[Callable[[], None]] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._watch = Watch(loop, partial(self._renew, anyway=False))
 
     def of_subscription(self, key: SubscriptionKey | None, topic: str, own: str = "") -> Policy:
         """The policy of a subscription on this topic, of which no pattern speaks if it has no name
@@ -76,19 +76,14 @@ class Policies:
 
     def watch(self) -> None:
         """From now on look at the file."""
-        self._timer = self._loop.call_later(LOOK_SECONDS, self._looked)
+        self._watch.start()
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._watch.close()
 
     def reload(self) -> None:
         """Read the file again, changed or not."""
         self._renew(anyway=True)
-
-    def _looked(self) -> None:
-        self._renew(anyway=False)
-        self.watch()
 
     def _renew(self, *, anyway: bool) -> None:
         try:

@@ -1,5 +1,6 @@
 """What is read from files that may change while the gateway runs."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -8,6 +9,25 @@ T = TypeVar("T")
 
 #: Seconds between two looks at the files.
 LOOK_SECONDS = 1.0
+
+
+class Watch:
+    """Calls `renew` once a second from `start` to `close`: read again what has changed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, renew: Callable[[], None]) -> None:
+        self._loop, self._renew = loop, renew
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._renew()
+        self.start()
 
 
 class Part(Generic[T]):

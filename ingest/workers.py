@@ -25,6 +25,17 @@ class Failure(Exception):
         self.error = error
 
 
+def went_well(task: "asyncio.Task[None]", loop: asyncio.AbstractEventLoop, what: str) -> bool:
+    """Whether a task that has ended did all that it had to do. What it raised is a bug, and stops
+    the service; but for a Failure, of which its worker's other callers know."""
+    if task.cancelled():
+        return False
+    error = task.exception()
+    if error is not None and not isinstance(error, Failure):
+        loop.call_exception_handler({"message": what, "exception": error})
+    return error is None
+
+
 class Worker(Generic[T]):
     """One named thread that does jobs in order and tells the loop about each.
 

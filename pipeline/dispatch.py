@@ -155,7 +155,7 @@ class Dispatcher:
         do, and only those that its selector matches."""
         self._places.join(consumer, priority, selector)
 
-    def detach(self, consumer: int, now: int = 0) -> list[Settled]:  # noqa: ARG002
+    def detach(self, consumer: int) -> list[Settled]:
         """A consumer went. What it held goes back to its old place and counts as no failure."""
         return self._places.leave(consumer)
 
@@ -273,18 +273,10 @@ class Dispatcher:
         """The transaction has ended, and settled all that it had."""
         self._places.holds.forget(holder)
 
-    def give_up(
-        self,
-        run: Run,
-        reason: Reason,
-        now: int = 0,  # noqa: ARG002
-        *,
-        keep: bool = True,
-    ) -> list[Settled | Bury]:
+    def give_up(self, run: Run, reason: Reason) -> list[Settled | Bury]:
         """Give up all of these that are owed and that nobody holds, whether read or not. The caller
-        knows that the reason holds for each of them. Unless `keep`, no copies are kept, whatever
-        the policy says: they are settled at once."""
-        return self._places.give_up_unheld(run, reason, keep=keep)
+        knows that the reason holds for each of them."""
+        return self._places.give_up_unheld(run, reason)
 
     def exhausted(self) -> Run:
         """What is owed and failed as often as it may, as after a crash before its burial, or under
@@ -308,7 +300,7 @@ class Dispatcher:
         times = (places.waiting.next_due, places.holds.next_lapse)
         return min([time for time in times if time is not None], default=None)
 
-    def rewind(self, position: int, now: int) -> None:  # noqa: ARG002
+    def rewind(self, position: int) -> None:
         """What lies from here on is owed, all of it; of what was, nothing is known any more but the
         consumers and their credit. Outcomes of deliveries from before change nothing."""
         self._places.rewind(position)

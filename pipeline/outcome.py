@@ -25,3 +25,4 @@ class Reason(StrEnum):
     EXHAUSTED = "exhausted"  #: it failed as often as it may
     EXPIRED = "expired"
     OVERFLOW = "overflow"  #: the backlog was full
+    REDRIVEN = "redriven"  #: it goes back to where it came from

@@ -33,6 +33,7 @@ OUTCOMES: Final = {
     Reason.EXHAUSTED: Outcome.MODIFIED,
     Reason.EXPIRED: Outcome.EXPIRED,
     Reason.OVERFLOW: Outcome.DROPPED,
+    Reason.REDRIVEN: Outcome.REDRIVEN,
 }
 
 #: What ends a delivery for good, but for `accepted` -> why the message is given up.
@@ -289,15 +290,12 @@ class Places:
             Bury(consumer, part, reason, failures) for part, failures in self.attempts.parts(run)
         ]
 
-    def give_up_unheld(self, run: Run, reason: Reason, *, keep: bool) -> list[Settled | Bury]:
-        """All of these that are owed and that nobody holds are given up, read or not; copies are
-        kept only if `keep`."""
+    def give_up_unheld(self, run: Run, reason: Reason) -> list[Settled | Bury]:
+        """All of these that are owed and that nobody holds are given up, read or not."""
         parts = list(self.waiting.pick(run))
         for part in self.unread.among(run):
             self.unread.pass_over(part)
             parts.append(part)
-        if not keep:
-            return [one for part in parts for one in self.final(NOBODY, part, OUTCOMES[reason])]
         return [one for part in parts for one in self.give_up(NOBODY, part, reason)]
 
     def buried(self, run: Run) -> list[Settled]:
@@ -376,6 +374,8 @@ class Places:
                 return self._policy.dead_letter_expired
             case Reason.OVERFLOW:
                 return self._policy.backlog.overflow is Overflow.DEAD_LETTER
+            case Reason.REDRIVEN:
+                return False
             case _:
                 return True
 

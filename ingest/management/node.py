@@ -19,6 +19,7 @@ from ingest.management.requests import Requests
 from ingest.operations import Operations
 from ingest.pump import Received
 from ingest.settings import ManagementLimits
+from ingest.workers import went_well
 from pipeline import management, sections
 from pipeline.management import NODE, Answer
 from pipeline.refusal import INVALID_FIELD, Refusal
@@ -93,9 +94,7 @@ class Node:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._loop.call_exception_handler({"message": "a request", "exception": error})
+        went_well(task, self._loop, "a request")
 
     async def _handle(self, link: Link, delivery: bytes, data: bytes) -> None:
         message = self._message(link, data)

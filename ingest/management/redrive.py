@@ -8,7 +8,7 @@ import asyncio
 import time
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ingest.consumer import Subscription
 from ingest.dead_letters import dead_letters_of
@@ -186,16 +186,12 @@ class Redrive:
         if not copies:
             return
         now = time.time_ns() // 1_000
-        settlements = [
-            queue.settlement(replace(settled, outcome=Outcome.REDRIVEN), "", now, now)
-            for settled in taken
-        ]
+        settlements = [queue.settlement(settled, "", now, now) for settled in taken]
         self._log.write([run_of(topic, copies)], settlements, Inside(only=to))
         job.done.redriven += len(copies)
 
 
 def _withdrawn(queue: Subscription, run: "array[int]") -> list[Settled]:
     """Those of these that nobody holds and nobody has had leave the queue; no copy is kept."""
-    now = time.time_ns() // 1_000
-    effects = queue.dispatcher.give_up(run, Reason.OVERFLOW, now, keep=False)
+    effects = queue.dispatcher.give_up(run, Reason.REDRIVEN)
     return [effect for effect in effects if isinstance(effect, Settled)]

@@ -20,7 +20,7 @@ from ingest.security.handshake import Handshake, Offer
 from ingest.security.tls import certified_user, context_of
 from ingest.security.users import ANONYMOUS, Users, new_secret
 from ingest.settings import Settings
-from ingest.watched import LOOK_SECONDS, Part
+from ingest.watched import Part, Watch
 from pipeline.errors import InvalidRequest
 from pipeline.permission import EVERYBODY, EVERYTHING, Action, Permissions, parse
 from pipeline.refusal import Refusal
@@ -48,7 +48,7 @@ class Access:
             lambda: context_of(security, certificates_needed=alone),
         )
         self._checks = ThreadPoolExecutor(security.password_checks_max, "login")
-        self._timer: asyncio.TimerHandle | None = None
+        self._watch = Watch(loop, partial(self._renew, anyway=False))
         if not self._loopback:
             _warn(settings)
 
@@ -102,20 +102,15 @@ class Access:
 
     def watch(self) -> None:
         """From now on look at the files."""
-        self._timer = self._loop.call_later(LOOK_SECONDS, self._looked)
+        self._watch.start()
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._watch.close()
         self._checks.shutdown(wait=False, cancel_futures=True)
 
     def reload(self) -> None:
         """Read all files again, changed or not."""
         self._renew(anyway=True)
-
-    def _looked(self) -> None:
-        self._renew(anyway=False)
-        self.watch()
 
     def _renew(self, *, anyway: bool) -> None:
         for part in (self._users, self._permissions, self._tls):

@@ -309,7 +309,7 @@ class History:
         if consumer is None:
             return
         held = [one.sequence for one in self.model.held_by(consumer)]
-        effects = self.real.detach(consumer, self.now)
+        effects = self.real.detach(consumer)
         self.record(effects)
         assert sorted(one for effect in effects for one in effect.run) == held
         for effect in effects:
@@ -350,7 +350,7 @@ class History:
 
     def give_up(self, messages, reason):
         run = array("q", [one.sequence for one in messages])
-        effects = self.real.give_up(run, reason, self.now)
+        effects = self.real.give_up(run, reason)
         self.record(effects)
         said = {one: effect for effect in effects for one in effect.run}
         owed = [one for one in messages if one.place == "owed"]
@@ -402,7 +402,7 @@ class History:
             message.place = "owed" if message.sequence >= position else "gone"
             message.failures = message.doubts = message.due = 0
         self.model.owners.clear()
-        self.real.rewind(position, self.now)
+        self.real.rewind(position)
         self.final_runs, self.floor, self.known = [], position, {}
         assert (self.real.position, self.real.floor) == (position, position)
         assert self.real.outstanding == 0

@@ -1,4 +1,5 @@
-"""What is given up without a copy is settled at once, also where copies are kept of all else."""
+"""What goes back to where it came from is settled at once, also where copies are kept of all that
+is given up for other reasons."""
 
 from array import array
 
@@ -19,12 +20,12 @@ def burying() -> Dispatcher:
     return dispatcher
 
 
-def test_nobody_keeps_a_copy_of_what_is_not_to_be_kept() -> None:
+def test_nobody_keeps_a_copy_of_what_goes_back() -> None:
     """What waits and what is unread is gone; what is held is not touched."""
     dispatcher = burying()
-    effects = dispatcher.give_up(range(2, 6), Reason.OVERFLOW, keep=False)
+    effects = dispatcher.give_up(range(2, 6), Reason.REDRIVEN)
     assert all(isinstance(one, Settled) and one.final for one in effects)
-    assert {one.outcome for one in effects if isinstance(one, Settled)} == {Outcome.DROPPED}
+    assert {one.outcome for one in effects if isinstance(one, Settled)} == {Outcome.REDRIVEN}
     assert sorted(sequence for one in effects for sequence in one.run) == [3, 4, 5]
     assert {one.consumer for one in effects} == {NOBODY}
     assert dispatcher.outstanding == 3

@@ -93,7 +93,7 @@ def test_a_rewind_takes_from_transactions_what_they_have() -> None:
     """Their outcomes change nothing then."""
     dispatcher = begun(3)
     dispatcher.retire(1, range(3), -7)
-    dispatcher.rewind(0, 0)
+    dispatcher.rewind(0)
     assert not dispatcher.retired(-7, range(3))
     assert dispatcher.settle(-7, range(3), Outcome.ACCEPTED) == []
     dispatcher.credit(1, 3)

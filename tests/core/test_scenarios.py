@@ -131,7 +131,7 @@ class Story:
                 priority, selector = int(said.get("priority", 0)), said.get("selector")
                 dispatcher.attach(self.number(name), priority=priority, selector=selector)
             case ["detach", name]:
-                return dispatcher.detach(self.number(name), now)
+                return dispatcher.detach(self.number(name))
             case ["credit", name, credit]:
                 dispatcher.credit(self.number(name), int(credit))
             case ["offer", run]:
@@ -156,7 +156,7 @@ class Story:
         dispatcher = self.dispatcher
         match words:
             case ["give-up", run, reason]:
-                return dispatcher.give_up(parse_run(run), Reason(reason), self.now)
+                return dispatcher.give_up(parse_run(run), Reason(reason))
             case ["buried", run]:
                 return dispatcher.buried(parse_run(run))
             case ["wake"]:
@@ -168,7 +168,7 @@ class Story:
             case ["skip", position]:
                 dispatcher.skip_to(int(position))
             case ["rewind", position]:
-                dispatcher.rewind(int(position), self.now)
+                dispatcher.rewind(int(position))
             case ["state"]:
                 return [self.state()]
             case _:
