@@ -9,6 +9,7 @@ import click
 from ingest import memory
 from ingest import settings as configuration
 from ingest.inspect_commands import info, verify
+from ingest.job_commands import jobs
 from ingest.logs import set_up
 from ingest.management.queue_commands import queue, topic
 from ingest.management.subscription_commands import subscription
@@ -66,23 +67,7 @@ cli.add_command(user)
 cli.add_command(subscription)
 cli.add_command(queue)
 cli.add_command(topic)
-
-
-@cli.group()
-def jobs() -> None:
-    """Spark jobs over a home's log."""
-
-
-@jobs.command(
-    context_settings={"ignore_unknown_options": True, "help_option_names": []},
-    add_help_option=False,
-)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def materialize(arguments: tuple[str, ...]) -> None:
-    """Turn the log into the tables cursors, acks and messages (--help tells more)."""
-    from jobs.materialize import main as run_job  # noqa: PLC0415 (pyspark is slow to import)
-
-    sys.exit(run_job(list(arguments)))
+cli.add_command(jobs)
 
 
 @cli.command()

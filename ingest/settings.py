@@ -16,6 +16,7 @@ import msgspec
 
 from pipeline import policy_table
 from pipeline.errors import InvalidRequest
+from pipeline.layers import Tree, merge
 from pipeline.policy import DEFAULT, DEFAULT_TOPIC, Policy, TopicPolicy
 from pipeline.selector.parser import CHARS_MAX, DEPTH_MAX
 from pipeline.tables.limits import CHECKPOINT_COMMITS, UpkeepLimits
@@ -165,9 +166,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.gateway.loopback if chosen == "loopback" else chosen
 
 
-Tree = dict[str, dict[str, object]]
-
-
 def load(
     file: Path | None = None,
     environment: Mapping[str, str] = os.environ,
@@ -179,8 +177,8 @@ def load(
     """
     tree: Tree = tomllib.loads(resources.files("conf").joinpath("distributary.toml").read_text())
     if file is not None:
-        _merge(tree, _read(file), str(file))
-    _merge(tree, _from_environment(tree, environment), "the environment")
+        merge(tree, _read(file), str(file))
+    merge(tree, _from_environment(tree, environment), "the environment")
     for name, value in (flags or {}).items():
         if value is not None:
             section, _, key = name.partition(".")
@@ -200,18 +198,6 @@ def _read(file: Path) -> Tree:
         raise InvalidRequest(f"settings file {file} can't be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"settings file {file} is not TOML: {error}") from None
-
-
-def _merge(tree: Tree, other: Tree, source: str) -> None:
-    for section, values in other.items():
-        if section not in tree or not isinstance(values, dict):
-            known = ", ".join(tree)
-            raise InvalidRequest(f"{source}: unknown section [{section}]; there are {known}")
-        for key, value in values.items():
-            if key not in tree[section]:
-                known = ", ".join(tree[section])
-                raise InvalidRequest(f"{source}: unknown key {section}.{key}; there are {known}")
-            tree[section][key] = value
 
 
 def _from_environment(tree: Tree, environment: Mapping[str, str]) -> Tree:

@@ -1,0 +1,92 @@
+"""What the command lines of all jobs have in common: where the tables are, settings, exit codes."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from pyspark.errors import PySparkException
+
+from jobs.batch import Places
+from pipeline.errors import DistributaryError, InvalidRequest
+from pipeline.tables.home import Home
+
+#: Exit codes: done or stopped; it failed, or an audit found something; bad arguments.
+DONE, FAILED, MISUSED = 0, 1, 2
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_PLACES = (
+    click.option("--home", type=click.Path(path_type=Path), help="Home of a gateway."),
+    click.option("--log", help="topic_log, instead of the home's."),
+    click.option("--tables", help="Folder of Spark's tables, instead of the home's."),
+)
+_CHECKPOINT = click.option(
+    "--checkpoint", help="Folder for the query's checkpoint, instead of the home's."
+)
+
+settings_option = click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(path_type=Path),
+    help="A TOML file over the defaults of conf/jobs.toml.",
+)
+
+
+def json_option(says: str) -> Callable[[Command], Command]:
+    """`--json`, as the argument `as_json`; `says` is its help."""
+    return click.option("--json", "as_json", is_flag=True, help=says)
+
+
+def place_options(command: Command) -> Command:
+    """`--home`, or `--log` and `--tables`: for a job that has no query of its own."""
+    for option in reversed(_PLACES):
+        command = option(command)
+    return command
+
+
+def query_options(command: Command) -> Command:
+    """As `place_options`, and `--checkpoint`."""
+    return place_options(_CHECKPOINT(command))
+
+
+def places(
+    home: Path | None, log: str | None, tables: str | None, checkpoint: str | None, *, query: str
+) -> Places:
+    """Where a query reads and writes. Raises click.UsageError when something isn't said."""
+    if home is not None:
+        of_home = Home(home.absolute())
+        log = log or str(of_home.topic_log)
+        tables = tables or str(of_home.spark_tables)
+        checkpoint = checkpoint or str(of_home.checkpoint(query))
+    if log is None or tables is None or checkpoint is None:
+        raise click.UsageError("give --home, or all of --log, --tables and --checkpoint")
+    return Places(log, tables.rstrip("/"), checkpoint.rstrip("/"))
+
+
+def folder(home: Path | None, tables: str | None) -> str:
+    """The folder of Spark's tables. Raises click.UsageError when neither says it."""
+    if tables is not None:
+        return tables.rstrip("/")
+    if home is None:
+        raise click.UsageError("give --home or --tables")
+    return str(Home(home.absolute()).spark_tables)
+
+
+def execute(command: click.Command, argv: Sequence[str], name: str) -> int:
+    """Run a command; errors that a person can mend are one sentence. Returns the exit code: what
+    the command itself returned, if that is a number."""
+    try:
+        code = command.main(args=list(argv), prog_name=name, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return MISUSED
+    except InvalidRequest as error:
+        click.echo(f"Error: {error}", err=True)
+        return MISUSED
+    except (DistributaryError, PySparkException) as error:
+        click.echo(f"Error: {error}", err=True)
+        return FAILED
+    except (KeyboardInterrupt, click.Abort):
+        return DONE
+    return code if isinstance(code, int) else DONE
