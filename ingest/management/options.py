@@ -14,7 +14,7 @@ import click
 from pipeline.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from ingest.management.client import Client
+    from jobs.gateway import Client
 
 #: Exit codes that scripts can use, beside 0.
 FAILED, MISUSED, ABSENT, REFUSED = 1, 2, 3, 4
@@ -66,7 +66,7 @@ def connected(command: "Callable[Concatenate[Client, P], None]") -> Callable[...
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        from ingest.management.client import (  # noqa: PLC0415 (Proton takes a while)
+        from jobs.gateway import (  # noqa: PLC0415 (Proton takes a while)
             Client,
             Gateway,
             Refused,

@@ -17,7 +17,7 @@ from ingest.management.subscription_commands import set_policy
 from pipeline.management import Entity, Verb
 
 if TYPE_CHECKING:
-    from ingest.management.client import Client
+    from jobs.gateway import Client
 
 _name = click.argument("name")
 

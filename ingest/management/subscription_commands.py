@@ -16,7 +16,7 @@ from ingest.management.show import SUBSCRIPTIONS, show_row, show_rows
 from pipeline.management import Entity, Verb
 
 if TYPE_CHECKING:
-    from ingest.management.client import Client
+    from jobs.gateway import Client
 
 _SUBSCRIPTION = Entity.SUBSCRIPTION
 _id = click.argument("id_", metavar="ID")

@@ -1,4 +1,5 @@
-"""The command line's end of `$management`: one connection, one request at a time."""
+"""What asks a running gateway: the other end of `$management`, one connection, one request at a
+time. It needs Proton, which executors needn't have."""
 
 import os
 import re
