@@ -14,6 +14,7 @@
     x TableMoved          somebody else committed to a table of which we are the only writer
     x HomeLocked          another gateway owns this home
     x HomeLost            another gateway has taken this home over from us
+    x TablesLocked        another process writes Spark's tables (`jobs.writer_lock`)
 """
 
 
@@ -59,3 +60,7 @@ class HomeLocked(StoreError):
 
 class HomeLost(StoreError):
     """Another gateway has taken this home over; nothing more may be accepted or written."""
+
+
+class TablesLocked(StoreError):
+    """Another process writes Spark's tables; the message says which."""
