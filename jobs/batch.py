@@ -19,13 +19,17 @@ from pyspark.sql.types import StructType
 from pipeline.errors import StoreError
 from pipeline.transforms.acks import acks
 from pipeline.transforms.cursors import cursors
+from pipeline.transforms.log_versions import log_versions
 from pipeline.transforms.messages import messages
-from pipeline.transforms.schema import ACKS, CURSORS, MESSAGES
+from pipeline.transforms.schema import ACKS, CURSORS, LOG_VERSIONS, MESSAGES, SUBSCRIPTIONS
+from pipeline.transforms.subscriptions import subscriptions
 
 #: Folder -> schema, partition columns, columns with statistics.
 TABLES: dict[str, tuple[StructType, tuple[str, ...], str]] = {
     "messages": (MESSAGES, ("day",), "sequence,topic,group,published_at"),
     "acks": (ACKS, ("day",), "sequence,subscription,group,settled_at"),
+    "subscriptions": (SUBSCRIPTIONS, (), "subscription,group"),
+    "log_versions": (LOG_VERSIONS, (), "log_version,group,committed_at"),
     "cursors": (CURSORS, (), "subscription,group"),
 }
 
@@ -69,6 +73,24 @@ def write_acks(spark: SparkSession, places: Places, batch: Batch) -> None:
     _append("acks", acks(batch.rows(spark, places)), places, batch)
 
 
+def write_subscriptions(spark: SparkSession, places: Places, batch: Batch) -> None:
+    _append("subscriptions", subscriptions(batch.rows(spark, places)), places, batch)
+
+
+def write_log_versions(spark: SparkSession, places: Places, batch: Batch) -> None:
+    entries = spark.read.text(f"{places.log}/_delta_log/*.json")
+    rows = log_versions(entries).where(F.col("log_version") <= batch.log_version)
+    known = spark.read.format("delta").load(places.table("log_versions"))
+    last = known.agg(F.max("log_version")).collect()[0][0]
+    _append(
+        "log_versions",
+        rows if last is None else rows.where(F.col("log_version") > last),
+        places,
+        batch,
+        all_of=True,
+    )
+
+
 def write_cursors(spark: SparkSession, places: Places, batch: Batch) -> None:
     table = DeltaTable.forPath(spark, places.table("cursors"))
     existing, rows = table.toDF(), batch.rows(spark, places)
@@ -94,8 +116,14 @@ def write_cursors(spark: SparkSession, places: Places, batch: Batch) -> None:
     )
 
 
-#: The three writes in their order; a batch is done when the last one is.
-WRITES: tuple[Write, ...] = (write_messages, write_acks, write_cursors)
+#: The writes in their order; a batch is done when the last one is.
+WRITES: tuple[Write, ...] = (
+    write_messages,
+    write_acks,
+    write_subscriptions,
+    write_log_versions,
+    write_cursors,
+)
 
 
 def write(spark: SparkSession, places: Places, batch: Batch) -> None:
@@ -114,7 +142,7 @@ def ensure_tables(spark: SparkSession, places: Places, *, may_create: bool) -> N
         path = places.table(name)
         if DeltaTable.isDeltaTable(spark, path):
             continue
-        if not may_create:
+        if not may_create and name not in ("subscriptions", "log_versions"):
             raise StoreError(
                 f"The table {path} is gone, but the checkpoint {places.checkpoint} says that it "
                 "was written: remove the checkpoint, then everything is made again from the log."
@@ -129,9 +157,11 @@ def ensure_tables(spark: SparkSession, places: Places, *, may_create: bool) -> N
         )
 
 
-def _append(name: str, rows: DataFrame, places: Places, batch: Batch) -> None:
+def _append(
+    name: str, rows: DataFrame, places: Places, batch: Batch, *, all_of: bool = False
+) -> None:
     path = places.table(name)
-    if batch.number == 0:
+    if batch.number == 0 and not all_of:
         rows = _unwritten(rows, path)
     (
         rows.write.format("delta")

@@ -1,4 +1,4 @@
-"""Settlement rows of `topic_log`, one row per delivery, for the table `acks`."""
+"""Settlement rows of `topic_log`, one row per message and settlement, for the table `acks`."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
@@ -13,14 +13,15 @@ NEVER_OWED = (Outcome.LOCAL.value, Outcome.REDRIVEN.value)
 def acks(log: DataFrame) -> DataFrame:
     """`topic_log` in, `acks` out: who had which message, when, and what became of it.
 
-    What a subscription was never owed, by no-local or because it was published for another one, is
-    no delivery. What ended without a consumer, such as by its expiry, has none here, nor a time of
-    delivery."""
+    What ended without a consumer, such as by its expiry, has none here, nor a time of delivery.
+    What was never owed, by no-local or because it was published for another subscription, is no
+    delivery, and so has no time of one either."""
     nobody = F.col("consumer") == ""
+    delivered = ~nobody & ~F.col("outcome").isin(*NEVER_OWED)
     return (
-        log.where((F.col("record") == "settlement") & ~F.col("outcome").isin(*NEVER_OWED))
+        log.where(F.col("record") == "settlement")
         .withColumn("sequence", F.explode("sequences"))
-        .withColumn("delivered_at", F.when(~nobody, F.col("delivered_at")))
+        .withColumn("delivered_at", F.when(delivered, F.col("delivered_at")))
         .withColumn("consumer", F.when(~nobody, F.col("consumer")))
         .withColumn("day", _utc_day("settled_at"))
         .select(*ACKS.names)

@@ -88,12 +88,13 @@ ACKS = _table(
     (
         "outcome",
         StringType(),
-        "accepted, rejected, released, modified, expired, dead_lettered or dropped",
+        "as in topic_log: accepted, ..., dropped; local and redriven were no deliveries",
     ),
     ("final", BooleanType(), "whether the subscription is owed it no more"),
     ("delivery_count", IntegerType(), "failed attempts before this delivery"),
     ("delivered_at", TimestampType(), "when it was handed to the consumer; null if to nobody"),
     ("settled_at", TimestampType(), "when the outcome came"),
+    ("floor", LongType(), "the subscription's floor after the settlement"),
     ("group", LongType(), "group of the journal with the settlement"),
     ("day", DateType(), "UTC day of settled_at; the partition"),
 )

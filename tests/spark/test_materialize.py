@@ -24,6 +24,8 @@ from pipeline.tables.topic_log import TopicLog
 KEYS = {
     "messages": ["sequence"],
     "acks": ["subscription", "sequence", "group", "consumer"],
+    "subscriptions": ["group", "subscription"],
+    "log_versions": ["log_version"],
     "cursors": ["subscription"],
 }
 TABLES = tuple(KEYS)
