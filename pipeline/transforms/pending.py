@@ -7,40 +7,63 @@ from urllib.parse import unquote
 import numpy as np
 import pandas as pd
 from pyroaring import BitMap64
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import BooleanType
 
 from pipeline.errors import InvalidRequest
-from pipeline.selector.parser import parse
 from pipeline.transforms.schema import MESSAGES
-from pipeline.transforms.selector import column
-
-#: Header fields whose columns came later than the table; in a row that has them, `delivery_count`
-#: isn't null.
-LATER = frozenset({"JMSXUserID", "JMSXGroupSeq", "JMSXDeliveryCount"})
+from pipeline.transforms.selecting import claimed, claims
+from pipeline.transforms.settled import without_settled
+from pipeline.transforms.tables import Tables, find_tables, whole
 
 
-def pending(spark: SparkSession, tables: str, subscription: str) -> DataFrame:
+def pending(spark: SparkSession, place: str, subscription: str) -> DataFrame:
     """The rows of `messages` that a durable subscription is owed, as of the last materialization.
 
-    `tables` is the folder of Spark's tables or the home above it. `subscription` is an id, such as
+    `place` is the folder of Spark's tables or the home above it. `subscription` is an id, such as
     `global/dispatchers`, or a bare name that only one subscription has. Raises InvalidRequest when
     there are no tables, no such subscription or several.
+
+    Cost: the files and row groups of the topic from the floor on, and of those the columns that
+    are asked for.
     """
-    root = tables.rstrip("/")
-    for folder in (root, f"{root}/tables"):
-        try:
-            cursors = spark.read.format("delta").load(f"{folder}/cursors")
-        except AnalysisException:
-            continue
-        cursor = find(cursors, subscription)
-        return owed(spark.read.format("delta").load(f"{folder}/messages"), cursor)
-    raise InvalidRequest(
-        f"There are no tables in {tables}: run `distributary jobs materialize` first."
+    tables = find_tables(spark, place)
+    cursor = find(tables.cursors, subscription)
+    return owed(tables.messages, cursor)
+
+
+def pending_of_all(tables: Tables) -> DataFrame:
+    """What every durable subscription is owed: `subscription` and the columns of `pending`.
+
+    Cost: each message from the lowest floor on meets the cursors of its topic. The plan has one
+    condition for each distinct selector and doesn't grow with the subscriptions.
+    """
+    cursors = tables.cursors
+    selectors = [row.selector for row in cursors.select("selector").distinct().collect()]
+    # Cursors come first, so that they are read first: messages that came meanwhile aren't theirs.
+    claimants = F.broadcast(
+        cursors.select(
+            "subscription",
+            F.col("topic").alias("_topic"),
+            F.col("selector").alias("_selector"),
+            F.col("floor").alias("_floor"),
+            F.col("group").alias("_group"),
+        )
     )
+    lowest = cursors.select(F.min("floor")).scalar()
+    mine = (
+        (F.col("topic") == F.col("_topic"))
+        & (F.col("sequence") >= F.col("_floor"))
+        & (F.col("group") <= F.col("_group"))
+    )
+    rows = (
+        claimants.join(tables.messages.where(F.col("sequence") >= lowest), on=mine, how="inner")
+        .where(claimed(F.col("_selector"), selectors))
+        .select("subscription", *MESSAGES.names)
+    )
+    return _with_states(without_settled(rows, cursors), "subscription")
 
 
 def find(cursors: DataFrame, subscription: str) -> Row:
@@ -60,32 +83,24 @@ def find(cursors: DataFrame, subscription: str) -> Row:
 
 def owed(messages: DataFrame, cursor: Row) -> DataFrame:
     """Of `messages`, those that the subscription of `cursor` is owed and has not settled, and
-    whether they are `expired` or `delayed` now.
-
-    A row that lacks what a selector asks for stays in, whatever the gateway selects: one with an
-    `error`, or one that was made before `messages` had the columns in LATER.
-    """
-    lacking = {
-        field.name: F.lit(None).cast(field.dataType)
-        for field in MESSAGES.fields
-        if field.name not in messages.columns
-    }
+    whether they are `expired` or `delayed` now. Columns that `messages` lacks are null."""
     mine = (
         (F.col("topic") == cursor.topic)
         & (F.col("sequence") >= cursor.floor)
         & (F.col("group") <= cursor.group)
     )
-    rows = messages.where(mine).withColumns(lacking)
+    rows = whole(messages, MESSAGES).where(mine)
     if cursor.settled_count:
         rows = rows.where(~_in(bytes(cursor.settled))(F.col("sequence")))
     if cursor.selector is not None:
-        selector = parse(cursor.selector)
-        known = F.col("error").isNull()
-        if selector.identifiers & LATER:
-            known &= F.col("delivery_count").isNotNull()
-        rows = rows.where(~known | column(selector))
+        rows = rows.where(claims(cursor.selector))
+    return _with_states(rows)
+
+
+def _with_states(rows: DataFrame, *before: str) -> DataFrame:
     now = F.current_timestamp()
     return rows.select(
+        *before,
         *MESSAGES.names,
         F.coalesce(F.col("expires_at") <= now, F.lit(False)).alias("expired"),
         F.coalesce(F.col("deliver_at") > now, F.lit(False)).alias("delayed"),

@@ -63,15 +63,7 @@ class Tables:
                 f"{self.folder}/{name} isn't the table `{name}` of docs/tables.md: it has no "
                 f"column {schema.names[0]!r}. Name a folder that `materialize` wrote."
             )
-        there = set(rows.columns)
-        return rows.select(
-            *(
-                F.col(field.name)
-                if field.name in there
-                else F.lit(None).cast(field.dataType).alias(field.name)
-                for field in schema.fields
-            )
-        )
+        return whole(rows, schema)
 
     def _load(self, name: str) -> DataFrame:
         try:
@@ -81,6 +73,19 @@ class Tables:
                 f"There is no table {name} in {self.folder}: "
                 "run `distributary jobs materialize` first."
             ) from error
+
+
+def whole(rows: DataFrame, schema: StructType) -> DataFrame:
+    """Rows of an older table with all the columns that it has today, those that it lacks null."""
+    there = set(rows.columns)
+    return rows.select(
+        *(
+            F.col(field.name)
+            if field.name in there
+            else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in schema.fields
+        )
+    )
 
 
 def find_tables(spark: SparkSession, place: str) -> Tables:

@@ -1,0 +1,84 @@
+"""Who gets what of each subscription, what becomes of it, and how long it takes."""
+
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+
+from pipeline.transforms.tables import Tables
+
+#: What can become of a delivery to a consumer; a column each.
+OUTCOMES = (
+    "accepted",
+    "rejected",
+    "released",
+    "modified",
+    "dead_lettered",
+    "expired",
+    "dropped",
+)
+
+#: Percentile -> its column.
+PERCENTILES = {0.5: "settle_seconds_p50", 0.9: "settle_seconds_p90", 0.99: "settle_seconds_p99"}
+
+#: A percentile's rank is off by 1 / this at most.
+ACCURACY = 10_000
+
+
+def consumers(
+    tables: Tables, *, since: datetime | None = None, until: datetime | None = None
+) -> DataFrame:
+    """One row per subscription and consumer: its deliveries that were settled in the window from
+    `since` to `until` (exclusive), what became of them, its share, throughput and times.
+
+    Without a window it is all that there is. Cost: the days of `acks` in the window, one pass.
+    """
+    settled = _window(tables.acks.where(F.col("delivered_at").isNotNull()), since, until)
+    took = (F.unix_micros("settled_at") - F.unix_micros("delivered_at")) / 1_000_000
+    # What a lost consumer held has the time of the loss for both: no time to settle.
+    timed = F.when(F.col("outcome") != "released", took)
+    by_consumer = settled.groupBy("subscription", "consumer").agg(
+        F.count("*").alias("deliveries"),
+        *(F.count_if(F.col("outcome") == outcome).alias(outcome) for outcome in OUTCOMES),
+        F.percentile_approx(timed, list(PERCENTILES), ACCURACY).alias("percentiles"),
+        F.min("delivered_at").alias("first_seen"),
+        F.max("settled_at").alias("last_seen"),
+    )
+    return by_consumer.select(
+        "subscription",
+        "consumer",
+        "deliveries",
+        *OUTCOMES,
+        (F.col("deliveries") / F.sum("deliveries").over(_ALL)).alias("share"),
+        F.try_divide("deliveries", _seconds(since, until)).alias("per_second"),
+        *(F.col("percentiles")[nth].alias(name) for nth, name in enumerate(PERCENTILES.values())),
+        "first_seen",
+        "last_seen",
+    )
+
+
+_ALL = Window.partitionBy("subscription")
+
+
+def _window(acks: DataFrame, since: datetime | None, until: datetime | None) -> DataFrame:
+    """By the partition, too, so that no other day is read."""
+    if since is not None:
+        at = F.lit(since)
+        acks = acks.where((F.col("settled_at") >= at) & (F.col("day") >= _utc_day(at)))
+    if until is not None:
+        at = F.lit(until)
+        acks = acks.where((F.col("settled_at") < at) & (F.col("day") <= _utc_day(at)))
+    return acks
+
+
+def _seconds(since: datetime | None, until: datetime | None) -> Column:
+    """The length of the window; where it is open, from the subscription's first delivery, to its
+    last settlement."""
+    begin = F.min("first_seen").over(_ALL) if since is None else F.lit(since)
+    end = F.max("last_seen").over(_ALL) if until is None else F.lit(until)
+    return (F.unix_micros(end) - F.unix_micros(begin)) / 1_000_000
+
+
+def _utc_day(at: Column) -> Column:
+    """The UTC day of a time, whatever the session's time zone is."""
+    return F.date_from_unix_date(F.floor(F.unix_micros(at) / 86_400_000_000).cast("int"))

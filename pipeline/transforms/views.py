@@ -1,0 +1,36 @@
+"""The tables and views of a home by name, for plain SQL: `SELECT * FROM stuck`."""
+
+from pyspark.sql import SparkSession
+
+from pipeline.live import Live
+from pipeline.transforms.backlog import backlog
+from pipeline.transforms.consumers import consumers
+from pipeline.transforms.pending import pending_of_all
+from pipeline.transforms.stuck import stuck, stuck_summary
+from pipeline.transforms.tables import SCHEMAS, Tables, find_tables
+
+#: The views, beside the tables of SCHEMAS.
+VIEWS = ("pending", "backlog", "consumers", "stuck", "stuck_summary")
+
+
+def register(spark: SparkSession, place: str, live: Live | None = None) -> Tables:
+    """Make a temporary view of every table and every view in `place`, which is the folder of
+    Spark's tables or the home above it; returns the tables.
+
+    The views read the tables as they are when they are asked. What `live` says stays as it was
+    when a gateway was asked, and selectors are those of now: a new selector ends a query with an
+    error that says to register again. Raises InvalidRequest when there are no tables.
+    """
+    tables = find_tables(spark, place)
+    for name in SCHEMAS:
+        tables.table(name).createOrReplaceTempView(name)
+    views = {
+        "pending": pending_of_all(tables),
+        "backlog": backlog(tables),
+        "consumers": consumers(tables),
+        "stuck": stuck(tables, live),
+        "stuck_summary": stuck_summary(tables, live),
+    }
+    for name in VIEWS:
+        views[name].createOrReplaceTempView(name)
+    return tables
