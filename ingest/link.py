@@ -23,6 +23,7 @@ from proton import (
 from proton import Link as ProtonLink
 
 from ingest import pump as pumping
+from ingest.held import Deliveries, held
 from ingest.pump import Outcomes, Received, address
 from pipeline.delivery import WITHOUT_STATE, Verdict
 from pipeline.errors import DistributaryError
@@ -268,6 +269,10 @@ class Link:
         self.connection.touch()
         self.delivery_count += len(run)
         return pumping.send(self.address, slab, run, delivery_count, token, presettled)
+
+    def held(self) -> Deliveries:
+        """What the peer of an outgoing link has and gave no outcome for, and the tokens of it."""
+        return held(self.address)
 
     def answered(self, count: int) -> None:
         """So many of the deliveries that waited have their outcome."""

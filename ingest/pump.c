@@ -44,6 +44,8 @@ _Bool pn_disposition_is_undeliverable(pn_disposition_t *);
 void pn_delivery_update(pn_delivery_t *, uint64_t);
 void pn_delivery_settle(pn_delivery_t *);
 void pn_delivery_clear(pn_delivery_t *);
+pn_delivery_t *pn_unsettled_head(pn_link_t *);
+pn_delivery_t *pn_unsettled_next(pn_delivery_t *);
 void *pn_delivery_get_context(pn_delivery_t *);
 void pn_delivery_set_context(pn_delivery_t *, void *);
 typedef struct pn_data_t pn_data_t;
@@ -148,6 +150,9 @@ int64_t pump_fitting(const char *blob, const int32_t *offsets, uint64_t slab_fir
                      uint64_t slab_count, const uint64_t *slab_sequences, uint64_t first,
                      uint64_t step, uint64_t count, const uint64_t *sequences,
                      uint32_t delivery_count, uint64_t bytes_max, uint64_t *bytes);
+/* What the peer of an outgoing link has and gave no outcome for, in the order of delivery: sequences,
+ * and the tokens of pump_send. Returns how many those are; at most `room` are written. */
+uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *tokens, uint64_t room);
 /* offsets[0] = 0, offsets[i+1] = offsets[i] + lengths[i]. */
 void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
 /* Hand `size` bytes from the peer to the engine; 0 when it wants no more: the peer has closed, or
@@ -342,6 +347,28 @@ static void add_outcome(pump_t *p, const pump_outcome *o) {
   p->outcomes[p->outcomes_count++] = *o;
 }
 
+/* The sequence of an outgoing delivery: pump_send's own tag, 8 bytes. */
+static uint64_t sequence_of(pn_delivery_t *d) {
+  uint64_t tag;
+  memcpy(&tag, pn_delivery_tag(d).start, sizeof tag);
+  return __builtin_bswap64(tag);
+}
+
+uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *tokens, uint64_t room) {
+  uint64_t count = 0;
+  pn_delivery_t *d = pn_unsettled_head((pn_link_t *)(uintptr_t)link);
+  for (; d; d = pn_unsettled_next(d)) {
+    uint64_t token = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
+    if (!token) continue; /* its outcome is on its way to the disk */
+    if (count < room) {
+      sequences[count] = sequence_of(d);
+      tokens[count] = token;
+    }
+    count++;
+  }
+  return count;
+}
+
 static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   uint64_t state = pn_delivery_remote_state(d);
   int settled = pn_delivery_settled(d);
@@ -359,9 +386,7 @@ static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
     o.failed = pn_disposition_is_failed(pn_delivery_remote(d));
     o.undeliverable = pn_disposition_is_undeliverable(pn_delivery_remote(d));
   }
-  uint64_t tag;
-  memcpy(&tag, pn_delivery_tag(d).start, sizeof tag); /* pump_send's own tag: 8 bytes */
-  o.first = __builtin_bswap64(tag);
+  o.first = sequence_of(d);
   add_outcome(p, &o);
   if (settled) {
     pn_delivery_settle(d);
