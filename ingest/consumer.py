@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ingest.link import Link
 from pipeline.dispatch import Dispatcher, Settled
+from pipeline.hint import Hint
 from pipeline.message import Settlement, Slab
 from pipeline.registry import LinkKind
 from pipeline.subscription import Definition, SubscriptionKey
@@ -55,7 +56,8 @@ class Subscription:
     `key` is None for a private one. `ahead` are the pages of its position, `aside` those of a
     message elsewhere: one that came back, or is taken before its turn. `mark` is its slot among
     the marks, 0 for one that has none. `alarm` is the time (microseconds) for which a timer is
-    set, 0 if none is. `ended`: it is owed nothing any more.
+    set, 0 if none is. `hint` is what is known of what its selector matches. `ended`: it is owed
+    nothing any more.
     """
 
     key: SubscriptionKey | None
@@ -66,6 +68,7 @@ class Subscription:
     aside: Pages = field(default_factory=Pages)
     mark: int = 0
     alarm: int = 0
+    hint: Hint | None = None
     ended: bool = False
 
     @property

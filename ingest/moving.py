@@ -1,8 +1,9 @@
-"""Rewinds, skips and purges: a durable subscription is owed what lies from another place on.
+"""Rewinds, skips and purges: a durable subscription is owed what lies from another place on; and
+new ones that are owed what was published before them.
 
-It begins a new life: nothing of what was settled counts. What it was never owed, in whatever life,
-is settled anew: what its own container published if it is no-local, and what went to another
-subscription alone.
+What is moved begins a new life: nothing of what was settled counts. What it was never owed, in
+whatever life, is settled anew: what its own container published if it is no-local, and what went to
+another subscription alone.
 """
 
 import asyncio
@@ -114,6 +115,33 @@ class Moving:
             await self._count_again(subscription.definition.topic, place)
         return {"floor": place}
 
+    async def begin_before(
+        self, subscription: Subscription, floor: int, *, whole: bool
+    ) -> dict[str, Writable] | Refusal:
+        """A new subscription is owed what lies from `floor` on, which was published before it.
+
+        Nothing is delivered until its beginning is in the table: by then no retention is under way
+        that doesn't know of it. `whole`: if messages have gone from there on meanwhile, there is no
+        such subscription.
+        """
+        dispatcher, key = subscription.dispatcher, subscription.key
+        assert key is not None  # noqa: S101
+        dispatcher.paused = True
+        await self.durable()
+        refusal = await self._committed(self._log.last_group)
+        if refusal is None and whole and self._table.first_sequence > floor:
+            refusal = Refusal(LOCKED, "retention has dropped the first of these messages just now")
+        if self._named.get(key) is not subscription:
+            return Refusal(LOCKED, "the subscription was changed in this moment; ask again")
+        if refusal is not None:
+            self._named.delete(subscription)
+            await self.durable()
+            return refusal
+        dispatcher.paused = self._named.paused(key)
+        self.serve(subscription)
+        await self._count_again(subscription.definition.topic, floor)
+        return {"floor": floor}
+
     async def durable(self) -> None:
         """Wait until all that was said by now is durable."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -137,6 +165,15 @@ class Moving:
             return {}
         group = self._log.last_group
         await self.durable()
+        refusal = await self._committed(group)
+        if refusal is not None:
+            return refusal
+        return await self._reads.read(
+            lambda: table_of_never_owed.never_owed(self._table, key.id, place)
+        )
+
+    async def _committed(self, group: int) -> Refusal | None:
+        """Wait until the table has all up to this group, which is durable."""
         deadline = time.monotonic() + COMMIT_SECONDS_MAX
         while self._table.journal_version < group:
             if time.monotonic() > deadline:
@@ -145,9 +182,7 @@ class Moving:
                 )
             self._log.commit()
             await asyncio.sleep(LOOK_SECONDS)
-        return await self._reads.read(
-            lambda: table_of_never_owed.never_owed(self._table, key.id, place)
-        )
+        return None
 
     async def _count_again(self, topic: str, since: int) -> None:
         """What is owed again must be counted among what waits, also what was forgotten."""

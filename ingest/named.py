@@ -105,10 +105,12 @@ class Named:
         subscription.dispatcher.policy = self.policy(key)
         self._claims.changed(subscription)
 
-    def _dispatcher(self, key: SubscriptionKey, definition: Definition) -> Dispatcher:
+    def _dispatcher(
+        self, key: SubscriptionKey, definition: Definition, floor: int | None
+    ) -> Dispatcher:
         policy = self.policy(key, definition.topic)
         return Dispatcher(
-            self._log.next_sequence,
+            self._log.next_sequence if floor is None else floor,
             policy=policy,
             agenda=self._claims.agenda(definition.topic),
             buries=buries(key, definition.topic, policy),
@@ -157,13 +159,15 @@ class Named:
         definition: Definition,
         *,
         policy: str | None = None,
+        floor: int | None = None,
     ) -> Subscription:
         """A subscription begins, or begins anew with another definition: then what operators have
-        said of it (a pause, a policy) stays. `policy` is one of its own from the beginning on."""
+        said of it (a pause, a policy) stays. `policy` is one of its own from the beginning on,
+        `floor` the first sequence that it is owed, unless that is what waits now."""
         before = self._all.get(key)
         if policy:
             self._own[key] = policy
-        subscription = Subscription(key, definition, self._dispatcher(key, definition))
+        subscription = Subscription(key, definition, self._dispatcher(key, definition, floor))
         if before is not None:
             subscription.dispatcher.paused = self.paused(key)
             self.gone(before)
@@ -172,7 +176,7 @@ class Named:
         self._claims.add(subscription)
         self._all[key] = subscription
         if key.durable:
-            self.remember(event, subscription)
+            self.remember(event, subscription, floor=floor)
         return subscription
 
     def remember(

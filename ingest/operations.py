@@ -21,7 +21,7 @@ from ingest.table_reads import TableReads
 from ingest.tallies import Tallies
 from pipeline.amqp_writer import Writable
 from pipeline.log_place import AtEnd, AtSequence, AtTime, Place
-from pipeline.operations import Deed, Operation, Standing, decide, standing
+from pipeline.operations import Deed, Operation, Standing, decide, moved, standing
 from pipeline.refusal import DELETED, PRECONDITION_FAILED, Refusal
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
 from pipeline.tables.topic_log import TopicLog
@@ -38,14 +38,16 @@ _END = AtEnd()
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be done to the subscription of this key. `place` is that of a rewind or a skip,
-    `definition` that of a new one, `policy` the text of its own policy."""
+    """What is to be done to the subscription of this key. `place` is that of a rewind or a skip, or
+    where a new one begins; `definition` is that of a new one, `policy` the text of its own policy.
+    `from_what_is_there`: a new one may begin later than its place, where the log begins."""
 
     operation: Operation
     key: SubscriptionKey
     place: Place = _END
     definition: Definition | None = None
     policy: str = ""
+    from_what_is_there: bool = False
 
 
 class Links(Protocol):
@@ -83,7 +85,7 @@ class Operations:
         table can't be read."""
         lock = self._locks.setdefault(order.key, asyncio.Lock())
         async with lock:
-            to = await self._sequence(order.place)
+            to = await self._sequence(order.place, from_what_is_there=order.from_what_is_there)
             return to if isinstance(to, Refusal) else await self._perform(order, to)
 
     async def _perform(self, order: Order, to: int | None) -> Facts | Refusal:
@@ -102,7 +104,7 @@ class Operations:
             return deed
         if subscription is None:
             assert deed is Deed.CREATE, deed  # noqa: S101
-            return await self._create(order)
+            return await self._create(order, to)
         return await self._do(order, deed, subscription, to)
 
     def close(self) -> None:
@@ -127,7 +129,7 @@ class Operations:
             owed=empty is None or not empty_since(subscription, self._log, empty),
         )
 
-    async def _sequence(self, place: Place) -> int | Refusal | None:
+    async def _sequence(self, place: Place, *, from_what_is_there: bool) -> int | Refusal | None:
         """The sequence at a place; None for the end, wherever that is by then."""
         match place:
             case AtEnd():
@@ -140,7 +142,8 @@ class Operations:
                 found = await self._committed_at(at)
                 if found >= committed:
                     return self._log.next_sequence if newer is None else newer
-                if found and found == self._table.first_sequence:
+                beyond = found and found == self._table.first_sequence
+                if beyond and not from_what_is_there:
                     return Refusal(
                         PRECONDITION_FAILED,
                         "that time is beyond retention: the earliest message that is kept has "
@@ -154,13 +157,28 @@ class Operations:
         """The first sequence in the table that was published at or after a time."""
         return await self._reads.read(lambda: self._table.first_sequence_at(at))
 
-    async def _create(self, order: Order) -> Facts:
+    async def _create(self, order: Order, to: int | None) -> Facts | Refusal:
         assert order.definition is not None  # noqa: S101
-        self._named.define(
-            SubscriptionEvent.CREATED, order.key, order.definition, policy=order.policy
+        first, head = self._table.first_sequence, self._log.next_sequence
+        wanted = head if to is None else to
+        if order.from_what_is_there:
+            wanted = max(wanted, first)
+        floor = moved(order.operation, wanted, floor=wanted, first=first, head=head)
+        if isinstance(floor, Refusal):
+            return floor
+        created = self._named.define(
+            SubscriptionEvent.CREATED,
+            order.key,
+            order.definition,
+            policy=order.policy,
+            floor=None if to is None else floor,
         )
+        if floor < head:
+            return await self._moving.begin_before(
+                created, floor, whole=not order.from_what_is_there
+            )
         await self._moving.durable()
-        return {}
+        return {"floor": floor}
 
     async def _do(
         self, order: Order, deed: Deed, subscription: Subscription, to: int | None

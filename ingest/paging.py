@@ -11,6 +11,7 @@ from dataclasses import replace
 from ingest import pump
 from ingest.consumer import Pages, Subscription
 from ingest.workers import Failure, Worker
+from pipeline.hint import Sift
 from pipeline.message import Slab
 from pipeline.recent import RecentMessages
 from pipeline.tables.paging import Page
@@ -35,9 +36,11 @@ class Paging:
         self.resumed: Callable[[Subscription], None] = lambda _subscription: None
 
     def find(self, subscription: Subscription, wanted: int) -> Slab | None:
-        """The slab with `wanted` or the first one after it; None if there is none yet, or a page
-        is read first."""
+        """The slab with `wanted` or the first one after it; None if there is none yet, a page is
+        read first, or it isn't wanted any more, as nothing there can match."""
         recent, dispatcher = self._recent, subscription.dispatcher
+        if subscription.hint is not None and _skipped(subscription, wanted):
+            return None
         if wanted < recent.floor:
             forward = wanted == dispatcher.position
             slab = _within(subscription.ahead, wanted) if not forward else None
@@ -83,10 +86,14 @@ class Paging:
 
     def _request(self, subscription: Subscription, pages: Pages, start: int) -> None:
         pages.reading = True
+        hint, sift = subscription.hint, None
+        if hint is not None and pages is subscription.ahead:
+            sift = hint.sift(start)
         self._read(
             subscription.definition.topic,
             start,
             lambda page: self._paged(subscription, pages, start, page),
+            sift,
         )
 
     def _paged(
@@ -101,9 +108,15 @@ class Paging:
             pages.covered = range(pages.covered.start, page.covered)
         self.resumed(subscription)
 
-    def _read(self, topic: str, start: int, done: Callable[[Page | Failure], None]) -> None:
+    def _read(
+        self,
+        topic: str,
+        start: int,
+        done: Callable[[Page | Failure], None],
+        sift: Sift | None = None,
+    ) -> None:
         size = self._page_bytes
-        self._reader.submit(lambda: self._table.page(topic, start, size), done)
+        self._reader.submit(lambda: self._table.page(topic, start, size, sift), done)
 
     def _stop(self, failure: Failure) -> None:
         self.stopped(f"{type(failure.error).__name__}: {failure.error}")
@@ -160,6 +173,21 @@ class Lookup:
     def forget(self) -> None:
         """Let the page go."""
         self._topic, self._page = "", Page((), 0)
+
+
+def _skipped(subscription: Subscription, wanted: int) -> bool:
+    """Whether its position moves on from `wanted`, as its hint says that nothing there matches."""
+    hint, dispatcher = subscription.hint, subscription.dispatcher
+    assert hint is not None  # noqa: S101
+    if not hint.forget(dispatcher.position):
+        subscription.hint = None
+        return False
+    if wanted != dispatcher.position or not hint.covers(wanted):
+        return False
+    found = hint.next(wanted)
+    if found > wanted:
+        dispatcher.skip_to(found)
+    return found > wanted
 
 
 def _within(pages: Pages, wanted: int) -> Slab | None:

@@ -111,6 +111,7 @@ class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expiry_scan_ms: int
     policies: str
     duplicates_max: int
+    hint_matches_max: int
 
 
 class ManagementLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -297,6 +298,7 @@ def _delivery_rules(delivery: DeliveryLimits) -> tuple[tuple[bool, str], ...]:
             f"delivery.selector_depth_max must be from 1 to {DEPTH_MAX}",
         ),
         (delivery.duplicates_max >= 1, "delivery.duplicates_max must be positive"),
+        (delivery.hint_matches_max >= 0, "delivery.hint_matches_max must not be negative"),
     )
 
 

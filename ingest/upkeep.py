@@ -73,7 +73,7 @@ class UpkeepClock:
         if self._running or self._ended or self._loop.time() < self._next:
             return
         self._take_floors()
-        floor = self._floor
+        floor = min(self._floor, self.floors().floor)  # one may have begun further back meanwhile
         self._running = True
         self._submit(lambda: self._step(floor), self._done)
 

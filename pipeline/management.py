@@ -63,6 +63,7 @@ class Verb(StrEnum):
     SKIP = "SKIP"
     REDRIVE = "REDRIVE"
     CLOSE = "CLOSE"
+    HINT = "HINT"  #: say which messages its selector matches, so that others needn't be read
     GET_TYPES = "GET-TYPES"
     GET_OPERATIONS = "GET-OPERATIONS"
 
@@ -114,6 +115,15 @@ REQUESTS: dict[Entity, dict[Verb, Attributes]] = {
             "selector": _TEXT,
             "no_local": _FLAG,
             "policy": _POLICY,
+            "since": _PLACE,
+            "from_what_is_there": _FLAG,
+        },
+        Verb.HINT: {
+            "topic": Attribute((str,), required=True),
+            "selector": Attribute((str,), required=True),
+            "start": Attribute((int,), required=True),
+            "stop": Attribute((int,), required=True),
+            "matches": Attribute((bytes,), required=True),
         },
         Verb.REDRIVE: {"max": _NUMBER},
     },
@@ -241,6 +251,7 @@ _TYPE_WORDS: dict[type, str] = {
     Timestamp: "a timestamp",
     Map: "a map",
     list: "a list",
+    bytes: "a binary",
     type(None): "null",
 }
 

@@ -110,6 +110,9 @@ class Group:
 class Slab:
     """Messages of one topic, to deliver: all that the topic has from `first` to `stop - 1`.
 
+    `sifted`: only what one subscription's selector may match, as a hint says; it is of no use to
+    any other.
+
     Their sequences are `first .. first + count - 1`, unless `sequences` lists them: int64,
     ascending, the first one `first`. Message i lies at `blob[offsets[i]:offsets[i + 1]]`;
     `offsets` is int32, native-endian, `count + 1` elements. `traits` is None when all of them are
@@ -122,6 +125,7 @@ class Slab:
     offsets: Bytes
     sequences: "array[int] | None" = None
     traits: Traits | None = None
+    sifted: bool = False
 
     @property
     def stop(self) -> int:

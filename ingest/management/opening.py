@@ -6,6 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from ingest.delivery import DeliveryService
+from ingest.hints import Hints
 from ingest.link import Link
 from ingest.log import Log
 from ingest.management.entities import Entities
@@ -44,6 +45,8 @@ def open_node(
     operations = Operations(loop, log, table, named, delivery, peers, tallies)
     entities = Entities(log, table, named, peers, tallies.waiting)
     redrive = Redrive(log, named, delivery)
-    requests = Requests(settings, access, named, entities, operations, redrive)
+    most = settings.delivery.hint_matches_max
+    hints = Hints(named, delivery.paging, lambda: table.sequence_version, most)
+    requests = Requests(settings, access, named, entities, operations, redrive, hints)
     replies = Replies(log, limits.replies_bytes_max, resolve)
     return Node(loop, limits, requests, replies, operations, turned)

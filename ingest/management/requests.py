@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import assert_never
 
+from ingest.consumer import Subscription
+from ingest.hints import Hints
 from ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
 from ingest.management.redrive import Redrive
 from ingest.named import Named
@@ -19,6 +21,7 @@ from pipeline import wishes
 from pipeline.address import Destination
 from pipeline.amqp_types import Map, Timestamp, Value
 from pipeline.errors import InvalidRequest, StoreError
+from pipeline.hint import unpacked
 from pipeline.log_place import AtEnd, AtTime, Place, place
 from pipeline.management import (
     ABSENT,
@@ -52,6 +55,7 @@ NEEDED: dict[Verb, tuple[Action, ...]] = {
     ),
     Verb.REDRIVE: (Action.MANAGE,),
     Verb.CLOSE: (Action.MANAGE,),
+    Verb.HINT: (Action.MANAGE,),
 }
 
 _OPERATIONS: dict[Verb, Operation] = {
@@ -78,9 +82,11 @@ class Requests:
         entities: Entities,
         operations: Operations,
         redrive: Redrive,
+        hints: Hints,
     ) -> None:
         self._settings, self._access, self._named = settings, access, named
         self._entities, self._operations, self._redrive = entities, operations, redrive
+        self._hints = hints
 
     async def answer(self, user: str, request: Request) -> Answer:
         """The answer; it is given when what it says is durable."""
@@ -189,10 +195,17 @@ class Requests:
             return Answer(ABSENT, f"there is no subscription {key.id}")
         if why := self._forbidden(user, about.topic, request.verb):
             return refused(why)
-        if request.verb is Verb.READ and existing is not None:
+        if existing is not None and request.verb is Verb.READ:
             return Answer(OK, f"the {request.entity}", self._row(request.entity, key))
-        if request.verb is Verb.REDRIVE and existing is not None:
+        if existing is not None and request.verb is Verb.REDRIVE:
             return await self._redriven(user, key, request)
+        if existing is not None and request.verb is Verb.HINT:
+            return await self._hinted(existing, request.attributes)
+        return await self._operate(key, definition, request)
+
+    async def _operate(
+        self, key: SubscriptionKey, definition: Definition | None, request: Request
+    ) -> Answer:
         order = self._order(key, definition, request)
         if isinstance(order, Refusal):
             return refused(order)
@@ -233,6 +246,9 @@ class Requests:
             return Refusal(
                 INVALID_FIELD, "no-local is for the subscriptions of one container, alone"
             )
+        if no_local and "since" in said:
+            text = "no-local knows what its container publishes from now on: it can't begin before"
+            return Refusal(INVALID_FIELD, text)
         selector = said.get("selector")
         limits = self._settings.delivery
         if isinstance(selector, str):
@@ -253,7 +269,10 @@ class Requests:
         policy = self._policy(key, request.attributes.get("policy"))
         if isinstance(policy, Refusal):
             return policy
-        return Order(operation, key, _place(request.attributes), definition, policy)
+        said = request.attributes
+        to = _place(said.get("since" if operation is Operation.CREATE else "to"))
+        whole = said.get("from_what_is_there") is not True
+        return Order(operation, key, to, definition, policy, from_what_is_there=not whole)
 
     def _policy(self, key: SubscriptionKey, said: Value) -> str | Refusal:
         """A policy as the text that its record has. Raises InvalidRequest if it can't be."""
@@ -268,6 +287,17 @@ class Requests:
         text = text_of(table)
         self._named.check_policy(key, text)
         return text
+
+    async def _hinted(self, existing: Subscription, said: Mapping[str, Value]) -> Answer:
+        start, stop, matches = said["start"], said["stop"], said["matches"]
+        assert isinstance(start, int), start  # noqa: S101 (`management.parse` has looked)
+        assert isinstance(stop, int), stop  # noqa: S101
+        assert isinstance(matches, bytes), matches  # noqa: S101
+        part = unpacked(start, stop, matches)  # raises InvalidRequest
+        done = await self._hints.take(existing, str(said["topic"]), str(said["selector"]), part)
+        if isinstance(done, Refusal):
+            return refused(done)
+        return Answer(OK, "its matches are known up to there", done)
 
     async def _redriven(self, user: str, key: SubscriptionKey, request: Request) -> Answer:
         most = request.attributes.get("max")
@@ -303,9 +333,8 @@ _SAID: dict[Verb, str] = {
 }
 
 
-def _place(said: Mapping[str, Value]) -> Place:
-    """The place of a rewind or a skip; the end where none is said."""
-    to = said.get("to")
+def _place(to: Value) -> Place:
+    """The place in the log that is meant; the end where none is said."""
     if to is None:
         return AtEnd()
     if isinstance(to, Timestamp):

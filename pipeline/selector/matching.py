@@ -201,9 +201,9 @@ class _Topic:
 
     def matches(self, text: str, slab: Slab, start: int, room: int, work_max: int) -> Matches:
         at = bisect_right(self._starts, start) - 1
-        if at >= 0 and start < self._spans[at].stop:
+        if at >= 0 and start < self._spans[at].stop and not slab.sifted:
             return _within(self._spans[at], text, slab, start, room)
-        if self.users == 1 or at < len(self._spans) - 1:
+        if self.users == 1 or at < len(self._spans) - 1 or slab.sifted:
             alone = self._selectors[text].alone
             (sequences,), stop, work = alone.evaluate(slab, start, 0, room, work_max)
             return Matches(sequences, stop, work)

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.hint import Sift
 from pipeline.message import Slab
 from pipeline.tables import page_traits
 from pipeline.tables.arrow import Arrow, Chunked, Int32s, Int64s
@@ -34,6 +35,9 @@ FILES_OPEN_MAX = 64
 UNITS_KEPT_MAX = 2
 #: What a page may read beyond its size to get past row groups that overlap.
 OVERREAD_MAX = 4
+#: Row groups that one page reads where a hint says that few of their messages are wanted: other
+#: readers wait no longer for it.
+SIFTED_UNITS_MAX = 8
 #: Consecutive messages that are worth a slab of their own; where stretches are shorter on average
 #: one slab lists its sequences instead. A slab costs about ten microseconds until it is delivered.
 STRETCH_MIN = 32
@@ -101,31 +105,52 @@ class Pager:
         self._kept: OrderedDict[tuple[_Unit, str], _Rows] = OrderedDict()
 
     def page(
-        self, files: Sequence[MessageFile], head: int, *, topic: str, start: int, bytes_max: int
+        self,
+        files: Sequence[MessageFile],
+        head: int,
+        *,
+        topic: str,
+        start: int,
+        bytes_max: int,
+        sift: Sift | None = None,
     ) -> Page:
         """Messages of `topic` from `start` on: about `bytes_max`, at least one if there is one.
 
-        `head` is the first sequence that isn't committed in `files`.
+        `head` is the first sequence that isn't committed in `files`. With `sift` only what it
+        names, and the page ends where that does.
         """
+        sifter = None if sift is None else Sifter(sift)
+        head = head if sift is None else min(head, sift.stop)
         if start >= head:
             return Page((), start)
-        parts, limit = self._gather(files, head, topic, start, bytes_max)
-        return _cut(parts, start, limit, bytes_max)
+        parts, limit = self._gather(files, head, topic, start, bytes_max, sifter)
+        return _cut(parts, start, limit, bytes_max, sifted=sift is not None)
 
     def _gather(
-        self, files: Sequence[MessageFile], head: int, topic: str, start: int, bytes_max: int
+        self,
+        files: Sequence[MessageFile],
+        head: int,
+        topic: str,
+        start: int,
+        bytes_max: int,
+        sifter: "Sifter | None",
     ) -> tuple[list[_Rows], int]:
         """Row groups in order until the page is full, and the sequence they are complete up to."""
         parts: list[_Rows] = []
-        size = 0
+        size = read = 0
         lowest, highest = head, start - 1
-        for unit in self._units(files, topic, start):
+        for unit in self._units(files, topic, start, sifter):
+            if unit.low >= head:
+                break
             settled = unit.low > highest
-            if size >= bytes_max and (
-                settled or (size >= OVERREAD_MAX * bytes_max and lowest < unit.low)
-            ):
+            full = size >= bytes_max or read >= SIFTED_UNITS_MAX
+            if full and (settled or (size >= OVERREAD_MAX * bytes_max and lowest < unit.low)):
                 return parts, unit.low
             rows = self._read(unit, topic)
+            if sifter is not None:
+                read += 1
+                highest = max(highest, unit.high)
+                rows = sifter.rows(rows)
             begin = int(np.searchsorted(rows.sequences, start))
             if begin == len(rows.sequences):
                 continue
@@ -135,18 +160,25 @@ class Pager:
             highest = max(highest, int(rows.sequences[-1]))
         return parts, head
 
-    def _units(self, files: Sequence[MessageFile], topic: str, start: int) -> Iterator[_Unit]:
-        """Row groups that may hold the topic from `start` on, by their lowest sequence."""
+    def _units(
+        self, files: Sequence[MessageFile], topic: str, start: int, sifter: "Sifter | None"
+    ) -> Iterator[_Unit]:
+        """Row groups that may hold the topic from `start` on, by their lowest sequence; with a
+        sifter only those with something that it lets through."""
         waiting: list[_Unit] = []
         first = bisect_left(files, start, key=lambda file: file.reach)
         for i in range(first, len(files)):
             file = files[i]
             if file.high < start or not file.may_hold(topic):
                 continue
+            if sifter is not None and not sifter.any(max(file.low, start), file.high):
+                continue
             while waiting and waiting[0].low < file.low:
                 yield heapq.heappop(waiting)
             for unit in self._footer(file)[1]:
-                if unit.high >= start and _between(topic, unit.topic_low, unit.topic_high):
+                if unit.high < start or not _between(topic, unit.topic_low, unit.topic_high):
+                    continue
+                if sifter is None or sifter.any(max(unit.low, start), unit.high):
                     heapq.heappush(waiting, unit)
         while waiting:
             yield heapq.heappop(waiting)
@@ -186,6 +218,31 @@ class Pager:
             table = table.filter(pc.field("topic") == topic)
         columns_of_traits = page_traits.columns_of(table) if unit.traits else None
         return _sorted(table["sequence"].to_numpy(), table["message"], columns_of_traits)
+
+
+class Sifter:
+    """Takes out of rows what a hint names."""
+
+    __slots__ = ("_wanted",)
+
+    def __init__(self, sift: Sift) -> None:
+        self._wanted = np.frombuffer(sift.sequences, np.int64)
+
+    def any(self, low: int, high: int) -> bool:
+        """Whether it names any of these, the last one included."""
+        at = int(np.searchsorted(self._wanted, low))
+        return at < len(self._wanted) and int(self._wanted[at]) <= high
+
+    def rows(self, rows: _Rows) -> _Rows:
+        """Those rows that it names."""
+        at = np.searchsorted(self._wanted, rows.sequences)
+        named = np.zeros(len(at), np.bool_)
+        inside = at < len(self._wanted)
+        named[inside] = self._wanted[at[inside]] == rows.sequences[inside]
+        which = np.flatnonzero(named)
+        taken = pa.chunked_array([rows.array]).take(pa.array(which, pa.int64()))
+        traits = rows.traits and rows.traits.take(which)
+        return _rows(rows.sequences[which], taken, traits)
 
 
 def _row_groups(file: MessageFile, metadata: pq.FileMetaData) -> tuple[_Unit, ...]:
@@ -245,7 +302,9 @@ def _rows(sequences: Int64s, messages: Chunked, traits: Columns | None) -> _Rows
     return _Rows(sequences, view, memoryview(blob or b""), array, traits)
 
 
-def _cut(parts: list[_Rows], start: int, limit: int, bytes_max: int) -> Page:
+def _cut(
+    parts: list[_Rows], start: int, limit: int, bytes_max: int, *, sifted: bool = False
+) -> Page:
     """The rows in [start, limit) as slabs, cut where `bytes_max` is reached."""
     if any(a.sequences[-1] >= b.sequences[0] for a, b in pairwise(parts)):
         parts = [_merged(parts)]
@@ -258,7 +317,7 @@ def _cut(parts: list[_Rows], start: int, limit: int, bytes_max: int) -> Page:
         if not slabs:
             fits = max(fits, 1)
         stop = min(int(end), int(begin) + fits)
-        slabs += _slabs(rows, int(begin), stop)
+        slabs += _slabs(rows, int(begin), stop, sifted=sifted)
         if stop < end:
             return Page(tuple(slabs), int(rows.sequences[stop]))
         if end > begin:
@@ -272,7 +331,7 @@ def _merged(parts: list[_Rows]) -> _Rows:
     return _sorted(sequences, pa.chunked_array([rows.array for rows in parts]), traits)
 
 
-def _slabs(rows: _Rows, begin: int, stop: int) -> list[Slab]:
+def _slabs(rows: _Rows, begin: int, stop: int, *, sifted: bool) -> list[Slab]:
     """The rows begin .. stop - 1: a slab for each stretch of consecutive sequences, or one for
     all of them when the stretches are short."""
     if begin >= stop:
@@ -283,7 +342,7 @@ def _slabs(rows: _Rows, begin: int, stop: int) -> list[Slab]:
     if cuts and len(sequences) < STRETCH_MIN * (len(cuts) + 1):
         listed = array("q", sequences.tobytes())
         found = page_traits.traits(rows.traits, listed[0], listed, begin, stop)
-        return [Slab(listed[0], len(listed), rows.blob, offsets, listed, found)]
+        return [Slab(listed[0], len(listed), rows.blob, offsets, listed, found, sifted)]
     firsts = sequences[[0, *cuts]].tolist()
     edges = pairwise([0, *cuts, stop - begin])
     return [
@@ -293,6 +352,7 @@ def _slabs(rows: _Rows, begin: int, stop: int) -> list[Slab]:
             rows.blob,
             offsets[4 * a : 4 * (b + 1)],
             traits=page_traits.traits(rows.traits, first, None, begin + a, begin + b),
+            sifted=sifted,
         )
         for first, (a, b) in zip(firsts, edges, strict=True)
     ]

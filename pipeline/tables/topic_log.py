@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from pipeline.errors import StoreError, TableMoved
+from pipeline.hint import Sift
 from pipeline.tables import commits, data_file, evolution, frame, rows, survey, table_state
 from pipeline.tables.checkpoint import Identity
 from pipeline.tables.commits import AddedFile
@@ -148,14 +149,20 @@ class TopicLog:
 
     # The reader thread
 
-    def page(self, topic: str, start: int, bytes_max: int) -> Page:
+    def page(self, topic: str, start: int, bytes_max: int, sift: Sift | None = None) -> Page:
         """Committed messages of `topic` from `start` on: about `bytes_max`, at least one if there
-        is one. Every committed one with `start <= sequence < covered` is in the page."""
+        is one. Every committed one with `start <= sequence < covered` is in the page; with `sift`,
+        every one that it names."""
         while True:
             at = self._state
             try:
                 return self._pager.page(
-                    at.messages, at.sequence, topic=topic, start=start, bytes_max=bytes_max
+                    at.messages,
+                    at.sequence,
+                    topic=topic,
+                    start=start,
+                    bytes_max=bytes_max,
+                    sift=sift,
                 )
             except FileNotFoundError as error:
                 if at is self._state:
