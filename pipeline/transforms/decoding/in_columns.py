@@ -1,0 +1,141 @@
+"""What a walk found, as the columns of `messages`.
+
+Rule 1: every column has one element for each message of the blob; those of messages in doubt mean
+        nothing, and may not even be text.
+Rule 2: the columns of all others are those that `one_by_one` makes of them.
+"""
+
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.sections import Kind
+from pipeline.transforms.decoding.blob import (
+    BINARIES,
+    NULL,
+    STRINGS,
+    Array,
+    Blob,
+    Codes,
+    Mask,
+    Values,
+    table,
+)
+from pipeline.transforms.decoding.entries import application_properties, no_booleans, whole_numbers
+from pipeline.transforms.decoding.one_by_one import (
+    TEXT_PREFIXES,
+    TIMESTAMP_MS_MAX,
+    TIMESTAMP_MS_MIN,
+)
+from pipeline.transforms.decoding.walk import Found, walk
+
+#: Column -> the field of the properties section that it shows.
+TEXT_FIELDS = {
+    "message_id": "message_id",
+    "correlation_id": "correlation_id",
+    "subject": "subject",
+    "to": "to",
+    "reply_to": "reply_to",
+    "content_type": "content_type",
+    "group_id": "group_id",
+}
+#: Texts that no column shows, but that must be text all the same.
+UNSHOWN = ("content_encoding", "reply_to_group_id")
+
+_IS_BINARY, _IS_STRING = table(*BINARIES), table(*STRINGS)
+_IS_PLAIN_ID = table(*STRINGS, NULL)
+_KINDS = {0: 0, Kind.DATA: 1, Kind.VALUE: 2}
+_KIND_NAMES = ("none", "data", "value")
+
+
+def decoded_in_columns(blob: Blob) -> tuple[dict[str, Array], Mask]:
+    """The columns of a blob's messages by name, and which messages are in doubt."""
+    found = walk(blob)
+    doubt = found.doubt
+    columns: dict[str, Array] = {}
+    for name, field in TEXT_FIELDS.items():
+        columns[name] = _text(blob, found.properties[field], doubt)
+    for name in ("message_id", "correlation_id"):
+        doubt |= ~_IS_PLAIN_ID.take(found.properties[name].codes)
+    columns |= _times_and_counts(blob, found)
+    columns["user_id"] = _user(blob, found.properties["user_id"], doubt)
+    columns["properties"], odd = application_properties(blob, found.application_properties)
+    doubt |= odd
+    columns |= _body(blob, found.body, found.kinds, columns["content_type"], doubt)
+    columns["error"] = pa.nulls(blob.count, pa.string())
+    columns["message"] = pa.nulls(blob.count, pa.binary())
+    _check_the_rest(blob, found, doubt)
+    return columns, doubt
+
+
+def _text(blob: Blob, values: Values, doubt: Mask) -> Array:
+    made, faulty = blob.texts(values)
+    doubt |= faulty
+    return made
+
+
+def _user(blob: Blob, values: Values, doubt: Mask) -> Array:
+    """Bytes that are text mostly; if they aren't, the column is null, which isn't decided here."""
+    as_strings = Values(
+        np.where(_IS_BINARY.take(values.codes), STRINGS[0], NULL).astype(np.uint8),
+        values.starts,
+        values.stops,
+    )
+    return _text(blob, as_strings, doubt)
+
+
+def _times_and_counts(blob: Blob, found: Found) -> dict[str, Array]:
+    milliseconds, there = whole_numbers(blob, found.properties["creation_time"])
+    there &= (milliseconds >= TIMESTAMP_MS_MIN) & (milliseconds <= TIMESTAMP_MS_MAX)
+    microseconds = np.where(there, milliseconds, 0) * 1000
+    sequences, in_group = whole_numbers(blob, found.properties["group_sequence"])
+    failures, _ = whole_numbers(blob, found.header["delivery_count"])
+    return {
+        "creation_time": pa.array(microseconds, mask=~there).cast(pa.timestamp("us", "UTC")),
+        "group_sequence": pa.array(sequences, mask=~in_group),
+        "delivery_count": pa.array(failures),
+    }
+
+
+def _body(
+    blob: Blob, body: Values, kinds: Codes, content_type: Array, doubt: Mask
+) -> dict[str, Array]:
+    binary, text = _IS_BINARY.take(body.codes), _IS_STRING.take(body.codes)
+    names = np.zeros(blob.count, np.int32)
+    for kind, index in _KINDS.items():
+        names[kinds == kind] = index
+    readable = binary.copy()
+    if binary.any():
+        readable &= _is_readable(content_type)
+    as_strings = Values(
+        np.where(text | readable, STRINGS[0], NULL).astype(np.uint8), body.starts, body.stops
+    )
+    return {
+        "body_kind": pa.array(_KIND_NAMES).take(names),
+        "body_text": _text(blob, as_strings, doubt),
+        "body_bytes": blob.ranges(body, binary, pa.binary()),
+    }
+
+
+def _is_readable(content_type: Array) -> Mask:
+    """Which bytes their messages call text."""
+    found = np.zeros(len(content_type), np.bool_)
+    if content_type.null_count < len(content_type):
+        for prefix in TEXT_PREFIXES:
+            starts = pc.starts_with(cast("Any", content_type), prefix).fill_null(False)
+            found |= np.asarray(starts)
+    return found
+
+
+def _check_the_rest(blob: Blob, found: Found, doubt: Mask) -> None:
+    """What no column shows must be right for a message to be one."""
+    for name in ("durable", "first_acquirer"):
+        doubt |= no_booleans(blob, found.header[name])
+    for name in UNSHOWN:
+        _text(blob, found.properties[name], doubt)
+    for elements in found.other_maps:
+        _, faulty = blob.texts(elements.values)
+        faulty |= no_booleans(blob, elements.values)
+        doubt[elements.owners[faulty]] = True

@@ -1,0 +1,220 @@
+"""Messages decoded one by one by `pipeline.sections`, which knows all that AMQP allows.
+
+It is the truth of what the columns of `messages` say, and decodes what isn't on the beaten track.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pyarrow as pa
+
+from pipeline.amqp_types import Decimal, Map, Value
+from pipeline.rendering import as_json, identifier
+from pipeline.sections import Body, DecodeError, Message, Typed, decode
+from pipeline.transforms.schema import MESSAGES
+
+#: Milliseconds of the years 1 to 9999, which Spark's and Python's calendars have.
+TIMESTAMP_MS_MIN, TIMESTAMP_MS_MAX = -62_135_596_800_000, 253_402_300_799_999
+
+LONG_MAX = 2**63 - 1
+
+TEXT_PREFIXES = ("text/", "application/json", "application/xml")
+
+
+def decoded_one_by_one(messages: "pa.Array[Any]") -> "dict[str, pa.Array[Any]]":
+    """The columns of a binary array's messages by name."""
+    columns = Columns()
+    for data in cast("list[bytes | None]", messages.to_pylist()):
+        if data is None:
+            columns.add_error("the log has no bytes of this message", data)
+            continue
+        try:
+            columns.add(decode(data))
+        except DecodeError as error:
+            columns.add_error(str(error), data)
+    return columns.arrays()
+
+
+@dataclass(slots=True)
+class Properties:
+    """The application properties of many messages, column by column, as Arrow's maps are laid."""
+
+    offsets: list[int] = field(default_factory=lambda: [0])
+    names: list[str] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
+    texts: list[str | None] = field(default_factory=list)
+    longs: list[int | None] = field(default_factory=list)
+    doubles: list[float | None] = field(default_factory=list)
+    booleans: list[bool | None] = field(default_factory=list)
+    binaries: list[bytes | None] = field(default_factory=list)
+
+    def add(self, found: dict[str, Typed]) -> None:
+        for name, (kind, value) in found.items():
+            self.names.append(name)
+            self.types.append(kind)
+            self._add_value(value)
+        self.offsets.append(len(self.names))
+
+    def _add_value(self, value: Value) -> None:
+        text, long, double, boolean, binary = None, None, None, None, None
+        match value:
+            case None:
+                pass
+            case bool():
+                boolean = value
+            case str():
+                text = value
+            case int() if value <= LONG_MAX:
+                long = int(value)
+            case float():
+                double = value
+            case bytes():
+                binary = value
+            case Decimal():
+                binary = value.raw
+            case _:
+                text = _text(value)
+        self.texts.append(text)
+        self.longs.append(long)
+        self.doubles.append(double)
+        self.booleans.append(boolean)
+        self.binaries.append(binary)
+
+    def array(self) -> "pa.Array[Any]":
+        values = pa.StructArray.from_arrays(
+            [
+                pa.array(self.types, pa.string()),
+                pa.array(self.texts, pa.string()),
+                pa.array(self.longs, pa.int64()),
+                pa.array(self.doubles, pa.float64()),
+                pa.array(self.booleans, pa.bool_()),
+                pa.array(self.binaries, pa.binary()),
+            ],
+            names=["type", "text", "long", "double", "boolean", "binary"],
+        )
+        offsets = cast("Any", pa.array(self.offsets, pa.int32()))
+        names = cast("Any", pa.array(self.names, pa.string()))
+        made: pa.Array[Any] = pa.MapArray.from_arrays(offsets, names, values)
+        return made
+
+
+@dataclass(slots=True)
+class Columns:
+    """The decoded columns of many messages; every list has one element per message."""
+
+    message_id: list[str | None] = field(default_factory=list)
+    correlation_id: list[str | None] = field(default_factory=list)
+    subject: list[str | None] = field(default_factory=list)
+    to: list[str | None] = field(default_factory=list)
+    reply_to: list[str | None] = field(default_factory=list)
+    content_type: list[str | None] = field(default_factory=list)
+    group_id: list[str | None] = field(default_factory=list)
+    creation_time: list[int | None] = field(default_factory=list)
+    user_id: list[str | None] = field(default_factory=list)
+    group_sequence: list[int | None] = field(default_factory=list)
+    delivery_count: list[int | None] = field(default_factory=list)
+    properties: Properties = field(default_factory=Properties)
+    body_kind: list[str | None] = field(default_factory=list)
+    body_text: list[str | None] = field(default_factory=list)
+    body_bytes: list[bytes | None] = field(default_factory=list)
+    error: list[str | None] = field(default_factory=list)
+    message: list[bytes | None] = field(default_factory=list)
+
+    def add(self, message: Message) -> None:
+        standard = message.properties
+        self.message_id.append(identifier(standard.message_id))
+        self.correlation_id.append(identifier(standard.correlation_id))
+        self.subject.append(standard.subject)
+        self.to.append(standard.to)
+        self.reply_to.append(standard.reply_to)
+        self.content_type.append(standard.content_type)
+        self.group_id.append(standard.group_id)
+        self.creation_time.append(_microseconds(standard.creation_time))
+        self.user_id.append(_user(standard.user_id))
+        self.group_sequence.append(standard.group_sequence)
+        self.delivery_count.append(message.header.delivery_count)
+        self.properties.add(message.application_properties)
+        text, binary = body_columns(message.body, standard.content_type)
+        self.body_kind.append(message.body.kind)
+        self.body_text.append(text)
+        self.body_bytes.append(binary)
+        self.error.append(None)
+        self.message.append(None)
+
+    def add_error(self, error: str, data: bytes | None) -> None:
+        for column in self._texts().values():
+            column.append(None)
+        self.creation_time.append(None)
+        self.group_sequence.append(None)
+        self.delivery_count.append(None)
+        self.properties.add({})
+        self.body_bytes.append(None)
+        self.error[-1] = error
+        self.message.append(data)
+
+    def arrays(self) -> "dict[str, pa.Array[Any]]":
+        """Every column as an Arrow array, by name and in the order of MESSAGES."""
+        arrays: dict[str, pa.Array[Any]] = {
+            name: pa.array(column, pa.string()) for name, column in self._texts().items()
+        }
+        arrays["creation_time"] = pa.array(self.creation_time, pa.timestamp("us", "UTC"))
+        arrays["group_sequence"] = pa.array(self.group_sequence, pa.int64())
+        arrays["delivery_count"] = pa.array(self.delivery_count, pa.int64())
+        arrays["properties"] = self.properties.array()
+        arrays["body_bytes"] = pa.array(self.body_bytes, pa.binary())
+        arrays["message"] = pa.array(self.message, pa.binary())
+        return {name: arrays[name] for name in MESSAGES.names if name in arrays}
+
+    def _texts(self) -> dict[str, list[str | None]]:
+        return {
+            "message_id": self.message_id,
+            "correlation_id": self.correlation_id,
+            "subject": self.subject,
+            "to": self.to,
+            "reply_to": self.reply_to,
+            "content_type": self.content_type,
+            "group_id": self.group_id,
+            "user_id": self.user_id,
+            "body_kind": self.body_kind,
+            "body_text": self.body_text,
+            "error": self.error,
+        }
+
+
+def body_columns(body: Body, content_type: str | None) -> tuple[str | None, bytes | None]:
+    """What stands in `body_text` and in `body_bytes`."""
+    if body.kind == "none":
+        return None, None
+    if not isinstance(body.value, bytes):
+        return _text(body.value), None
+    if (content_type or "").startswith(TEXT_PREFIXES):
+        try:
+            return body.value.decode(), body.value
+        except UnicodeDecodeError:
+            return None, body.value
+    return None, body.value
+
+
+def _text(value: Value) -> str | None:
+    match value:
+        case None:
+            return None
+        case str():
+            return value
+        case list() | Map():
+            return as_json(value)
+        case _:
+            return as_json(value).strip('"')
+
+
+def _user(user: bytes | None) -> str | None:
+    try:
+        return None if user is None else user.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _microseconds(milliseconds: int | None) -> int | None:
+    if milliseconds is None or not TIMESTAMP_MS_MIN <= milliseconds <= TIMESTAMP_MS_MAX:
+        return None
+    return int(milliseconds) * 1000
