@@ -21,6 +21,7 @@ from pipeline.transforms.decoding.blob import (
     Codes,
     Mask,
     Values,
+    faulty_texts,
     table,
 )
 from pipeline.transforms.decoding.entries import application_properties, no_booleans, whole_numbers
@@ -60,7 +61,8 @@ def decoded_in_columns(blob: Blob) -> tuple[dict[str, Array], Mask]:
     for name in ("message_id", "correlation_id"):
         doubt |= ~_IS_PLAIN_ID.take(found.properties[name].codes)
     columns |= _times_and_counts(blob, found)
-    columns["user_id"] = _user(blob, found.properties["user_id"], doubt)
+    user = found.properties["user_id"]
+    columns["user_id"], _ = _bytes_as_text(blob, user, _IS_BINARY.take(user.codes))
     columns["properties"], odd = application_properties(blob, found.application_properties)
     doubt |= odd
     columns |= _body(blob, found.body, found.kinds, columns["content_type"], doubt)
@@ -76,14 +78,13 @@ def _text(blob: Blob, values: Values, doubt: Mask) -> Array:
     return made
 
 
-def _user(blob: Blob, values: Values, doubt: Mask) -> Array:
-    """Bytes that are text mostly; if they aren't, the column is null, which isn't decided here."""
-    as_strings = Values(
-        np.where(_IS_BINARY.take(values.codes), STRINGS[0], NULL).astype(np.uint8),
-        values.starts,
-        values.stops,
-    )
-    return _text(blob, as_strings, doubt)
+def _bytes_as_text(blob: Blob, values: Values, which: Mask) -> tuple[Array, Mask]:
+    """The bytes of these values as text, null where they are none; and which those are."""
+    made = blob.ranges(values, which, pa.string())
+    faulty = faulty_texts(made, np.zeros(blob.count, np.bool_))
+    if faulty.any():
+        made = blob.ranges(values, which & ~faulty, pa.string())
+    return made, faulty
 
 
 def _times_and_counts(blob: Blob, found: Found) -> dict[str, Array]:
@@ -109,12 +110,11 @@ def _body(
     readable = binary.copy()
     if binary.any():
         readable &= _is_readable(content_type)
-    as_strings = Values(
-        np.where(text | readable, STRINGS[0], NULL).astype(np.uint8), body.starts, body.stops
-    )
+    texts, no_texts = _bytes_as_text(blob, body, text | readable)
+    doubt |= no_texts & text
     return {
         "body_kind": pa.array(_KIND_NAMES).take(names),
-        "body_text": _text(blob, as_strings, doubt),
+        "body_text": texts,
         "body_bytes": blob.ranges(body, binary, pa.binary()),
     }
 
