@@ -23,6 +23,7 @@ from ingest.paging import Paging
 from ingest.pump import Outcomes
 from ingest.settings import Settings
 from ingest.sieve import Sieve
+from ingest.taker import Taker
 from pipeline.address import Destination
 from pipeline.delivery import Verdict
 from pipeline.dispatch import Bury, Deliver, Effect, Settled
@@ -123,6 +124,13 @@ class DeliveryService:
                 del self._live[subscription.definition.topic]
         self._due[subscription] = None
 
+    def claim(self, consumer: Consumer, run: Run, now: int) -> list[Effect]:
+        """The consumer has all of these that are owed and that nobody has; no byte goes out."""
+        subscription = consumer.subscription
+        effects = subscription.dispatcher.claim(consumer.number, run, now)
+        self._marks.deliver(subscription.mark, subscription.dispatcher.reach)
+        return effects
+
     def flowed(self, consumer: Consumer) -> None:
         """The link's credit or drain changed, or its socket can or can't take more."""
         if consumer.left:
@@ -134,7 +142,9 @@ class DeliveryService:
         link, dispatcher = consumer.link, consumer.subscription.dispatcher
         able = link.alive and link.connection.writable and not consumer.too_large
         credit = link.credit if able else 0
-        room = self._settings.amqp.unsettled_max - len(dispatcher.held(consumer.number))
+        taker, settings = isinstance(link, Taker), self._settings
+        most = settings.management.acquire_max if taker else settings.amqp.unsettled_max
+        room = most - len(dispatcher.held(consumer.number))
         consumer.cut = credit > room
         dispatcher.credit(consumer.number, min(credit, max(room, 0)))
 

@@ -109,6 +109,8 @@ class Log:
         self.exclusion: Exclusion | None = None
         #: Below it nothing is owed to any durable subscription, by what is in memory.
         self.lowest_floor: Callable[[], int] = lambda: 0
+        #: Id of each durable subscription -> the group in which its incarnation began.
+        self.begun: dict[str, int] = {}
         self._lingering: asyncio.TimerHandle | None = None
         self._full = False
         self._ending = False
@@ -242,6 +244,8 @@ class Log:
         else:
             return
         self._waiting_bytes -= waiting.size
+        begun = (one.key.id for one in waiting.records if one.event in BEGINNINGS)
+        self.begun.update(dict.fromkeys(begun, self._next_group))
         runs = by_topic(waiting.runs)
         settlements = waiting.settlements + self._excluded(waiting, runs)
         group = Group(

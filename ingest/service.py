@@ -26,6 +26,7 @@ from ingest.management.node import Node, RequestLink
 from ingest.management.opening import open_node
 from ingest.management.peers import Peers
 from ingest.management.replies import ReplyLink
+from ingest.management.taking import open_taking
 from ingest.marking import Marking
 from ingest.policies import Policies
 from ingest.producer import Producer
@@ -71,6 +72,7 @@ class Gateway:
         self._subscriptions = Subscriptions(
             log, marking, snapshot, doubts, access, policies, claims
         )
+        log.begun.update((state.key.id, state.began) for state in snapshot.subscriptions)
         self._temporary = Temporary(self._subscriptions, log, settings.amqp.temporary_max)
         self.intake = Intake(log, policies, settings.delivery.duplicates_max)
         self._marking = marking
@@ -107,6 +109,7 @@ class Gateway:
         )
         self.backlogs.limited = self._limited
         self.intake.admit, self.intake.published = self.backlogs.admit, self.backlogs.published
+        peers = Peers(engine, self.lost)
         self.node = open_node(
             self._loop,
             self._settings,
@@ -115,9 +118,21 @@ class Gateway:
             self._access,
             self._subscriptions.named,
             delivery,
-            Peers(engine, self.lost),
+            peers,
             self.backlogs.tallies,
             partial(self._resolve, said=None),
+            self._marked,
+        )
+        self.node.taking = open_taking(
+            self._loop,
+            self._settings.management,
+            self._log,
+            table,
+            self._access,
+            self._subscriptions.named,
+            delivery,
+            self._marking,
+            peers,
             self._marked,
         )
 

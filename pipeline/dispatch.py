@@ -278,6 +278,19 @@ class Dispatcher:
         knows that the reason holds for each of them."""
         return self._places.give_up_unheld(run, reason)
 
+    def claim(self, consumer: int, run: Run, now: int = 0) -> list[Effect]:
+        """Deliver to this consumer all of these that are owed and that nobody holds, whoever's turn
+        it is and whether they were read or not: it had them before, and wants them back."""
+        return self._places.claim(consumer, run, now)
+
+    def owed(self, head: int) -> list[tuple[Run, int]]:
+        """All below `head` that is owed, with its failed attempts. Of what wasn't read yet, others
+        may belong to another topic, or not match."""
+        places = self._places
+        unread = places.unread.among(range(places.unread.position, head))
+        runs = [*places.outstanding.runs(), *unread]
+        return [part for run in runs for part in places.attempts.parts(run)]
+
     def exhausted(self) -> Run:
         """What is owed and failed as often as it may, as after a crash before its burial, or under
         a policy that allows less than the one before."""

@@ -63,6 +63,9 @@ class Verb(StrEnum):
     SKIP = "SKIP"
     REDRIVE = "REDRIVE"
     CLOSE = "CLOSE"
+    ACQUIRE = "ACQUIRE"  #: sequences in their turn, without the messages
+    SETTLE = "SETTLE"
+    OWED = "OWED"  #: what it is owed now
     HINT = "HINT"  #: say which messages its selector matches, so that others needn't be read
     GET_TYPES = "GET-TYPES"
     GET_OPERATIONS = "GET-OPERATIONS"
@@ -103,6 +106,22 @@ _DEEDS: dict[Verb, Attributes] = {
     Verb.REWIND: {"to": Attribute(_PLACE.types, required=True)},
     Verb.SKIP: {"to": _PLACE},
     Verb.CLOSE: {},
+    Verb.ACQUIRE: {
+        "holder": Attribute((str,), required=True),
+        "max": _NUMBER,
+        "wait_ms": _NUMBER,
+        "linger_ms": _NUMBER,
+        "keep": _TEXT,
+        "incarnation": _NUMBER,
+    },
+    Verb.SETTLE: {
+        "holder": Attribute((str,), required=True),
+        "sequences": Attribute((str,), required=True),
+        "outcome": _TEXT,
+        "failed": _FLAG,
+        "undeliverable": _FLAG,
+    },
+    Verb.OWED: {},
 }
 
 #: What may be asked of each type, and with which attributes.

@@ -298,6 +298,19 @@ class Places:
             parts.append(part)
         return [one for part in parts for one in self.give_up(NOBODY, part, reason)]
 
+    def claim(self, consumer: int, run: Run, now: int) -> list[Effect]:
+        """All of these that are owed and that nobody holds go to this consumer, read or not."""
+        parts = list(self.waiting.pick(run))
+        for part in self.unread.among(run):
+            self.outstanding.add(part)
+            self.unread.reached(part)
+            self.unread.pass_over(part)
+            parts.append(part)
+        effects: list[Effect] = []
+        for same, failures in (one for part in parts for one in self.attempts.parts(part)):
+            self.hand([(consumer, same)], failures, now, effects, again=True)
+        return effects
+
     def buried(self, run: Run) -> list[Settled]:
         """Copies of these are kept."""
         effects: list[Settled] = []

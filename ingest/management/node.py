@@ -16,6 +16,7 @@ from ingest import pump, relay, termini
 from ingest.link import Link
 from ingest.management.replies import Replies, ReplyLink
 from ingest.management.requests import Requests
+from ingest.management.taking import TAKING, Taking
 from ingest.operations import Operations
 from ingest.pump import Received
 from ingest.settings import ManagementLimits
@@ -54,6 +55,7 @@ class Node:
         self._loop, self._limits, self._turned = loop, limits, turned
         self._requests, self._replies, self._operations = requests, replies, operations
         self._tasks: set[asyncio.Task[None]] = set()
+        self.taking: Taking
 
     def attached(self, link: Link, attach: Attach) -> bool:
         """Whether the link is one to the node; then it is open, or refused."""
@@ -72,6 +74,7 @@ class Node:
 
     def left(self, link: Link) -> None:
         """A link has ended, whatever it was."""
+        self.taking.left(link)
         if isinstance(link.owner, ReplyLink):
             self._replies.leave(link)
 
@@ -90,6 +93,7 @@ class Node:
         """What isn't answered never will be."""
         for task in self._tasks:
             task.cancel()
+        self.taking.close()
         self._operations.close()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
@@ -111,7 +115,10 @@ class Node:
             answer = request
         else:
             self._turned()
-            answer = await self._requests.answer(user, request)
+            if request.verb in TAKING:
+                answer = await self.taking.answer(link, request)
+            else:
+                answer = await self._requests.answer(user, request)
             _events.debug(
                 "management.answered",
                 user=user,

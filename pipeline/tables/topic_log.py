@@ -101,6 +101,11 @@ class TopicLog:
         return self._state.version
 
     @property
+    def uri(self) -> str:
+        """Where the table lies, as deltalake wants it."""
+        return self._store.uri
+
+    @property
     def dead(self) -> str | None:
         """Why no commit will ever work again on this handle: an fsync failed. None while alive."""
         return self._writer.dead
@@ -123,6 +128,12 @@ class TopicLog:
     def first_sequence(self) -> int:
         """The first sequence that retention has left; nothing below it is owed to anybody."""
         return self._state.first_sequence
+
+    @property
+    def first_day(self) -> str:
+        """The UTC day of the first messages that retention has left; empty if there are none."""
+        messages = survey.messages_of(self._state.files)
+        return min((file.day for file in messages if file.low is not None), default="")
 
     def files(self, record: str, after_group: int) -> list[Path]:
         """The data files that may hold rows of that record in later groups, in a folder."""

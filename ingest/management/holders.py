@@ -1,0 +1,144 @@
+"""Holders: who takes sequences and no bytes, under a name that outlives its connection.
+
+Rule 1: a holder begins on a connection by saying what it keeps. Of what it had before it keeps
+        that, and gives back the rest; what it wants to keep and nobody has, it gets back.
+Rule 2: the connection on which it began last has it; what another one still asks is refused.
+Rule 3: what a lost connection's holder has is its own for as long as it said, then it's given back
+        and counts as no failure.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from ingest.consumer import Consumer, Subscription
+from ingest.delivery import DeliveryService
+from ingest.link import Link
+from ingest.log import Log
+from ingest.marking import Marking
+from ingest.named import Named
+from ingest.taker import Taker
+from pipeline.errors import StoreError
+from pipeline.management import CONFLICT, Answer
+from pipeline.registry import AttachAction, LinkKind, decide_attach
+from pipeline.subscription import SubscriptionKey
+
+_Holding = tuple[SubscriptionKey, str]
+
+
+class Holders:
+    """All holders of a gateway. `end` ends a link from this side; `turned` is called when something
+    was said outside of a pass over what came."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: Log,
+        named: Named,
+        delivery: DeliveryService,
+        marking: Marking,
+        end: Callable[[Link, str, str], None],
+        turned: Callable[[], None],
+    ) -> None:
+        self._loop, self._log, self._named = loop, log, named
+        self._delivery, self._marking = delivery, marking
+        self._end, self._turned = end, turned
+        self._takers: dict[_Holding, Taker] = {}
+
+    def left(self, link: Link) -> None:
+        """A link has ended: a holder's end on a subscription, or that by which holders spoke."""
+        if isinstance(link, Taker):
+            self._forget(link)
+            return
+        for taker in [one for one in self._takers.values() if one.asked_by is link]:
+            taker.asked_by = None
+            self.flowed(taker)
+            if taker.linger_ms:
+                seconds = taker.linger_ms / 1_000
+                taker.timer = self._loop.call_later(seconds, self._lingered, taker)
+            else:
+                self._end(taker, "", "its connection was lost")
+
+    def close(self) -> None:
+        """Nobody comes back any more."""
+        for taker in [*self._takers.values()]:
+            self._end(taker, "", "the gateway stops")
+
+    def flowed(self, taker: Taker) -> None:
+        """It takes more, or less."""
+        if isinstance(taker.owner, Consumer):
+            self._delivery.flowed(taker.owner)
+
+    async def durable(self) -> None:
+        """Wait until all that was said by now is durable."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._log.after(lambda: None if done.done() else done.set_result(None))
+        self._turned()
+        await done
+
+    def speaking(self, link: Link, key: SubscriptionKey, holder: str) -> Taker | Answer:
+        """The holder, if it speaks by this link."""
+        taker = self._takers.get((key, holder))
+        if taker is not None and taker.asked_by is link:
+            return taker
+        text = "has no deliveries by this connection; begin with ACQUIRE and 'keep'"
+        return Answer(CONFLICT, f"holder '{holder}' of {key.id} {text}")
+
+    async def begin(
+        self, link: Link, key: SubscriptionKey, subscription: Subscription, holder: str
+    ) -> Taker | Answer:
+        """The holder speaks by this link from now on, whether it was there before or not."""
+        connection = link.connection
+        if key.container is not None and key.container != connection.container:
+            text = f"belongs to the container '{key.container}'; open the connection with that id"
+            return Answer(CONFLICT, f"{key.id} {text}")
+        taker = self._takers.get((key, holder))
+        if taker is not None:
+            if taker.user != connection.user:
+                return Answer(CONFLICT, f"holder '{holder}' of {key.id} is another user's")
+            if taker.timer is not None:
+                taker.timer.cancel()
+                taker.timer = None
+            taker.asked_by, taker.connection = link, connection
+            return taker
+        definition = subscription.definition
+        decision = decide_attach(
+            definition,
+            len(subscription.consumers),
+            definition,
+            self._named.policy(key).consumers_max,
+        )
+        if decision.action is not AttachAction.JOIN:
+            return Answer(CONFLICT, f"{key.id}: {decision.reason}")
+        taker = self._takers[key, holder] = Taker(
+            link, holder, f"{connection.container}/{key.name}"
+        )
+        kind = LinkKind.QUEUE if key.queue else LinkKind.DURABLE
+        taker.owner = self._delivery.attach(subscription, taker, taker.name, kind)
+        done: asyncio.Future[None] = self._loop.create_future()
+
+        def sure() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        try:
+            self._marking.joined(subscription, sure)
+        except StoreError:
+            self._end(taker, "", "")
+            raise
+        await done
+        if not self._named.sure(key):
+            await self.durable()
+        return taker
+
+    def _lingered(self, taker: Taker) -> None:
+        taker.timer = None
+        self._end(taker, "", "its connection was lost, and it didn't come back in time")
+        self._turned()
+
+    def _forget(self, taker: Taker) -> None:
+        if taker.timer is not None:
+            taker.timer.cancel()
+            taker.timer = None
+        taker.release()
+        for holding in [one for one, there in self._takers.items() if there is taker]:
+            del self._takers[holding]

@@ -1,0 +1,334 @@
+"""Requests of consumers that take sequences and no bytes: acquire, settle, see what is owed.
+
+A holder takes part in the strict turns of its subscription like any consumer, and reads the bytes
+in `topic_log`, which has them when the answer comes. Who it is, and how long what it has stays with
+it, is said in `ingest.management.holders`. All methods run on the loop's thread.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+from ingest.consumer import Consumer, Subscription
+from ingest.delivery import DeliveryService
+from ingest.link import Link
+from ingest.log import Log
+from ingest.management.entities import key_of
+from ingest.management.holders import Holders
+from ingest.management.peers import Peers
+from ingest.marking import Marking
+from ingest.named import Named
+from ingest.security.access import Access
+from ingest.settings import ManagementLimits
+from ingest.taker import Taker
+from pipeline.amqp_types import Map, Value
+from pipeline.amqp_writer import Writable
+from pipeline.dispatch import Deliver
+from pipeline.errors import InvalidRequest, StoreError
+from pipeline.management import (
+    ABSENT,
+    BAD_REQUEST,
+    CONFLICT,
+    FAILED,
+    OK,
+    Answer,
+    Request,
+    Verb,
+    refused,
+)
+from pipeline.outcome import Outcome
+from pipeline.permission import Action
+from pipeline.refusal import Refusal
+from pipeline.run_text import runs_of, text_of
+from pipeline.sequences import Run
+from pipeline.subscription import SubscriptionKey
+from pipeline.tables.topic_log import TopicLog
+
+#: The requests that are answered here.
+TAKING = frozenset({Verb.ACQUIRE, Verb.SETTLE, Verb.OWED})
+#: Seconds that a commit may take until a holder is told that it can't read what it was handed, and
+#: between two looks at it.
+COMMIT_SECONDS_MAX = 20.0
+LOOK_SECONDS = 0.01
+#: The outcomes that a holder may give.
+_OUTCOMES = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.RELEASED, Outcome.MODIFIED)
+
+
+class Taking:
+    """Answers them. `turned` is called when something was said outside of a pass over what came."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: ManagementLimits,
+        log: Log,
+        table: TopicLog,
+        access: Access,
+        named: Named,
+        delivery: DeliveryService,
+        holders: Holders,
+        turned: Callable[[], None],
+    ) -> None:
+        self._loop, self._limits, self._log, self._table = loop, limits, log, table
+        self._access, self._named, self._delivery = access, named, delivery
+        self._holders, self._turned = holders, turned
+
+    def left(self, link: Link) -> None:
+        """A link has ended, whatever it was."""
+        self._holders.left(link)
+
+    def close(self) -> None:
+        """Nobody comes back any more."""
+        self._holders.close()
+
+    async def answer(self, link: Link, request: Request) -> Answer:
+        """The answer to a request that came by this link; it is given when what it says is
+        durable, and what was acquired is in the table."""
+        try:
+            return await self._answer(link, request)
+        except InvalidRequest as error:
+            return Answer(BAD_REQUEST, str(error))
+        except StoreError as error:
+            return Answer(FAILED, str(error))
+
+    async def _answer(self, link: Link, request: Request) -> Answer:
+        key = key_of(request.entity, request.name)
+        if isinstance(key, Refusal):
+            return refused(key)
+        subscription = self._named.get(key)
+        if subscription is None:
+            return Answer(ABSENT, f"there is no subscription {key.id}")
+        topic, may = subscription.definition.topic, {Action.CONSUME}
+        if request.verb is Verb.OWED:
+            may.add(Action.MANAGE)
+        if why := self._access.refusal(link.connection.user, topic, *may):
+            return refused(why)
+        if not key.durable:
+            text = "is not durable: what it is owed can't be told from the tables"
+            return Answer(CONFLICT, f"{key.id} {text}")
+        if request.verb is Verb.OWED:
+            return await self._owed(key, subscription)
+        return await self._held(link, key, subscription, request)
+
+    async def _held(
+        self, link: Link, key: SubscriptionKey, subscription: Subscription, request: Request
+    ) -> Answer:
+        holder = str(request.attributes["holder"])
+        if not holder:
+            return Answer(BAD_REQUEST, "'holder' must not be empty")
+        if request.verb is Verb.ACQUIRE and "keep" in request.attributes:
+            taker = await self._holders.begin(link, key, subscription, holder)
+        else:
+            taker = self._holders.speaking(link, key, holder)
+        if isinstance(taker, Answer):
+            return taker
+        if request.verb is Verb.SETTLE:
+            return await self._settle(taker, request)
+        return await self._acquire(taker, key, request)
+
+    # What they ask.
+
+    async def _acquire(self, taker: Taker, key: SubscriptionKey, request: Request) -> Answer:
+        said = request.attributes
+        most, wait_ms = _whole(said.get("max")), _whole(said.get("wait_ms"))
+        linger_ms = _whole(said.get("linger_ms"))
+        limits = self._limits
+        for name, value, limit in (
+            ("max", most, limits.acquire_max),
+            ("wait_ms", wait_ms, limits.acquire_wait_ms_max),
+            ("linger_ms", linger_ms, limits.acquire_linger_ms_max),
+        ):
+            if value > limit:
+                return Answer(BAD_REQUEST, f"'{name}' is {value}; it may be {limit}")
+        taker.linger_ms = linger_ms
+        consumer, began = _consumer(taker), self._log.begun.get(key.id, 0)
+        body: dict[str, Writable] = {}
+        if "keep" in said:
+            ours = _whole(said.get("incarnation")) == began
+            keep = self._checked(str(said["keep"])) if ours else []
+            body["kept"] = text_of(await self._keep(taker, consumer, keep))
+        more = most > 0 and await self._wait(taker, consumer.subscription, most, wait_ms)
+        handed = taker.handed()
+        reach = max((run[-1] for run, _ in handed), default=-1)
+        if not await self._readable(reach):
+            self._give_back(taker, consumer, [run for run, _ in handed])
+            text = "what was acquired isn't in topic_log, as commits don't succeed; ask later"
+            return Answer(FAILED, text)
+        if taker.ended:
+            return Answer(CONFLICT, f"{key.id}: {taker.reason or 'its deliveries have ended'}")
+        body |= {
+            "acquired": _by_failures(handed),
+            "more": more,
+            "topic": consumer.subscription.definition.topic,
+            "log": self._table.uri,
+            "incarnation": began,
+        }
+        return Answer(OK, f"{sum(len(run) for run, _ in handed)} acquired", body)
+
+    async def _wait(
+        self, taker: Taker, subscription: Subscription, most: int, wait_ms: int
+    ) -> bool:
+        """Let it be handed so many, and wait for the first ones. Whether there may be more now."""
+        deadline = self._loop.time() + wait_ms / 1_000
+        taker.grant(min(most, self._limits.acquire_max))
+        self._holders.flowed(taker)
+        self._turned()
+        more = True
+        before = taker.delivery_count
+        while taker.alive and taker.credit > 0:
+            left = deadline - self._loop.time()
+            head = self._log.recent.head
+            more = subscription.reading or subscription.dispatcher.wanted(head) is not None
+            if left <= 0 or (taker.delivery_count > before and not more):
+                break
+            taker.moved.clear()
+            try:
+                await asyncio.wait_for(taker.moved.wait(), left)
+            except TimeoutError:
+                continue
+            await asyncio.sleep(0)  # more may be handed in the same pass
+        taker.grant(0)
+        self._holders.flowed(taker)
+        return more
+
+    async def _readable(self, reach: int) -> bool:
+        """Whether the table has this message, waited for."""
+        deadline = self._loop.time() + COMMIT_SECONDS_MAX
+        while self._table.sequence_version <= reach:
+            if self._loop.time() > deadline:
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+        return True
+
+    async def _keep(self, taker: Taker, consumer: Consumer, keep: list[range]) -> list[range]:
+        """What of these it has from now on; all else that it had is given back."""
+        dispatcher = consumer.subscription.dispatcher
+        held = dispatcher.held(consumer.number).copy()
+        for run in keep:
+            held.discard(run)
+        self._give_back(taker, consumer, held.runs())
+        now = time.time_ns() // 1_000
+        for run in keep:
+            for effect in self._delivery.claim(consumer, run, now):
+                if isinstance(effect, Deliver):
+                    taker.took(effect.run, effect.delivery_count, now)
+        taker.handed()
+        await self._holders.durable()
+        if taker.ended:
+            return []
+        return [*dispatcher.held(consumer.number).runs()]
+
+    def _give_back(self, taker: Taker, consumer: Consumer, runs: Iterable[Run]) -> None:
+        for run in runs:
+            self._settled(taker, consumer, run, Outcome.RELEASED)
+
+    async def _settle(self, taker: Taker, request: Request) -> Answer:
+        said = request.attributes
+        word = said.get("outcome", Outcome.ACCEPTED.value)
+        if word not in {one.value for one in _OUTCOMES}:
+            known = ", ".join(one.value for one in _OUTCOMES)
+            return Answer(BAD_REQUEST, f"'outcome' is {word!r}; it must be one of {known}")
+        consumer = _consumer(taker)
+        failed, undeliverable = said.get("failed") is True, said.get("undeliverable") is True
+        settled = 0
+        for run in self._checked(str(said["sequences"])):
+            settled += self._settled(
+                taker,
+                consumer,
+                run,
+                Outcome(str(word)),
+                failed=failed,
+                undeliverable=undeliverable,
+            )
+        self._delivery.eased(consumer)
+        await self._holders.durable()
+        return Answer(OK, f"{settled} settled", {"settled": settled})
+
+    def _settled(
+        self,
+        taker: Taker,
+        consumer: Consumer,
+        run: Run,
+        outcome: Outcome,
+        *,
+        failed: bool = False,
+        undeliverable: bool = False,
+    ) -> int:
+        """Settle what it has of a run; how many that are."""
+        subscription, now = consumer.subscription, time.time_ns() // 1_000
+        count = 0
+        for token, part in taker.ending(run):
+            effects = subscription.dispatcher.settle(
+                consumer.number,
+                part,
+                outcome,
+                failed=failed,
+                undeliverable=undeliverable,
+                now=now,
+                delivered_at=token,
+            )
+            self._delivery.concluded(subscription, consumer.name, effects, token, now, None)
+            count += sum(len(one.run) for one in effects)
+        return count
+
+    async def _owed(self, key: SubscriptionKey, subscription: Subscription) -> Answer:
+        """All that it is owed now, as far as it is known without reading messages."""
+        await self._holders.durable()
+        head = self._log.recent.head
+        if not await self._readable(head - 1):
+            return Answer(FAILED, "topic_log lacks the newest messages, as commits don't succeed")
+        body: dict[str, Writable] = {
+            "owed": _by_failures(subscription.dispatcher.owed(head)),
+            "topic": subscription.definition.topic,
+            "selector": subscription.definition.selector,
+            "log": self._table.uri,
+            "incarnation": self._log.begun.get(key.id, 0),
+        }
+        return Answer(OK, f"what {key.id} is owed", body)
+
+    def _checked(self, text: str) -> list[range]:
+        """The runs of a request. Raises InvalidRequest for more than anybody can have, and for what
+        isn't there yet."""
+        runs = runs_of(text)
+        if sum(map(len, runs)) > self._limits.acquire_max:
+            most = self._limits.acquire_max
+            raise InvalidRequest(f"more than {most} sequences (management.acquire_max)")
+        head = self._log.recent.head
+        if any(run[-1] >= head for run in runs):
+            raise InvalidRequest(f"a sequence that isn't there yet: the next one is {head}")
+        return runs
+
+
+def open_taking(
+    loop: asyncio.AbstractEventLoop,
+    limits: ManagementLimits,
+    log: Log,
+    table: TopicLog,
+    access: Access,
+    named: Named,
+    delivery: DeliveryService,
+    marking: Marking,
+    peers: Peers,
+    turned: Callable[[], None],
+) -> Taking:
+    """The answers to holders' requests, put together from the parts of a gateway."""
+    holders = Holders(loop, log, named, delivery, marking, peers.end_link, turned)
+    return Taking(loop, limits, log, table, access, named, delivery, holders, turned)
+
+
+def _consumer(taker: Taker) -> Consumer:
+    assert isinstance(taker.owner, Consumer)  # noqa: S101
+    return taker.owner
+
+
+def _whole(value: Value) -> int:
+    """A number that isn't negative, as `management.parse` has seen; 0 if it isn't said."""
+    return value if isinstance(value, int) else 0
+
+
+def _by_failures(handed: Iterable[tuple[Run, int]]) -> Map:
+    """Runs as texts, by their failed attempts."""
+    found: dict[int, list[Run]] = {}
+    for run, failures in handed:
+        found.setdefault(failures, []).append(run)
+    return Map(tuple((str(failures), text_of(runs)) for failures, runs in sorted(found.items())))

@@ -1,0 +1,154 @@
+"""A consumer that takes sequences and no bytes: who asks for it reads the messages in the table.
+
+To the delivery service it is a link like any other: it has credit, it is handed runs in its turn,
+and it goes. Its peer is a holder, a name of its own choosing, which outlives a connection: what it
+has stays with it for as long as it asked for after the connection was lost, so that it can come
+back for it.
+"""
+
+import asyncio
+from array import array
+
+from ingest.connection import Connection
+from ingest.link import Link
+from pipeline.delivery import WITHOUT_STATE, Verdict
+from pipeline.message import Slab
+from pipeline.performative import WalkedAttach
+from pipeline.sequences import Run, SequenceSet, gathered
+
+#: What one sequence counts among the bytes that a subscription hands out in one pass.
+SEQUENCE_BYTES = 8
+
+
+class Taker(Link):
+    """The end of one holder on one subscription. `asked_by` is the link by which it speaks, None
+    while its connection is lost."""
+
+    __slots__ = (
+        "_granted",
+        "_handed",
+        "_since",
+        "asked_by",
+        "holder",
+        "linger_ms",
+        "moved",
+        "reason",
+        "timer",
+        "user",
+    )
+
+    def __init__(self, asked_by: Link, holder: str, name: str) -> None:
+        self.connection: Connection = asked_by.connection
+        self.attach = WalkedAttach(b"", 0, 0, name, frozenset(), None)
+        self.name = name
+        self.address = self.session = 0
+        self.message_bytes_max = 0
+        self.offered_capabilities = ()
+        self.alive, self.ended, self.left = True, False, False
+        self.delivery_count = self.waiting = 0
+        self.when_answered = None
+        self.owner = None
+        self.asked_by: Link | None = asked_by
+        self.holder, self.user = holder, asked_by.connection.user
+        self.linger_ms = 0
+        self.timer: asyncio.TimerHandle | None = None
+        #: Set whenever it was handed something, or ended.
+        self.moved = asyncio.Event()
+        #: Why it was ended from our side.
+        self.reason = ""
+        self._granted = 0
+        self._handed: list[tuple[Run, int]] = []
+        self._since: dict[int, SequenceSet] = {}  #: when it was delivered -> what it may still have
+
+    # What a link is to the service.
+
+    @property
+    def handle(self) -> tuple[int, int]:
+        return 0, 0
+
+    @property
+    def default_outcome(self) -> Verdict:
+        return WITHOUT_STATE
+
+    @property
+    def is_outgoing(self) -> bool:
+        return True
+
+    @property
+    def sends_settled(self) -> bool:
+        return False
+
+    @property
+    def credit(self) -> int:
+        return self._granted if self.asked_by is not None else 0
+
+    @property
+    def draining(self) -> bool:
+        return False
+
+    def send(
+        self,
+        slab: Slab,  # noqa: ARG002
+        run: Run,
+        delivery_count: int,
+        token: int,
+        presettled: bool,  # noqa: ARG002
+    ) -> int:
+        """It is handed a run; no byte goes anywhere."""
+        self._granted -= len(run)
+        self.took(run, delivery_count, token)
+        return SEQUENCE_BYTES * len(run)
+
+    def detach(
+        self,
+        *,
+        closed: bool,  # noqa: ARG002
+        condition: str = "",  # noqa: ARG002
+        description: str = "",
+    ) -> None:
+        """It is ended from our side; its holder hears of it when it asks for more."""
+        self.alive, self.ended, self.reason = False, True, description
+        self.moved.set()
+
+    def release(self) -> None:
+        self.alive = False
+        self.moved.set()
+
+    # What it is to its holder.
+
+    def grant(self, credit: int) -> None:
+        """It takes this many from now on."""
+        self._granted = credit
+
+    def took(self, run: Run, delivery_count: int, token: int) -> None:
+        """It has these since `token` (microseconds)."""
+        self.delivery_count += len(run)
+        self._handed.append((run, delivery_count))
+        self._since.setdefault(token, SequenceSet()).add(run)
+        self.moved.set()
+
+    def handed(self) -> list[tuple[Run, int]]:
+        """What it was handed since this was asked, with the failed attempts of each run."""
+        found, self._handed = self._handed, []
+        return found
+
+    def ending(self, run: Run) -> list[tuple[int, Run]]:
+        """What of these it was handed, with the time of it; from now on nothing is known of that
+        here."""
+        found: list[tuple[int, Run]] = []
+        for token in [*self._since]:
+            had = self._since[token]
+            parts = [run] if had.contains_all(run) else _common(had, run)
+            for part in parts:
+                had.discard(part)
+                found.append((token, part))
+            if not had:
+                del self._since[token]
+        return found
+
+
+def _common(had: SequenceSet, run: Run) -> list[Run]:
+    if isinstance(run, range) and run.step == 1:
+        return list(gathered(had.runs_within(run.start, run.stop), len(run)))
+    found = array("q", [one for one in run if one in had])
+    return [found] if found else []

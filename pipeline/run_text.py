@@ -1,0 +1,75 @@
+"""Runs of sequences as a short text that people can read, such as `7,10-19,30-50/2`.
+
+A single sequence, a stretch with its first and its last one, or a stretch of which every n-th one
+is meant. What one end writes the other one reads, and a person sees in a query's checkpoint which
+messages a batch has.
+"""
+
+import re
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from pipeline.errors import InvalidRequest
+from pipeline.sequences import Run, strided
+
+_ITEM = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,18}))?)?", re.ASCII)
+
+
+def text_of(runs: Iterable[Run]) -> str:
+    """The runs in their order; empty if there are none."""
+    return ",".join(_item(part) for run in runs for part in _ranges(run) if part)
+
+
+def runs_of(text: str) -> list[range]:
+    """What `text_of` wrote. Raises InvalidRequest for any other text."""
+    return [_range(item) for item in text.split(",")] if text else []
+
+
+def sequences_of(text: str) -> "array[int]":
+    """The sequences, ascending and each once. Raises InvalidRequest."""
+    found = array("q")
+    for run in runs_of(text):
+        found.extend(run)
+    if any(a >= b for a, b in pairwise(found)):
+        found = array("q", sorted(set(found)))
+    return found
+
+
+def text_of_sequences(sequences: Iterable[int]) -> str:
+    """Sequences in any order, each once."""
+    return text_of([array("q", sorted(sequences))])
+
+
+def _ranges(run: Run) -> Iterable[range]:
+    return (run,) if isinstance(run, range) else strided(_stretches(run))
+
+
+def _stretches(sequences: "array[int]") -> Iterator[range]:
+    start = stop = -1
+    for one in sequences:
+        if one != stop:
+            if stop > start:
+                yield range(start, stop)
+            start = one
+        stop = one + 1
+    if stop > start:
+        yield range(start, stop)
+
+
+def _item(run: range) -> str:
+    if len(run) == 1:
+        return str(run[0])
+    step = "" if run.step == 1 else f"/{run.step}"
+    return f"{run[0]}-{run[-1]}{step}"
+
+
+def _range(item: str) -> range:
+    found = _ITEM.fullmatch(item)
+    first = int(found[1]) if found else 0
+    last = int(found[2]) if found and found[2] else first
+    step = int(found[3]) if found and found[3] else 1
+    if found is None or last < first or step == 0:
+        shown = item if len(item) <= 40 else f"{item[:40]}..."
+        raise InvalidRequest(f"'{shown}' is no run of sequences, such as 7, 10-19 or 30-50/2")
+    return range(first, last + 1, step)
