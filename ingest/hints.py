@@ -71,11 +71,12 @@ class Hints:
                 f"the hint goes to sequence {part.stop}, the table to {committed}",
             )
         named = sum(len(one.hint) for one in self._named.all() if one.hint is not None)
-        if named + len(part.sequences) > self._matches_max:
+        named += len(part.sequences)
+        if named > self._matches_max:
             return Refusal(
                 LIMIT_EXCEEDED,
-                f"the hints of all subscriptions name {named} messages, {self._matches_max} at "
-                "most (delivery.hint_matches_max); what comes is looked for without a hint",
+                f"the hints of all subscriptions would name {named} messages, {self._matches_max} "
+                "at most (delivery.hint_matches_max); what comes is looked for without a hint",
             )
         return None
 

@@ -147,7 +147,8 @@ class Operations:
                     return Refusal(
                         PRECONDITION_FAILED,
                         "that time is beyond retention: the earliest message that is kept has "
-                        f"sequence {found} and was published at or after it",
+                        f"sequence {found} and was published at or after it, "
+                        f"on {self._table.first_day}",
                     )
                 return found
             case _ as never:
@@ -165,7 +166,7 @@ class Operations:
             wanted = max(wanted, first)
         floor = moved(order.operation, wanted, floor=wanted, first=first, head=head)
         if isinstance(floor, Refusal):
-            return floor
+            return floor  # of a sequence that isn't there
         created = self._named.define(
             SubscriptionEvent.CREATED,
             order.key,

@@ -86,6 +86,10 @@ def show(client: "Client", id_: str, as_json: bool) -> None:
 @click.option("--shared/--exclusive", default=None, help="Several consumers at once.")
 @click.option("--no-local", is_flag=True, help="But not what its own container publishes.")
 @click.option("--policy", multiple=True, metavar="KEY=VALUE", help="A policy of its own.")
+@click.option("--since", help="Also what was published since: a sequence, a time, how long ago.")
+@click.option(
+    "--from-what-is-there", is_flag=True, help="Or since the log's begin, if that's later."
+)
 @connected
 def create(
     client: "Client",
@@ -95,13 +99,17 @@ def create(
     shared: bool | None,
     no_local: bool,
     policy: tuple[str, ...],
+    since: str | None,
+    from_what_is_there: bool,
 ) -> None:
-    """Make one before anybody consumes: it keeps what is published from now on.
+    """Make one before anybody consumes: it keeps what is published from now on, and with --since
+    what was published before, as far as the log has it.
 
     \b
     Examples:
       distributary subscription create global/billing --topic orders
       distributary subscription create container/audit/all --topic orders --selector "total > 100"
+      distributary subscription create global/again --topic orders --since 2026-11-01
 
     A global one is shared and a container's is exclusive, unless you say otherwise.
     """
@@ -111,6 +119,8 @@ def create(
         "shared": shared,
         "no_local": no_local or None,
         "policy": policy_of(policy) or None,
+        "since": since,
+        "from_what_is_there": from_what_is_there or None,
     }
     click.echo(client.ask(Verb.CREATE, _SUBSCRIPTION, id_, attributes)["said"])
 

@@ -98,4 +98,10 @@ def test_old_days_wait_for_the_last_subscription(
     assert "the earliest that is kept is 5" in said
     assert "sequence 5" in manager.refused(409, "REWIND", "subscription", name, to="30d")
     assert manager.done("REWIND", "subscription", name, to=5)["floor"] == 5
+    late = {"topic": topic, "since": "30d"}
+    said = manager.refused(409, "CREATE", "subscription", "global/late", **late)
+    assert "sequence 5 and was published at or after it, on 20" in said
+    manager.refused(404, "READ", "subscription", "global/late")
+    late["from_what_is_there"] = True
+    assert manager.done("CREATE", "subscription", "global/late", **late)["floor"] == 5
     assert connect(topic, port=gateway.port).durable(topic, "mine").bodies(20) == due[5:]
