@@ -6,7 +6,7 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 import pytest
-from drawn_messages import JMS, Draw, list_of, map_of, section, sized, string
+from drawn_messages import JMS, Draw, compound, list_of, map_of, section, sized, string
 from proton import Message
 
 from ingest.demo.flights import Encoder, rows
@@ -176,6 +176,12 @@ NAMED = {
     "more elements than are walked": section(
         0x74, map_of(*[(string(f"{n}"), b"\x41") for n in range(ELEMENTS_MAX)])
     ),
+    "a key without a value": section(0x74, compound(0xC1, 1, string("a"))),
+    "an annotation without a value": section(0x72, compound(0xC1, 1, string("a"))),
+    "a NaN that signals": section(0x74, map_of((string("a"), b"\x72\x7f\x80\x00\x01"))),
+    "a container and a string beyond all messages": section(
+        0x74, b"\xd1\xff\xff\xff\x00\0\0\0\4" + string("a") + b"\xb1\x7f\xff\xff\xffx"
+    ),
     "no sections": b"",
     "text in bytes that isn't": section(0x73, list_of(*[b"\x40"] * 6, sized(0xA3, b"text/plain")))
     + section(0x75, sized(0xA0, b"\xff")),
@@ -186,6 +192,14 @@ NAMED = {
 def test_what_is_easily_forgotten(name: str) -> None:
     """Between messages that are fine, which stay it."""
     same([JMS["text"], NAMED[name], JMS["bytes"], NAMED[name], JMS["map"]] * 3)
+    same([JMS["text"], NAMED[name]])
+
+
+def test_a_message_of_many_properties_is_left_alone() -> None:
+    """Each property is a step for all messages; thousands would be slow for all."""
+    many = [(string(f"{nth}"), b"\x41") for nth in range(ELEMENTS_MAX)]
+    assert doubts([section(0x74, map_of(*many[: ELEMENTS_MAX // 2]))]) == 0
+    assert doubts([section(0x74, map_of(*many[: ELEMENTS_MAX // 2 + 1]))]) == 1
 
 
 def test_arrays_of_every_shape() -> None:

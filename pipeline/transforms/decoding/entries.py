@@ -95,7 +95,8 @@ def _typed(
 ) -> Array:
     doubles, are_doubles = np.zeros(len(longs), np.float64), np.zeros(len(longs), np.bool_)
     for code, which in _by_constructor(values, FRACTIONS):
-        doubles[which] = blob.numbers(values.starts[which], FRACTIONS[code])
+        with np.errstate(invalid="ignore"):  # NaN has many forms, and one of them is a warning
+            doubles[which] = blob.numbers(values.starts[which], FRACTIONS[code])
         are_doubles |= which
     are_booleans = _IS_BOOLEAN.take(values.codes)
     booleans = values.codes == TRUE

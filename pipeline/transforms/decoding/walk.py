@@ -68,7 +68,8 @@ _KEYS = table(*STRINGS)
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Messages that have a container open: where they are in it, where it stops, what it has."""
+    """Messages that have a container open: where they are in it, where it stops, and how many
+    elements it claims, which are believed when they have been read."""
 
     who: Places
     at: Places
@@ -208,13 +209,12 @@ class Walker:
         if wide.any():
             stops[wide] = at[wide] + 5 + blob.numbers(at[wide] + 1, ">u4").astype(np.int64)
             first[wide] = at[wide] + 9
-            near = wide & (at + 9 <= blob.stops.take(who))  # its count may be read
-            counts[near] = blob.numbers(at[near] + 5, ">u4")
+            counts[wide] = blob.numbers(at[wide] + 5, ">u4")
         if constructors is _LISTS and (empty := codes == _EMPTY_LIST).any():
             known |= empty
             counts[empty] = 0
             first[empty] = stops[empty] = at[empty] + 1
-        known &= (first <= stops) & (stops <= blob.stops.take(who)) & (counts <= stops - first)
+        known &= stops <= blob.stops.take(who)
         opened = self._only(Front(who, first, stops, counts), known)
         self.at[opened.who] = opened.at
         return opened
