@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tests.bench.bench import Bench, Measurement
 from tests.bench.claims import idle_1000, selectors_10, traits
 from tests.bench.compaction import compaction
+from tests.bench.decoding import decode
 from tests.bench.dispatching import dispatch
 from tests.bench.mixed import interleaved
 from tests.bench.month import month
@@ -233,6 +234,13 @@ CASES = (
         "dispatch",
         dispatch,
         Budget(facts_max={"plain_1_us": 1, "plain_4_us": 1}),
+        own=True,
+    ),
+    Case(
+        "decode",
+        "decode",
+        decode,
+        Budget(facts_max={"flights_us": 5, "kib_us": 5, "texts_us": 5}),
         own=True,
     ),
     Case("traits", "traits", traits, own=True),

@@ -1,0 +1,71 @@
+"""What decoding costs a message in this process: in columns, and one by one beside it."""
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+from proton import Message, byte, symbol
+
+from ingest.demo.flights import Encoder, rows
+from pipeline.transforms.decoding.one_by_one import decoded_one_by_one
+from pipeline.transforms.messages import decoded_columns
+from tests.bench.bench import Bench, Measurement
+
+#: Messages in an Arrow batch, as conf/spark.conf has it.
+COUNT = 2_000
+ROUNDS, ROUNDS_ONE_BY_ONE = 20, 3
+
+
+def _flights() -> list[bytes]:
+    """The demo's: nineteen application properties, and a line of text."""
+    encoder = Encoder()
+    return [encoder.message(number, row) for number, row in islice(enumerate(rows()), COUNT)]
+
+
+def _kilobytes() -> list[bytes]:
+    """Bytes of 1 KiB with two application properties."""
+    return [_message(nth, b"x" * 900, kind=3, inferred=True) for nth in range(COUNT)]
+
+
+def _texts() -> list[bytes]:
+    """Short texts as a JMS client sends them, some beyond ASCII, with two properties."""
+    return [
+        _message(
+            nth, f"gate {nth} {'Zürich' if nth % 10 == 0 else 'Newark'}", kind=5, inferred=False
+        )
+        for nth in range(COUNT)
+    ]
+
+
+def _message(nth: int, body: str | bytes, *, kind: int, inferred: bool) -> bytes:
+    message = Message(body=body, durable=True, id=f"ID:flights-{nth}", address="topic://flights")
+    message.inferred, message.creation_time = inferred, 1_700_000_000.0
+    message.annotations = {symbol("x-opt-jms-msg-type"): byte(kind)}
+    message.properties = {"carrier": "UA", "delay": nth}
+    return bytes(message.encode())
+
+
+def _cost(
+    decode: Callable[["pa.Array[Any]"], object], messages: "pa.Array[Any]", rounds: int
+) -> float:
+    """Microseconds of CPU a message; the best of the rounds."""
+    best = float("inf")
+    for _ in range(rounds):
+        began = time.process_time()
+        decode(messages)
+        best = min(best, time.process_time() - began)
+    return best / COUNT * 1e6
+
+
+def decode(_bench: Bench) -> Measurement:
+    """All of it in this process, one thread, without Spark."""
+    measurement = Measurement()
+    for name, made in (("flights", _flights), ("kib", _kilobytes), ("texts", _texts)):
+        messages: pa.Array[Any] = pa.array(made(), pa.binary())
+        measurement.facts[f"{name}_us"] = _cost(decoded_columns, messages, ROUNDS)
+        measurement.facts[f"{name}_one_by_one_us"] = _cost(
+            decoded_one_by_one, messages, ROUNDS_ONE_BY_ONE
+        )
+    return measurement
