@@ -13,9 +13,10 @@ import msgspec
 from pipeline.errors import InvalidRequest
 from pipeline.layers import Tree, merge
 
-#: Delta's own least time, in hours, for which removed files stay: a reader or a writer that began
-#: before may still need them.
-REMOVED_HOURS_MIN = 168
+#: Hours for which removed files stay at least: who began to read or write before may need them.
+REMOVED_HOURS_MIN = 24
+#: Entries of a table's log that stay at least: Delta makes a checkpoint every ten.
+LOG_ENTRIES_MIN = 100
 
 
 class MaterializeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,13 +29,16 @@ class UpkeepSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     small_bytes: int
     small_files_max: int
     removed_hours: int
+    cursors_removed_hours: int
+    vacuum_hours: int
     log_days: int
+    log_entries_max: int
     messages_days: int
     acks_days: int
 
 
 class AuditSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
+    queue_turns: bool
 
 
 class BackfillSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +46,13 @@ class BackfillSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SubscriptionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
+    trigger_messages_max: int
+    offset_bytes_max: int
+    task_messages: int
+    wait_ms: int
+    linger_seconds: int
+    breath_seconds: int
+    answer_seconds: int
 
 
 class JobSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +74,11 @@ def load(file: Path | None = None) -> JobSettings:
         settings = msgspec.convert(tree, JobSettings)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"settings of jobs: {error}") from None
-    for holds, sentence in (*_materialize_rules(settings), *_upkeep_rules(settings.upkeep)):
+    for holds, sentence in (
+        *_materialize_rules(settings),
+        *_upkeep_rules(settings.upkeep),
+        *_subscription_rules(settings.subscription),
+    ):
         if not holds:
             raise InvalidRequest(f"settings of jobs: {sentence}")
     return settings
@@ -95,14 +109,43 @@ def _upkeep_rules(upkeep: UpkeepSettings) -> tuple[tuple[bool, str], ...]:
             "upkeep.small_bytes must be from 1 to half of upkeep.file_bytes: full files stay",
         ),
         (upkeep.small_files_max >= 2, "upkeep.small_files_max must be 2 at least"),
+        *(
+            (
+                hours >= REMOVED_HOURS_MIN,
+                f"upkeep.{name} must be {REMOVED_HOURS_MIN} at least: readers need their files",
+            )
+            for name, hours in (
+                ("removed_hours", upkeep.removed_hours),
+                ("cursors_removed_hours", upkeep.cursors_removed_hours),
+            )
+        ),
+        (upkeep.vacuum_hours >= 0, "upkeep.vacuum_hours must not be negative; 0: each time"),
         (
-            upkeep.removed_hours >= REMOVED_HOURS_MIN,
-            f"upkeep.removed_hours must be {REMOVED_HOURS_MIN} at least: readers need their files",
+            upkeep.log_days * 24 >= max(upkeep.removed_hours, upkeep.cursors_removed_hours),
+            "upkeep.log_days must be as long as upkeep.removed_hours at least: both make a version",
         ),
         (
-            upkeep.log_days * 24 >= upkeep.removed_hours,
-            "upkeep.log_days must be as long as upkeep.removed_hours at least: both make a version",
+            upkeep.log_entries_max >= LOG_ENTRIES_MIN,
+            f"upkeep.log_entries_max must be {LOG_ENTRIES_MIN} at least: a few checkpoints",
         ),
         (upkeep.messages_days >= 0, "upkeep.messages_days must not be negative; 0: for ever"),
         (upkeep.acks_days >= 0, "upkeep.acks_days must not be negative; 0: for ever"),
+        (
+            not upkeep.acks_days or 0 < upkeep.messages_days <= upkeep.acks_days,
+            "upkeep.acks_days must be upkeep.messages_days at least: an ack outlives its message",
+        ),
+    )
+
+
+def _subscription_rules(wanted: SubscriptionSettings) -> tuple[tuple[bool, str], ...]:
+    return (
+        (wanted.trigger_messages_max >= 1, "subscription.trigger_messages_max must be positive"),
+        (wanted.offset_bytes_max >= 256, "subscription.offset_bytes_max must be 256 at least"),
+        (wanted.task_messages >= 1, "subscription.task_messages must be positive"),
+        (wanted.linger_seconds >= 0, "subscription.linger_seconds must not be negative"),
+        (wanted.breath_seconds >= 1, "subscription.breath_seconds must be positive"),
+        (
+            0 <= wanted.wait_ms < wanted.answer_seconds * 1_000,
+            "subscription.wait_ms must be shorter than subscription.answer_seconds",
+        ),
     )
