@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import unquote, urlsplit
 
 from proton import (
     ConnectionException,
@@ -24,6 +25,9 @@ from proton.utils import BlockingConnection, SendException
 
 from pipeline.errors import DistributaryError, InvalidRequest
 from pipeline.management import NODE, Entity, Verb
+
+#: Seconds for which a connection is looked at when nothing is asked.
+BREATH_SECONDS = 0.005
 
 
 class Unanswered(DistributaryError):
@@ -50,6 +54,22 @@ class Gateway:
     certificate: Path | None = None
     key: Path | None = None
     seconds: float = 60.0
+
+    @classmethod
+    def at(cls, url: str) -> Self:
+        """The gateway of `host:port` or `amqp[s]://user:password@host:port`. Raises InvalidRequest
+        for what is neither; a password is never in its message."""
+        parts = urlsplit(url if "://" in url else f"amqp://{url}")
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if parts.scheme not in ("amqp", "amqps") or not parts.hostname or port == -1:
+            shown = parts.netloc.rpartition("@")[2]
+            raise InvalidRequest(f"'{shown}' is no gateway: say amqp://user:password@host:port.")
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        address = f"{parts.scheme}://{host}" + (f":{port}" if port else "")
+        return cls(address, unquote(parts.username or ""), unquote(parts.password or ""))
 
     @property
     def mechanism(self) -> str:
@@ -96,7 +116,8 @@ class _TargetOf(LinkOption):
 class Client:
     """Use it as a context. Raises Unanswered and Refused."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, container: str = "") -> None:
+        """`container` is the connection's id, one of its own if it is empty."""
         self._gateway = gateway
         self._address = f"distributary-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         domain = gateway.domain()
@@ -105,7 +126,7 @@ class Client:
                 gateway.url,
                 timeout=gateway.seconds,
                 ssl_domain=domain,
-                container_id=self._address,
+                container_id=container or self._address,
                 user=gateway.user or None,
                 password=gateway.password or None,
                 allowed_mechs=gateway.mechanism,
@@ -131,6 +152,17 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self._connection.close()
+
+    def breathe(self) -> None:
+        """Let the connection say that it lives, and hear whether it does. Who asks seldom calls
+        this every few seconds: the gateway drops who is silent for longer (amqp.idle_timeout_ms).
+        Raises Unanswered."""
+        try:
+            self._connection.wait(lambda: False, timeout=BREATH_SECONDS)
+        except Timeout:
+            return
+        except (ConnectionException, OSError) as error:
+            raise Unanswered(f"the gateway ended the connection: {_plain(error)}") from None
 
     def ask(
         self, verb: Verb, entity: Entity, name: str = "", attributes: Mapping[str, object] = {}

@@ -1,0 +1,121 @@
+"""The offsets of a query on a subscription: each one has the whole content of its batch.
+
+Spark writes an offset into the query's log before the batch runs. So a batch that runs again, after
+whatever crash, has the same messages, whoever else consumes from the subscription.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from pipeline.errors import InvalidRequest
+from pipeline.run_text import sequences_of, text_of_sequences
+
+#: Of what an offset says; another one is refused.
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    """Messages that a holder has: `sequences` ascending, and the failed attempts of those that have
+    any."""
+
+    sequences: "array[int]"
+    failed: Mapping[int, int]
+
+    @classmethod
+    def of(cls, said: Mapping[str, str]) -> Self:
+        """What a gateway's answer says: runs as text, by failed attempts. Raises InvalidRequest."""
+        every: list[int] = []
+        failed: dict[int, int] = {}
+        for failures, text in said.items():
+            sequences = sequences_of(text)
+            every += sequences
+            if int(failures):
+                failed.update(dict.fromkeys(sequences, int(failures)))
+        return cls(array("q", sorted(every)), failed)
+
+    def before(self, stop: int) -> tuple[Self, str]:
+        """Those below `stop`, and the others as runs."""
+        at = bisect_left(self.sequences, stop)
+        late = text_of_sequences(self.sequences[at:])
+        return replace(self, sequences=self.sequences[:at]), late
+
+    def cut(self, messages: int, text_bytes: int) -> tuple[Self, Self]:
+        """The first ones, so many at most and no longer as text, and the others."""
+        text = text_of_sequences(self.sequences[:messages])
+        count = messages
+        if len(text) > text_bytes:
+            count = len(sequences_of(text[: text_bytes + 1].rpartition(",")[0]))
+        first, others = self.sequences[:count], self.sequences[count:]
+        return replace(self, sequences=first), replace(self, sequences=others)
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """The end of a batch, with all that is in the batch; `number` 0: none was there.
+
+    `sequences` and the values of `failed` (by failed attempts) are runs as text. `holder` has them,
+    of the subscription's incarnation that began in that group; they lie in the table `log`.
+    """
+
+    number: int = 0
+    holder: str = ""
+    incarnation: int = 0
+    topic: str = ""
+    log: str = ""
+    sequences: str = ""
+    failed: tuple[tuple[int, str], ...] = ()
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Self:
+        """What Spark's log has. Raises InvalidRequest for what isn't ours."""
+        if said.get("version") != VERSION:
+            raise InvalidRequest(
+                f"the query's log has an offset of version {said.get('version')!r}, which this "
+                f"source doesn't know ({VERSION} is its own); begin with another checkpoint"
+            )
+        failed = sorted((int(n), str(text)) for n, text in said["failed"].items())
+        return cls(
+            int(said["batch"]),
+            str(said["holder"]),
+            int(said["incarnation"]),
+            str(said["topic"]),
+            str(said["log"]),
+            str(said["sequences"]),
+            tuple(failed),
+        )
+
+    def json(self) -> dict[str, Any]:
+        """What Spark writes down; equal offsets say it equally."""
+        return {
+            "version": VERSION,
+            "batch": self.number,
+            "holder": self.holder,
+            "incarnation": self.incarnation,
+            "topic": self.topic,
+            "log": self.log,
+            "sequences": self.sequences,
+            "failed": {str(failures): text for failures, text in self.failed},
+        }
+
+    def next(self, holder: str, incarnation: int, topic: str, log: str, what: Acquired) -> Self:
+        """The end of the batch after this one, which has these messages."""
+        failed: dict[int, list[int]] = {}
+        for sequence in what.sequences:
+            if failures := what.failed.get(sequence):
+                failed.setdefault(failures, []).append(sequence)
+        texts = ((failures, text_of_sequences(some)) for failures, some in sorted(failed.items()))
+        sequences = text_of_sequences(what.sequences)
+        return replace(
+            self,
+            number=self.number + 1,
+            holder=holder,
+            incarnation=incarnation,
+            topic=topic,
+            log=log,
+            sequences=sequences,
+            failed=tuple(texts),
+        )

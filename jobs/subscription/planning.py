@@ -1,0 +1,43 @@
+"""How the messages of a batch are cut into tasks. It needs deltalake, and runs on the driver."""
+
+from array import array
+from collections.abc import Iterable, Mapping
+
+from jobs.settings import SubscriptionSettings
+from jobs.subscription.choices import Choices
+from pipeline import run_text
+from pipeline.tables.part_reading import Part
+from pipeline.tables.parts import parts
+
+
+def sequences_of(texts: Iterable[str]) -> "array[int]":
+    """All sequences of these runs, ascending. Raises InvalidRequest."""
+    return run_text.sequences_of(",".join(text for text in texts if text))
+
+
+def failed_of(said: Mapping[str, str]) -> dict[int, str]:
+    """Of runs by failed attempts those that have any."""
+    return {int(failures): text for failures, text in said.items() if int(failures)}
+
+
+def parts_of(
+    choices: Choices,
+    log: str,
+    topic: str,
+    sequences: "array[int]",
+    settings: SubscriptionSettings,
+    *,
+    exact: bool,
+) -> list[Part]:
+    """The tasks that read these messages. `exact`: all of them are the topic's.
+
+    Raises StoreError.
+    """
+    return parts(
+        choices.log or log,
+        dict(choices.storage),
+        topic,
+        sequences,
+        messages=settings.task_messages,
+        exact=exact,
+    )

@@ -1,0 +1,87 @@
+"""The data source `subscription` of Spark, as a stream that takes and as a table that looks.
+
+What is here runs in the driver's Python processes, except for `read`, which runs on executors:
+those need pyspark, pyarrow and numpy, and no Proton.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from jobs.subscription.choices import Choices, choices
+from pipeline.tables.part_reading import Part, read
+from pipeline.transforms.delivered import DELIVERED, DELIVERED_RAW, Batches, delivered, selected
+
+
+class SubscriptionSource(DataSource):
+    """`spark.readStream.format("subscription")` takes part in the subscription's turns and settles
+    each batch as accepted when it is written; `spark.read.format("subscription")` shows what is
+    owed, and takes nothing. The options are those of `jobs.subscription.choices`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "subscription"
+
+    def schema(self) -> StructType:
+        return DELIVERED_RAW if choices(self.options).raw else DELIVERED
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        return _Looker(choices(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        from jobs.subscription.stream import Stream  # noqa: PLC0415 (knows this module)
+
+        return Stream(choices(self.options))
+
+
+def register(spark: SparkSession) -> None:
+    """Make the source known to a session: once, before it is used."""
+    spark.dataSource.register(SubscriptionSource)
+
+
+class Piece(InputPartition):
+    """What one task reads: a part, and what is known of its deliveries (`failed`: runs as text by
+    failed attempts). With a selector not all of it is meant."""
+
+    def __init__(
+        self, part: Part, failed: Mapping[int, str], *, raw: bool, selector: str | None = None
+    ) -> None:
+        self.part, self.failed, self.raw, self.selector = part, failed, raw, selector
+
+    def batches(self) -> Batches:
+        """Read it, wherever this is."""
+        there = selected(read(self.part), self.part.topic, self.selector)
+        return delivered(there, self.failed, raw=self.raw)
+
+
+class _Looker(DataSourceReader):
+    """What is owed, seen once when the query is planned."""
+
+    def __init__(self, chosen: Choices) -> None:
+        self._choices = chosen
+
+    def partitions(self) -> list[InputPartition]:
+        # Executors have this module, and neither Proton nor deltalake need be there.
+        from jobs.settings import load  # noqa: PLC0415
+        from jobs.subscription.holding import Holding  # noqa: PLC0415
+        from jobs.subscription.planning import failed_of, parts_of, sequences_of  # noqa: PLC0415
+
+        chosen, settings = self._choices, load().subscription
+        with Holding(chosen, settings) as holding:
+            said = holding.owed()
+        owed = sequences_of(said["owed"].values())
+        failed = failed_of(said["owed"])
+        parts = parts_of(chosen, said["log"], said["topic"], owed, settings, exact=False)
+        selector = said["selector"]
+        return [Piece(part, failed, raw=chosen.raw, selector=selector) for part in parts]
+
+    def read(self, partition: Any) -> Batches:
+        return partition.batches() if isinstance(partition, Piece) else iter(())

@@ -1,0 +1,141 @@
+"""A query as a consumer: acquire, write down what a batch has, read, settle when it is written.
+
+The order of steps, each durable before the next one begins:
+
+1. `latestOffset` settles as accepted what the start offset has: Spark calls it only when the batch
+   that ends there is written and committed. Then it acquires, and returns an offset with the
+   sequences; the gateway answers when topic_log has them.
+2. Spark writes the offset into the query's log.
+3. `partitions` says where the messages lie, executors read them, the query writes them somewhere.
+4. Spark writes the batch into its log of commits.
+
+A driver that dies between 2 and 4 runs the batch again with the same content: whatever is written
+with the batch's number as transaction id is written once. Before the first step of its life the
+stream tells the gateway what of all this it keeps: then nobody else gets it meanwhile.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from jobs.subscription.choices import Choices
+from jobs.subscription.offset import Acquired, Offset
+from jobs.subscription.source import Piece
+from pipeline.transforms.delivered import Batches
+
+if TYPE_CHECKING:
+    from jobs.settings import SubscriptionSettings
+    from jobs.subscription.holding import Holding
+
+
+class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query on one subscription. Spark makes several, and asks one of them; that one connects
+    when it is asked first. Executors have copies for `read` alone."""
+
+    def __init__(self, choices: Choices) -> None:
+        self._choices = choices
+        self._holding: Holding | None = None
+        #: Acquired, and in no batch yet: an offset would have become too long.
+        self._left: Acquired | None = None
+        #: Number of the last batch that is settled.
+        self._settled = 0
+        #: With a trigger that ends: the first sequence that comes too late for it.
+        self._end: int | None = None
+
+    # Spark's names are in Spark's case.
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return Offset().json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._choices.messages_max or self._settings.trigger_messages_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        from jobs.subscription.holding import Holding  # noqa: PLC0415
+
+        with Holding(self._choices, self._settings) as asking:
+            self._end = asking.head()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        at = Offset.of(start)
+        self._settle(at)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        most = most or self._settings.trigger_messages_max
+        found = self._next(self._held(at), most)
+        if not found.sequences:
+            return start
+        first, others = found.cut(most, self._settings.offset_bytes_max)
+        self._left = others if others.sequences else None
+        holding = self._held(at)
+        return at.next(
+            holding.holder, holding.incarnation, holding.topic, holding.log, first
+        ).json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        from jobs.subscription.planning import parts_of, sequences_of  # noqa: PLC0415
+
+        if start == end:
+            return []
+        batch = Offset.of(end)
+        self._held(batch)
+        sequences = sequences_of([batch.sequences])
+        parts = parts_of(
+            self._choices, batch.log, batch.topic, sequences, self._settings, exact=True
+        )
+        failed = dict(batch.failed)
+        return [Piece(part, failed, raw=self._choices.raw) for part in parts]
+
+    def read(self, partition: Any) -> Batches:
+        return partition.batches() if isinstance(partition, Piece) else iter(())
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._settle(Offset.of(end))
+
+    def stop(self) -> None:
+        if self._holding is not None:
+            self._holding.close()
+
+    @property
+    def _settings(self) -> "SubscriptionSettings":
+        from jobs.settings import load  # noqa: PLC0415 (executors don't need it)
+
+        return load().subscription
+
+    def _held(self, at: Offset) -> "Holding":
+        """The connection. The first one of this life keeps what the batch has that ends at `at`,
+        which is to be written or to be settled, and nothing else."""
+        if self._holding is None:
+            from jobs.subscription.holding import Holding  # noqa: PLC0415
+
+            holding = Holding(self._choices, self._settings, at.holder)
+            holding.begin(at.sequences, at.incarnation)
+            self._holding = holding
+        return self._holding
+
+    def _settle(self, at: Offset) -> None:
+        if at.number > self._settled:
+            self._held(at).settle(at.sequences)
+            self._settled = at.number
+
+    def _next(self, holding: "Holding", most: int) -> Acquired:
+        """What the next batch has, and what is left for the ones after it."""
+        if self._left is not None:
+            found, self._left = self._left, None
+            return found
+        wait_ms = self._settings.wait_ms
+        if self._end is None:
+            return holding.acquire(most, wait_ms)[0]
+        more = True
+        while more:
+            found, more = holding.acquire(most, wait_ms if more else 0)
+            found, late = found.before(self._end)
+            holding.settle(late, "released")
+            if found.sequences or late:
+                return found
+        return found
