@@ -59,8 +59,9 @@ class Part:
     def _listen(self) -> None:
         output = self.process.stdout
         assert output is not None  # noqa: S101
-        for line in output:
-            self.said = msgspec.json.decode(line, type=Member)
+        with output:
+            for line in output:
+                self.said = msgspec.json.decode(line, type=Member)
 
     @property
     def running(self) -> bool:
