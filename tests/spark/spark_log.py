@@ -35,6 +35,7 @@ class LogWriter:
     group: int = 0
     sequence: int = 0
     rows: list[Row] = field(default_factory=list)
+    known: list[Row] = field(default_factory=list)  #: all rows, committed or not
 
     def __post_init__(self) -> None:
         DeltaTable.create(
@@ -60,6 +61,7 @@ class LogWriter:
         durable: bool = True,
         expires_at: datetime | None = None,
         deliver_at: datetime | None = None,
+        priority: int = 4,
     ) -> range:
         first = self.sequence
         for message in messages:
@@ -69,7 +71,7 @@ class LogWriter:
                 sequence=self.sequence,
                 published_at=self.now,
                 durable=durable,
-                priority=4,
+                priority=priority,
                 message=message,
                 expires_at=expires_at,
                 deliver_at=deliver_at,
@@ -109,6 +111,8 @@ class LogWriter:
         final: bool | None = None,
         consumer: str = "worker-1/dispatchers",
         delivery_count: int = 0,
+        delivered_at: datetime | None = None,
+        settled_at: datetime | None = None,
     ) -> None:
         self._row(
             record="settlement",
@@ -120,8 +124,8 @@ class LogWriter:
             final=outcome in ("accepted", "rejected") if final is None else final,
             consumer=consumer,
             delivery_count=delivery_count,
-            delivered_at=self.now - timedelta(seconds=1),
-            settled_at=self.now,
+            delivered_at=delivered_at or self.now - timedelta(seconds=1),
+            settled_at=settled_at or self.now,
         )
 
     def commit(self) -> int:
@@ -142,3 +146,4 @@ class LogWriter:
 
     def _row(self, **values: Value) -> None:
         self.rows.append({"day": self.now.date(), "group": self.group, **values})
+        self.known.append(self.rows[-1])
