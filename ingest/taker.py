@@ -10,6 +10,7 @@ import asyncio
 from array import array
 
 from ingest.connection import Connection
+from ingest.held import Deliveries
 from ingest.link import Link
 from pipeline.delivery import WITHOUT_STATE, Verdict
 from pipeline.message import Slab
@@ -113,6 +114,14 @@ class Taker(Link):
     def release(self) -> None:
         self.alive = False
         self.moved.set()
+
+    def held(self) -> Deliveries:
+        sequences, tokens = array("Q"), array("Q")
+        for token in sorted(self._since):
+            for run in self._since[token].runs():
+                sequences.extend(run)
+                tokens.extend([token] * len(run))
+        return sequences, tokens
 
     # What it is to its holder.
 

@@ -132,6 +132,10 @@ class Dispatcher:
         """What this consumer has and did not settle: to be read, not to be changed."""
         return self._places.holds.held[consumer]
 
+    def failures(self, sequence: int) -> int:
+        """How often a message that is owed has failed, as consumers are told."""
+        return self._places.attempts.of(sequence)
+
     def acquired(self, sequence: int) -> int:
         """How often a message that is owed was acquired and came back, whether it failed or not."""
         return self._places.attempts.acquired(sequence)

@@ -66,6 +66,7 @@ class Verb(StrEnum):
     ACQUIRE = "ACQUIRE"  #: sequences in their turn, without the messages
     SETTLE = "SETTLE"
     OWED = "OWED"  #: what it is owed now
+    HELD = "HELD"  #: which messages its consumers hold, since when
     HINT = "HINT"  #: say which messages its selector matches, so that others needn't be read
     GET_TYPES = "GET-TYPES"
     GET_OPERATIONS = "GET-OPERATIONS"
@@ -122,6 +123,7 @@ _DEEDS: dict[Verb, Attributes] = {
         "undeliverable": _FLAG,
     },
     Verb.OWED: {},
+    Verb.HELD: {"from": _NUMBER, "count": _NUMBER},
 }
 
 #: What may be asked of each type, and with which attributes.

@@ -12,6 +12,7 @@ from typing import assert_never
 from ingest.consumer import Subscription
 from ingest.hints import Hints
 from ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
+from ingest.management.holding import HELD, held, links
 from ingest.management.redrive import Redrive
 from ingest.named import Named
 from ingest.operations import Operations, Order
@@ -47,6 +48,7 @@ from pipeline.subscription import Definition, SubscriptionKey
 #: What a request needs of its user, one of these, on the topic or queue that it is about.
 NEEDED: dict[Verb, tuple[Action, ...]] = {
     Verb.READ: (Action.CONSUME, Action.MANAGE),
+    Verb.HELD: (Action.CONSUME, Action.MANAGE),
     Verb.CREATE: (Action.CREATE, Action.MANAGE),
     Verb.DELETE: (Action.CREATE, Action.MANAGE),
     **dict.fromkeys(
@@ -196,7 +198,10 @@ class Requests:
         if why := self._forbidden(user, about.topic, request.verb):
             return refused(why)
         if existing is not None and request.verb is Verb.READ:
-            return Answer(OK, f"the {request.entity}", self._row(request.entity, key))
+            row = {**self._row(request.entity, key), "links": links(existing)}
+            return Answer(OK, f"the {request.entity}", row)
+        if existing is not None and request.verb is Verb.HELD:
+            return self._held(existing, request)
         if existing is not None and request.verb is Verb.REDRIVE:
             return await self._redriven(user, key, request)
         if existing is not None and request.verb is Verb.HINT:
@@ -287,6 +292,18 @@ class Requests:
         text = text_of(table)
         self._named.check_policy(key, text)
         return text
+
+    def _held(self, existing: Subscription, request: Request) -> Answer:
+        """A part of what its consumers hold."""
+        most = self._settings.management.held_count_max
+        count = _whole(request, "count", most)
+        if count > most:
+            text = f"'count' is {count}; it may be {most} (management.held_count_max)"
+            return Answer(BAD_REQUEST, f"{text}, and 'from' leads on")
+        rows = held(existing, _whole(request, "from", 0), count)
+        total = existing.dispatcher.in_flight
+        body: Row = {"attributeNames": list[Value](HELD), "results": rows, "total": total}
+        return Answer(OK, f"{len(rows)} of {total}", body)
 
     async def _hinted(self, existing: Subscription, said: Mapping[str, Value]) -> Answer:
         start, stop, matches = said["start"], said["stop"], said["matches"]

@@ -1,6 +1,7 @@
 """Answers as tables for people."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -58,6 +59,21 @@ def show_row(row: dict[str, Any]) -> None:
     Console().print(table)
 
 
+def _in_a_list(value: object) -> str:
+    """A map in one line."""
+    if isinstance(value, dict):
+        said = {key: _said(key, one) for key, one in value.items() if one is not None}
+        return ", ".join(f"{key} {text}" for key, text in said.items())
+    return str(value)
+
+
+def _said(key: str, value: object) -> str:
+    """A timestamp is known by its key: Proton's is a number of milliseconds."""
+    if key.endswith("_at") and isinstance(value, int):
+        return datetime.fromtimestamp(value / 1_000, UTC).isoformat(timespec="milliseconds")
+    return _text(value)
+
+
 def _text(value: object) -> str:
     match value:
         case None:
@@ -67,7 +83,7 @@ def _text(value: object) -> str:
         case int():
             return f"{value:,}"
         case list():
-            return "\n".join(map(str, value)) or "-"
+            return "\n".join(_in_a_list(one) for one in value) or "-"
         case dict():
             return "\n".join(f"{key} = {_text(one)}" for key, one in value.items()) or "-"
     return str(value) or "-"
