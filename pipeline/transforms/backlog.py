@@ -57,7 +57,7 @@ def backlog(
     if subscription is not None:
         events = events.where(F.col("subscription") == subscription)
     lives = incarnations(events)
-    selectors = [row.selector for row in lives.select("selector").distinct().collect()]
+    selectors = [row.selector for row in events.select("selector").distinct().collect()]
     frame = _frame(tables, lives, group, width_us, since, until)
     stays = _stays(tables, lives, selectors, group)
     return _counted(stays, lives, frame, width_us)
@@ -198,26 +198,32 @@ def _counted(stays: DataFrame, lives: DataFrame, frame: DataFrame, width_us: int
         .agg(F.count("*").alias("n"), F.min("published_at").alias("oldest_at"))
     )
     framed = alike.join(F.broadcast(frame.select("first", "last")), how="cross")
-    n = F.col("n")
-    came = framed.select("subscription", F.col("came_in").alias("bucket"), n.alias("came"))
-    went = framed.where(F.col("went_in").isNotNull()).select(
-        "subscription",
-        F.col("went_in").alias("bucket"),
-        F.when(F.col("was_settled"), n).alias("settled"),
-        F.when(~F.col("was_settled"), n).alias("dropped"),
+    counted = framed.select("subscription", F.explode(_parts()).alias("part")).select(
+        "subscription", "part.*"
     )
+    spine = _spine(lives, frame, width_us)
+    return _rows(counted.unionByName(spine, allowMissingColumns=True), frame, width_us)
+
+
+def _parts() -> Column:
+    """What messages that came in one bucket and went in another mean for each bucket: one part for
+    each at whose end they are there, one for where they came and one for where they went."""
+
+    def part(bucket: Column, counts: dict[str, Column]) -> Column:
+        fields = [counts.get(name, none).alias(name) for name in _COUNTS]
+        oldest = F.col("oldest_at") if "owed" in counts else F.lit(None).cast("timestamp")
+        return F.struct(bucket.alias("bucket"), *fields, oldest.alias("oldest_at"))
+
+    n, none = F.col("n"), F.lit(0).cast("long")
     begin = F.greatest("came_in", "first")
     end = F.least(F.coalesce(F.col("went_in") - 1, F.col("last")), F.col("last"))
-    there = framed.where(begin <= end).select(
-        "subscription",
-        F.explode(F.sequence(begin, end)).alias("bucket"),
-        n.alias("owed"),
-        "oldest_at",
+    there = F.transform(
+        F.when(begin <= end, F.sequence(begin, end)).otherwise(F.array().cast("array<bigint>")),
+        lambda bucket: part(bucket, {"owed": n}),
     )
-    counted = there
-    for more in (came, went, _spine(lives, frame, width_us)):
-        counted = counted.unionByName(more, allowMissingColumns=True)
-    return _rows(counted, frame, width_us)
+    settled = F.when(F.col("was_settled"), n).otherwise(none)
+    went = part(F.col("went_in"), {"settled": settled, "dropped": n - settled})
+    return F.concat(there, F.array(part(F.col("came_in"), {"came": n}), went))
 
 
 def _spine(lives: DataFrame, frame: DataFrame, width_us: int) -> DataFrame:
