@@ -3,100 +3,54 @@
 import json
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
-from os import environ
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
+from jobs.gateway_options import Named, gateway_options
 from pipeline.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from jobs.gateway import Client
+    from jobs.gateway import Client, Gateway
 
 #: Exit codes that scripts can use, beside 0.
 FAILED, MISUSED, ABSENT, REFUSED = 1, 2, 3, 4
 #: The status of a refusal -> the exit code.
 _CODES = {400: MISUSED, 403: REFUSED, 404: ABSENT, 409: REFUSED}
 
-#: Where a password comes from that isn't typed.
-PASSWORD = "DISTRIBUTARY_PASSWORD"  # noqa: S105 (its name, not itself)
-
 P = ParamSpec("P")
-
-_OPTIONS = (
-    click.option(
-        "--gateway",
-        "address",
-        default="127.0.0.1:5672",
-        show_default=True,
-        envvar="DISTRIBUTARY_GATEWAY",
-        help="HOST:PORT of the gateway; amqps://HOST:PORT for TLS.",
-    ),
-    click.option("--user", default="", help=f"Log in as; the password is asked, or in {PASSWORD}."),
-    click.option(
-        "--tls-ca", type=click.Path(path_type=Path), help="PEM file: who signs its certificate."
-    ),
-    click.option("--tls-cert", type=click.Path(path_type=Path), help="PEM file: log in by it."),
-    click.option("--tls-key", type=click.Path(path_type=Path), help="PEM file with its key."),
-    click.option(
-        "--timeout",
-        type=click.FloatRange(0.1),
-        default=60.0,
-        show_default=True,
-        help="Seconds to wait for an answer.",
-    ),
-)
 
 
 def connected(command: "Callable[Concatenate[Client, P], None]") -> Callable[..., None]:
-    """A command that talks to a gateway: it gets the client, its user the options above. It ends
-    with a sentence and one of the exit codes."""
+    """A command that talks to a gateway: it gets the client, its user the options that name the
+    gateway. It ends with a sentence and one of the exit codes."""
 
+    @gateway_options
     @wraps(command)
-    def run(
-        address: str,
-        user: str,
-        tls_ca: Path | None,
-        tls_cert: Path | None,
-        tls_key: Path | None,
-        timeout: float,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> None:
-        from jobs.gateway import (  # noqa: PLC0415 (Proton takes a while)
-            Client,
-            Gateway,
-            Refused,
-            Unanswered,
-        )
+    def run(gateway: Named, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        with asking(gateway()) as client:
+            command(client, *args, **kwargs)
 
-        password = _password() if user else ""
-        gateway = Gateway(address, user, password, tls_ca, tls_cert, tls_key, timeout)
-        try:
-            with Client(gateway) as client:
-                command(client, *args, **kwargs)
-        except Refused as error:
-            click.echo(f"distributary: {error}", err=True)
-            sys.exit(_CODES.get(error.status, FAILED))
-        except Unanswered as error:
-            click.echo(f"distributary: {error}", err=True)
-            sys.exit(FAILED)
-
-    made: Callable[..., None] = run
-    for option in reversed(_OPTIONS):
-        made = option(made)
-    return made
+    return run
 
 
-def _password() -> str:
-    if PASSWORD in environ:
-        return environ[PASSWORD]
-    if not sys.stdin.isatty():
-        raise InvalidRequest(f"no password: put it into the environment as {PASSWORD}")
-    return str(click.prompt("Password", hide_input=True, err=True))
+@contextmanager
+def asking(gateway: "Gateway") -> "Iterator[Client]":
+    """A client of the gateway; what goes wrong ends the command with one of the exit codes."""
+    from jobs.gateway import Client, Refused, Unanswered  # noqa: PLC0415 (Proton takes a while)
+
+    try:
+        with Client(gateway) as client:
+            yield client
+    except Refused as error:
+        click.echo(f"distributary: {error}", err=True)
+        sys.exit(_CODES.get(error.status, FAILED))
+    except Unanswered as error:
+        click.echo(f"distributary: {error}", err=True)
+        sys.exit(FAILED)
 
 
 def sure(question: str, *, yes: bool) -> None:

@@ -1,10 +1,12 @@
 """`distributary subscription`: durable subscriptions of a running gateway."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ingest.management.options import (
+    asking,
     connected,
     json_option,
     policy_of,
@@ -13,7 +15,11 @@ from ingest.management.options import (
     yes_option,
 )
 from ingest.management.show import SUBSCRIPTIONS, show_row, show_rows
+from ingest.management.stuck_command import stuck
+from jobs.gateway_options import Named, gateway_options
+from pipeline.errors import InvalidRequest
 from pipeline.management import Entity, Verb
+from pipeline.tables.home import Home
 
 if TYPE_CHECKING:
     from jobs.gateway import Client
@@ -171,8 +177,20 @@ def purge(client: "Client", id_: str, yes: bool) -> None:
 @subscription.command()
 @_id
 @click.option("--to", required=True, help="A sequence, a time, how long ago, or now.")
-@connected
-def rewind(client: "Client", id_: str, to: str) -> None:
+@click.option("--dry-run", is_flag=True, help="Say by Spark's tables what it would bring.")
+@click.option("--home", type=click.Path(path_type=Path), help="Home of the tables, to say it by.")
+@click.option("--tables", help="Folder of Spark's tables, instead of the home's.")
+@json_option
+@gateway_options
+def rewind(
+    gateway: Named,
+    id_: str,
+    to: str,
+    dry_run: bool,
+    home: Path | None,
+    tables: str | None,
+    as_json: bool,
+) -> None:
     """Owe it all that lies from a place on, whatever was settled.
 
     \b
@@ -180,11 +198,34 @@ def rewind(client: "Client", id_: str, to: str) -> None:
       distributary subscription rewind global/billing --to 2h
       distributary subscription rewind global/billing --to 2026-11-21T08:30:00Z
       distributary subscription rewind global/billing --to 120000
+      distributary subscription rewind global/billing --to 2h --dry-run --home ~/orders
 
     Its consumers go on, and get again what they had. What it was owed before that place it isn't
-    owed any more.
+    owed any more. With --dry-run no gateway is asked and nothing is done.
     """
-    click.echo(client.ask(Verb.REWIND, _SUBSCRIPTION, id_, {"to": to})["said"])
+    if dry_run:
+        foretell_rewind(home, tables, id_, to, as_json=as_json)
+        return
+    if home is not None or tables is not None:
+        raise InvalidRequest("--home and --tables are what --dry-run looks at")
+    with asking(gateway()) as client:
+        done = client.ask(Verb.REWIND, _SUBSCRIPTION, id_, {"to": to})
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(done["said"])
+
+
+def foretell_rewind(
+    home: Path | None, tables: str | None, id_: str, to: str, *, as_json: bool
+) -> None:
+    """Print what a rewind would bring. Raises InvalidRequest when it isn't said where to look."""
+    if home is None and tables is None:
+        raise InvalidRequest("--dry-run needs --home DIR, or --tables DIR, to look at")
+    from jobs.foretell import foretell  # noqa: PLC0415 (pyspark is slow to import)
+
+    place = str(Home(home.absolute()).spark_tables) if home is not None else ""
+    foretell(tables or place, id_, to, as_json=as_json)
 
 
 @subscription.command()
@@ -263,6 +304,9 @@ def set_(client: "Client", id_: str, policy: tuple[str, ...], clear: bool) -> No
       distributary subscription set queue/orders --clear
     """
     set_policy(client, _SUBSCRIPTION, id_, policy, clear=clear)
+
+
+subscription.add_command(stuck)
 
 
 def set_policy(
