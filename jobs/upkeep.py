@@ -327,25 +327,25 @@ def show(done: Sequence[Done], *, dry_run: bool) -> None:
     """A table of what was done, or would be, on stdout."""
     title = "There is to do" if dry_run else "Done"
     shown = Table(box=SIMPLE, title=title, title_justify="left")
-    shown.add_column("table")
-    for name in ("files", "days compacted", "days removed", "log entries", "seconds"):
+    shown.add_column("table", no_wrap=True)
+    for name in ("files", "compacted", "removed", "entries", "vacuum", "seconds"):
         shown.add_column(name, justify="right")
-    shown.add_column("vacuum")
     for one in done:
-        first = "" if one.first_day is None else f" (before {one.first_day})"
+        entries_left = one.entries_before - (one.entries_removed or 0)
         shown.add_row(
             one.table,
             _change(one.files_before, one.files_after),
-            f"{one.days_compacted:,}",
-            f"{one.days_removed:,}{first}",
-            _change(
-                one.entries_before,
-                None if one.entries_removed is None else one.entries_before - one.entries_removed,
-            ),
-            "" if dry_run else f"{one.seconds:.1f}",
+            _days(one.days_compacted),
+            "" if one.first_day is None else f"before {one.first_day}",
+            _change(one.entries_before, entries_left),
             "yes" if one.vacuumed else "not yet",
+            "" if dry_run else f"{one.seconds:.1f}",
         )
     Console().print(shown)
+
+
+def _days(number: int) -> str:
+    return "" if number == 0 else f"{number:,} day{'s' if number > 1 else ''}"
 
 
 def _change(before: int, after: int | None) -> str:

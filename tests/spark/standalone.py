@@ -1,0 +1,109 @@
+"""A Spark standalone cluster on this machine: a master and workers, each a process of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+
+SPARK = Path(pyspark.__file__).parent
+#: Seconds until a process has said that it is there; two on an idle machine.
+START_SECONDS_MAX = 120
+#: Seconds that a job may take; twenty on an idle machine.
+JOB_SECONDS_MAX = 280
+
+
+@dataclass
+class Standalone:
+    """Processes log into `folder`; `python` runs drivers and executors' workers."""
+
+    folder: Path
+    python: Path
+    processes: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
+    master: str = ""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Nothing that leads to a checkout, and interpreters by name."""
+        names = ("PATH", "HOME", "JAVA_HOME", "LANG", "TMPDIR")
+        return {name: os.environ[name] for name in names if name in os.environ} | {
+            "SPARK_HOME": str(SPARK),
+            "PYSPARK_PYTHON": str(self.python),
+            "PYSPARK_DRIVER_PYTHON": str(self.python),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_WORKER_OPTS": "-Dspark.worker.ui.port=0",
+        }
+
+    def start(self, workers: int) -> None:
+        said = self._daemon(
+            "master",
+            "org.apache.spark.deploy.master.Master",
+            *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
+            until=rb"Starting Spark master at (spark://[0-9.:]+)",
+        )
+        self.master = said.decode()
+        for number in range(workers):
+            self._daemon(
+                f"worker-{number}",
+                "org.apache.spark.deploy.worker.Worker",
+                *("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"),
+                *("--work-dir", str(self.folder / f"work-{number}"), self.master),
+                until=rb"(Successfully registered with master)",
+            )
+
+    def submit(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """`spark-submit` to this cluster, from a folder that has nothing to do with the code."""
+        return subprocess.run(
+            [SPARK / "bin" / "spark-submit", "--master", self.master, *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=JOB_SECONDS_MAX,
+            check=False,
+        )
+
+    def stop(self) -> None:
+        """End all processes, with what they have started."""
+        for process in reversed(self.processes):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _daemon(self, name: str, main: str, *arguments: str, until: bytes) -> bytes:
+        log = self.folder / f"{name}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [SPARK / "bin" / "spark-class", main, *arguments],
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        give_up = time.monotonic() + START_SECONDS_MAX
+        while (found := re.search(until, log.read_bytes())) is None:
+            assert process.poll() is None, log.read_text(errors="replace")[-2000:]
+            assert time.monotonic() < give_up, f"{name} didn't start"
+            time.sleep(0.1)
+        return found.group(1)
+
+
+@contextmanager
+def standalone(folder: Path, python: Path, *, workers: int = 2) -> Iterator[Standalone]:
+    """A cluster while the block runs."""
+    cluster = Standalone(folder, python)
+    try:
+        cluster.start(workers)
+        yield cluster
+    finally:
+        cluster.stop()

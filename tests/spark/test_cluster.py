@@ -1,0 +1,115 @@
+"""The jobs on a cluster of real processes, shipped as one wheel, with no checkout in reach."""
+
+import json
+import site
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from spark_log import LogWriter, encoded
+from spark_place import Place
+from standalone import Standalone, standalone
+
+from jobs.session import delta_jars
+from jobs.wheel import LAUNCHER, build
+from pipeline.tables.home import Home
+
+#: Columns that say when a row was written, not what it says.
+OF_THE_WRITER = {"updated_at"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """Two workers; their Python has what the jobs need from others, and nothing of ours."""
+    folder = tmp_path_factory.mktemp("cluster")
+    venv.create(folder / "venv", symlinks=True)
+    python = folder / "venv" / "bin" / "python"
+    packages = next((folder / "venv" / "lib").glob("python*")) / "site-packages"
+    # A path of a path file: the path files in it, which lead to the checkout, aren't read.
+    (packages / "others.pth").write_text("\n".join(site.getsitepackages()))
+    with standalone(folder, python) as made:
+        yield made
+
+
+def fill(log: LogWriter) -> None:
+    """Two subscriptions, one with a selector, messages in several files, some settled."""
+    log.next_group()
+    log.subscribe("global/all", "flights")
+    log.subscribe("global/some", "flights", selector="i > 20")
+    log.commit()
+    for _ in range(4):
+        log.next_group()
+        first = log.sequence
+        log.publish(
+            "flights", *[encoded(f"m{i}", properties={"i": i}) for i in range(first, first + 10)]
+        )
+        log.commit()
+    log.next_group()
+    log.settle("global/all", "flights", list(range(15)), 15)
+    log.commit()
+
+
+def rows(home: Home) -> dict[str, list[str]]:
+    """Every row of every table that Spark wrote, in an order of its own."""
+    found = {}
+    for path in sorted(home.spark_tables.iterdir()):
+        if path.name != "topic_log" and (path / "_delta_log").is_dir():
+            table = DeltaTable(path).to_pyarrow_table()
+            names = [name for name in table.column_names if name not in OF_THE_WRITER]
+            found[path.name] = sorted(
+                json.dumps(row, default=repr) for row in table.select(names).to_pylist()
+            )
+    return found
+
+
+def executors(folder: Path) -> set[str]:
+    """Who ended tasks well, by Spark's own record of the run."""
+    events = (
+        json.loads(line) for file in folder.iterdir() for line in file.read_text().splitlines()
+    )
+    return {
+        event["Task Info"]["Executor ID"]
+        for event in events
+        if event["Event"] == "SparkListenerTaskEnd" and not event["Task Info"]["Failed"]
+    }
+
+
+@pytest.mark.spark
+def test_a_cluster_makes_the_same_tables(
+    spark: SparkSession, cluster: Standalone, tmp_path: Path
+) -> None:
+    """By spark-submit, the wheel and the launcher alone; both executors work, and upkeep finds the
+    tables as the job has left them."""
+    wheel = build(tmp_path / "dist")
+    near, far = Place(spark, tmp_path / "near"), tmp_path / "far"
+    fill(near.log)
+    fill(LogWriter(Home(far).topic_log))
+    events = tmp_path / "events"
+    events.mkdir()
+    command = [
+        *("--deploy-mode", "client", "--executor-memory", "600m", "--executor-cores", "1"),
+        *("--conf", "spark.cores.max=2", "--conf", "spark.driver.host=127.0.0.1"),
+        *("--conf", "spark.scheduler.minRegisteredResourcesRatio=1.0"),
+        *("--conf", "spark.scheduler.maxRegisteredResourcesWaitingTime=100s"),
+        *("--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir={events}"),
+        *("--conf", "spark.eventLog.rolling.enabled=false"),
+        *("--conf", "spark.eventLog.compress=false"),
+        *("--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss8m"),
+        *("--jars", ",".join(map(str, delta_jars()))),
+        *("--py-files", str(wheel), str(wheel.parent / LAUNCHER)),
+    ]
+    done = cluster.submit(*command, "materialize", "--home", str(far), "--json")
+    assert done.returncode == 0, done.stderr[-4000:]
+    near.materialize()
+    assert rows(Home(far)) == rows(near.home)
+    assert rows(Home(far))["messages"]
+    assert executors(events) == {"0", "1"}
+    kept = cluster.submit(*command, "upkeep", "--home", str(far), "--json")
+    assert kept.returncode == 0, kept.stderr[-4000:]
+    assert {json.loads(line)["table"] for line in kept.stdout.splitlines()} == set(rows(near.home))
+    assert rows(Home(far)) == rows(near.home)
+    assert sys.prefix not in kept.stderr
