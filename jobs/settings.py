@@ -22,6 +22,10 @@ LOG_ENTRIES_MIN = 100
 class MaterializeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trigger: str
     upkeep_minutes: int
+    near_versions: int
+    slice_rows: int
+    slice_bytes: int
+    task_bytes: int
 
 
 class UpkeepSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +46,8 @@ class AuditSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BackfillSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
+    matches_max: int
+    request_matches: int
 
 
 class SubscriptionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,6 +82,7 @@ def load(file: Path | None = None) -> JobSettings:
     for holds, sentence in (
         *_materialize_rules(settings),
         *_upkeep_rules(settings.upkeep),
+        *_backfill_rules(settings.backfill),
         *_subscription_rules(settings.subscription),
     ):
         if not holds:
@@ -98,6 +104,19 @@ def _materialize_rules(settings: JobSettings) -> tuple[tuple[bool, str], ...]:
     return (
         (bool(materialize.trigger.strip()), "materialize.trigger must not be empty"),
         (materialize.upkeep_minutes >= 0, "materialize.upkeep_minutes must not be negative"),
+        (materialize.near_versions >= 0, "materialize.near_versions must not be negative"),
+        (materialize.slice_rows >= 1, "materialize.slice_rows must be 1 at least"),
+        (
+            1 <= materialize.task_bytes <= materialize.slice_bytes,
+            "materialize.task_bytes must be from 1 to materialize.slice_bytes: a slice has tasks",
+        ),
+    )
+
+
+def _backfill_rules(backfill: BackfillSettings) -> tuple[tuple[bool, str], ...]:
+    return (
+        (backfill.matches_max >= 0, "backfill.matches_max must not be negative; 0: tell none"),
+        (backfill.request_matches >= 1, "backfill.request_matches must be 1 at least"),
     )
 
 

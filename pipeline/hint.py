@@ -12,7 +12,7 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -99,6 +99,19 @@ class Hint:
         while self._parts and self._parts[0].stop <= below:
             self._count -= len(self._parts.popleft().sequences)
         return bool(self._parts)
+
+
+def cut(start: int, stop: int, sequences: "array[int]", most: int) -> Iterator[Part]:
+    """What is known of `start .. stop - 1` in parts that name `most` each, one at least. Of the
+    sequences, which ascend, those count that lie there."""
+    at, end = bisect_left(sequences, start), bisect_left(sequences, stop)
+    while start < stop:
+        last = min(start + SPAN_MAX, stop)
+        behind = bisect_left(sequences, last, at, end)
+        if behind - at > most:
+            behind, last = at + most, sequences[at + most]
+        yield Part(start, last, sequences[at:behind])
+        at, start = behind, last
 
 
 def packed(start: int, sequences: Sequence[int]) -> bytes:
