@@ -120,6 +120,7 @@ class ManagementLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replies_bytes_max: int
     query_count_max: int
     held_count_max: int
+    holders_max: int
     acquire_max: int
     acquire_wait_ms_max: int
     acquire_linger_ms_max: int
@@ -314,6 +315,7 @@ def _management_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
         (management.replies_bytes_max >= 1, "management.replies_bytes_max must be positive"),
         (management.query_count_max >= 1, "management.query_count_max must be positive"),
         (management.held_count_max >= 1, "management.held_count_max must be positive"),
+        (management.holders_max >= 1, "management.holders_max must be positive"),
         (management.acquire_max >= 1, "management.acquire_max must be positive"),
         (management.acquire_wait_ms_max >= 0, "management.acquire_wait_ms_max is negative"),
         (management.acquire_linger_ms_max >= 0, "management.acquire_linger_ms_max is negative"),

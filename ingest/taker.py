@@ -34,11 +34,14 @@ class Taker(Link):
         "linger_ms",
         "moved",
         "reason",
+        "sure",
         "timer",
         "user",
     )
 
-    def __init__(self, asked_by: Link, holder: str, name: str) -> None:
+    def __init__(
+        self, asked_by: Link, holder: str, name: str, sure: "asyncio.Future[None]"
+    ) -> None:
         self.connection: Connection = asked_by.connection
         self.attach = WalkedAttach(b"", 0, 0, name, frozenset(), None)
         self.name = name
@@ -52,6 +55,8 @@ class Taker(Link):
         self.asked_by: Link | None = asked_by
         self.holder, self.user = holder, asked_by.connection.user
         self.linger_ms = 0
+        #: Done when it is durable that its subscription has a consumer; before, it gets nothing.
+        self.sure = sure
         self.timer: asyncio.TimerHandle | None = None
         #: Set whenever it was handed something, or ended.
         self.moved = asyncio.Event()

@@ -26,8 +26,8 @@ _Holding = tuple[SubscriptionKey, str]
 
 
 class Holders:
-    """All holders of a gateway. `end` ends a link from this side; `turned` is called when something
-    was said outside of a pass over what came."""
+    """All holders of a gateway, `most` at once. `end` ends a link from this side; `turned` is
+    called when something was said outside of a pass over what came."""
 
     def __init__(
         self,
@@ -38,10 +38,11 @@ class Holders:
         marking: Marking,
         end: Callable[[Link, str, str], None],
         turned: Callable[[], None],
+        most: int,
     ) -> None:
         self._loop, self._log, self._named = loop, log, named
         self._delivery, self._marking = delivery, marking
-        self._end, self._turned = end, turned
+        self._end, self._turned, self._most = end, turned, most
         self._takers: dict[_Holding, Taker] = {}
 
     def left(self, link: Link) -> None:
@@ -99,22 +100,31 @@ class Holders:
                 taker.timer.cancel()
                 taker.timer = None
             taker.asked_by, taker.connection = link, connection
+            await asyncio.shield(taker.sure)
             return taker
-        definition = subscription.definition
-        decision = decide_attach(
-            definition,
-            len(subscription.consumers),
-            definition,
-            self._named.policy(key).consumers_max,
-        )
-        if decision.action is not AttachAction.JOIN:
-            return Answer(CONFLICT, f"{key.id}: {decision.reason}")
-        taker = self._takers[key, holder] = Taker(
-            link, holder, f"{connection.container}/{key.name}"
-        )
+        refused = self._refused(key, subscription)
+        return refused or await self._join(link, key, subscription, holder)
+
+    def _refused(self, key: SubscriptionKey, subscription: Subscription) -> Answer | None:
+        """Why nobody new may take from it, if nobody may."""
+        if len(self._takers) >= self._most:
+            text = f"there are {self._most} holders already (management.holders_max)"
+            return Answer(CONFLICT, f"{key.id}: {text}")
+        definition, present = subscription.definition, len(subscription.consumers)
+        most = self._named.policy(key).consumers_max
+        decision = decide_attach(definition, present, definition, most)
+        if decision.action is AttachAction.JOIN:
+            return None
+        return Answer(CONFLICT, f"{key.id}: {decision.reason}")
+
+    async def _join(
+        self, link: Link, key: SubscriptionKey, subscription: Subscription, holder: str
+    ) -> Taker:
+        name = f"{link.connection.container}/{key.name}"
+        done: asyncio.Future[None] = self._loop.create_future()
+        taker = self._takers[key, holder] = Taker(link, holder, name, done)
         kind = LinkKind.QUEUE if key.queue else LinkKind.DURABLE
         taker.owner = self._delivery.attach(subscription, taker, taker.name, kind)
-        done: asyncio.Future[None] = self._loop.create_future()
 
         def sure() -> None:
             if not done.done():
@@ -125,7 +135,7 @@ class Holders:
         except StoreError:
             self._end(taker, "", "")
             raise
-        await done
+        await asyncio.shield(done)
         if not self._named.sure(key):
             await self.durable()
         return taker

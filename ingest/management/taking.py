@@ -92,6 +92,8 @@ class Taking:
             return Answer(FAILED, str(error))
 
     async def _answer(self, link: Link, request: Request) -> Answer:
+        if not link.alive:
+            return Answer(CONFLICT, "the link that asked has ended")
         key = key_of(request.entity, request.name)
         if isinstance(key, Refusal):
             return refused(key)
@@ -122,6 +124,8 @@ class Taking:
             taker = self._holders.speaking(link, key, holder)
         if isinstance(taker, Answer):
             return taker
+        if not taker.alive:
+            return _ended(key, taker)
         if request.verb is Verb.SETTLE:
             return await self._settle(taker, request)
         return await self._acquire(taker, key, request)
@@ -154,8 +158,8 @@ class Taking:
             self._give_back(taker, consumer, [run for run, _ in handed])
             text = "what was acquired isn't in topic_log, as commits don't succeed; ask later"
             return Answer(FAILED, text)
-        if taker.ended:
-            return Answer(CONFLICT, f"{key.id}: {taker.reason or 'its deliveries have ended'}")
+        if not taker.alive:
+            return _ended(key, taker)
         body |= {
             "acquired": _by_failures(handed),
             "more": more,
@@ -214,7 +218,7 @@ class Taking:
                     taker.took(effect.run, effect.delivery_count, now)
         taker.handed()
         await self._holders.durable()
-        if taker.ended:
+        if not taker.alive:
             return []
         return [*dispatcher.held(consumer.number).runs()]
 
@@ -312,13 +316,19 @@ def open_taking(
     turned: Callable[[], None],
 ) -> Taking:
     """The answers to holders' requests, put together from the parts of a gateway."""
-    holders = Holders(loop, log, named, delivery, marking, peers.end_link, turned)
+    most = limits.holders_max
+    holders = Holders(loop, log, named, delivery, marking, peers.end_link, turned, most)
     return Taking(loop, limits, log, table, access, named, delivery, holders, turned)
 
 
 def _consumer(taker: Taker) -> Consumer:
     assert isinstance(taker.owner, Consumer)  # noqa: S101
     return taker.owner
+
+
+def _ended(key: SubscriptionKey, taker: Taker) -> Answer:
+    """It was a consumer when it asked, and is none any more."""
+    return Answer(CONFLICT, f"{key.id}: {taker.reason or 'its deliveries have ended'}")
 
 
 def _whole(value: Value) -> int:

@@ -16,6 +16,7 @@ from tests.bench.month import month
 from tests.bench.neighbours import neighbours
 from tests.bench.restarts import restart, standby
 from tests.bench.selectors import selectors
+from tests.bench.subscriber import subscriber
 from tests.bench.transactions import transactions
 
 #: Messages published before the first case of a group, so that nothing is measured cold.
@@ -251,6 +252,7 @@ CASES = (
         Budget(facts_max={"publish_ratio": 1.3, "through_ratio": 1.3}),
         own=True,
     ),
+    Case("subscriber", "subscriber", subscriber, own=True),
     Case("standby", "standby", standby, Budget(facts_max={"takeover_s": 2}), own=True),
     Case(
         "neighbours",
