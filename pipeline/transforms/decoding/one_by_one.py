@@ -39,7 +39,7 @@ def decoded_one_by_one(messages: "pa.Array[Any]") -> "dict[str, pa.Array[Any]]":
 class Properties:
     """The application properties of many messages, column by column, as Arrow's maps are laid."""
 
-    offsets: list[int] = field(default_factory=lambda: [0])
+    offsets: list[int | None] = field(default_factory=lambda: [0])
     names: list[str] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
     texts: list[str | None] = field(default_factory=list)
@@ -53,6 +53,10 @@ class Properties:
             self.names.append(name)
             self.types.append(kind)
             self._add_value(value)
+        self.offsets.append(len(self.names))
+
+    def add_null(self) -> None:
+        self.offsets[-1] = None  # where it would begin: that is how Arrow has a map that is null
         self.offsets.append(len(self.names))
 
     def _add_value(self, value: Value) -> None:
@@ -147,7 +151,7 @@ class Columns:
         self.creation_time.append(None)
         self.group_sequence.append(None)
         self.delivery_count.append(None)
-        self.properties.add({})
+        self.properties.add_null()
         self.body_bytes.append(None)
         self.error[-1] = error
         self.message.append(data)
