@@ -26,6 +26,13 @@ QUEUES = (
     ("floor", "Floor"),
     ("paused", "Paused"),
 )
+STUCK = (
+    ("reason", "Reason"),
+    ("messages", "Messages"),
+    ("oldest_at", "Oldest"),
+    ("example", "For example"),
+    ("detail", "That one"),
+)
 TOPICS = (
     ("name", "Topic"),
     ("producers", "Producers"),

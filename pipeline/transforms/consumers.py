@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from pipeline.transforms.tables import Tables
@@ -49,7 +49,7 @@ def consumers(
         "consumer",
         "deliveries",
         *OUTCOMES,
-        (F.col("deliveries") / F.sum("deliveries").over(_ALL)).alias("share"),
+        (F.col("deliveries") / F.sum("deliveries").over(_of_all())).alias("share"),
         F.try_divide("deliveries", _seconds(since, until)).alias("per_second"),
         *(F.col("percentiles")[nth].alias(name) for nth, name in enumerate(PERCENTILES.values())),
         "first_seen",
@@ -57,7 +57,8 @@ def consumers(
     )
 
 
-_ALL = Window.partitionBy("subscription")
+def _of_all() -> WindowSpec:
+    return Window.partitionBy("subscription")
 
 
 def _window(acks: DataFrame, since: datetime | None, until: datetime | None) -> DataFrame:
@@ -74,8 +75,8 @@ def _window(acks: DataFrame, since: datetime | None, until: datetime | None) -> 
 def _seconds(since: datetime | None, until: datetime | None) -> Column:
     """The length of the window; where it is open, from the subscription's first delivery, to its
     last settlement."""
-    begin = F.min("first_seen").over(_ALL) if since is None else F.lit(since)
-    end = F.max("last_seen").over(_ALL) if until is None else F.lit(until)
+    begin = F.min("first_seen").over(_of_all()) if since is None else F.lit(since)
+    end = F.max("last_seen").over(_of_all()) if until is None else F.lit(until)
     return (F.unix_micros(end) - F.unix_micros(begin)) / 1_000_000
 
 

@@ -7,12 +7,14 @@ import pytest
 from pyspark.sql import Row
 from spark_log import BEGIN, encoded
 from spark_place import Place
+from test_tables_page import columns, word_of
 
 from pipeline.errors import InvalidRequest
 from pipeline.live import Held, Live, LiveConsumer, LiveSubscription
+from pipeline.transforms.schema import MESSAGES
 from pipeline.transforms.stuck import Reason, stuck, stuck_summary
 from pipeline.transforms.tables import Tables, find_tables
-from pipeline.transforms.views import register
+from pipeline.transforms.views import VIEWS, register
 
 LATER = BEGIN + timedelta(days=365 * 100)
 SINCE = datetime(2026, 11, 22, 8, 30, tzinfo=UTC)
@@ -135,6 +137,12 @@ def test_all_is_there_in_sql(place: Place, tables: Tables) -> None:
         (IDLE, "paused", 2),
         ("global/other", "not settled", 1),
     }
+    for view in VIEWS:
+        fields = [(field.name, word_of(field.dataType)) for field in spark.table(view).schema]
+        if view == "pending":
+            assert [name for name, _ in fields[1:-2]] == MESSAGES.names
+            fields = fields[-2:]
+        assert fields == [(row[0].strip("`"), row[1]) for row in columns(view)]
     count = "SELECT owed FROM backlog WHERE subscription = 'global/other' ORDER BY begins_at DESC"
     assert spark.sql(count).first().owed == 1
     assert spark.sql("SELECT sum(modified) AS n FROM consumers").first().n == 6
