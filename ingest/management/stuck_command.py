@@ -37,7 +37,7 @@ def stuck(client: "Client", id_: str, place: Path, as_json: bool) -> None:
     """
     from jobs.live import ask  # noqa: PLC0415 (Spark takes a while)
     from jobs.session import session  # noqa: PLC0415
-    from jobs.stuck import summary  # noqa: PLC0415
+    from jobs.views import summary  # noqa: PLC0415
 
     said = ask(client, id_)
     [one] = said.subscriptions

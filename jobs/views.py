@@ -1,4 +1,4 @@
-"""Why is a message still owed: the view `stuck` with a gateway's word."""
+"""The views of a home with a gateway's word, in one call: for notebooks and the command line."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,8 +8,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.live import live
 from pipeline.live import Live
-from pipeline.transforms import stuck as views
-from pipeline.transforms.tables import find_tables
+from pipeline.transforms import stuck as reasons
+from pipeline.transforms import views
+from pipeline.transforms.tables import Tables, find_tables
+
+
+def register(spark: SparkSession, place: str, gateway: str | None = None) -> Tables:
+    """Make a temporary view of every table and view of a home (`pipeline.transforms.views`), with
+    what a gateway says now if one is named: `stuck` knows it then. Returns the tables."""
+    return views.register(spark, place, _live(gateway, None))
 
 
 def stuck(
@@ -22,7 +29,7 @@ def stuck(
     InvalidRequest when there are no tables or no such subscription, Unanswered when no gateway is
     there.
     """
-    return views.stuck(find_tables(spark, place), _live(gateway, subscription), subscription)
+    return reasons.stuck(find_tables(spark, place), _live(gateway, subscription), subscription)
 
 
 def stuck_summary(
@@ -30,7 +37,7 @@ def stuck_summary(
 ) -> DataFrame:
     """The same by subscription and reason."""
     said = _live(gateway, subscription)
-    return views.stuck_summary(find_tables(spark, place), said, subscription)
+    return reasons.stuck_summary(find_tables(spark, place), said, subscription)
 
 
 def _live(gateway: str | None, subscription: str | None) -> Live | None:
@@ -51,7 +58,7 @@ class Stuck:
 def summary(spark: SparkSession, place: str, said: Live, subscription: str) -> Iterator[Stuck]:
     """The summary of one subscription by what a gateway has said, the most frequent reason
     first."""
-    found = views.stuck_summary(find_tables(spark, place), said, subscription)
+    found = reasons.stuck_summary(find_tables(spark, place), said, subscription)
     for row in found.orderBy("messages", ascending=False).collect():
         at: datetime | None = row.oldest_at
         oldest = None if at is None else at.astimezone(UTC).isoformat()
