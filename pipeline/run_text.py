@@ -60,6 +60,8 @@ def _stretches(sequences: "array[int]") -> Iterator[range]:
 def _item(run: range) -> str:
     if len(run) == 1:
         return str(run[0])
+    if len(run) == 2 and run.step > 1:
+        return f"{run[0]},{run[1]}"
     step = "" if run.step == 1 else f"/{run.step}"
     return f"{run[0]}-{run[-1]}{step}"
 

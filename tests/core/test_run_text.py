@@ -1,0 +1,39 @@
+"""Runs of sequences as texts: what is written is read again, anything else is refused."""
+
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import InvalidRequest
+from pipeline.run_text import runs_of, sequences_of, text_of, text_of_sequences
+
+
+def test_runs_are_short_and_can_be_read() -> None:
+    """Single ones, stretches, every n-th one; an array is cut into such."""
+    runs = [range(7, 8), range(10, 20), range(30, 51, 2), array("q", [60, 63, 66, 70, 71])]
+    text = "7,10-19,30-50/2,60-66/3,70-71"
+    assert text_of(runs) == text
+    assert runs_of(text) == [*runs[:3], range(60, 67, 3), range(70, 72)]
+    assert text_of([]) == ""
+    assert runs_of("") == []
+
+
+@given(st.sets(st.integers(0, 2**40), max_size=60))
+def test_what_is_written_is_read_again(sequences: set[int]) -> None:
+    """Each once, ascending."""
+    assert sequences_of(text_of_sequences(sequences)).tolist() == sorted(sequences)
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(1, 30), st.integers(1, 5))))
+def test_runs_that_overlap_are_read_once(drawn: list[tuple[int, int, int]]) -> None:
+    runs = [range(first, first + count * step, step) for first, count, step in drawn]
+    found = sequences_of(text_of(runs)).tolist()
+    assert found == sorted({one for run in runs for one in run})
+
+
+@pytest.mark.parametrize("text", ["x", "5-2", "1,,2", "1-", "-1", "1-5/0", "1 ", "٣", "1" * 19])
+def test_any_other_text_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="is no run of sequences, such as 7, 10-19"):
+        runs_of(text)
