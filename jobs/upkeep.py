@@ -326,20 +326,21 @@ def command(
 def show(done: Sequence[Done], *, dry_run: bool) -> None:
     """A table of what was done, or would be, on stdout."""
     title = "There is to do" if dry_run else "Done"
-    shown = Table(box=SIMPLE, title=title, title_justify="left")
+    shown = Table(
+        box=SIMPLE, title=title, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0)
+    )
     shown.add_column("table", no_wrap=True)
-    for name in ("files", "compacted", "removed", "entries", "vacuum", "seconds"):
-        shown.add_column(name, justify="right")
+    for name in ("files", "compacted", "first day", "entries", "vacuum"):
+        shown.add_column(name, justify="right", no_wrap=True)
     for one in done:
         entries_left = one.entries_before - (one.entries_removed or 0)
         shown.add_row(
             one.table,
             _change(one.files_before, one.files_after),
             _days(one.days_compacted),
-            "" if one.first_day is None else f"before {one.first_day}",
+            one.first_day or "",
             _change(one.entries_before, entries_left),
-            "yes" if one.vacuumed else "not yet",
-            "" if dry_run else f"{one.seconds:.1f}",
+            "yes" if one.vacuumed else "later",
         )
     Console().print(shown)
 

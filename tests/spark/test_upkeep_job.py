@@ -157,7 +157,7 @@ def test_old_entries_of_the_log_go(spark: SparkSession, small: Home) -> None:
     """About as many stay as there may be, and the table can be read as before."""
     table = DeltaTable(small.cursors)
     for number in range(24):
-        table.alter.set_table_properties({"distributary.number": str(number)})
+        table.alter.set_table_properties({"delta.checkpointInterval": str(number + 10)})
     table.create_checkpoint()
     log = small.cursors / "_delta_log"
     for entry in log.iterdir():
@@ -174,7 +174,7 @@ def test_old_entries_of_the_log_go(spark: SparkSession, small: Home) -> None:
 
 
 def test_killed_between_two_commits_it_goes_on(spark: SparkSession, home: Home) -> None:
-    """kill -9 after its first commit: nothing is lost or doubled, and the next run does the rest."""
+    """kill -9 after its first commit: no row is lost or doubled, the next run does the rest."""
     before, begun = content(home), sum(versions(home).values())
     chosen = home.root / "jobs.toml"
     chosen.write_text("[upkeep]\nsmall_files_max = 3\nvacuum_hours = 1000\n")
