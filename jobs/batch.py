@@ -1,37 +1,40 @@
-"""One batch of the log into three tables, so that running it again changes nothing.
+"""The log's rows into Spark's tables, so that doing it again changes nothing.
 
-Rule 1: a batch is whole versions of `topic_log`, so it is whole groups, first to last, and rows
-        are chosen by group: compaction of the log between two tries changes nothing.
-Rule 2: `messages` and `acks` are appended under a transaction id of the query and the batch, so
-        Delta itself refuses the second try. `cursors` are merged only where they are older.
-Rule 3: `cursors` come last: what a cursor says is materialized, is.
+Rule 1: each table says by itself up to which group it has everything; what it gets is what comes
+        after. So it doesn't matter where the last attempt ended, nor what a checkpoint knows.
+Rule 2: `cursors` come last: what a cursor says up to its group is in the other tables.
+Rule 3: a slice is written wholly before the next one is begun: being far behind costs time, and
+        no more memory.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from time import monotonic
 from typing import TypeAlias
 
-from delta.tables import DeltaTable
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
-from pyspark.sql.types import StructType
 
-from pipeline.errors import StoreError
+from jobs.delta_files import newest_version
+from jobs.gaps import require_no_gap
+from jobs.settings import MaterializeSettings
+from jobs.slices import Log, LogVersion, Position, Slice, slices
+from jobs.spark_tables import SparkTable, open_tables
 from pipeline.transforms.acks import acks
-from pipeline.transforms.cursors import cursors
-from pipeline.transforms.log_versions import log_versions
+from pipeline.transforms.cursors import Cursors, begin, events, fold, found, rows, settle, sums
 from pipeline.transforms.messages import messages
-from pipeline.transforms.schema import ACKS, CURSORS, LOG_VERSIONS, MESSAGES, SUBSCRIPTIONS
+from pipeline.transforms.schema import LOG_VERSIONS
 from pipeline.transforms.subscriptions import subscriptions
 
-#: Folder -> schema, partition columns, columns with statistics.
-TABLES: dict[str, tuple[StructType, tuple[str, ...], str]] = {
-    "messages": (MESSAGES, ("day",), "sequence,topic,group,published_at"),
-    "acks": (ACKS, ("day",), "sequence,subscription,group,settled_at"),
-    "subscriptions": (SUBSCRIPTIONS, (), "subscription,group"),
-    "log_versions": (LOG_VERSIONS, (), "log_version,group,committed_at"),
-    "cursors": (CURSORS, (), "subscription,group"),
-}
+#: Slices with fewer rows are interpreted: to compile their plans to Java would take longer.
+COMPILED_ROWS = 20_000
+
+#: Tables that don't wait for each other; `cursors` wait for all.
+TOGETHER = ("messages", "acks", "subscriptions", "log_versions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,135 +50,202 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What one batch of one query has in it."""
+class Written:
+    """One slice that is in all tables, and how long each of them took."""
 
-    query: str
-    number: int
-    first_group: int
     last_group: int
-    log_version: int  #: the last version of topic_log in it
-
-    def rows(self, spark: SparkSession, places: Places) -> DataFrame:
-        """The rows of the log that are in this batch."""
-        log = spark.read.format("delta").load(places.log)
-        return log.where(F.col("group").between(self.first_group, self.last_group))
+    log_version: int
+    oldest: int  #: when the first version in it was committed, milliseconds; 0 if unknown
+    seconds: dict[str, float]
 
 
-Write: TypeAlias = Callable[[SparkSession, Places, Batch], None]
+#: What is called before a table is written, and after the last; an exception ends the attempt.
+Step: TypeAlias = Callable[[str], None]
 
 
-def write_messages(spark: SparkSession, places: Places, batch: Batch) -> None:
-    _append("messages", messages(batch.rows(spark, places)), places, batch)
+@dataclass(slots=True)
+class Materialization:
+    """The tables of one folder, brought to where the log is. One process at a time has one.
 
-
-def write_acks(spark: SparkSession, places: Places, batch: Batch) -> None:
-    _append("acks", acks(batch.rows(spark, places)), places, batch)
-
-
-def write_subscriptions(spark: SparkSession, places: Places, batch: Batch) -> None:
-    _append("subscriptions", subscriptions(batch.rows(spark, places)), places, batch)
-
-
-def write_log_versions(spark: SparkSession, places: Places, batch: Batch) -> None:
-    entries = spark.read.text(f"{places.log}/_delta_log/*.json")
-    rows = log_versions(entries).where(F.col("log_version") <= batch.log_version)
-    known = spark.read.format("delta").load(places.table("log_versions"))
-    last = known.agg(F.max("log_version")).collect()[0][0]
-    _append(
-        "log_versions",
-        rows if last is None else rows.where(F.col("log_version") > last),
-        places,
-        batch,
-        all_of=True,
-    )
-
-
-def write_cursors(spark: SparkSession, places: Places, batch: Batch) -> None:
-    table = DeltaTable.forPath(spark, places.table("cursors"))
-    existing, rows = table.toDF(), batch.rows(spark, places)
-    # A table of before lacks what only the whole log can say: then it is all folded anew.
-    complete = set(CURSORS.names) <= set(existing.columns)
-    if not complete:
-        existing = spark.createDataFrame([], CURSORS)
-        rows = replace(batch, first_group=0).rows(spark, places)
-    after = cursors(existing, rows, group=batch.last_group, log_version=batch.log_version)
-    # MERGE reads its source more than once; as plain rows it costs a second, as a plan ten.
-    merge = table.alias("t").merge(
-        after.localCheckpoint().alias("s"), "t.subscription = s.subscription"
-    )
-    if not complete:
-        merge = merge.withSchemaEvolution()
-    (
-        merge.whenMatchedUpdateAll(condition="s.`group` > t.`group`" if complete else None)
-        .whenNotMatchedInsertAll()
-        .whenNotMatchedBySourceDelete(
-            condition=f"t.`group` < {batch.last_group}" if complete else None
-        )
-        .execute()
-    )
-
-
-#: The writes in their order; a batch is done when the last one is.
-WRITES: tuple[Write, ...] = (
-    write_messages,
-    write_acks,
-    write_subscriptions,
-    write_log_versions,
-    write_cursors,
-)
-
-
-def write(spark: SparkSession, places: Places, batch: Batch) -> None:
-    """All of a batch; after a failure anywhere in it, again from the start."""
-    for step in WRITES:
-        step(spark, places, batch)
-
-
-def ensure_tables(spark: SparkSession, places: Places, *, may_create: bool) -> None:
-    """Make the tables that are absent; raise StoreError if they must be there and aren't.
-
-    A query that has batches behind it never writes those again, so tables that went missing
-    since would stay incomplete without a word.
+    `lost_is_known`: rows that are gone from the log before the tables had them are passed over;
+    else that is a StoreError. `before` is told each step.
     """
-    for name, (schema, partitions, statistics) in TABLES.items():
-        path = places.table(name)
-        if DeltaTable.isDeltaTable(spark, path):
-            continue
-        if not may_create and name not in ("subscriptions", "log_versions"):
-            raise StoreError(
-                f"The table {path} is gone, but the checkpoint {places.checkpoint} says that it "
-                "was written: remove the checkpoint, then everything is made again from the log."
-            )
-        (
-            DeltaTable.createIfNotExists(spark)
-            .location(path)
-            .addColumns(schema)
-            .partitionedBy(*partitions)
-            .property("delta.dataSkippingStatsColumns", statistics)
-            .execute()
+
+    spark: SparkSession
+    places: Places
+    settings: MaterializeSettings
+    begun: bool = False
+    lost_is_known: bool = False
+    before: Step = lambda _step: None
+    log: Log = field(init=False)
+    tables: dict[str, SparkTable] = field(init=False)
+    cursors: Cursors = field(init=False)
+    version: int | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.log = Log(self.spark, self.places.log)
+        self.tables = open_tables(
+            self.spark, self.places.tables, self.places.checkpoint, begun=self.begun
         )
+        self._complete()
+        self.cursors = self._found()
+        self.version = self._version()
+
+    @property
+    def group(self) -> int:
+        """All tables have everything up to this group."""
+        return min(table.reached for table in self.tables.values())
+
+    def bring(self, upto: int) -> Iterator[Written]:
+        """To a version of the log, slice by slice. Raises StoreError when rows are gone."""
+        since, looked = Position(self.group, self.version), False
+        for part in slices(self.log, since, upto, self.settings):
+            if part.files is None and not looked:
+                self._look_for_gaps(upto)
+                looked = True
+            oldest = part.versions[0].made_at if part.versions else 0
+            yield Written(part.last_group, part.log_version, oldest, self._write(part))
+        self.version = upto
+
+    def _look_for_gaps(self, upto: int) -> None:
+        """Rows of which no entry is left may be gone, too."""
+        log = self.log.as_of(upto)
+        gap = require_no_gap(self.log, log, self.tables, known=self.lost_is_known)
+        if gap is not None:
+            self.cursors = {name: one.from_floor(gap) for name, one in self.cursors.items()}
+
+    def _complete(self) -> None:
+        """Tables that came later than the others get what those have, in one go."""
+        group, tables = self.tables["cursors"].reached, self.tables
+        events, versions = tables["subscriptions"], tables["log_versions"]
+        if group and not events.reached:
+            rows = self.spark.read.format("delta").load(self.places.log)
+            said = rows.where((F.col("record") == "subscription") & (F.col("group") <= group))
+            events.write(subscriptions(said).coalesce(1), group)
+        if group and not versions.reached:
+            known = self.log.versions(-1, newest_version(self.spark, self.places.log))
+            lines = self._lines(one for one in known if one.group <= group)
+            versions.write(lines, group)
+
+    def _found(self) -> Cursors:
+        """The cursors as the table has them; what a table of before lacks, only the log can say."""
+        table = self.tables["cursors"]
+        if not table.reached or table.complete():
+            return found(table.rows()) if table.reached else {}
+        whole = self.spark.read.format("delta").load(self.places.log)
+        return fold({}, whole.where(F.col("group") <= table.reached), group=table.reached)
+
+    def _version(self) -> int | None:
+        """The version of the log that ends with the group that all tables have; -1 for none."""
+        if self.group == 0:
+            return -1
+        known = self.tables["log_versions"].rows().where(F.col("group") <= self.group)
+        last = known.agg(F.max_by("log_version", F.struct("group", "log_version"))).collect()[0][0]
+        return None if last is None else int(last)
+
+    def _write(self, part: Slice) -> dict[str, float]:
+        compiled = part.files is None or part.rows_about >= COMPILED_ROWS
+        self.spark.conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
+        mode = "FALLBACK" if compiled else "NO_CODEGEN"
+        self.spark.conf.set("spark.sql.codegen.factoryMode", mode)
+        seconds: dict[str, float] = {}
+
+        def timed(name: str, work: Callable[[], None]) -> None:
+            started = monotonic()
+            work()
+            seconds[name] = round(monotonic() - started, 3)
+
+        after: list[Cursors] = []
+        works = {
+            **{name: self._work(name, part) for name in TOGETHER if self._lacks(name, part)},
+            "fold": lambda: after.append(self._folded(part)),
+        }
+        _together(self.spark, [partial(timed, name, work) for name, work in works.items()])
+        if self._lacks("cursors", part):
+            timed("cursors", lambda: self._write_cursors(part, after[0]))
+        self.before("done")
+        return seconds
+
+    def _lacks(self, name: str, part: Slice) -> bool:
+        return self.tables[name].reached < part.last_group
+
+    def _work(self, name: str, part: Slice) -> Callable[[], None]:
+        made: dict[str, Callable[[Slice, int], DataFrame | None]] = {
+            "messages": self._messages,
+            "acks": self._acks,
+            "subscriptions": self._subscriptions,
+            "log_versions": self._log_versions,
+        }
+
+        def work() -> None:
+            table = self.tables[name]
+            rows = made[name](part, table.reached)
+            if rows is None and table.marked:
+                table.reached = part.last_group  # `cursors` will say so
+                return
+            self.before(name)
+            if rows is None:
+                rows = self.spark.createDataFrame([], table.schema)
+            table.write(rows, part.last_group)
+
+        return work
+
+    def _messages(self, part: Slice, after: int) -> DataFrame | None:
+        if not part.has("message"):
+            return None
+        rows = messages(self.log.rows(part, "message", after))
+        return self._in_files(rows, part.bytes_of("message"))
+
+    def _acks(self, part: Slice, after: int) -> DataFrame | None:
+        if not part.has("settlement"):
+            return None
+        rows = acks(self.log.rows(part, "settlement", after))
+        return self._in_files(rows, part.bytes_of("settlement"))
+
+    def _subscriptions(self, part: Slice, after: int) -> DataFrame | None:
+        if not part.has("subscription"):
+            return None
+        return subscriptions(self.log.rows(part, "subscription", after)).coalesce(1)
+
+    def _log_versions(self, part: Slice, after: int) -> DataFrame | None:
+        return self._lines(one for one in part.versions if one.group > after)
+
+    def _lines(self, versions: Iterable[LogVersion]) -> DataFrame:
+        lines = [
+            (one.version, one.group, datetime.fromtimestamp(one.made_at / 1_000, UTC))
+            for one in versions
+        ]
+        return self.spark.createDataFrame(lines, LOG_VERSIONS).coalesce(1)
+
+    def _in_files(self, rows: DataFrame, size: int) -> DataFrame:
+        """In as many tasks as its bytes are worth: each makes a file."""
+        return rows.coalesce(size // self.settings.task_bytes + 1) if size else rows
+
+    def _folded(self, part: Slice) -> Cursors:
+        """The cursors after a slice; its rows, so far as they aren't in."""
+        after = self.tables["cursors"].reached
+        if after >= part.last_group:
+            return self.cursors
+        began = self.cursors
+        if part.has("subscription"):
+            began = begin(began, events(self.log.rows(part, "subscription", after)))
+        if not began or not part.has("settlement"):
+            return settle(began, None, group=part.last_group)
+        summed = sums(began, self.log.rows(part, "settlement", after))
+        return settle(began, summed, group=part.last_group)
+
+    def _write_cursors(self, part: Slice, after: Cursors) -> None:
+        self.before("cursors")
+        table = rows(self.spark, after, log_version=part.log_version).coalesce(1)
+        self.tables["cursors"].write(table, part.last_group, mode="overwrite")
+        self.cursors = after
 
 
-def _append(
-    name: str, rows: DataFrame, places: Places, batch: Batch, *, all_of: bool = False
-) -> None:
-    path = places.table(name)
-    if batch.number == 0 and not all_of:
-        rows = _unwritten(rows, path)
-    (
-        rows.write.format("delta")
-        .mode("append")
-        .option("txnAppId", f"{batch.query}/{name}")
-        .option("txnVersion", str(batch.number))
-        .option("mergeSchema", "true")  # a table of before lacks columns; its rows stay null there
-        .save(path)
-    )
-
-
-def _unwritten(rows: DataFrame, path: str) -> DataFrame:
-    """Rows of groups that the table lacks: a query whose checkpoint was lost begins anew, under
-    an id that the table doesn't know, on tables that may be filled."""
-    written = rows.sparkSession.read.format("delta").load(path).agg(F.max("group")).first()
-    last = None if written is None else written[0]
-    return rows if last is None else rows.where(F.col("group") > last)
+def _together(spark: SparkSession, works: Sequence[Callable[[], None]]) -> None:
+    """All at the same time, each to its end; then the first failure is raised. Whoever stops the
+    query stops their jobs, too."""
+    inherits = inheritable_thread_target(spark)
+    with ThreadPoolExecutor(len(works)) as pool:
+        running = [pool.submit(inherits(work)) for work in works]
+    for one in running:
+        one.result()

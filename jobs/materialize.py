@@ -1,4 +1,4 @@
-"""`topic_log` into `messages`, `acks` and `cursors`, as a Structured Streaming query.
+"""`topic_log` into Spark's tables, as a Structured Streaming query.
 
 Run by `spark-submit jobs/materialize.py --home DIR` or `distributary jobs materialize`.
 """
@@ -7,10 +7,11 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from types import FrameType
 
 import click
@@ -21,10 +22,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from jobs.batch import Batch, Places, ensure_tables, write
+from jobs.batch import Materialization, Places, Step, Written
+from jobs.delta_files import newest_version, remove, text
+from jobs.options import execute, json_option, query_options, settings_option
+from jobs.options import places as places_of
+from jobs.progress import BatchProgress, Gauges, Watch
 from jobs.session import session
-from pipeline.errors import DistributaryError, InvalidRequest, StoreError
-from pipeline.tables.home import Home
+from jobs.settings import JobSettings, MaterializeSettings, load
+from jobs.upkeep import run as upkeep
+from jobs.writer_lock import require_no_writer, writing
+from pipeline.errors import InvalidRequest, StoreError
 
 QUERY = "materialize"
 
@@ -35,6 +42,16 @@ FILES_PER_TRIGGER = 2**31 - 1
 #: What Delta calls it when the log's schema isn't what the query began with.
 NEW_COLUMNS = "DELTA_SCHEMA_CHANGED"
 
+#: What Delta says when versions that the stream hasn't read are gone from the log's own log.
+GONE = (
+    "DELTA_LOG_FILE_NOT_FOUND",
+    "DELTA_MISSING_FILES_UNEXPECTED_VERSION",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+)
+
+#: Columns by which a topic_log is known.
+LOG_COLUMNS = {"record", "day", "group", "topic", "sequence", "message", "sequences", "floor"}
+
 #: Seconds between two looks at whether somebody wants the job to stop.
 STOP_SECONDS = 1
 
@@ -43,6 +60,9 @@ EXAMPLES = """
 Examples:
   distributary jobs materialize --home build/demo
   distributary jobs materialize --home build/demo --trigger "2 seconds" --json
+  distributary jobs materialize --home build/demo --trigger "2 seconds" \\
+      --metrics 127.0.0.1:9101 --upkeep-every 60
+  distributary jobs materialize --home build/demo --restart-from-snapshot
   spark-submit jobs/materialize.py --home build/demo
   spark-submit --packages io.delta:delta-spark_4.2_2.13:4.4.0 jobs/materialize.py \\
       --log s3a://lake/topic_log --tables s3a://lake/tables --checkpoint s3a://lake/checkpoint
@@ -63,6 +83,9 @@ class Progress:
     log_version: int  #: of topic_log, wholly in the tables now
     lag_versions: int  #: that topic_log has more by now
     seconds: float
+    slices: int = 1
+    lag_seconds: float = 0.0  #: age of the oldest version that came with the batch, at its end
+    steps: dict[str, float] = field(default_factory=dict)  #: seconds, by what was written
 
     def __str__(self) -> str:
         lag = "" if self.lag_versions == 0 else f", {self.lag_versions:,} versions behind"
@@ -75,17 +98,27 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the job is told. `trigger` is `available-now` or an interval such as `2 seconds`."""
+    """What the job is told. `trigger` is `available-now` or an interval such as `2 seconds`.
+
+    `restart`: begin anew from the log as it is, and pass over what is gone from it. `before` is
+    told each step before it is done. `between` is called after each batch.
+    """
 
     places: Places
     trigger: str = "available-now"
     report: Callable[[Progress], None] = print
+    limits: MaterializeSettings = field(default_factory=lambda: load().materialize)
+    restart: bool = False
+    before: Step = lambda _step: None
+    between: Callable[[SparkSession], None] = lambda _spark: None
 
 
 def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
     """Start the query. Raises InvalidRequest when there is no topic_log."""
     places = settings.places
     require_log(spark, places.log)
+    if settings.restart:
+        remove(spark, places.checkpoint)
     # Which groups come, is all that the stream has to say: a few bytes per message.
     arrivals = (
         spark.readStream.format("delta")
@@ -97,7 +130,7 @@ def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
     writer = (
         arrivals.writeStream.queryName(QUERY)
         .option("checkpointLocation", places.checkpoint)
-        .foreachBatch(lambda rows, number: _materialize(rows, number, settings))
+        .foreachBatch(_Batches(settings).run)
     )
     if settings.trigger == "available-now":
         return writer.trigger(availableNow=True).start()
@@ -108,7 +141,8 @@ def run(spark: SparkSession, settings: Settings) -> tuple[StreamingQuery, bool]:
     """The query, and whether it came to its end (else somebody stopped it).
 
     Delta ends a query when its source gets new columns, and lets it go on when it is started again:
-    that is done here, once for each version of the log.
+    that is done here, once for each version of the log. Raises StoreError when versions are gone
+    that the query hasn't read.
     """
     seen = -1
     while True:
@@ -116,67 +150,92 @@ def run(spark: SparkSession, settings: Settings) -> tuple[StreamingQuery, bool]:
         try:
             return query, _wait(query)
         except StreamingQueryException as error:
+            if any(name in str(error) for name in GONE):
+                raise StoreError(_gone(settings.places)) from error
             version = newest_version(spark, settings.places.log)
             if NEW_COLUMNS not in str(error) or version <= seen:
                 raise
-            seen = version
+            seen, settings = version, replace(settings, restart=False)
             click.echo("topic_log has new columns; the job goes on with them.", err=True)
 
 
 def require_log(spark: SparkSession, log: str) -> None:
+    """Raise InvalidRequest unless there is a topic_log at this place."""
     if not DeltaTable.isDeltaTable(spark, log):
         raise InvalidRequest(_no_log(log))
+    lacking = LOG_COLUMNS - set(spark.read.format("delta").load(log).columns)
+    if lacking:
+        raise InvalidRequest(
+            f"{log} isn't a topic_log: it has no column {min(lacking)!r}. Name the table that "
+            "`distributary serve` writes."
+        )
 
 
 def _no_log(log: str) -> str:
     return f"There is no topic_log at {log}: start `distributary serve` with this home first."
 
 
-def _materialize(rows: DataFrame, number: int, settings: Settings) -> None:
-    started = monotonic()
-    spark, places = rows.sparkSession, settings.places
-    ensure_tables(spark, places, may_create=number == 0)
-    kinds = {
-        row.record: row
-        for row in rows.groupBy("record")
-        .agg(
-            F.min("group").alias("first"),
-            F.max("group").alias("last"),
-            F.sum("deliveries").alias("count"),
-        )
-        .collect()
-    }
-    if not kinds:
-        return
-    batch = Batch(
-        query=query_id(spark),
-        number=number,
-        first_group=min(row.first for row in kinds.values()),
-        last_group=max(row.last for row in kinds.values()),
-        log_version=last_version(spark, places.checkpoint, number),
-    )
-    write(spark, places, batch)
-    counts = {record: int(row["count"]) for record, row in kinds.items()}
-    settings.report(
-        Progress(
-            batch=number,
-            messages=counts.get("message", 0),
-            acks=counts.get("settlement", 0),
-            subscription_events=counts.get("subscription", 0),
-            last_group=batch.last_group,
-            log_version=batch.log_version,
-            lag_versions=newest_version(spark, places.log) - batch.log_version,
-            seconds=monotonic() - started,
-        )
+def _gone(places: Places) -> str:
+    return (
+        f"Versions of {places.log} that the job hasn't read were cleaned up while it was stopped. "
+        "What they brought may still be in the log as it is: --restart-from-snapshot goes on from "
+        "there, and says what is gone."
     )
 
 
-def query_id(spark: SparkSession) -> str:
-    """The id of the query that runs this batch: the same for as long as its checkpoint is."""
-    found = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-    if not found:
-        raise StoreError("A batch without a query id could not be told from those of others.")
-    return found
+@dataclass(slots=True)
+class _Batches:
+    """What the query calls for each batch. The tables are opened with the first one."""
+
+    settings: Settings
+    tables: Materialization | None = None
+
+    def run(self, rows: DataFrame, number: int) -> None:
+        started, spark, settings = monotonic(), rows.sparkSession, self.settings
+        counted = rows.groupBy("record").agg(F.sum("deliveries").alias("count")).collect()
+        if not counted:
+            return
+        if self.tables is None:
+            self.tables = Materialization(
+                spark,
+                settings.places,
+                settings.limits,
+                begun=number > 0,
+                lost_is_known=settings.restart,
+                before=settings.before,
+            )
+        upto = last_version(spark, settings.places.checkpoint, number)
+        written = list(self.tables.bring(upto))
+        counts = {row.record: int(row["count"]) for row in counted}
+        settings.report(
+            Progress(
+                batch=number,
+                messages=counts.get("message", 0),
+                acks=counts.get("settlement", 0),
+                subscription_events=counts.get("subscription", 0),
+                last_group=self.tables.group,
+                log_version=upto,
+                lag_versions=newest_version(spark, settings.places.log) - upto,
+                seconds=round(monotonic() - started, 3),
+                slices=len(written),
+                lag_seconds=_age(written),
+                steps=_steps(written),
+            )
+        )
+        settings.between(spark)
+
+
+def _age(written: Sequence[Written]) -> float:
+    made = min((one.oldest for one in written if one.oldest), default=0)
+    return round(max(time() - made / 1_000, 0.0), 3) if made else 0.0
+
+
+def _steps(written: Sequence[Written]) -> dict[str, float]:
+    steps: dict[str, float] = {}
+    for one in written:
+        for name, seconds in one.seconds.items():
+            steps[name] = round(steps.get(name, 0.0) + seconds, 3)
+    return steps
 
 
 def last_version(spark: SparkSession, checkpoint: str, number: int) -> int:
@@ -185,8 +244,8 @@ def last_version(spark: SparkSession, checkpoint: str, number: int) -> int:
     Spark writes down where a batch ends before it runs it. Delta's offset names the next version
     with a negative index when the one before was read to its end; else it is inside a version.
     """
-    lines = spark.read.text(f"{checkpoint}/offsets/{number}").collect()
-    offset = json.loads(lines[-1].value)
+    said = text(spark, f"{checkpoint}/offsets/{number}") or ""
+    offset = json.loads(said.splitlines()[-1])
     if offset["index"] >= 0:
         raise StoreError(
             f"Batch {number} ends within version {offset['reservoirVersion']} of the log: "
@@ -195,82 +254,114 @@ def last_version(spark: SparkSession, checkpoint: str, number: int) -> int:
     return int(offset["reservoirVersion"]) - 1
 
 
-def newest_version(spark: SparkSession, log: str) -> int:
-    newest = DeltaTable.forPath(spark, log).history(1).select("version").first()
-    return 0 if newest is None else int(newest.version)
-
-
 def main(argv: Sequence[str]) -> int:
     """The command line; returns the exit code."""
-    try:
-        command.main(args=list(argv), prog_name="materialize", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        return 2
-    except InvalidRequest as error:
-        click.echo(f"Error: {error}", err=True)
-        return 2
-    except (DistributaryError, PySparkException) as error:
-        click.echo(f"Error: {error}", err=True)
-        return 1
-    except (KeyboardInterrupt, click.Abort):
-        return 0
-    return 0
+    return execute(command, argv, QUERY)
 
 
 @click.command(help=__doc__, epilog=EXAMPLES)
-@click.option("--home", type=click.Path(path_type=Path), help="Home of a gateway.")
-@click.option("--log", help="topic_log, instead of the home's.")
-@click.option("--tables", help="Folder for the tables, instead of the home's.")
-@click.option("--checkpoint", help="Folder for the query's checkpoint, instead of the home's.")
+@query_options
+@settings_option
+@click.option("--trigger", help="`available-now`, the default, or how often: `2 seconds`.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve gauges for Prometheus there.")
 @click.option(
-    "--trigger",
-    default="available-now",
-    show_default=True,
-    help="`available-now`, or how often: `2 seconds`.",
+    "--upkeep-every",
+    type=click.IntRange(min=1),
+    metavar="MINUTES",
+    help="Run upkeep of the tables between two batches, so often.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Progress as one JSON object a line.")
+@click.option(
+    "--restart-from-snapshot",
+    is_flag=True,
+    help="Forget the checkpoint and go on from the log as it is, also past rows that are gone.",
+)
+@json_option("Progress as one JSON object a line.")
 def command(
     *,
     home: Path | None,
     log: str | None,
     tables: str | None,
     checkpoint: str | None,
-    trigger: str,
+    settings_file: Path | None,
+    trigger: str | None,
+    metrics: str | None,
+    upkeep_every: int | None,
+    restart_from_snapshot: bool,
     as_json: bool,
 ) -> None:
-    places = _places(home, log, tables, checkpoint)
+    places = places_of(home, log, tables, checkpoint, query=QUERY)
+    given = load(settings_file)
     if "://" not in places.log and not (Path(places.log) / "_delta_log").is_dir():
         raise InvalidRequest(_no_log(places.log))  # before a JVM starts
-    report = _report_json if as_json else _report_line
-    query, ended = run(session(), Settings(places, trigger, report))
-    if (
-        ended
-        and not as_json
-        and not any(progress["numInputRows"] for progress in query.recentProgress)
-    ):
+    require_no_writer(places.tables)
+    gauges = Gauges()
+    if metrics is not None:
+        gauges.serve(metrics)
+    spark = session()
+    require_log(spark, places.log)
+    minutes = given.materialize.upkeep_minutes if upkeep_every is None else upkeep_every
+    told: list[int] = []
+
+    def tell(one: BatchProgress) -> None:
+        gauges.tell(one)
+
+    watch = Watch(QUERY, tell)
+
+    def report(one: Progress) -> None:
+        told.append(one.batch)
+        watch.note(one.batch, _facts(one), one.steps)
+        click.echo(json.dumps(asdict(one)) if as_json else str(one))
+
+    settings = Settings(
+        places,
+        trigger or given.materialize.trigger,
+        report,
+        given.materialize,
+        restart=restart_from_snapshot,
+        between=_Upkeep(places, given, minutes).between,
+    )
+    with writing(spark, places.tables, QUERY), _listening(spark, watch):
+        _, ended = run(spark, settings)
+    if ended and not as_json and not told:
         click.echo("Nothing new: the tables are up to date.")
 
 
-def _places(
-    home: Path | None, log: str | None, tables: str | None, checkpoint: str | None
-) -> Places:
-    if home is not None:
-        of_home = Home(home.absolute())
-        log = log or str(of_home.topic_log)
-        tables = tables or str(of_home.cursors.parent)
-        checkpoint = checkpoint or str(of_home.checkpoint(QUERY))
-    if log is None or tables is None or checkpoint is None:
-        raise click.UsageError("give --home, or all of --log, --tables and --checkpoint")
-    return Places(log, tables.rstrip("/"), checkpoint.rstrip("/"))
+def _facts(one: Progress) -> dict[str, float]:
+    return {
+        "messages": one.messages,
+        "acks": one.acks,
+        "log_version": one.log_version,
+        "last_group": one.last_group,
+        "versions_behind": one.lag_versions,
+        "seconds_behind": one.lag_seconds,
+        "slices": one.slices,
+    }
 
 
-def _report_line(progress: Progress) -> None:
-    click.echo(str(progress))
+@contextmanager
+def _listening(spark: SparkSession, watch: Watch) -> Iterator[None]:
+    spark.streams.addListener(watch)
+    try:
+        yield
+    finally:
+        with suppress(Py4JError, PySparkException, OSError):  # a JVM that is gone has none
+            spark.streams.removeListener(watch)
 
 
-def _report_json(progress: Progress) -> None:
-    click.echo(json.dumps(asdict(progress)))
+@dataclass(slots=True)
+class _Upkeep:
+    """Runs upkeep between two batches, when its time is."""
+
+    places: Places
+    settings: JobSettings
+    minutes: int
+    last: float = field(default_factory=monotonic)
+
+    def between(self, spark: SparkSession) -> None:
+        if not self.minutes or monotonic() - self.last < 60 * self.minutes:
+            return
+        upkeep(spark, self.places.tables, self.settings.upkeep, log=self.places.log)
+        self.last = monotonic()
 
 
 def _wait(query: StreamingQuery) -> bool:

@@ -5,19 +5,24 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 
+import msgspec
 import pytest
-from chispa import assert_df_equality
+from deltalake import DeltaTable
 from pyroaring import BitMap64
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from spark_log import encoded
 from spark_place import Place
 
-from jobs.batch import WRITES, Batch, Places, ensure_tables, write
-from jobs.materialize import last_version, main
-from pipeline.errors import StoreError
+from jobs.batch import Materialization, Places
+from jobs.delta_files import newest_version
+from jobs.materialize import Settings, last_version, main, require_log, run
+from jobs.settings import load
+from pipeline.errors import InvalidRequest, StoreError
 from pipeline.tables import snapshot
 from pipeline.tables.topic_log import TopicLog
 
@@ -59,22 +64,6 @@ def second_part(place: Place) -> None:
     log.commit()
 
 
-def batch_of(place: Place, query: str) -> Batch:
-    """The whole log as one batch. Not number 0: that one looks what the tables lack, which would
-    hide a transaction id that does nothing."""
-    return Batch(query, 1, 1, place.log.group, 4)
-
-
-def same(left: DataFrame, right: DataFrame, name: str) -> None:
-    """Equal but for the time at which a row was written."""
-    assert_df_equality(
-        left.drop("updated_at").orderBy(*KEYS[name]),
-        right.drop("updated_at").orderBy(*KEYS[name]),
-        ignore_metadata=True,
-        transforms=[],
-    )
-
-
 def state(place: Place, places: Places) -> dict[str, list[object]]:
     return {
         name: place.spark.read.format("delta")
@@ -114,35 +103,83 @@ def test_acks_have_one_row_per_delivery(place: Place) -> None:
 
 
 def test_a_batch_that_runs_twice_changes_nothing(place: Place) -> None:
-    """The second time every table is as it was."""
+    """The second time no table gets a commit."""
     first_part(place)
     second_part(place)
-    ensure_tables(place.spark, place.places, may_create=True)
-    write(place.spark, place.places, batch_of(place, "q"))
-    before = state(place, place.places)
-    written = place.table("cursors").select("updated_at").collect()
-    write(place.spark, place.places, batch_of(place, "q"))
-    assert state(place, place.places) == before
-    assert place.table("cursors").select("updated_at").collect() == written
-    assert len(before["messages"]) == 13
+    place.materialize()
+    before = {name: newest_version(place.spark, place.places.table(name)) for name in TABLES}
+    (place.home.checkpoint("materialize") / "commits" / "0").unlink()
+    (place.home.checkpoint("materialize") / "commits" / ".0.crc").unlink()
+    place.materialize()
+    assert len(place.progress) == 2
+    assert {
+        name: newest_version(place.spark, place.places.table(name)) for name in TABLES
+    } == before
 
 
-@pytest.mark.parametrize("done", range(len(WRITES)))
-def test_a_batch_cut_between_its_writes_converges(place: Place, done: int) -> None:
-    """Whichever of the writes were done when it failed, the next try ends the same."""
+def brought(place: Place, name: str, **limits: int) -> Materialization:
+    """Tables of their own, for the same log; not begun yet."""
+    places = Places(place.places.log, f"{place.home.root}/{name}", "")
+    changed = msgspec.structs.replace(load().materialize, **limits)
+    return Materialization(place.spark, places, changed)
+
+
+def newest(place: Place) -> int:
+    return newest_version(place.spark, place.places.log)
+
+
+class Died(Exception):
+    """What ends a batch in the middle."""
+
+
+class Permits:
+    """Lets so many writes happen and ends the attempt at the next one."""
+
+    def __init__(self, left: int) -> None:
+        self.left, self.lock = left, Lock()
+
+    def __call__(self, step: str) -> None:
+        with self.lock:
+            if step in TABLES and not self.left:
+                raise Died(step)
+            self.left -= step in TABLES
+
+
+def test_a_batch_cut_at_each_write_converges(place: Place) -> None:
+    """Every attempt dies after one more write, in the middle of slices too, and forgets all that
+    the process knew: in the end the tables are as if nobody had disturbed."""
     first_part(place)
     second_part(place)
-    for name in ("cut", "whole"):
-        places = Places(place.places.log, f"{place.home.root}/{name}", "")
-        ensure_tables(place.spark, places, may_create=True)
-        if name == "cut":
-            for step in WRITES[:done]:
-                step(place.spark, places, batch_of(place, name))
-        write(place.spark, places, batch_of(place, name))
-    cut, whole = (Places("", f"{place.home.root}/{name}", "") for name in ("cut", "whole"))
+    whole = brought(place, "whole")
+    list(whole.bring(newest(place)))
+    died = 0
+    while True:
+        cut = brought(place, "cut", slice_rows=8)
+        cut.before = Permits(1)
+        with suppress(Died):
+            list(cut.bring(newest(place)))
+            break
+        died += 1
+    assert died > len(TABLES)
+    wanted, found = state(place, whole.places), state(place, cut.places)
     for name in TABLES:
-        read = place.spark.read.format("delta").load
-        same(read(cut.table(name)), read(whole.table(name)), name)
+        assert found[name] == wanted[name], name
+
+
+def test_far_behind_it_is_read_by_group(place: Place) -> None:
+    """A log whose entries are too many to read one by one gives the same tables, also slice by
+    slice, and also when upkeep has merged its files."""
+    first_part(place)
+    second_part(place)
+    near = brought(place, "near")
+    list(near.bring(newest(place)))
+    version = newest(place)
+    place.log.compact()
+    far = brought(place, "far", near_versions=0, slice_rows=4)
+    slices = list(far.bring(version))
+    assert len(slices) > 2
+    assert [one.last_group for one in slices] == sorted({one.last_group for one in slices})
+    assert state(place, far.places) == state(place, near.places)
 
 
 def test_a_restart_in_the_middle_ends_as_one_run(place: Place) -> None:
@@ -180,6 +217,74 @@ def test_lost_tables_are_said(place: Place) -> None:
     second_part(place)
     with pytest.raises(StreamingQueryException, match="remove the checkpoint"):
         place.materialize()
+
+
+def forgotten(place: Place) -> None:
+    """The log's own log is cleaned up to its last version, as after a long stop of the job."""
+    table = DeltaTable(place.home.topic_log)
+    table.create_checkpoint()
+    for entry in (place.home.topic_log / "_delta_log").glob("*.json"):
+        if int(entry.stem) < table.version():
+            entry.unlink()
+
+
+def settings_of(place: Place, *, restart: bool = False) -> Settings:
+    return Settings(place.places, report=place.progress.append, restart=restart)
+
+
+def test_versions_that_are_gone_are_said(place: Place) -> None:
+    """A stream can't pass them; by group the job goes on, and lacks nothing that the log has."""
+    first_part(place)
+    place.materialize()
+    second_part(place)
+    whole = brought(place, "whole")
+    list(whole.bring(newest(place)))
+    forgotten(place)
+    with pytest.raises(StoreError, match="--restart-from-snapshot"):
+        run(place.spark, settings_of(place))
+    run(place.spark, settings_of(place, restart=True))
+    found, wanted = state(place, place.places), state(place, whole.places)
+    for name in ("messages", "acks", "subscriptions", "cursors"):
+        assert found[name] == wanted[name], name
+    assert max(row.log_version for row in found["log_versions"]) == newest(place)
+
+
+def test_rows_that_are_gone_are_said(place: Place) -> None:
+    """Messages that retention took before the job saw them: it names them and goes on only when it
+    is told to."""
+    first_part(place)
+    place.materialize()
+    second_part(place)
+    place.log.group = 20_000
+    place.log.publish("flights", encoded("new"))
+    place.log.commit()
+    DeltaTable(place.home.topic_log).delete("record = 'message' AND day = '2026-11-22'")
+    forgotten(place)
+    shutil.rmtree(place.places.checkpoint)
+    with pytest.raises(StreamingQueryException, match="messages 10 to 12 were removed"):
+        place.materialize()
+    assert place.table("messages").count() == 10
+    run(place.spark, settings_of(place, restart=True))
+    sequences = [row.sequence for row in place.table("messages").orderBy("sequence").collect()]
+    assert sequences == [*range(10), 13]
+    assert place.table("cursors").first().floor >= 7
+
+
+def test_a_table_that_is_not_ours_is_said(place: Place) -> None:
+    """Its path, and what is wrong with it; nothing is written to it."""
+    first_part(place)
+    rows = place.spark.createDataFrame([("a", 1)], "subscription string, sequence int")
+    rows.write.format("delta").save(place.places.table("acks"))
+    with pytest.raises(StreamingQueryException, match="sequence is int"):
+        place.materialize()
+    assert place.table("acks").count() == 1
+
+
+def test_a_log_that_is_none_is_said(place: Place, tmp_path: Path) -> None:
+    """Any other table is refused by the first column that it lacks."""
+    place.spark.range(1).write.format("delta").save(f"{tmp_path}/other")
+    with pytest.raises(InvalidRequest, match="isn't a topic_log: it has no column 'day'"):
+        require_log(place.spark, f"{tmp_path}/other")
 
 
 def test_compaction_adds_nothing(place: Place) -> None:

@@ -1,0 +1,44 @@
+"""Rows that retention took from the log before the tables had them: said, never passed over."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+
+from jobs.delta_files import transaction
+from jobs.slices import Log
+from jobs.spark_tables import SparkTable
+from pipeline.errors import StoreError
+
+#: Under this name a commit of topic_log says the next sequence.
+SEQUENCE = "sequence"
+
+
+def require_no_gap(
+    log: Log, rows: DataFrame, tables: dict[str, SparkTable], *, known: bool
+) -> int | None:
+    """Messages are dense, so what is missing between the table's and the log's is certain; of
+    settlements it is known which groups may be incomplete.
+
+    `rows` are the log as of now. Returns the first sequence of the log when something before it is
+    gone that no table has, None when nothing is. Raises StoreError when tables that have rows lack
+    some that are gone, unless that is `known`.
+    """
+    messages = tables["messages"]
+    first = rows.where("record = 'message'").agg(F.min("sequence").alias("it"), F.min("group"))
+    sequence, group = first.collect()[0]
+    if sequence is None:  # none is left: all that there were are gone
+        sequence = transaction(log.spark, log.path, SEQUENCE) or 0
+    last = messages.rows().agg(F.max("sequence")).collect()[0][0]
+    expected = 0 if last is None else last + 1
+    behind = [one for one in tables.values() if one.reached < (group or one.reached + 1)]
+    if sequence <= expected or not behind:
+        return None
+    lacking = messages.reached and messages in behind
+    if lacking and not known:
+        raise StoreError(
+            f"The log begins with message {sequence:,}, but the tables end before message "
+            f"{expected:,}: messages {expected:,} to {sequence - 1:,} were removed by the log's "
+            f"retention before the job had seen them, and so may be settlements of groups from "
+            f"{tables['acks'].reached + 1:,} on. Nothing of them was owed to a durable "
+            "subscription. To go on without them: --restart-from-snapshot."
+        )
+    return int(sequence)

@@ -1,0 +1,167 @@
+"""The tables that Spark writes: made, known again, appended to, and how far each of them is.
+
+Rule: every commit of these tables says the last group that is wholly in, as a transaction of
+      APPLICATION. So a table tells by itself how far it is, and an interruption anywhere is gone
+      on with from there.
+"""
+
+from dataclasses import dataclass
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql.types import StructType
+
+from jobs.delta_files import transaction
+from pipeline.errors import StoreError
+from pipeline.transforms.tables import SCHEMAS
+
+#: Under this name each table's commits say their last group.
+APPLICATION = "distributary"
+
+#: What a table came with when there were fewer; without one of the others it is made anew.
+FIRST = ("messages", "acks", "cursors")
+
+#: Columns that came later than their tables; a table without them is completed.
+LATER = {
+    "acks": {"floor"},
+    "cursors": {"failures"},
+    "messages": {"deliver_at", "user_id", "group_sequence", "delivery_count", "message"},
+}
+
+#: Properties of all of them. A commit each two seconds is many entries: a checkpoint of the table
+#: each hundred costs a hundredth of its writing, and reading at most a hundred entries.
+PROPERTIES = {"delta.checkpointInterval": "100"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a table lies on the disk."""
+
+    partitions: tuple[str, ...]
+    statistics: str  #: columns that prune; no others are counted
+
+
+SHAPES = {
+    "messages": Shape(("day",), "sequence,topic,group,published_at"),
+    "acks": Shape(("day",), "sequence,subscription,group,settled_at"),
+    "subscriptions": Shape((), "subscription,group"),
+    "log_versions": Shape((), "log_version,group,committed_at"),
+    "cursors": Shape((), "subscription,group"),
+}
+
+
+@dataclass(slots=True)
+class SparkTable:
+    """One table: `reached` is the group up to which it has everything.
+
+    `marked` is whether its own commits say so; of a table of an older release its rows do.
+    """
+
+    spark: SparkSession
+    name: str
+    path: str
+    reached: int = 0
+    marked: bool = False
+
+    @property
+    def schema(self) -> StructType:
+        return SCHEMAS[self.name]
+
+    def rows(self) -> DataFrame:
+        return self.spark.read.format("delta").load(self.path)
+
+    def complete(self) -> bool:
+        """Whether it has all columns of today."""
+        return set(self.schema.names) <= set(self.rows().columns)
+
+    def write(self, rows: DataFrame, group: int, *, mode: str = "append") -> None:
+        """One commit, after which the table has everything up to `group`."""
+        (
+            rows.write.format("delta")
+            .mode(mode)
+            .option("txnAppId", APPLICATION)
+            .option("txnVersion", str(group))
+            .option("mergeSchema", "true")  # a table of before lacks columns: null in its rows
+            .save(self.path)
+        )
+        self.reached, self.marked = group, True
+
+    def make(self) -> None:
+        shape, schema = SHAPES[self.name], self.schema
+        making = (
+            DeltaTable.createIfNotExists(self.spark)
+            .location(self.path)
+            .addColumns(schema)
+            .partitionedBy(*shape.partitions)
+            .property("delta.dataSkippingStatsColumns", shape.statistics)
+        )
+        for name, value in PROPERTIES.items():
+            making = making.property(name, value)
+        making.execute()
+
+    def find(self) -> None:
+        """Look how far it is. Raises StoreError when it isn't ours."""
+        self._require_ours()
+        said = transaction(self.spark, self.path, APPLICATION)
+        self.marked = said is not None
+        self.reached = self._in_rows() if said is None else said
+
+    def _in_rows(self) -> int:
+        last = self.rows().agg(F.max("group")).collect()[0][0]
+        return int(last or 0)
+
+    def _require_ours(self) -> None:
+        rows, partitions = self.rows(), self._partitions()
+        types = {field.name: field.dataType for field in self.schema}
+        wrong = [
+            f"{field.name} is {field.dataType.simpleString()}"
+            for field in rows.schema
+            if types.get(field.name) != field.dataType
+        ]
+        lacking = set(types) - set(rows.columns) - LATER.get(self.name, set())
+        wrong += [f"there is no {name}" for name in sorted(lacking)]
+        if partitions != SHAPES[self.name].partitions:
+            wrong.append(f"it is partitioned by {', '.join(partitions) or 'nothing'}")
+        if wrong:
+            raise StoreError(
+                f"{self.path} isn't the table `{self.name}` of docs/tables.md: {wrong[0]}. Name "
+                "another folder by --tables, or move that table away."
+            )
+
+    def _partitions(self) -> tuple[str, ...]:
+        detail = DeltaTable.forPath(self.spark, self.path).detail()
+        return tuple(detail.select("partitionColumns").collect()[0][0])
+
+
+def open_tables(
+    spark: SparkSession, folder: str, checkpoint: str, *, begun: bool
+) -> dict[str, SparkTable]:
+    """All tables in their order; those that are absent are made.
+
+    `begun` says that the query of this checkpoint has written batches before. Raises StoreError
+    when a table of it is gone: who relied on it should know before it is made anew.
+    """
+    tables = {name: SparkTable(spark, name, f"{folder}/{name}") for name in SCHEMAS}
+    absent = [one for one in tables.values() if not DeltaTable.isDeltaTable(spark, one.path)]
+    for one in absent:
+        if begun and one.name in FIRST:
+            raise StoreError(
+                f"The table {one.path} is gone, but the checkpoint {checkpoint} says that it was "
+                "written: remove the checkpoint, then it is made again from the log."
+            )
+    for one in tables.values():
+        if one in absent:
+            one.make()
+        else:
+            one.find()
+    _complete(tables)
+    return tables
+
+
+def _complete(tables: dict[str, SparkTable]) -> None:
+    """Cursors come last: a table that had nothing to write until then has everything, too."""
+    cursors = tables["cursors"]
+    for one in tables.values():
+        if one.marked and cursors.marked:
+            one.reached = max(one.reached, cursors.reached)
