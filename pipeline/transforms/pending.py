@@ -67,18 +67,23 @@ def pending_of_all(tables: Tables) -> DataFrame:
 
 
 def find(cursors: DataFrame, subscription: str) -> Row:
-    """The one cursor with this id, or with this name if no id is equal to it."""
-    rows = cursors.collect()
-    same_id = [row for row in rows if row.subscription == subscription]
-    same_name = [row for row in rows if _name(row.subscription) == subscription]
-    found = same_id or same_name
-    if len(found) == 1:
-        return found[0]
-    if found:
-        ids = ", ".join(sorted(row.subscription for row in found))
-        raise InvalidRequest(f"{subscription!r} names several subscriptions, give an id: {ids}.")
-    ids = ", ".join(sorted(row.subscription for row in rows)) or "none"
-    raise InvalidRequest(f"There is no durable subscription {subscription!r}; there are: {ids}.")
+    """The one cursor with this id, or with this name if no id is equal to it. No other cursor's
+    bitmap comes to the driver."""
+    ids = sorted(row.subscription for row in cursors.select("subscription").collect())
+    found = [one for one in ids if one == subscription]
+    found = found or [one for one in ids if _name(one) == subscription]
+    if len(found) > 1:
+        several = ", ".join(found)
+        raise InvalidRequest(
+            f"{subscription!r} names several subscriptions, give an id: {several}."
+        )
+    cursor = cursors.where(F.col("subscription") == found[0]).first() if found else None
+    if cursor is None:
+        there = ", ".join(ids) or "none"
+        raise InvalidRequest(
+            f"There is no durable subscription {subscription!r}; there are: {there}."
+        )
+    return cursor
 
 
 def owed(messages: DataFrame, cursor: Row) -> DataFrame:

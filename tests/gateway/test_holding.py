@@ -117,6 +117,24 @@ def test_what_was_given_up_by_a_rewind_is_nobodys(
     consumer.settle(taken)
 
 
+def test_what_a_holder_took_without_the_bytes_is_told_alike(
+    connect: Connect, manager: Manager, topic: str
+) -> None:
+    """It is a consumer like any other, and holds since it was given them."""
+    peer = connect()
+    peer.leave(peer.shared_durable(topic, f"{topic}|global"), closed=False)
+    peer.sender(topic).publish("a", "b", "c")
+    subscription, before = f"global/{topic}", time.time()
+    floor = manager.done("READ", "subscription", subscription)["floor"]
+    manager.done("ACQUIRE", "subscription", subscription, holder="h", keep="", max=2)
+    after = time.time()
+    [link] = manager.done("READ", "subscription", subscription)["links"]
+    rows = manager.done("HELD", "subscription", subscription)["results"]
+    assert link["in_flight"] == 2
+    assert [row[:2] for row in rows] == [[floor, link["name"]], [floor + 1, link["name"]]]
+    assert all(before <= row[2] / 1_000 + 0.001 <= after + 0.001 for row in rows)
+
+
 def test_whom_there_is_nothing_to_tell(gateway: Gateway, topic: str) -> None:
     """A subscription that isn't there, and what is no gateway; a password stays unsaid."""
     with pytest.raises(InvalidRequest, match=f"The gateway has no durable subscription '{topic}'"):
