@@ -11,10 +11,12 @@ from tests.bench.claims import idle_1000, selectors_10, traits
 from tests.bench.compaction import compaction
 from tests.bench.decoding import decode
 from tests.bench.dispatching import dispatch
+from tests.bench.materializing import batches, freshness, materialize
 from tests.bench.mixed import interleaved
 from tests.bench.month import month
 from tests.bench.neighbours import neighbours
 from tests.bench.restarts import restart, standby
+from tests.bench.retroactive import retroactive
 from tests.bench.selectors import selectors
 from tests.bench.subscriber import subscriber
 from tests.bench.transactions import transactions
@@ -253,6 +255,16 @@ CASES = (
         own=True,
     ),
     Case("subscriber", "subscriber", subscriber, own=True),
+    Case("retroactive", "retroactive", retroactive, own=True),
+    Case("materialize", "materialize", materialize, Budget(20_000), own=True),
+    Case("batches", "batches", batches, Budget(facts_max={"cpu_ratio": 1.25}), own=True),
+    Case(
+        "freshness",
+        "freshness",
+        freshness,
+        Budget(facts_max={"messages_p50_s": 5, "acks_p50_s": 5}),
+        own=True,
+    ),
     Case("standby", "standby", standby, Budget(facts_max={"takeover_s": 2}), own=True),
     Case(
         "neighbours",

@@ -1,0 +1,257 @@
+"""The job `materialize` as a process: how fast it brings a log into the tables, what a small batch
+costs when the tables have grown, and how fresh the tables are while a gateway is at work."""
+
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from proton import Message
+
+from pipeline.message import Group, MessageRun, Settlement, SubscriptionRecord
+from pipeline.outcome import Outcome
+from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from pipeline.tables import frame
+from pipeline.tables.home import Home
+from pipeline.tables.topic_log import TopicLog
+from tests.bench.bench import Bench, Measurement
+from tests.bench.peer import LoadError
+from tests.bench.server import fresh_home
+
+TOPIC: Final = "orders"
+KEY: Final = SubscriptionKey(None, "billing", durable=True)
+NOON_US: Final = 1_795_262_400_000_000
+
+#: Messages of a group, and of a version of the log.
+GROUP: Final = 500
+VERSION: Final = 4_000
+#: Bytes of a body that nothing can compress; with its sections a message has 1 KiB.
+BODY_BYTES: Final = 900
+#: Messages that the throughput is measured with, after as many again that warm the JVM up.
+MESSAGES: Final = 300_000
+#: Small batches, and the messages and settlements of each.
+BATCHES: Final = 1_000
+BATCH: Final = 200
+#: Messages a second, and seconds of it; the first ones aren't counted, as a job starts cold once.
+RATE: Final = 2_000
+SECONDS: Final = 90
+COLD_SECONDS: Final = 45
+
+
+@dataclass(slots=True)
+class Feed:
+    """A log with one subscription: each group settles the messages of the one before."""
+
+    home: Path
+    log: TopicLog = field(init=False)
+    chance: random.Random = field(default_factory=lambda: random.Random(8))
+
+    def __post_init__(self) -> None:
+        self.log = TopicLog.open(Home(self.home).topic_log)
+
+    def commit(self, messages: int, group: int = GROUP) -> None:
+        """One version of the log."""
+        frames = []
+        number, first = self.log.journal_version + 1, self.log.sequence_version
+        for done in range(0, messages, group):
+            count = min(group, messages - done)
+            frames.append(memoryview(b"".join(frame.encode(self._group(number, first, count)))))
+            number, first = number + 1, first + count
+        self.log.commit(frames)
+
+    def _group(self, number: int, first: int, count: int) -> Group:
+        at = NOON_US + number * 10_000
+        born = SubscriptionRecord(SubscriptionEvent.CREATED, KEY, Definition(TOPIC, shared=True), 0)
+        before = range(max(first - count, 0), first)
+        settled = Settlement(
+            KEY.id, TOPIC, "worker/billing", Outcome.ACCEPTED, True, 0, at, at, first, (before,)
+        )
+        return Group(
+            number,
+            first,
+            at,
+            (self._run(count),),
+            (settled,) if before else (),
+            () if first else (born,),
+        )
+
+    def _run(self, count: int) -> MessageRun:
+        properties = {"carrier": "UA", "delay": 12.5, "flight": 1545}
+        empty = Message(
+            body=bytes(BODY_BYTES), inferred=True, durable=True, properties=properties
+        ).encode()
+        front = empty[: len(empty) - BODY_BYTES]
+        bodies = self.chance.randbytes(BODY_BYTES * count)
+        parts = [front + bodies[at * BODY_BYTES : (at + 1) * BODY_BYTES] for at in range(count)]
+        return MessageRun(
+            TOPIC,
+            count,
+            b"".join(parts),
+            array("I", [len(empty)] * count).tobytes(),
+            b"\1" * count,
+            b"\4" * count,
+            bytes(4 * count),
+        )
+
+
+@contextmanager
+def job(home: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
+    """The job as a process of its own group; ended at the end of the block."""
+    command = [str(Path(sys.executable).parent / "distributary"), "jobs", "materialize"]
+    with (home.parent / "job.log").open("w") as errors:
+        process = subprocess.Popen(
+            [*command, "--home", str(home), "--json", *options],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def _told(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    """The job's next batch."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise LoadError("the job ended: see job.log in the folder of the homes")
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def _cpu(session: int) -> float:
+    """CPU seconds of all processes of a session: Python, its JVM, their workers."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session:
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def materialize(bench: Bench) -> Measurement:
+    """A log of 1 KiB messages and their settlements, in one process that is warm by half of it."""
+    measurement, count = Measurement(), bench.settings.count(MESSAGES)
+    with fresh_home(bench.folder) as home:
+        feed = Feed(home)
+        for _ in range(0, count, VERSION):
+            feed.commit(VERSION)
+        with job(home, "--trigger", "1 second") as process:
+            _told(process)
+            for _ in range(0, count, VERSION):
+                feed.commit(VERSION)
+            cpu, done, seconds, steps = _cpu(process.pid), 0, 0.0, dict[str, float]()
+            while done < count // VERSION * VERSION:
+                batch = _told(process)
+                done, seconds = done + batch["messages"], seconds + batch["seconds"]
+                for name, took in batch["steps"].items():
+                    steps[f"{name}_s"] = steps.get(f"{name}_s", 0.0) + took
+            used = _cpu(process.pid) - cpu
+    measurement.rates.append(done / seconds)
+    measurement.messages = done
+    measurement.facts = {"cpu_us": 1e6 * used / done, **steps}
+    return measurement
+
+
+def batches(bench: Bench) -> Measurement:
+    """Small batches one after the other: what the last ones cost against the first."""
+    measurement, count = Measurement(), bench.settings.count(BATCHES)
+    with fresh_home(bench.folder) as home:
+        feed = Feed(home)
+        feed.commit(BATCH, BATCH)
+        with job(home, "--trigger", "0 seconds") as process:
+            _told(process)
+            cpu, used, took = _cpu(process.pid), list[float](), list[float]()
+            for _ in range(count):
+                feed.commit(BATCH, BATCH)
+                took.append(_told(process)["seconds"])
+                now = _cpu(process.pid)
+                used.append(now - cpu)
+                cpu = now
+    tenth = max(count // 10, 1)
+    cold = used[tenth : 2 * tenth]  # the first tenth warms the JVM up
+    measurement.latencies_ms = [1_000 * seconds for seconds in took[tenth:]]
+    measurement.facts = {
+        "batches_count": count,
+        "cpu_ms": 1_000 * statistics.median(used[tenth:]),
+        "cpu_ratio": statistics.median(used[-tenth:]) / statistics.median(cold),
+    }
+    return measurement
+
+
+def freshness(bench: Bench) -> Measurement:
+    """A gateway that relays 2,000 messages a second beside the job: from the time when a message
+    or a settlement was durable to the commit of the table that has its row."""
+    measurement, count = Measurement(), bench.settings.count(RATE * SECONDS)
+    with fresh_home(bench.folder) as home, bench.gateway(home):
+        topic, subscription = bench.name("fresh"), bench.name("through")
+        bench.subscribe([subscription], topic)
+        with job(home, "--trigger", "2 seconds") as process:
+            _until_it_runs(home)
+            spec = bench.spec(
+                "relay", topic, count, rate=float(RATE), subscriptions=(subscription,), owed=count
+            )
+            outcomes, cpu = bench.measured(spec)
+            measurement.add(outcomes, cpu, counted=outcomes[0])
+            _until_caught_up(process, count)
+        measurement.latencies_ms = []
+        warm = COLD_SECONDS / SECONDS * count
+        for name, column in (("messages", "published_at"), ("acks", "settled_at")):
+            ages = sorted(_ages(Home(home).spark_tables / name, column, int(warm)))
+            measurement.facts[f"{name}_p50_s"] = ages[len(ages) // 2]
+            measurement.facts[f"{name}_p99_s"] = ages[len(ages) * 99 // 100]
+            measurement.latencies_ms += [1_000 * age for age in ages]
+        bench.unsubscribe([subscription], topic)
+    return measurement
+
+
+def _until_it_runs(home: Path) -> None:
+    """The job has made its tables: from now on it takes what comes."""
+    deadline = time.monotonic() + 120
+    while not (Home(home).cursors / "_delta_log").exists():
+        if time.monotonic() > deadline:
+            raise LoadError("the job made no tables: see job.log in the folder of the homes")
+        time.sleep(0.2)
+
+
+def _until_caught_up(process: "subprocess.Popen[str]", count: int) -> None:
+    done = 0
+    while done < count:
+        done += _told(process)["acks"]
+
+
+def _ages(table: Path, column: str, first: int) -> Iterator[float]:
+    """Of each row from a sequence on: seconds from its time to the commit that has it."""
+    for entry in sorted((table / "_delta_log").glob("*.json")):
+        for line in entry.read_text().splitlines():
+            add = json.loads(line).get("add")
+            if not add or not add["dataChange"]:
+                continue
+            made = entry.stat().st_mtime
+            rows = pq.read_table(table / unquote(add["path"]), columns=["sequence", column])
+            for sequence, at in zip(*(rows.column(n).to_pylist() for n in (0, 1)), strict=True):
+                if sequence >= first:
+                    yield made - at.timestamp()
