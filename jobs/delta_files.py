@@ -1,6 +1,7 @@
 """What Delta knows of a table and doesn't say in Python: asked of its classes in the JVM.
 
-`DeltaLog` is an inner class of the Delta release that is pinned; it is used in this file alone.
+`DeltaLog` is an inner class of the Delta release that is pinned; it is used in this file and in
+`table_files` alone.
 """
 
 from py4j.java_gateway import JavaObject

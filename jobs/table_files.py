@@ -1,7 +1,7 @@
 """What Delta knows of a table's files and entries, and what it has no SQL for.
 
-The only module that calls into Delta's own classes: they may change with each version of Delta,
-which is pinned. Everything here works on local disks and on object stores alike.
+Delta's own classes are asked: they may change with each version of Delta, which is pinned, so none
+is used elsewhere but in `delta_files`. All of it works on local disks and on object stores alike.
 """
 
 from collections.abc import Iterable
