@@ -26,6 +26,8 @@ class Taker(Link):
     while its connection is lost."""
 
     __slots__ = (
+        "_fresh",
+        "_fresh_since",
         "_granted",
         "_handed",
         "_since",
@@ -64,6 +66,8 @@ class Taker(Link):
         self.reason = ""
         self._granted = 0
         self._handed: list[tuple[Run, int]] = []
+        #: What no answer has handed over yet, and the time of its last run.
+        self._fresh, self._fresh_since = SequenceSet(), 0
         self._since: dict[int, SequenceSet] = {}  #: when it was delivered -> what it may still have
 
     # What a link is to the service.
@@ -121,6 +125,7 @@ class Taker(Link):
         self.moved.set()
 
     def held(self) -> Deliveries:
+        self._date()
         sequences, tokens = array("Q"), array("Q")
         for token in sorted(self._since):
             for run in self._since[token].runs():
@@ -138,17 +143,29 @@ class Taker(Link):
         """It has these since `token` (microseconds)."""
         self.delivery_count += len(run)
         self._handed.append((run, delivery_count))
-        self._since.setdefault(token, SequenceSet()).add(run)
+        self._fresh.add(run)
+        self._fresh_since = max(self._fresh_since, token)
         self.moved.set()
 
     def handed(self) -> list[tuple[Run, int]]:
         """What it was handed since this was asked, with the failed attempts of each run."""
+        self._date()
         found, self._handed = self._handed, []
         return found
+
+    def _date(self) -> None:
+        """What one answer hands over has one time, that of its last run: few times are few records.
+        An outcome counts for a delivery of its time or before."""
+        if self._fresh:
+            had = self._since.setdefault(self._fresh_since, SequenceSet())
+            for run in self._fresh.runs():
+                had.add(run)
+            self._fresh, self._fresh_since = SequenceSet(), 0
 
     def ending(self, run: Run) -> list[tuple[int, Run]]:
         """What of these it was handed, with the time of it; from now on nothing is known of that
         here."""
+        self._date()
         found: list[tuple[int, Run]] = []
         for token in [*self._since]:
             had = self._since[token]

@@ -40,7 +40,7 @@ from pipeline.outcome import Outcome
 from pipeline.permission import Action
 from pipeline.refusal import Refusal
 from pipeline.run_text import runs_of, text_of
-from pipeline.sequences import Run
+from pipeline.sequences import Run, gathered
 from pipeline.subscription import SubscriptionKey
 from pipeline.tables.topic_log import TopicLog
 
@@ -50,6 +50,8 @@ TAKING = frozenset({Verb.ACQUIRE, Verb.SETTLE, Verb.OWED})
 #: between two looks at it.
 COMMIT_SECONDS_MAX = 20.0
 LOOK_SECONDS = 0.01
+#: Runs that are settled one by one; more of them are put together.
+RUNS_FEW = 8
 #: The outcomes that a holder may give.
 _OUTCOMES = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.RELEASED, Outcome.MODIFIED)
 
@@ -172,8 +174,10 @@ class Taking:
     async def _wait(
         self, taker: Taker, subscription: Subscription, most: int, wait_ms: int
     ) -> bool:
-        """Let it be handed so many, and wait for the first ones. Whether there may be more now."""
-        deadline = self._loop.time() + wait_ms / 1_000
+        """Let it be handed so many, and wait for as long as more come. Whether there may be more
+        now."""
+        wait = wait_ms / 1_000
+        deadline = self._loop.time() + wait
         taker.grant(min(most, self._limits.acquire_max))
         self._holders.flowed(taker)
         self._turned()
@@ -190,7 +194,7 @@ class Taking:
                 await asyncio.wait_for(taker.moved.wait(), left)
             except TimeoutError:
                 continue
-            await asyncio.sleep(0)  # more may be handed in the same pass
+            deadline = self._loop.time() + wait
         taker.grant(0)
         self._holders.flowed(taker)
         return more
@@ -212,8 +216,8 @@ class Taking:
             held.discard(run)
         self._give_back(taker, consumer, held.runs())
         now = time.time_ns() // 1_000
-        for run in keep:
-            for effect in self._delivery.claim(consumer, run, now):
+        for wanted in _few(keep):
+            for effect in self._delivery.claim(consumer, wanted, now):
                 if isinstance(effect, Deliver):
                     taker.took(effect.run, effect.delivery_count, now)
         taker.handed()
@@ -235,7 +239,7 @@ class Taking:
         consumer = _consumer(taker)
         failed, undeliverable = said.get("failed") is True, said.get("undeliverable") is True
         settled = 0
-        for run in self._checked(str(said["sequences"])):
+        for run in _few(self._checked(str(said["sequences"]))):
             settled += self._settled(
                 taker,
                 consumer,
@@ -324,6 +328,14 @@ def open_taking(
 def _consumer(taker: Taker) -> Consumer:
     assert isinstance(taker.owner, Consumer)  # noqa: S101
     return taker.owner
+
+
+def _few(runs: list[range]) -> Iterable[Run]:
+    """The same sequences in few runs: each becomes a record of its own."""
+    if len(runs) <= RUNS_FEW:
+        return runs
+    every = sorted({one for run in runs for one in run})
+    return gathered((range(one, one + 1) for one in every), len(every))
 
 
 def _ended(key: SubscriptionKey, taker: Taker) -> Answer:

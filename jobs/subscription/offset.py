@@ -45,10 +45,12 @@ class Acquired:
 
     def cut(self, messages: int, text_bytes: int) -> tuple[Self, Self]:
         """The first ones, so many at most and no longer as text, and the others."""
-        text = text_of_sequences(self.sequences[:messages])
-        count = messages
-        if len(text) > text_bytes:
-            count = len(sequences_of(text[: text_bytes + 1].rpartition(",")[0]))
+        count = min(messages, len(self.sequences))
+        while count > 1:
+            size = len(text_of_sequences(self.sequences[:count]))
+            if size <= text_bytes:
+                break
+            count = max(count * text_bytes * 9 // (size * 10), 1)
         first, others = self.sequences[:count], self.sequences[count:]
         return replace(self, sequences=first), replace(self, sequences=others)
 

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from jobs.settings import SubscriptionSettings
 from jobs.subscription.choices import Choices
@@ -12,7 +13,8 @@ from pipeline.tables.parts import parts
 
 def sequences_of(texts: Iterable[str]) -> "array[int]":
     """All sequences of these runs, ascending. Raises InvalidRequest."""
-    return run_text.sequences_of(",".join(text for text in texts if text))
+    found = [run_text.sequences_of(text) for text in texts]
+    return found[0] if len(found) == 1 else array("q", sorted(chain.from_iterable(found)))
 
 
 def failed_of(said: Mapping[str, str]) -> dict[int, str]:

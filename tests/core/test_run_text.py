@@ -1,13 +1,15 @@
 """Runs of sequences as texts: what is written is read again, anything else is refused."""
 
 from array import array
+from base64 import b64encode
+from zlib import compress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import InvalidRequest
-from pipeline.run_text import runs_of, sequences_of, text_of, text_of_sequences
+from pipeline.run_text import UNPACKED_MAX, runs_of, sequences_of, text_of, text_of_sequences
 
 
 def test_runs_are_short_and_can_be_read() -> None:
@@ -31,6 +33,29 @@ def test_runs_that_overlap_are_read_once(drawn: list[tuple[int, int, int]]) -> N
     runs = [range(first, first + count * step, step) for first, count, step in drawn]
     found = sequences_of(text_of(runs)).tolist()
     assert found == sorted({one for run in runs for one in run})
+
+
+def test_what_has_no_order_is_packed() -> None:
+    """Shorter than it would be, and read as it was written."""
+    irregular = [n * 7 + n * n % 5 for n in range(10_000)]
+    text = text_of_sequences(irregular)
+    assert text.startswith("~")
+    assert len(text) < 10_000
+    assert sequences_of(text).tolist() == irregular
+    assert [one for run in runs_of(text) for one in run] == irregular
+
+
+@pytest.mark.parametrize("text", ["~", "~eA", "~!", "~" + b64encode(compress(b"5,-1")).decode()])
+def test_what_was_not_packed_here_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="packed runs of sequences can't be read"):
+        sequences_of(text)
+
+
+def test_a_text_that_unpacks_to_far_too_much_is_refused() -> None:
+    """It is unpacked no further than it may be."""
+    bomb = b64encode(compress(b"1," * UNPACKED_MAX)).decode()
+    with pytest.raises(InvalidRequest, match="too long"):
+        runs_of(f"~{bomb}")
 
 
 @pytest.mark.parametrize("text", ["x", "5-2", "1,,2", "1-", "-1", "1-5/0", "1 ", "٣", "1" * 19])

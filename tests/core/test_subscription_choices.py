@@ -64,7 +64,7 @@ def test_an_offset_has_all_of_its_batch() -> None:
 
 def test_an_offset_is_never_longer_than_it_may_be() -> None:
     """What doesn't fit is left for the next batch; together they are all of it, once."""
-    irregular = [n * n for n in range(3_000)]
+    irregular = [n * n * 1_009 % 7 + n * 10 for n in range(3_000)]
     left = Acquired.of({"0": ",".join(map(str, irregular))})
     found: list[int] = []
     while left.sequences:
