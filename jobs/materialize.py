@@ -4,15 +4,12 @@ Run by `spark-submit jobs/materialize.py --home DIR` or `distributary jobs mater
 """
 
 import json
-import logging
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from time import monotonic, time
-from types import FrameType
 
 import click
 from delta.tables import DeltaTable
@@ -29,6 +26,7 @@ from jobs.options import places as places_of
 from jobs.progress import BatchProgress, Gauges, Watch
 from jobs.session import session
 from jobs.settings import JobSettings, MaterializeSettings, load
+from jobs.stopping import wait
 from jobs.upkeep import run as upkeep
 from jobs.writer_lock import require_no_writer, writing
 from pipeline.errors import InvalidRequest, StoreError
@@ -51,9 +49,6 @@ GONE = (
 
 #: Columns by which a topic_log is known.
 LOG_COLUMNS = {"record", "day", "group", "topic", "sequence", "message", "sequences", "floor"}
-
-#: Seconds between two looks at whether somebody wants the job to stop.
-STOP_SECONDS = 1
 
 EXAMPLES = """
 \b
@@ -148,7 +143,7 @@ def run(spark: SparkSession, settings: Settings) -> tuple[StreamingQuery, bool]:
     while True:
         query = build(spark, settings)
         try:
-            return query, _wait(query)
+            return query, wait(query)
         except StreamingQueryException as error:
             if any(name in str(error) for name in GONE):
                 raise StoreError(_gone(settings.places)) from error
@@ -157,6 +152,19 @@ def run(spark: SparkSession, settings: Settings) -> tuple[StreamingQuery, bool]:
                 raise
             seen, settings = version, replace(settings, restart=False)
             click.echo("topic_log has new columns; the job goes on with them.", err=True)
+
+
+def once(spark: SparkSession, home: str) -> list[Progress]:
+    """The tables of a home, brought to the log's end: what each batch brought. For notebooks.
+
+    Raises InvalidRequest when there is no topic_log, TablesLocked when another job writes.
+    """
+    told: list[Progress] = []
+    places = places_of(Path(home), None, None, None, query=QUERY)
+    require_log(spark, places.log)
+    with writing(spark, places.tables, QUERY):
+        build(spark, Settings(places, report=told.append)).awaitTermination()
+    return told
 
 
 def require_log(spark: SparkSession, log: str) -> None:
@@ -362,32 +370,6 @@ class _Upkeep:
             return
         upkeep(spark, self.places.tables, self.settings.upkeep, log=self.places.log)
         self.last = monotonic()
-
-
-def _wait(query: StreamingQuery) -> bool:
-    """Until the query ends (True), or somebody asks the job to: a batch that is cut runs again.
-
-    The asking only sets a flag: an exception in the middle of a call to the JVM would leave the
-    call's answer for the next one. A signal to the whole process group ends the JVM as well, and
-    then there is nothing left to stop.
-    """
-    asked = False
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
-        logging.disable()  # Spark's client would report each call that finds no JVM any more
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    try:
-        while not asked and not query.awaitTermination(STOP_SECONDS):
-            pass
-        query.stop()
-    except (Py4JError, PySparkException, OSError):
-        if not asked:
-            raise
-    return not asked
 
 
 if __name__ == "__main__":

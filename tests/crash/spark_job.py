@@ -1,4 +1,5 @@
-"""Spark's job over a home as a process of its own: run to its end, or killed on the way."""
+"""Spark's jobs over a home, each a process of its own: `materialize`, run to its end or killed on
+the way, and `audit`."""
 
 import json
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 from gateway_process import Gateway
 
-TABLES = ("messages", "acks", "cursors")
+TABLES = ("messages", "acks", "subscriptions", "cursors")
 #: Seconds that a run may take; half a minute on an idle machine, most of it for the JVM.
 SECONDS_MAX = 600
 #: Columns that say when or in which version a row was written, not what it says.
@@ -46,6 +47,14 @@ def run(home: Path, elsewhere: Path | None = None) -> None:
         code = process.wait(SECONDS_MAX)
     said = home.with_name("job.log").read_text(errors="replace")
     assert code == 0, f"the job ended with exit code {code}:\n{said[-3000:]}"
+
+
+def audit(home: Path) -> None:
+    """Every guarantee holds by what the tables say."""
+    command = [*Gateway.COMMAND, "jobs", "audit", "--home", str(home)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
+    assert "nothing found" in done.stdout, done.stdout
 
 
 def rows(path: Path) -> list[str]:
