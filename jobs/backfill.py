@@ -33,7 +33,7 @@ from jobs.session import session
 from jobs.settings import BackfillSettings, load
 from pipeline.hint import Part, cut, packed
 from pipeline.log_place import place
-from pipeline.management import CONFLICT, Entity, Verb
+from pipeline.management import CONFLICT, FORBIDDEN, Entity, Verb
 from pipeline.selector.parser import parse
 from pipeline.subscription import SubscriptionKey
 from pipeline.transforms.claim import Stretch, matches, stretch
@@ -148,7 +148,7 @@ def hint(
             try:
                 client.ask(Verb.HINT, Entity.SUBSCRIPTION, wish.id, {**said, "matches": named})
             except Refused as refused:
-                if refused.status != CONFLICT:
+                if refused.status not in (CONFLICT, FORBIDDEN):
                     raise
                 yield refused
                 return
