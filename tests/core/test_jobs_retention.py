@@ -60,6 +60,9 @@ def test_the_newest_day_stays() -> None:
 def test_a_day_that_nothing_is_known_of_stays_and_all_after_it() -> None:
     """Files without statistics say neither what they hold nor how far they go."""
     assert messages(table(9, None, 29, 39, 49), floor=99) == "2026-11-18"
+    days = table(9, 19, 29, 39)
+    days[1] = Day(days[1].day, 3, 3, 100, 19, None)
+    assert messages(days) == "2026-11-18"
 
 
 def test_acks_go_after_their_messages() -> None:
