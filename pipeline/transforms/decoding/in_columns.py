@@ -5,12 +5,14 @@ Rule 1: every column has one element for each message of the blob; those of mess
 Rule 2: the columns of all others are those that `one_by_one` makes of them.
 """
 
+import struct
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.amqp_types import DecodeError, read
 from pipeline.sections import Kind
 from pipeline.transforms.decoding.blob import (
     BINARIES,
@@ -29,8 +31,9 @@ from pipeline.transforms.decoding.one_by_one import (
     TEXT_PREFIXES,
     TIMESTAMP_MS_MAX,
     TIMESTAMP_MS_MIN,
+    as_text,
 )
-from pipeline.transforms.decoding.walk import Found, walk
+from pipeline.transforms.decoding.walk import HEADS, Found, walk
 
 #: Column -> the field of the properties section that it shows.
 TEXT_FIELDS = {
@@ -47,8 +50,9 @@ UNSHOWN = ("content_encoding", "reply_to_group_id")
 
 _IS_BINARY, _IS_STRING = table(*BINARIES), table(*STRINGS)
 _IS_PLAIN_ID = table(*STRINGS, NULL)
-_KINDS = {0: 0, Kind.DATA: 1, Kind.VALUE: 2}
-_KIND_NAMES = ("none", "data", "value")
+_IS_BYTES_OR_TEXT = table(*BINARIES, *STRINGS, NULL)
+_KINDS = {0: 0, Kind.DATA: 1, Kind.SEQUENCE: 2, Kind.VALUE: 3}
+_KIND_NAMES = ("none", "data", "sequence", "value")
 
 
 def decoded_in_columns(blob: Blob) -> tuple[dict[str, Array], Mask]:
@@ -112,11 +116,32 @@ def _body(
         readable &= _is_readable(content_type)
     texts, no_texts = _bytes_as_text(blob, body, text | readable)
     doubt |= no_texts & text
+    if (others := ~_IS_BYTES_OR_TEXT.take(body.codes)).any():
+        written = _written_out(blob, body, others, doubt)
+        places = np.arange(blob.count)
+        places[others] = blob.count + np.arange(len(written))
+        texts = pa.concat_arrays([texts, written]).take(places)
     return {
         "body_kind": pa.array(_KIND_NAMES).take(names),
         "body_text": texts,
         "body_bytes": blob.ranges(body, binary, pa.binary()),
     }
+
+
+def _written_out(blob: Blob, body: Values, which: Mask, doubt: Mask) -> Array:
+    """Lists, maps and numbers as text. Each is read by itself: JSON is made in Python anyway."""
+    firsts = (body.starts - HEADS.take(body.codes))[which]  # with its constructor
+    texts: list[str | None] = []
+    for nth, first, stop in zip(
+        np.flatnonzero(which).tolist(), firsts.tolist(), body.stops[which].tolist(), strict=True
+    ):
+        try:
+            value, _ = read(blob.bytes[first:stop].tobytes(), 0)
+            texts.append(as_text(value))
+        except (DecodeError, IndexError, struct.error, UnicodeDecodeError):
+            doubt[nth] = True
+            texts.append(None)
+    return cast("Array", pa.array(texts, pa.string()))
 
 
 def _is_readable(content_type: Array) -> Mask:

@@ -77,7 +77,7 @@ class Properties:
             case Decimal():
                 binary = value.raw
             case _:
-                text = _text(value)
+                text = as_text(value)
         self.texts.append(text)
         self.longs.append(long)
         self.doubles.append(double)
@@ -190,7 +190,7 @@ def body_columns(body: Body, content_type: str | None) -> tuple[str | None, byte
     if body.kind == "none":
         return None, None
     if not isinstance(body.value, bytes):
-        return _text(body.value), None
+        return as_text(body.value), None
     if (content_type or "").startswith(TEXT_PREFIXES):
         try:
             return body.value.decode(), body.value
@@ -199,7 +199,7 @@ def body_columns(body: Body, content_type: str | None) -> tuple[str | None, byte
     return None, body.value
 
 
-def _text(value: Value) -> str | None:
+def as_text(value: Value) -> str | None:
     match value:
         case None:
             return None

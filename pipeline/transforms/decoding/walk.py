@@ -17,7 +17,6 @@ from pipeline.amqp_types import READERS, TYPE_NAMES
 from pipeline.sections import HEADER_FIELDS, PROPERTIES_FIELDS, Kind
 from pipeline.transforms.decoding.blob import (
     BINARIES,
-    NULL,
     STRINGS,
     Blob,
     Codes,
@@ -48,7 +47,6 @@ for _code in READERS:
     else:
         SHORT[_code] = not (_code >> 4) & 1
         HEADS[_code] = 2 if SHORT[_code] else 5
-LONG_FROM = 0xB0
 
 _LISTS, _MAPS, _EMPTY_LIST = (0xC0, 0xD0), (0xC1, 0xD1), 0x45
 
@@ -62,7 +60,9 @@ def _fields(fields: tuple[tuple[str, frozenset[str]], ...]) -> tuple[Mask, ...]:
 
 
 _HEADER, _PROPERTIES = _fields(HEADER_FIELDS), _fields(PROPERTIES_FIELDS)
-_DATA, _VALUE = table(*BINARIES), table(*BINARIES, *STRINGS, NULL)
+#: A body may be any value that has no descriptor. What is within a list isn't looked at here.
+_DATA, _SEQUENCE = table(*BINARIES), table(*_LISTS, _EMPTY_LIST)
+_VALUE = table(*(code for code in READERS if code))
 _KEYS = table(*STRINGS)
 
 
@@ -114,6 +114,7 @@ def walk(blob: Blob) -> Found:
     entries = walker.elements(Kind.APPLICATION_PROPERTIES)
     body, kinds = no_values(blob.count), np.zeros(blob.count, np.uint8)
     walker.body(Kind.DATA, _DATA, body, kinds)
+    walker.body(Kind.SEQUENCE, _SEQUENCE, body, kinds)
     walker.body(Kind.VALUE, _VALUE, body, kinds)
     other.append(walker.elements(Kind.FOOTER))
     walker.doubt |= walker.at != blob.stops
@@ -223,10 +224,11 @@ class Walker:
         """Read one value of each message; who has none that is allowed is in doubt."""
         blob, at = self.blob, front.at
         codes = blob.at(at)
-        stops = at + HEADS.take(codes)
+        heads = HEADS.take(codes)
+        stops = at + heads
         starts = stops.copy()
         stops += WIDTHS.take(codes) + SHORT.take(codes) * blob.at(at + 1)
-        if (wide := codes >= LONG_FROM).any():
+        if (wide := heads == 5).any():
             stops[wide] += blob.numbers(at[wide] + 1, ">u4").astype(np.int64)
         fine = allowed.take(codes) & (stops <= front.stops)
         if not fine.all():
