@@ -9,6 +9,7 @@ Rule 3: a slice is written wholly before the next one is begun: being far behind
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -32,6 +33,10 @@ from pipeline.transforms.subscriptions import subscriptions
 
 #: Slices with fewer rows are interpreted: to compile their plans to Java would take longer.
 COMPILED_ROWS = 20_000
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 #: Tables that don't wait for each other; `cursors` wait for all.
 TOGETHER = ("messages", "acks", "subscriptions", "log_versions")
@@ -81,6 +86,7 @@ class Materialization:
     tables: dict[str, SparkTable] = field(init=False)
     cursors: Cursors = field(init=False)
     version: int | None = field(init=False)
+    first: int = field(init=False, default=0)  #: what lies below it is gone, and owed to nobody
 
     def __post_init__(self) -> None:
         self.log = Log(self.spark, self.places.log)
@@ -104,15 +110,16 @@ class Materialization:
                 self._look_for_gaps(upto)
                 looked = True
             oldest = part.versions[0].made_at if part.versions else 0
-            yield Written(part.last_group, part.log_version, oldest, self._write(part))
-        self.version = upto
+            small = part.files is not None and part.rows_about < COMPILED_ROWS
+            with _interpreted(self.spark) if small else nullcontext():
+                seconds = self._write(part)
+            self.version = part.log_version
+            yield Written(part.last_group, part.log_version, oldest, seconds)
 
     def _look_for_gaps(self, upto: int) -> None:
         """Rows of which no entry is left may be gone, too."""
         log = self.log.as_of(upto)
-        gap = require_no_gap(self.log, log, self.tables, known=self.lost_is_known)
-        if gap is not None:
-            self.cursors = {name: one.from_floor(gap) for name, one in self.cursors.items()}
+        self.first = require_no_gap(self.log, log, self.tables, known=self.lost_is_known) or 0
 
     def _complete(self) -> None:
         """Tables that came later than the others get what those have, in one go."""
@@ -144,10 +151,6 @@ class Materialization:
         return None if last is None else int(last)
 
     def _write(self, part: Slice) -> dict[str, float]:
-        compiled = part.files is None or part.rows_about >= COMPILED_ROWS
-        self.spark.conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
-        mode = "FALLBACK" if compiled else "NO_CODEGEN"
-        self.spark.conf.set("spark.sql.codegen.factoryMode", mode)
         seconds: dict[str, float] = {}
 
         def timed(name: str, work: Callable[[], None]) -> None:
@@ -229,6 +232,7 @@ class Materialization:
         began = self.cursors
         if part.has("subscription"):
             began = begin(began, events(self.log.rows(part, "subscription", after)))
+        began = {name: one.from_floor(self.first) for name, one in began.items()}
         if not began or not part.has("settlement"):
             return settle(began, None, group=part.last_group)
         summed = sums(began, self.log.rows(part, "settlement", after))
@@ -239,6 +243,19 @@ class Materialization:
         table = rows(self.spark, after, log_version=part.log_version).coalesce(1)
         self.tables["cursors"].write(table, part.last_group, mode="overwrite")
         self.cursors = after
+
+
+@contextmanager
+def _interpreted(spark: SparkSession) -> Iterator[None]:
+    """Plans of the session aren't compiled inside of the block."""
+    before = {key: str(spark.conf.get(key)) for key in INTERPRETED}
+    for key, value in INTERPRETED.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, value)
 
 
 def _together(spark: SparkSession, works: Sequence[Callable[[], None]]) -> None:

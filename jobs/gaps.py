@@ -18,24 +18,22 @@ def require_no_gap(
     """Messages are dense, so what is missing between the table's and the log's is certain; of
     settlements it is known which groups may be incomplete.
 
-    `rows` are the log as of now. Returns the first sequence of the log when something before it is
-    gone that no table has, None when nothing is. Raises StoreError when tables that have rows lack
-    some that are gone, unless that is `known`.
+    `rows` are the log as of now. Returns the first sequence that the log goes on with when
+    something before it is gone, None when nothing is. Raises StoreError when tables that have rows
+    lack some that are gone, unless that is `known`.
     """
     messages = tables["messages"]
-    first = rows.where("record = 'message'").agg(F.min("sequence").alias("it"), F.min("group"))
-    sequence, group = first.collect()[0]
-    if sequence is None:  # none is left: all that there were are gone
+    new = (F.col("record") == "message") & (F.col("group") > messages.reached)
+    sequence = rows.where(new).agg(F.min("sequence")).collect()[0][0]
+    if sequence is None:  # none is left of all that there were
         sequence = transaction(log.spark, log.path, SEQUENCE) or 0
     last = messages.rows().agg(F.max("sequence")).collect()[0][0]
     expected = 0 if last is None else last + 1
-    behind = [one for one in tables.values() if one.reached < (group or one.reached + 1)]
-    if sequence <= expected or not behind:
+    if sequence <= expected:
         return None
-    lacking = messages.reached and messages in behind
-    if lacking and not known:
+    if messages.reached and not known:
         raise StoreError(
-            f"The log begins with message {sequence:,}, but the tables end before message "
+            f"The log goes on with message {sequence:,}, but the tables end before message "
             f"{expected:,}: messages {expected:,} to {sequence - 1:,} were removed by the log's "
             f"retention before the job had seen them, and so may be settlements of groups from "
             f"{tables['acks'].reached + 1:,} on. Nothing of them was owed to a durable "
