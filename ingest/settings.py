@@ -21,6 +21,9 @@ from pipeline.policy import DEFAULT, DEFAULT_TOPIC, Policy, TopicPolicy
 from pipeline.selector.parser import CHARS_MAX, DEPTH_MAX
 from pipeline.tables.limits import CHECKPOINT_COMMITS, UpkeepLimits
 
+#: Says commands where the gateway is; no setting of its own, though it looks like one.
+OF_CLIENTS = "DISTRIBUTARY_GATEWAY"
+
 
 class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str
@@ -211,6 +214,8 @@ def _from_environment(tree: Tree, environment: Mapping[str, str]) -> Tree:
     prefix = "DISTRIBUTARY_"
     for name, text in environment.items():
         section, _, key = name.removeprefix(prefix).lower().partition("_")
+        if name == OF_CLIENTS:
+            continue
         if name.startswith(prefix) and section in tree:
             found.setdefault(section, {})[key] = _typed(text)
     return found

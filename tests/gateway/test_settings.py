@@ -82,6 +82,11 @@ def test_a_misspelt_environment_variable_is_an_error() -> None:
         load(environment={"DISTRIBUTARY_AMQP_SPEED": "1"})
 
 
+def test_where_commands_find_a_gateway_is_no_setting() -> None:
+    """A gateway starts where its commands are used: they read the same environment."""
+    assert load(environment={"DISTRIBUTARY_GATEWAY": "127.0.0.1:1"}) == load(environment={})
+
+
 @pytest.mark.parametrize(
     ("address", "loopback"),
     [
