@@ -8,7 +8,6 @@ written meanwhile: all of it is as of the last group that `cursors` had when the
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,16 +55,11 @@ class Settings:
     queue_turns: bool = False  #: whether no queue's consumer has a selector of its own
 
 
-@contextmanager
-def prepared(spark: SparkSession, settings: Settings) -> Iterator[tuple[SparkSession, Bounds]]:
-    """A session with all the views, for as long as the block lasts: what the checks ask can be
-    asked there by hand, too. Raises InvalidRequest when there is nothing to judge."""
+def prepared(spark: SparkSession, settings: Settings) -> tuple[SparkSession, Bounds]:
+    """A session with all the views, and from where to where they are whole: what the checks ask can
+    be asked there by hand, too. Raises InvalidRequest when there is nothing to judge."""
     pinned = views.pin(find_tables(spark, settings.tables), settings.log)
-    mine, bounds = views.register(pinned, since=settings.since, queue_turns=settings.queue_turns)
-    try:
-        yield mine, bounds
-    finally:
-        views.let_go(mine)
+    return views.register(pinned, since=settings.since, queue_turns=settings.queue_turns)
 
 
 def build(spark: SparkSession, settings: Settings) -> Iterator[Result]:
@@ -73,9 +67,9 @@ def build(spark: SparkSession, settings: Settings) -> Iterator[Result]:
     nothing to judge."""
     wanted = [checks.check(name) for name in settings.names]
     counts: dict[str, int] = {}
-    with prepared(spark, settings) as (mine, _):
-        for one in wanted:
-            yield _made(mine, one, settings, counts)
+    mine, _ = prepared(spark, settings)
+    for one in wanted:
+        yield _made(mine, one, settings, counts)
 
 
 def _made(spark: SparkSession, one: Check, settings: Settings, counts: dict[str, int]) -> Result:
@@ -152,10 +146,8 @@ def _run(spark: SparkSession, settings: Settings, *, as_json: bool) -> int:
     console, progress = Console(highlight=False, soft_wrap=True), Console(stderr=True)
     results: list[Result] = []
     counts: dict[str, int] = {}
-    with (
-        progress.status("looks where the tables are") as status,
-        prepared(spark, settings) as (mine, bounds),
-    ):
+    with progress.status("looks where the tables are") as status:
+        mine, bounds = prepared(spark, settings)
         for name in settings.names:
             one = checks.check(name)
             status.update(f"{name}: {one.says}")

@@ -6,6 +6,7 @@ Cases of one group share a server and its home; every group begins with a fresh 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tests.bench.auditing import auditing
 from tests.bench.bench import Bench, Measurement
 from tests.bench.claims import idle_1000, selectors_10, traits
 from tests.bench.compaction import compaction
@@ -246,6 +247,7 @@ CASES = (
         Budget(facts_max={"flights_us": 5, "kib_us": 5, "texts_us": 5}),
         own=True,
     ),
+    Case("audit", "audit", auditing, own=True),
     Case("traits", "traits", traits, own=True),
     Case(
         "transactions",

@@ -155,6 +155,14 @@ def _delta(draw: random.Random) -> Scenario:
     )
 
 
+def _audited(draw: random.Random) -> Scenario:
+    return of.audited(
+        of.killed_at(*draw.sample(list(POINTS), _STEPS)),
+        of.killed_at_random(1),
+        disks.power_cuts(1, strict=draw.random() < 0.5),
+    )
+
+
 #: How often which kind, and how it is drawn.
 _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "killed at points": (6, _points),
@@ -184,4 +192,5 @@ _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "paused owner": (2, _paused),
     "without a journal": (3, _delta),
     "killed jobs": (1, lambda draw: of.killed_jobs(2)),
+    "audited": (1, _audited),
 }

@@ -239,9 +239,25 @@ def killed_jobs(times: int) -> Scenario:
             rows = spark_job.rows(world.home / "tables" / table)
             assert rows, f"{table} is empty"
             assert rows == spark_job.rows(undisturbed / table), f"{table} has not converged"
+        spark_job.audit(world.home)
         assert world.start()
 
     return Scenario(harm)
+
+
+def audited(*several: Scenario) -> Scenario:
+    """After all of that harm the audit finds nothing in the tables, by SQL and from rows alone."""
+    all_of_it = in_turn(*several)
+
+    def harm(world: World) -> None:
+        all_of_it.harm(world)
+        world.work_for(60)
+        world.stop()
+        spark_job.run(world.home)
+        spark_job.audit(world.home)
+        assert world.start()
+
+    return replace(all_of_it, harm=harm)
 
 
 # Owners.

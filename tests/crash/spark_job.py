@@ -29,10 +29,14 @@ def _command(home: Path, elsewhere: Path | None) -> list[str]:
 @contextmanager
 def job(home: Path, elsewhere: Path | None = None) -> Iterator["subprocess.Popen[bytes]"]:
     """A job that runs; at the end of the block it and its JVM are killed, if they still are."""
+    with _process(home, _command(home, elsewhere)) as process:
+        yield process
+
+
+@contextmanager
+def _process(home: Path, command: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
     with home.with_name("job.log").open("ab") as output:
-        process = subprocess.Popen(
-            _command(home, elsewhere), stdout=output, stderr=output, start_new_session=True
-        )
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         try:
             yield process
         finally:
@@ -51,10 +55,10 @@ def run(home: Path, elsewhere: Path | None = None) -> None:
 
 def audit(home: Path) -> None:
     """Every guarantee holds by what the tables say."""
-    command = [*Gateway.COMMAND, "jobs", "audit", "--home", str(home)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
-    assert "nothing found" in done.stdout, done.stdout
+    with _process(home, [*Gateway.COMMAND, "jobs", "audit", "--home", str(home)]) as process:
+        code = process.wait(SECONDS_MAX)
+    said = home.with_name("job.log").read_text(errors="replace")
+    assert code == 0, f"the audit ended with exit code {code}:\n{said[-6000:]}"
 
 
 def rows(path: Path) -> list[str]:

@@ -25,14 +25,27 @@ from pipeline.transforms.tables import Tables
 #: The views that are SQL, in the order in which one asks the other.
 VIEWS = ("lives", "floors", "incarnations", "settlements", "repeated", "deliveries", "owed")
 #: What many checks ask is kept while the audit runs: in memory as far as Spark has room for it,
-#: else on its disk.
-KEPT = frozenset({"messages", "lives", "incarnations", "settlements", "repeated"})
+#: else on its disk. Its plan is forgotten: to plan each check anew from the tables on would cost
+#: more than to make it.
+KEPT = frozenset({"settlements", "repeated"})
+#: A row for each incarnation: every task has all of them.
+SMALL = frozenset({"lives", "incarnations"})
 
 #: The columns of `messages` that checks look at; selectors see all of them.
 LOOKED_AT = (
     *("sequence", "topic", "group", "published_at"),
     *("priority", "expires_at", "deliver_at", "group_id", "error"),
 )
+
+#: Messages below which Spark isn't asked to compile queries to Java nor to plan them anew between
+#: stages: with fewer that takes ten times as long as the checks.
+COMPILED_FROM = 300_000
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
 
 #: The property of a table that says the first day which retention has left in it.
 REMOVED_BEFORE = "distributary.removedBefore"
@@ -51,6 +64,7 @@ class Bounds:
     acks_from: int  #: likewise acks
     first_sequence: int  #: messages from here on, and their settlements, are judged
     first_logged_sequence: int  #: the first that the log still has
+    messages: int  #: how many are judged
     whole: bool  #: whether `acks` has all settlements of the living incarnations
     queue_turns: bool  #: whether no queue's consumer has a selector of its own
 
@@ -100,6 +114,9 @@ def register(
     spark = tables.spark.newSession()
     mine = Pinned(spark, tables.folder, tables.versions, tables.log)
     bounds = _bounds(mine, since, queue_turns=queue_turns)
+    if bounds.messages < COMPILED_FROM:
+        for name, value in INTERPRETED.items():
+            spark.conf.set(name, value)
     spark.sql(bounds.sql).createOrReplaceTempView("bounds")
     upto = F.col("group") <= bounds.last_group
     log = mine.topic_log.where(upto)
@@ -116,7 +133,7 @@ def register(
         )
     for name, rows in (
         ("topic_log", log),
-        ("messages", messages.select(*LOOKED_AT).persist()),
+        ("messages", messages.select(*LOOKED_AT).localCheckpoint(eager=False)),
         ("acks", acks),
         ("subscriptions", mine.subscriptions.where(upto)),
         ("log_versions", mine.log_versions.where(upto)),
@@ -129,18 +146,14 @@ def register(
     )
     for name in VIEWS:
         rows = spark.sql(read("views", name))
-        if name in KEPT:
-            rows = rows.persist()
+        if name in SMALL:
+            rows = F.broadcast(rows.localCheckpoint())
+        elif name in KEPT:
+            rows = rows.localCheckpoint(eager=False)
         rows.createOrReplaceTempView(name)
         if name == "lives":
             selection(messages, _claims(spark)).createOrReplaceTempView("selection")
     return spark, bounds
-
-
-def let_go(spark: SparkSession) -> None:
-    """What `register` has kept is needed no more."""
-    for name in KEPT:
-        spark.table(name).unpersist()
 
 
 def _claims(spark: SparkSession) -> list[Claim]:
@@ -154,7 +167,13 @@ def _bounds(tables: Pinned, since: datetime | None, *, queue_turns: bool) -> Bou
     messages = tables.messages.where(upto)
     if since is not None:
         messages = messages.where(F.col("published_at") >= F.lit(since))
-    first = _row(messages.agg(F.min("sequence").alias("sequence"), F.min("group").alias("group")))
+    first = _row(
+        messages.agg(
+            F.min("sequence").alias("sequence"),
+            F.min("group").alias("group"),
+            F.count("*").alias("count"),
+        )
+    )
     if since is not None and first["sequence"] is None:
         raise InvalidRequest(f"Nothing was published since {since.isoformat()}.")
     from_group = (first["group"] or 0) if since is not None else 0
@@ -178,6 +197,7 @@ def _bounds(tables: Pinned, since: datetime | None, *, queue_turns: bool) -> Bou
         acks_from=max(from_group, whole_acks),
         first_sequence=first["sequence"] or 0,
         first_logged_sequence=said["sequence"] or 0,
+        messages=first["count"],
         whole=kept is None and since is None,
         queue_turns=queue_turns,
     )
