@@ -7,6 +7,8 @@ it, is said in `ingest.management.holders`. All methods run on the loop's thread
 
 import asyncio
 import time
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
 from ingest.consumer import Consumer, Subscription
@@ -40,7 +42,8 @@ from pipeline.outcome import Outcome
 from pipeline.permission import Action
 from pipeline.refusal import Refusal
 from pipeline.run_text import runs_of, text_of
-from pipeline.sequences import Run, gathered
+from pipeline.selector.matching import Selections, selected
+from pipeline.sequences import Run, SequenceSet, gathered
 from pipeline.subscription import SubscriptionKey
 from pipeline.tables.topic_log import TopicLog
 
@@ -215,8 +218,12 @@ class Taking:
         for run in keep:
             held.discard(run)
         self._give_back(taker, consumer, held.runs())
+        lost = [part for run in keep for part in _without(run, dispatcher.held(consumer.number))]
+        ours = await self._ours(consumer.subscription, lost)
+        if not taker.alive:
+            return []
         now = time.time_ns() // 1_000
-        for wanted in _few(keep):
+        for wanted in ours:
             for effect in self._delivery.claim(consumer, wanted, now):
                 if isinstance(effect, Deliver):
                     taker.took(effect.run, effect.delivery_count, now)
@@ -225,6 +232,27 @@ class Taking:
         if not taker.alive:
             return []
         return [*dispatcher.held(consumer.number).runs()]
+
+    async def _ours(self, subscription: Subscription, runs: list[range]) -> list[Run]:
+        """What of these the subscription may be owed: of what it hasn't read yet, the messages of
+        its topic that its selector selects. A holder says the rest by mistake, or worse."""
+        position, definition = subscription.dispatcher.position, subscription.definition
+        read = [run[: bisect_left(run, position)] for run in runs]
+        found = list(_few([run for run in read if run]))
+        unread = [run[bisect_left(run, position) :] for run in runs]
+        lookup, selections = self._delivery.paging.lookup(), Selections()
+        selections.join(definition)
+        wanted = {one for run in unread for one in run}
+        at, stop = min(wanted, default=0), max(wanted, default=-1) + 1
+        while at < stop:
+            slab = await lookup.slab(definition.topic, at, stop)
+            if slab is None:
+                break
+            there = selected(selections, definition, slab)
+            found.append(array("q", [one for one in there if one in wanted]))
+            at = slab.stop
+            await asyncio.sleep(0)  # others have their turns
+        return [run for run in found if run]
 
     def _give_back(self, taker: Taker, consumer: Consumer, runs: Iterable[Run]) -> None:
         for run in runs:
@@ -328,6 +356,13 @@ def open_taking(
 def _consumer(taker: Taker) -> Consumer:
     assert isinstance(taker.owner, Consumer)  # noqa: S101
     return taker.owner
+
+
+def _without(run: range, held: SequenceSet) -> list[range]:
+    """What of the run isn't held."""
+    if held.contains_all(run):
+        return []
+    return [range(one, one + 1) for one in run if one not in held]
 
 
 def _few(runs: list[range]) -> Iterable[Run]:

@@ -17,6 +17,7 @@ from pipeline.selector.keys import keyed, required
 from pipeline.selector.parser import parse
 from pipeline.selector.reading import Columned, Reader
 from pipeline.selector.syntax import Selector
+from pipeline.sequences import Run
 from pipeline.subscription import Definition
 
 #: Stretches of one topic's newest messages whose matches are kept, besides two for each of its
@@ -230,6 +231,22 @@ class _Topic:
             del self._spans[: most // 2], self._starts[: most // 2]
         self._spans.append(_Span(start, stop, matched))
         self._starts.append(start)
+
+
+def selected(selections: Selections, claim: Definition, slab: Slab) -> Run:
+    """All messages of a slab that a claim selects, which has joined if it has a selector."""
+    if claim.selector is None:
+        return range(slab.first, slab.stop) if slab.sequences is None else slab.sequences
+    found, start = array("q"), slab.first
+    while start < slab.stop:
+        matches = selections.matches(
+            claim, slab, start, room=slab.count, work_max=READING * slab.count
+        )
+        every = slab.sequences or range(slab.first, slab.stop)
+        some = matches.sequences
+        found.extend(some if some is not None else [s for s in every if start <= s < matches.stop])
+        start = matches.stop
+    return found
 
 
 def _place(slab: Slab, at: int) -> int:

@@ -14,6 +14,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from pipeline.message import Slab
 from pipeline.run_text import sequences_of
+from pipeline.selector import matching
 from pipeline.selector.matching import Selections
 from pipeline.subscription import Definition
 from pipeline.transforms.messages import COPIED, decoded
@@ -34,8 +35,6 @@ DELIVERED_RAW = StructType(
 )
 #: What is read, some rows at a time.
 Batches: TypeAlias = Iterator[pa.RecordBatch]
-#: Messages that one look at a selector reads at most.
-_SELECTED_MAX = 4_096
 
 
 def delivered(batches: Batches, failed: Mapping[int, str], *, raw: bool) -> Batches:
@@ -75,18 +74,8 @@ def selected(batches: Batches, topic: str, selector: str | None) -> Batches:
 def _mask(
     selections: Selections, claim: Definition, batch: pa.RecordBatch
 ) -> "np.ndarray[Any, Any]":
-    sequences = batch.column("sequence").to_numpy()
-    slab = _slab(batch)
-    found = np.zeros(batch.num_rows, np.bool_)
-    start, end = slab.first, int(sequences[-1]) + 1
-    while start < end:
-        matches = selections.matches(claim, slab, start, room=_SELECTED_MAX, work_max=_SELECTED_MAX)
-        if matches.sequences is None:
-            found |= (sequences >= start) & (sequences < matches.stop)
-        else:
-            found |= np.isin(sequences, np.frombuffer(matches.sequences, np.int64))
-        start = matches.stop
-    return found
+    found = np.fromiter(matching.selected(selections, claim, _slab(batch)), np.int64)
+    return np.isin(batch.column("sequence").to_numpy(), found)
 
 
 def _slab(batch: pa.RecordBatch) -> Slab:

@@ -85,8 +85,19 @@ class Model:
         if len(dealt) == len(waiting):
             self.move(max(stop, self.position))
         if dealt:
-            self.mark = self.position
+            self.mark = max(self.mark, self.position)
         return dealt
+
+    def claim(self, consumer, run):
+        """What of the run nobody has goes to the consumer, wherever the position is."""
+        taken = [one for one in run if self.places.get(one) in (NEW, RETURNED)]
+        fresh = [one for one in taken if self.places[one] == NEW]
+        self.known_final |= {*fresh}
+        self.places |= dict.fromkeys(taken, consumer)
+        if fresh:
+            self.mark = max(self.mark, fresh[-1] + 1)
+        self.move(self.position)
+        return [(consumer, one, self.failures[one]) for one in taken]
 
     def move(self, position):
         while position in self.known_final:
@@ -209,7 +220,7 @@ class DispatcherMachine(RuleBasedStateMachine):
     # One rule for all that disturbs, so that most steps are work: Hypothesis draws rules evenly.
 
     @rule(
-        what=st.sampled_from(["foreign", "foreign", "back", "detach", "restart", "stop"]),
+        what=st.sampled_from(["foreign", "claim", "claim", "back", "detach", "restart", "stop"]),
         data=st.data(),
     )
     def disturb(self, what, data):
@@ -217,6 +228,8 @@ class DispatcherMachine(RuleBasedStateMachine):
             case "foreign":
                 verdict = data.draw(st.sampled_from(VERDICTS))
                 self.settle_foreign(data.draw(consumers), data.draw(st.integers(0, 60)), verdict)
+            case "claim":
+                self.claim(data.draw(consumers), data.draw(few), data.draw(st.integers(1, 3)))
             case "back":
                 self.skip_back(data.draw(few))
             case "detach":
@@ -227,6 +240,14 @@ class DispatcherMachine(RuleBasedStateMachine):
                 for consumer in list(self.model.credit):
                     self.detach(consumer)
                 self.restart(data.draw(credit_lists))
+
+    def claim(self, consumer, first, step):
+        """A consumer wants some back, which are messages of the topic."""
+        if consumer in self.model.credit:
+            run = array("q", self.topic()[first : first + 9 : step])
+            effects = self.real.claim(consumer, run)
+            assert dealt_by(effects) == self.model.claim(consumer, run)
+            assert self.real.reach >= self.model.mark
 
     def settle_foreign(self, consumer, first, verdict):
         """One that the consumer most likely doesn't hold; it may not even be attached."""
