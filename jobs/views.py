@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.live import live
 from pipeline.live import Live
 from pipeline.transforms import stuck as reasons
 from pipeline.transforms import views
@@ -41,7 +40,11 @@ def stuck_summary(
 
 
 def _live(gateway: str | None, subscription: str | None) -> Live | None:
-    return None if gateway is None else live(gateway, subscription)
+    if gateway is None:
+        return None
+    from jobs.live import live  # noqa: PLC0415 - needs Proton, which a cluster needn't have
+
+    return live(gateway, subscription)
 
 
 @dataclass(frozen=True, slots=True)
