@@ -13,6 +13,7 @@ from gateway_links import Incoming, Outgoing, encoded
 from gateway_management import Manager
 from gateway_peer import Peer, selector
 from gateway_process import Gateway, until
+from proton import Delivery
 
 from pipeline.hint import packed
 from pipeline.tables.home import Home
@@ -206,6 +207,34 @@ def test_what_a_hint_names_is_evaluated(gateway: Gateway, connect: Connect, topi
     hinted(manager, "global/mine", topic, 1_000, 3_000, rare(1_000, 3_000))
     assert mine.bodies(40) == rare(1_000, 3_000)
     assert mine.nothing()
+
+
+def test_what_wants_more_than_its_turn_is_not_lost(
+    gateway: Gateway, connect: Connect, topic: str
+) -> None:
+    """High priorities, which another subscription has the gateway remember, and messages that come
+    back: each that matches is accepted once."""
+    dice, peer = random.Random(3), connect("other", port=gateway.port)
+    keeper = peer.durable(topic, "keeper")
+    sender, manager = peer.sender(topic), Manager(peer)
+    priorities = [dice.choice([0, 4, 4, 4, 9]) for _ in range(2_000)]
+    sender.publish_data(
+        encoded(n, properties={"n": n}, priority=priority) for n, priority in enumerate(priorities)
+    )
+    committed(gateway, 2_000)
+    manager.done("CREATE", "subscription", "global/mine", topic=topic, selector=RARE, since=100)
+    named = [n for n in range(100, 1_500) if n % 50 == 7 or dice.random() < 0.01]
+    hinted(manager, "global/mine", topic, 100, 1_500, named)
+    consumer = consume(connect(port=gateway.port), topic, "mine", RARE)
+    accepted: list[object] = []
+    while consumer.drain(dice.randrange(1, 6)) or consumer.inbox:
+        got, consumer.inbox = consumer.inbox, []
+        done = [one for one in got if dice.random() < 0.7]
+        consumer.confirm(done)
+        accepted += [one.body for one in done]
+        consumer.settle([one for one in got if one not in done], Delivery.RELEASED)
+    assert sorted(map(int, map(str, accepted))) == rare(100, 2_000)
+    peer.leave(keeper, closed=False)
 
 
 def test_a_hint_that_can_not_be_right_is_refused(
