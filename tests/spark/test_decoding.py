@@ -1,4 +1,4 @@
-"""Decoding in columns is decoding one by one, whatever the messages are; no JVM is needed."""
+"""Decoding in columns is decoding one by one, whatever the messages are."""
 
 from itertools import islice
 from typing import cast
@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from drawn_messages import JMS, Draw, compound, list_of, map_of, section, sized, string
 from proton import Message
+from pyspark.sql import SparkSession
 
 from ingest.demo.flights import Encoder, rows
 from pipeline.transforms import messages as module
@@ -15,7 +16,7 @@ from pipeline.transforms.decoding.blob import blob_of
 from pipeline.transforms.decoding.in_columns import decoded_in_columns
 from pipeline.transforms.decoding.one_by_one import decoded_one_by_one
 from pipeline.transforms.decoding.walk import ELEMENTS_MAX
-from pipeline.transforms.messages import WALKED_MIN, decoded_columns
+from pipeline.transforms.messages import COPIED, WALKED_MIN, decoded_columns, messages
 
 
 @pytest.fixture(autouse=True)
@@ -225,3 +226,31 @@ def test_a_few_messages_are_decoded_one_by_one(monkeypatch: pytest.MonkeyPatch) 
     assert WALKED_MIN > 1
     monkeypatch.setattr(module, "decoded_in_columns", cast("object", None))
     decoded_columns(pa.array([JMS["text"]] * (WALKED_MIN - 1), pa.binary()))
+
+
+@pytest.mark.parametrize("large", ["false", "true"])
+def test_spark_gets_what_was_decoded(spark: SparkSession, large: str) -> None:
+    """The columns survive the way through Arrow, also what is null in them, and wide offsets."""
+    draw = Draw("spark")
+    made = [draw.message() for _ in range(60)] + [draw.spoiled() for _ in range(40)]
+    missing = [None] * (len(COPIED) - 1)
+    log = spark.createDataFrame(
+        [("message", nth, *missing, data) for nth, data in enumerate(made)],
+        "record string, sequence long, topic string, day date, published_at timestamp,"
+        "durable boolean, priority byte, expires_at timestamp, deliver_at timestamp,"
+        "`group` long, message binary",
+    ).coalesce(1)
+    spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", large)
+    try:
+        found = messages(log).orderBy("sequence").collect()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
+    wanted = decoded_one_by_one(pa.array(made, pa.binary()))
+    for name in ("error", "message", "body_kind", "body_text", "body_bytes", "to", "user_id"):
+        assert [row[name] for row in found] == wanted[name].to_pylist(), name
+    have = [None if row.properties is None else set(row.properties) for row in found]
+    assert have == [
+        None if pairs is None else {name for name, _ in pairs}
+        for pairs in wanted["properties"].to_pylist()
+    ]
+    assert None in have
