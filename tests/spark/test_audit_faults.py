@@ -1,5 +1,6 @@
 """One fault of each kind in one home: the check for it names it, and no other check says a word."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,8 +10,9 @@ from delta.tables import DeltaTable
 from spark_log import LogWriter, encoded
 from spark_place import Place
 
-from jobs.audit import Settings, build, summary
-from pipeline.transforms.audit.checks import NAMES, Result
+from jobs.audit import Settings, build, main, summary
+from pipeline.transforms.audit.checks import NAMES, Result, check
+from pipeline.transforms.audit.views import VIEWS
 
 A, B = "worker-a/link", "worker-b/link"
 FINAL = {"accepted": True, "released": False, "modified": False, "dead_lettered": True}
@@ -210,3 +212,44 @@ def test_each_fault_is_named_by_its_check_alone(place: Place) -> None:
         "torn": "subscriptions differ from the log",
     }
     assert "15 checks, " in summary(results)
+
+
+def test_the_command_says_what_and_by_its_exit_code_whether(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1 with an example and the rows kept, 0 in one line, 2 before anything is read."""
+    log, home = place.log, str(place.home.root)
+    log.next_group()
+    log.subscribe("global/lost", "lost")
+    log.next_group()
+    published = log.publish("lost", *[encoded()] * 6)
+    log.next_group()
+    lost(Story(log, "lost", published, log.now))
+    log.commit()
+    assert main(["--home", home]) == 2
+    assert "materialize` first" in capsys.readouterr().err
+    place.materialize()
+    kept = str(place.home.root / "kept")
+    capsys.readouterr()
+    assert main(["--home", home, "--check", "lost", "--json", "--write", kept]) == 1
+    [said] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (said["check"], said["judged"], said["violations"]) == ("lost", 4, 1)
+    assert said["findings"][0]["example"]["sequence"] == published[3]
+    assert place.spark.read.format("delta").load(f"{kept}/lost").count() == 1
+    assert main(["--home", home, "--check", "gaps"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "audit: 1 check, nothing found"
+    assert main(["--home", home, "--since", "2030-01-01"]) == 2
+    assert "Nothing was published since" in capsys.readouterr().err
+
+
+def test_the_sql_is_there_to_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each check begins with its name and what holds, and says what a row is and what to do."""
+    for name in (*NAMES, *VIEWS):
+        assert main(["--show-sql", name]) == 0
+        sql = capsys.readouterr().out
+        assert sql.startswith(f"-- {name}: ")
+        if name in NAMES:
+            assert all(f"-- {word}:" in sql for word in ("Guarantee", "A row", "What to do"))
+            assert check(name).judged_sql.startswith("SELECT count(")
+    assert main(["--show-sql", "x"]) == main(["--check", "x", "--home", "y"]) == 2
+    assert "There is no check 'x'; there are: torn," in capsys.readouterr().err
