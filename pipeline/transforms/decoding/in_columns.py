@@ -35,23 +35,23 @@ from pipeline.transforms.decoding.one_by_one import (
 )
 from pipeline.transforms.decoding.walk import HEADS, Found, walk
 
-#: Column -> the field of the properties section that it shows.
-TEXT_FIELDS = {
-    "message_id": "message_id",
-    "correlation_id": "correlation_id",
-    "subject": "subject",
-    "to": "to",
-    "reply_to": "reply_to",
-    "content_type": "content_type",
-    "group_id": "group_id",
-}
+#: Columns that are fields of the properties section, by the same name.
+TEXT_FIELDS = (
+    "message_id",
+    "correlation_id",
+    "subject",
+    "to",
+    "reply_to",
+    "content_type",
+    "group_id",
+)
 #: Texts that no column shows, but that must be text all the same.
 UNSHOWN = ("content_encoding", "reply_to_group_id")
 
 _IS_BINARY, _IS_STRING = table(*BINARIES), table(*STRINGS)
 _IS_PLAIN_ID = table(*STRINGS, NULL)
 _IS_BYTES_OR_TEXT = table(*BINARIES, *STRINGS, NULL)
-_KINDS = {0: 0, Kind.DATA: 1, Kind.SEQUENCE: 2, Kind.VALUE: 3}
+_KINDS = (0, Kind.DATA, Kind.SEQUENCE, Kind.VALUE)
 _KIND_NAMES = ("none", "data", "sequence", "value")
 
 
@@ -60,8 +60,8 @@ def decoded_in_columns(blob: Blob) -> tuple[dict[str, Array], Mask]:
     found = walk(blob)
     doubt = found.doubt
     columns: dict[str, Array] = {}
-    for name, field in TEXT_FIELDS.items():
-        columns[name] = _text(blob, found.properties[field], doubt)
+    for name in TEXT_FIELDS:
+        columns[name] = _text(blob, found.properties[name], doubt)
     for name in ("message_id", "correlation_id"):
         doubt |= ~_IS_PLAIN_ID.take(found.properties[name].codes)
     columns |= _times_and_counts(blob, found)
@@ -109,8 +109,8 @@ def _body(
 ) -> dict[str, Array]:
     binary, text = _IS_BINARY.take(body.codes), _IS_STRING.take(body.codes)
     names = np.zeros(blob.count, np.int32)
-    for kind, index in _KINDS.items():
-        names[kinds == kind] = index
+    for nth, kind in enumerate(_KINDS):
+        names[kinds == kind] = nth
     readable = binary.copy()
     if binary.any():
         readable &= _is_readable(content_type)
