@@ -211,8 +211,11 @@ class Dispatcher:
             offered = Offered(first, stop, sequences, now, traits, matches or {})
             return Offering(places, offered).serve()
         effects: list[Effect] = []
-        if places.waiting.usual:
+        asked = places.waiting.usual.first()
+        if asked is not None:
             self._offer_returned(first, stop, now, effects)
+        if asked is not None and asked > places.unread.position:
+            return effects  # it was claimed and came back; what is below it wasn't offered
         if stop > places.unread.position and not places.waiting.usual:
             self._offer_new(max(first, places.unread.position), stop, sequences, now, effects)
         return effects

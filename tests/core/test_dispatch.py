@@ -63,14 +63,14 @@ class Model:
         return sorted(one for one, place in self.places.items() if place in places)
 
     def wanted(self):
-        return min([*self.in_place(RETURNED), self.position]) if self.line else None
+        return min(self.in_place(RETURNED), default=self.position) if self.line else None
 
     def offer(self, first, stop):
         """What is delivered, as (consumer, sequence, failed attempts), in the order of the log."""
         dealt = []
-        waiting = [
-            one for place in (RETURNED, NEW) for one in self.in_place(place) if first <= one < stop
-        ]
+        waiting = [one for one in self.in_place(*self.offered()) if first <= one < stop]
+        waiting.sort(key=lambda one: self.places[one] == NEW)
+        all_below = NEW in self.offered()
         for one in waiting:
             if not self.line:
                 break
@@ -82,11 +82,15 @@ class Model:
                 self.move(one + 1)
             self.places[one] = consumer
             dealt.append((consumer, one, self.failures[one]))
-        if len(dealt) == len(waiting):
+        if len(dealt) == len(waiting) and all_below:
             self.move(max(stop, self.position))
         if dealt:
             self.mark = max(self.mark, self.position)
         return dealt
+
+    def offered(self):
+        """What is offered: new ones only from the position on, not from one that was claimed."""
+        return (RETURNED, NEW) if self.wanted() <= self.position else (RETURNED,)
 
     def claim(self, consumer, run):
         """What of the run nobody has goes to the consumer, wherever the position is."""
@@ -111,7 +115,7 @@ class Model:
 
     def floor(self):
         outstanding = [one for one, at in self.places.items() if at not in (NEW, FINAL)]
-        return min(outstanding, default=self.position)
+        return min([*outstanding, self.position])
 
     def restart(self, floor):
         self.known_final = {one for one in self.in_place(FINAL) if one >= floor}
@@ -202,12 +206,13 @@ class DispatcherMachine(RuleBasedStateMachine):
         self.offer_slab(first, stop)
 
     def offer_slab(self, first, stop, sequences=None):
+        places = self.model.offered()
         effects = self.real.offer(first, stop, sequences)
         dealt = self.model.offer(first, stop)
         assert dealt_by(effects) == dealt
         self.totals.update(consumer for consumer, _, _ in dealt)
         self.note_credit()
-        waiting = [one for one in self.model.in_place(NEW, RETURNED) if first <= one < stop]
+        waiting = [one for one in self.model.in_place(*places) if first <= one < stop]
         assert not (waiting and any(self.model.credit.values()))
 
     @precondition(lambda self: self.model.in_place(*self.model.credit))
@@ -532,3 +537,32 @@ def test_little_credit_is_little_work():
     dispatcher.credit(1, 1)
     assert [effect.run for effect in dispatcher.offer(0, 30_000, slab)] == [array("q", [0])]
     assert sum(looked_at) < 50
+
+
+def test_what_was_claimed_and_came_back_makes_nobody_skip_what_is_below_it():
+    """A slab is offered from where it wants one; what lies below it comes later, all of it."""
+    dispatcher = Dispatcher(0)
+    for consumer in (1, 2):
+        dispatcher.attach(consumer)
+    assert dealt_by(dispatcher.claim(1, range(50, 52))) == [(1, 50, 0), (1, 51, 0)]
+    assert (dispatcher.position, dispatcher.floor, dispatcher.reach) == (0, 0, 52)
+    dispatcher.detach(1)
+    dispatcher.credit(2, 100)
+    assert dispatcher.wanted() == 50
+    assert dealt_by(dispatcher.offer(40, 60)) == [(2, 50, 0), (2, 51, 0)]
+    assert dispatcher.wanted() == 0
+    got = [one for _, one, _ in dealt_by(dispatcher.offer(0, 60))]
+    assert got == [*range(50), *range(52, 60)]
+
+
+def test_what_is_owed_is_told_without_a_change():
+    """What consumers hold, what came back, and what wasn't read; not what is settled."""
+    dispatcher = Dispatcher(0)
+    dispatcher.attach(1)
+    dispatcher.credit(1, 4)
+    dispatcher.offer(0, 10)
+    dispatcher.settle(1, range(2), Outcome.ACCEPTED)
+    dispatcher.settle(1, range(2, 3), Outcome.MODIFIED, failed=True)
+    owed = {one: failures for run, failures in dispatcher.owed(8) for one in run}
+    assert owed == {2: 1, 3: 0, 4: 0, 5: 0, 6: 0, 7: 0}
+    assert (dispatcher.position, dispatcher.in_flight) == (4, 1)
