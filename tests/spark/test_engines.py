@@ -81,7 +81,7 @@ def test_other_engines_read_the_same(lived: Place, capsys: pytest.CaptureFixture
 def run_examples(lived: Place) -> None:
     """All that ask no gateway, of this home and this subscription."""
     programs = [one for one in blocks("python") if "gateway=" not in one]
-    assert len(programs) == 4
+    assert len(programs) == 5
     for program in programs:
         here = program.replace("build/demo", str(lived.home.root)).replace("dispatchers", "all")
         exec(here, {})  # noqa: S102
