@@ -4,7 +4,7 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 from spark_log import BEGIN, encoded
 from spark_place import Place
 from test_tables_page import columns, word_of
@@ -23,10 +23,12 @@ IDLE = "container/c1/idle"
 STATES = ("flowing", "dry", "paused", "alone", "behind", "gone")
 
 
-@pytest.fixture
-def tables(place: Place) -> Tables:
+@pytest.fixture(scope="module")
+def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Place:
     """Messages 0 to 7 wait for reasons of their own, in several subscriptions; one more is paused
-    and owed two of them, another one of another topic."""
+    and owed two of them, another one of another topic. One home for all tests: none of them changes
+    what another one asks."""
+    place = Place(spark, tmp_path_factory.mktemp("stuck"))
     log = place.log
     log.next_group()
     for state in STATES:
@@ -46,6 +48,11 @@ def tables(place: Place) -> Tables:
     log.known[-1]["policy"] = '{"delivery_attempts_max": 5}'
     log.commit()
     place.materialize()
+    return place
+
+
+@pytest.fixture
+def tables(place: Place) -> Tables:
     return find_tables(place.spark, str(place.home.root))
 
 
