@@ -29,6 +29,8 @@ from ingest.main import cli
 from jobs.materialize import Progress
 from jobs.names import JOBS
 
+pytestmark = pytest.mark.timeout(900)
+
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "spark.md"
 #: Commits come soon: the guide says that a second is enough.
 SETTINGS = {"commit": {"interval_ms": 50}}
@@ -61,6 +63,10 @@ class Reader:
                 for line in block.splitlines():
                     self._command(line, shown)
         return shown.getvalue()
+
+    def forgets(self) -> None:
+        """What programs left open ends with this test, and not with Python."""
+        self._known.clear()
 
     def _command(self, line: str, shown: io.StringIO) -> None:
         name, *arguments = shlex.split(line)
@@ -115,6 +121,7 @@ def test_each_block_does_what_it_says(tmp_path: Path, monkeypatch: pytest.Monkey
             if "def apply" in block:
                 time.sleep(1)  # "a second later all of it is in the log"
         everything = "\n".join(shown)
+        reader.forgets()
         gateway.stop()
     for fact in (
         r"500 messages, \d+ acks, 2 subscription events",
