@@ -24,7 +24,7 @@ from jobs.delta_files import newest_version, remove, text
 from jobs.options import execute, json_option, query_options, settings_option
 from jobs.options import places as places_of
 from jobs.progress import BatchProgress, Gauges, Watch
-from jobs.session import session
+from jobs.session import of_long_life, session
 from jobs.settings import JobSettings, MaterializeSettings, load
 from jobs.stopping import wait
 from jobs.upkeep import run as upkeep
@@ -32,6 +32,9 @@ from jobs.writer_lock import require_no_writer, writing
 from pipeline.errors import InvalidRequest, StoreError
 
 QUERY = "materialize"
+
+#: A trigger that ends when the tables are at the log's end.
+AVAILABLE_NOW = "available-now"
 
 #: Delta's source would split a version over two batches at 1,000 files; a batch here is whole
 #: versions, so there is no limit.
@@ -100,7 +103,7 @@ class Settings:
     """
 
     places: Places
-    trigger: str = "available-now"
+    trigger: str = AVAILABLE_NOW
     report: Callable[[Progress], None] = print
     limits: MaterializeSettings = field(default_factory=lambda: load().materialize)
     restart: bool = False
@@ -127,7 +130,7 @@ def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
         .option("checkpointLocation", places.checkpoint)
         .foreachBatch(_Batches(settings).run)
     )
-    if settings.trigger == "available-now":
+    if settings.trigger == AVAILABLE_NOW:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=settings.trigger).start()
 
@@ -305,7 +308,8 @@ def command(
     gauges = Gauges()
     if metrics is not None:
         gauges.serve(metrics)
-    spark = session()
+    trigger = trigger or given.materialize.trigger
+    spark = session(None if trigger == AVAILABLE_NOW else of_long_life())
     require_log(spark, places.log)
     minutes = given.materialize.upkeep_minutes if upkeep_every is None else upkeep_every
     told: list[int] = []
@@ -322,7 +326,7 @@ def command(
 
     settings = Settings(
         places,
-        trigger or given.materialize.trigger,
+        trigger,
         report,
         given.materialize,
         restart=restart_from_snapshot,

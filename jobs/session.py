@@ -54,6 +54,17 @@ class SparkUnavailable(DistributaryError):
     """Java or the Delta jars are missing; the message says what to install or to give."""
 
 
+#: Java's flag for its first compiler alone, which is right for jobs of seconds (`conf/spark.conf`).
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+
+
+def of_long_life() -> dict[str, str]:
+    """Settings of a session that runs for hours: Java's second compiler takes a minute's work, and
+    then a message costs a third less."""
+    name = "spark.driver.extraJavaOptions"
+    return {name: defaults()[name].replace(_FIRST_COMPILER, "").strip()}
+
+
 def session(settings: Mapping[str, str] | None = None) -> SparkSession:
     """The Spark session of this process, made when there is none.
 

@@ -40,7 +40,9 @@ VERSION: Final = 4_000
 #: Bytes of a body that nothing can compress; with its sections a message has 1 KiB.
 BODY_BYTES: Final = 900
 #: Messages that the throughput is measured with, after as many again that warm the JVM up.
-MESSAGES: Final = 300_000
+MESSAGES: Final = 600_000
+#: Between two looks of the job at the log: longer than it takes to write that many.
+PAUSE_SECONDS: Final = 60
 #: Small batches, and the messages and settlements of each.
 BATCHES: Final = 1_000
 BATCH: Final = 200
@@ -153,13 +155,14 @@ def _cpu(session: int) -> float:
 
 
 def materialize(bench: Bench) -> Measurement:
-    """A log of 1 KiB messages and their settlements, in one process that is warm by half of it."""
+    """A log of 1 KiB messages and their settlements, in one process that is warm by half of it.
+    The other half is there before the job looks again: nothing else runs meanwhile."""
     measurement, count = Measurement(), bench.settings.count(MESSAGES)
     with fresh_home(bench.folder) as home:
         feed = Feed(home)
         for _ in range(0, count, VERSION):
             feed.commit(VERSION)
-        with job(home, "--trigger", "1 second") as process:
+        with job(home, "--trigger", f"{PAUSE_SECONDS} seconds") as process:
             _told(process)
             for _ in range(0, count, VERSION):
                 feed.commit(VERSION)
