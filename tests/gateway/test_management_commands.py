@@ -11,9 +11,9 @@ from conftest import Connect
 from gateway_certificates import Authority
 from gateway_process import Gateway, free_port
 
-from jobs.gateway_options import PASSWORD
 from ingest.security.users import user_of
 from ingest.security.users_file import changing
+from jobs.gateway_options import PASSWORD
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
