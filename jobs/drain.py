@@ -7,20 +7,17 @@ job that died goes on where it was: the batch that it was in is written once, wh
 Nobody else may write the table meanwhile.
 """
 
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FrameType
 
 import click
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jobs.options import execute
 from jobs.session import session
+from jobs.stopping import wait
 from jobs.subscription import register
 from jobs.subscription.choices import choices
 from pipeline.errors import InvalidRequest, StoreError
@@ -32,8 +29,6 @@ Examples:
   distributary jobs drain ... --trigger "2 seconds" --option maxMessagesPerTrigger=10000
   spark-submit jobs/drain.py ...
 """
-#: Seconds between two looks whether somebody asked the job to stop.
-STOP_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,26 +109,7 @@ def command(
         options[name] = value
     choices(options)  # before a JVM starts
     wanted = tuple(name.strip() for name in columns.split(",") if name.strip())
-    _wait(build(session(), Settings(options, to, checkpoint, trigger, wanted)))
-
-
-def _wait(query: StreamingQuery) -> None:
-    """Until the query ends, or somebody asks the job to: a batch that is cut runs again."""
-    asked = False
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    try:
-        while not asked and not query.awaitTermination(STOP_SECONDS):
-            pass
-        query.stop()
-    except (Py4JError, PySparkException, OSError):
-        if not asked:
-            raise
+    wait(build(session(), Settings(options, to, checkpoint, trigger, wanted)))
 
 
 if __name__ == "__main__":
