@@ -18,6 +18,8 @@ WITH deals AS (
     AND (i.subscription NOT LIKE 'queue/%' OR (SELECT queue_turns FROM bounds))
   GROUP BY d.incarnation, d.delivered_at
   HAVING min(d.consumer) <> max(d.consumer)
+     -- Links of connections without a container id may share a name.
+     AND NOT bool_or(d.consumer LIKE '/%')
 ),
 numbered AS (
   -- The place of each message among all that the incarnation is owed: neighbours show gaps.
