@@ -285,6 +285,13 @@ def _confs(spark: SparkSession, settings: UpkeepSettings) -> Iterator[None]:
                 spark.conf.set(key, old)
 
 
+def _keep_stdout(spark: SparkSession) -> None:
+    """Stdout is for what this job says: what Delta prints of a VACUUM goes to stderr."""
+    jvm = spark._jvm
+    console = getattr(getattr(jvm.scala, "Console$"), "MODULE$")  # type: ignore[union-attr]
+    console.setOutDirect(jvm.System.err)  # type: ignore[union-attr]
+
+
 def _today() -> date:
     return datetime.now(UTC).date()
 
@@ -314,6 +321,7 @@ def command(
     if dry_run:
         done = [_done(work) for work in plan(spark, where, settings, log=log)]
     else:
+        _keep_stdout(spark)
         with writing(spark, where, "upkeep"):
             done = run(spark, where, settings, log=log)
     if as_json:
