@@ -158,7 +158,8 @@ def test_old_entries_of_the_log_go(spark: SparkSession, small: Home) -> None:
     table = DeltaTable(small.cursors)
     for number in range(24):
         table.alter.set_table_properties({"delta.checkpointInterval": str(number + 10)})
-    table.create_checkpoint()
+        if number % 5 == 0:  # entries go up to one
+            table.create_checkpoint()
     log = small.cursors / "_delta_log"
     for entry in log.iterdir():
         if entry.name.partition(".")[0].isdigit():
@@ -169,7 +170,7 @@ def test_old_entries_of_the_log_go(spark: SparkSession, small: Home) -> None:
     assert done.entries_removed > 0
     there = sorted(int(entry.stem) for entry in log.glob("*.json"))
     assert there[-1] - there[0] == len(there) - 1
-    assert 9 <= len(there) < 12
+    assert 9 <= len(there) < 9 + 6
     assert content(small) == before
 
 
