@@ -66,11 +66,24 @@ class Model:
         return min(self.in_place(RETURNED), default=self.position) if self.line else None
 
     def offer(self, first, stop):
-        """What is delivered, as (consumer, sequence, failed attempts), in the order of the log."""
+        """What is delivered, as (consumer, sequence, failed attempts), in the order of the log.
+
+        What came back comes first. New ones come from the position on, unless something that was
+        claimed, and came back, lies above it or still waits.
+        """
+        asked = min(self.in_place(RETURNED), default=self.position)
+        dealt = self.deal([one for one in self.in_place(RETURNED) if first <= one < stop])
+        if asked <= self.position and not self.in_place(RETURNED):
+            new = [one for one in self.in_place(NEW) if first <= one < stop]
+            dealt += self.deal(new)
+            if not any(self.places[one] == NEW for one in new):
+                self.move(max(stop, self.position))
+        if dealt:
+            self.mark = max(self.mark, self.position)
+        return dealt
+
+    def deal(self, waiting):
         dealt = []
-        waiting = [one for one in self.in_place(*self.offered()) if first <= one < stop]
-        waiting.sort(key=lambda one: self.places[one] == NEW)
-        all_below = NEW in self.offered()
         for one in waiting:
             if not self.line:
                 break
@@ -82,15 +95,7 @@ class Model:
                 self.move(one + 1)
             self.places[one] = consumer
             dealt.append((consumer, one, self.failures[one]))
-        if len(dealt) == len(waiting) and all_below:
-            self.move(max(stop, self.position))
-        if dealt:
-            self.mark = max(self.mark, self.position)
         return dealt
-
-    def offered(self):
-        """What is offered: new ones only from the position on, not from one that was claimed."""
-        return (RETURNED, NEW) if self.wanted() <= self.position else (RETURNED,)
 
     def claim(self, consumer, run):
         """What of the run nobody has goes to the consumer, wherever the position is."""
@@ -206,13 +211,12 @@ class DispatcherMachine(RuleBasedStateMachine):
         self.offer_slab(first, stop)
 
     def offer_slab(self, first, stop, sequences=None):
-        places = self.model.offered()
         effects = self.real.offer(first, stop, sequences)
         dealt = self.model.offer(first, stop)
         assert dealt_by(effects) == dealt
         self.totals.update(consumer for consumer, _, _ in dealt)
         self.note_credit()
-        waiting = [one for one in self.model.in_place(*places) if first <= one < stop]
+        waiting = [one for one in self.model.in_place(RETURNED) if first <= one < stop]
         assert not (waiting and any(self.model.credit.values()))
 
     @precondition(lambda self: self.model.in_place(*self.model.credit))
@@ -251,7 +255,8 @@ class DispatcherMachine(RuleBasedStateMachine):
         if consumer in self.model.credit:
             run = array("q", self.topic()[first : first + 9 : step])
             effects = self.real.claim(consumer, run)
-            assert dealt_by(effects) == self.model.claim(consumer, run)
+            dealt = [(e.consumer, one, e.delivery_count) for e in effects for one in e.run]
+            assert sorted(dealt) == self.model.claim(consumer, run)
             assert self.real.reach >= self.model.mark
 
     def settle_foreign(self, consumer, first, verdict):
