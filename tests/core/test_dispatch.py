@@ -51,6 +51,7 @@ class Model:
         self.line = deque()
         self.position = 0
         self.known_final = set()  # settled before the last restart
+        self.new_too = True  # whether the last offer was one of new messages, too
 
     def set_credit(self, consumer, credit):
         if credit and not self.credit[consumer]:
@@ -73,7 +74,8 @@ class Model:
         """
         asked = min(self.in_place(RETURNED), default=self.position)
         dealt = self.deal([one for one in self.in_place(RETURNED) if first <= one < stop])
-        if asked <= self.position and not self.in_place(RETURNED):
+        self.new_too = asked <= self.position and not self.in_place(RETURNED)
+        if self.new_too:
             new = [one for one in self.in_place(NEW) if first <= one < stop]
             dealt += self.deal(new)
             if not any(self.places[one] == NEW for one in new):
@@ -216,7 +218,8 @@ class DispatcherMachine(RuleBasedStateMachine):
         assert dealt_by(effects) == dealt
         self.totals.update(consumer for consumer, _, _ in dealt)
         self.note_credit()
-        waiting = [one for one in self.model.in_place(RETURNED) if first <= one < stop]
+        offered = (RETURNED, NEW) if self.model.new_too else (RETURNED,)
+        waiting = [one for one in self.model.in_place(*offered) if first <= one < stop]
         assert not (waiting and any(self.model.credit.values()))
 
     @precondition(lambda self: self.model.in_place(*self.model.credit))
