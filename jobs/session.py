@@ -72,9 +72,10 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
     SparkUnavailable before any JVM starts when Java or a jar is missing.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
+    if SparkSession.getActiveSession() is not None:
+        # After a query the active one may be the copy that its batches had: that knows nobody's
+        # views. This is the one that was made first.
+        return SparkSession.builder.getOrCreate()
     # Spark takes what `--py-files` names to its Python workers, but knows no wheel by its name.
     SparkContext.PACKAGE_EXTENSIONS = (*_EXTENSIONS, ".whl")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
