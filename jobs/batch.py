@@ -128,11 +128,11 @@ class Materialization:
         if group and not events.reached:
             rows = self.spark.read.format("delta").load(self.places.log)
             said = rows.where((F.col("record") == "subscription") & (F.col("group") <= group))
-            events.write(subscriptions(said).coalesce(1), group)
+            events.append(subscriptions(said).coalesce(1), group)
         if group and not versions.reached:
             known = self.log.versions(-1, newest_version(self.spark, self.places.log))
             lines = self._lines(one for one in known if one.group <= group)
-            versions.write(lines, group)
+            versions.append(lines, group)
 
     def _found(self) -> Cursors:
         """The cursors as the table has them; what a table of before lacks, only the log can say."""
@@ -189,7 +189,7 @@ class Materialization:
             self.before(name)
             if rows is None:
                 rows = self.spark.createDataFrame([], table.schema)
-            table.write(rows, part.last_group)
+            table.append(rows, part.last_group)
 
         return work
 
@@ -241,7 +241,7 @@ class Materialization:
     def _write_cursors(self, part: Slice, after: Cursors) -> None:
         self.before("cursors")
         table = rows(self.spark, after, log_version=part.log_version).coalesce(1)
-        self.tables["cursors"].write(table, part.last_group, mode="overwrite")
+        self.tables["cursors"].replace(table, part.last_group)
         self.cursors = after
 
 

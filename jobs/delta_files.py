@@ -1,8 +1,10 @@
 """What Delta knows of a table and doesn't say in Python: asked of its classes in the JVM.
 
-`DeltaLog` is an inner class of the Delta release that is pinned; it is used in this file and in
-`table_files` alone.
+`DeltaLog` is an inner class of the Delta release that is pinned; it is used in this file, in
+`delta_commit` and in `table_files` alone.
 """
+
+from typing import Any, cast
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
@@ -10,13 +12,13 @@ from pyspark.sql import SparkSession
 
 def newest_version(spark: SparkSession, path: str) -> int:
     """The table's version as it is now."""
-    version: int = _snapshot(spark, path).version()
+    version: int = snapshot_of(log_of(spark, path)).version()
     return version
 
 
 def transaction(spark: SparkSession, path: str, application: str) -> int | None:
     """The last transaction that the table has of this application; None if it has none."""
-    found = _snapshot(spark, path).transactions().get(application)
+    found = snapshot_of(log_of(spark, path)).transactions().get(application)
     return int(found.get()) if found.isDefined() else None
 
 
@@ -39,11 +41,15 @@ def remove(spark: SparkSession, path: str) -> None:
     system.delete(place, True)
 
 
-def _snapshot(spark: SparkSession, path: str) -> JavaObject:
-    jvm = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # type: ignore[union-attr]
-    nothing = jvm.scala.Option.empty()  # type: ignore[union-attr]
-    return log.update(False, nothing, nothing)
+def log_of(spark: SparkSession, path: str) -> JavaObject:
+    """The table's log; one object for all who ask in this JVM."""
+    delta = spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]
+    return delta.DeltaLog.forTable(cast("Any", spark)._jsparkSession, path)
+
+
+def snapshot_of(log: JavaObject) -> JavaObject:
+    """The newest version of the table."""
+    return log.update(False, *(getattr(log, f"update$default${n}")() for n in (2, 3)))
 
 
 def _system(spark: SparkSession, path: str) -> tuple[JavaObject, JavaObject, JavaObject]:

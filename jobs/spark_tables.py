@@ -5,13 +5,14 @@ Rule: every commit of these tables says the last group that is wholly in, as a t
       on with from there.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import StructType
 
+from jobs.delta_commit import Commits
 from jobs.delta_files import transaction
 from pipeline.errors import StoreError
 from pipeline.transforms.tables import SCHEMAS
@@ -63,6 +64,11 @@ class SparkTable:
     path: str
     reached: int = 0
     marked: bool = False
+    _commits: Commits = field(init=False)
+    _whole: bool = False  #: it has all columns of today
+
+    def __post_init__(self) -> None:
+        self._commits = Commits(self.spark, self.path, APPLICATION)
 
     @property
     def schema(self) -> StructType:
@@ -75,17 +81,28 @@ class SparkTable:
         """Whether it has all columns of today."""
         return set(self.schema.names) <= set(self.rows().columns)
 
-    def write(self, rows: DataFrame, group: int, *, mode: str = "append") -> None:
-        """One commit, after which the table has everything up to `group`."""
-        (
-            rows.write.format("delta")
-            .mode(mode)
-            .option("txnAppId", APPLICATION)
-            .option("txnVersion", str(group))
-            .option("mergeSchema", "true")  # a table of before lacks columns: null in its rows
-            .save(self.path)
-        )
+    def append(self, rows: DataFrame, group: int) -> None:
+        """One commit, after which the table has everything up to `group`.
+
+        Raises StoreError when another job has written to it.
+        """
+        self._widen()
+        self._commits.append(rows, group, after=self.reached)
         self.reached, self.marked = group, True
+
+    def replace(self, rows: DataFrame, group: int) -> None:
+        """The same, and it has no other rows then."""
+        self._widen()
+        self._commits.replace(rows, group, after=self.reached)
+        self.reached, self.marked = group, True
+
+    def _widen(self) -> None:
+        """A table of before gets the columns that it lacks: null in its rows."""
+        if not self._whole and not self.complete():
+            nothing = self.spark.createDataFrame([], self.schema)
+            widening = nothing.write.format("delta").mode("append")
+            widening.option("mergeSchema", "true").save(self.path)
+        self._whole = True
 
     def make(self) -> None:
         shape, schema = SHAPES[self.name], self.schema

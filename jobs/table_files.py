@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
+from jobs.delta_files import log_of, snapshot_of
+
 
 @dataclass(frozen=True, slots=True)
 class Day:
@@ -34,9 +36,9 @@ class Day:
 def days(spark: SparkSession, path: str, *, small_bytes: int, where: str = "true") -> list[Day]:
     """The days of a table, ascending, from its log alone. `where` is a condition over
     `partitionValues`."""
-    log = _log(spark, path)
+    log = log_of(spark, path)
     # Of a session that isn't Spark Connect's, as all of the jobs' are.
-    files: DataFrame = ClassicDataFrame(_snapshot(log).allFiles().toDF(), cast("Any", spark))
+    files: DataFrame = ClassicDataFrame(snapshot_of(log).allFiles().toDF(), cast("Any", spark))
     rows = (
         files.where(where)
         .groupBy(F.element_at("partitionValues", "day").cast("date").alias("day"))
@@ -57,14 +59,14 @@ def days(spark: SparkSession, path: str, *, small_bytes: int, where: str = "true
 
 def properties(spark: SparkSession, path: str, names: Iterable[str]) -> dict[str, str]:
     """Those of the named properties that the table has."""
-    configuration = _snapshot(_log(spark, path)).metadata().configuration()
+    configuration = snapshot_of(log_of(spark, path)).metadata().configuration()
     return {name: str(configuration.apply(name)) for name in names if configuration.contains(name)}
 
 
 def entries(spark: SparkSession, path: str) -> int:
     """How many versions have an entry in the table's log."""
-    log = _log(spark, path)
-    return int(_snapshot(log).version()) - _earliest(spark, log) + 1
+    log = log_of(spark, path)
+    return int(snapshot_of(log).version()) - _earliest(spark, log) + 1
 
 
 def remove_entries(spark: SparkSession, path: str, entries_max: int) -> int:
@@ -72,8 +74,8 @@ def remove_entries(spark: SparkSession, path: str, entries_max: int) -> int:
 
     Delta keeps what the newest checkpoint needs, and what is younger than a minute more.
     """
-    log, jvm = _log(spark, path), spark._jvm
-    snapshot = _snapshot(log)
+    log, jvm = log_of(spark, path), spark._jvm
+    snapshot = snapshot_of(log)
     before, last_out = _earliest(spark, log), int(snapshot.version()) - entries_max
     if last_out < before:
         return 0
@@ -93,7 +95,7 @@ def remove_entries(spark: SparkSession, path: str, entries_max: int) -> int:
 
 def vacuumed_hours_ago(spark: SparkSession, path: str) -> float | None:
     """Hours since the table's last VACUUM; None when there was none."""
-    log, jvm = _log(spark, path), spark._jvm
+    log, jvm = log_of(spark, path), spark._jvm
     note = jvm.org.apache.hadoop.fs.Path(log.logPath(), "_last_vacuum_info")  # type: ignore[union-attr]
     files = note.getFileSystem(log.newDeltaHadoopConf())
     if not files.exists(note):
@@ -109,16 +111,6 @@ def _highest(column: str) -> Any:
     """The highest value that the files' statistics have; null when one of them has none."""
     value = F.get_json_object("stats", f"$.maxValues.{column}").cast("long")
     return F.when(F.count(value) == F.count("*"), F.max(value)).alias(column)
-
-
-def _log(spark: SparkSession, path: str) -> JavaObject:
-    delta = spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]
-    return delta.DeltaLog.forTable(cast("Any", spark)._jsparkSession, path)
-
-
-def _snapshot(log: JavaObject) -> JavaObject:
-    """The newest version of the table."""
-    return log.update(False, *(getattr(log, f"update$default${n}")() for n in (2, 3)))
 
 
 def _earliest(spark: SparkSession, log: JavaObject) -> int:
