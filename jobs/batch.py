@@ -56,12 +56,13 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One slice that is in all tables, and how long each of them took."""
+    """One slice that is in all tables: how long each of them took, and how many rows it got."""
 
     last_group: int
     log_version: int
     oldest: int  #: when the first version in it was committed, milliseconds; 0 if unknown
     seconds: dict[str, float]
+    rows: dict[str, int]
 
 
 #: What is called before a table is written, and after the last; an exception ends the attempt.
@@ -112,9 +113,9 @@ class Materialization:
             oldest = part.versions[0].made_at if part.versions else 0
             small = part.files is not None and part.rows_about < COMPILED_ROWS
             with _interpreted(self.spark) if small else nullcontext():
-                seconds = self._write(part)
+                seconds, rows = self._write(part)
             self.version = part.log_version
-            yield Written(part.last_group, part.log_version, oldest, seconds)
+            yield Written(part.last_group, part.log_version, oldest, seconds, rows)
 
     def _look_for_gaps(self, upto: int) -> None:
         """Rows of which no entry is left may be gone, too."""
@@ -150,29 +151,36 @@ class Materialization:
         last = known.agg(F.max_by("log_version", F.struct("group", "log_version"))).collect()[0][0]
         return None if last is None else int(last)
 
-    def _write(self, part: Slice) -> dict[str, float]:
+    def _write(self, part: Slice) -> tuple[dict[str, float], dict[str, int]]:
+        """Seconds, and rows, by table."""
         seconds: dict[str, float] = {}
+        rows: dict[str, int] = {}
 
-        def timed(name: str, work: Callable[[], None]) -> None:
+        def timed(name: str, work: Callable[[], int]) -> None:
             started = monotonic()
-            work()
+            rows[name] = work()
             seconds[name] = round(monotonic() - started, 3)
 
         after: list[Cursors] = []
+
+        def fold() -> int:
+            after.append(self._folded(part))
+            return 0
+
         works = {
             **{name: self._work(name, part) for name in TOGETHER if self._lacks(name, part)},
-            "fold": lambda: after.append(self._folded(part)),
+            "fold": fold,
         }
         _together(self.spark, [partial(timed, name, work) for name, work in works.items()])
         if self._lacks("cursors", part):
             timed("cursors", lambda: self._write_cursors(part, after[0]))
         self.before("done")
-        return seconds
+        return seconds, rows
 
     def _lacks(self, name: str, part: Slice) -> bool:
         return self.tables[name].reached < part.last_group
 
-    def _work(self, name: str, part: Slice) -> Callable[[], None]:
+    def _work(self, name: str, part: Slice) -> Callable[[], int]:
         made: dict[str, Callable[[Slice, int], DataFrame | None]] = {
             "messages": self._messages,
             "acks": self._acks,
@@ -180,16 +188,16 @@ class Materialization:
             "log_versions": self._log_versions,
         }
 
-        def work() -> None:
+        def work() -> int:
             table = self.tables[name]
             rows = made[name](part, table.reached)
             if rows is None and table.marked:
                 table.reached = part.last_group  # `cursors` will say so
-                return
+                return 0
             self.before(name)
             if rows is None:
                 rows = self.spark.createDataFrame([], table.schema)
-            table.append(rows, part.last_group)
+            return table.append(rows, part.last_group)
 
         return work
 
@@ -238,11 +246,12 @@ class Materialization:
         summed = sums(began, self.log.rows(part, "settlement", after))
         return settle(began, summed, group=part.last_group)
 
-    def _write_cursors(self, part: Slice, after: Cursors) -> None:
+    def _write_cursors(self, part: Slice, after: Cursors) -> int:
         self.before("cursors")
         table = rows(self.spark, after, log_version=part.log_version).coalesce(1)
-        self.tables["cursors"].replace(table, part.last_group)
+        count = self.tables["cursors"].replace(table, part.last_group)
         self.cursors = after
+        return count
 
 
 @contextmanager
@@ -258,7 +267,7 @@ def _interpreted(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(key, value)
 
 
-def _together(spark: SparkSession, works: Sequence[Callable[[], None]]) -> None:
+def _together(spark: SparkSession, works: Sequence[Callable[[], object]]) -> None:
     """All at the same time, each to its end; then the first failure is raised. Whoever stops the
     query stops their jobs, too."""
     inherits = inheritable_thread_target(spark)

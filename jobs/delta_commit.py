@@ -11,8 +11,10 @@ Rule 2: another's commit with our transaction in the meantime is a conflict for 
         be with the option.
 """
 
+import json
 import time
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
@@ -26,30 +28,34 @@ NONE = -1
 
 @dataclass(slots=True)
 class Commits:
-    """The commits of one application to one table, one after the other."""
+    """The commits of one application to one table, one after the other.
+
+    Each returns how many rows it brought.
+    """
 
     spark: SparkSession
     path: str
     application: str
+    _java: "_Java" = field(init=False)
     _version: int | None = None  #: that the last commit made
-    _added: JavaObject = field(init=False)  #: the files that it added
+    _added: JavaObject = None  #: the files that it added
 
-    def append(self, rows: DataFrame, transaction: int, *, after: int) -> None:
+    def __post_init__(self) -> None:
+        self._java = _Java(self.spark)
+
+    def append(self, rows: DataFrame, transaction: int, *, after: int) -> int:
         """The rows as new files; the table says `transaction` then.
 
         `after` is the highest that it may say until now. Raises StoreError when it says more.
         """
-        self._commit(rows, transaction, after, replace=False)
+        return self._commit(rows, transaction, after, replace=False)
 
-    def replace(self, rows: DataFrame, transaction: int, *, after: int) -> None:
+    def replace(self, rows: DataFrame, transaction: int, *, after: int) -> int:
         """The same, and all that the table had before goes."""
-        self._commit(rows, transaction, after, replace=True)
+        return self._commit(rows, transaction, after, replace=True)
 
-    def _commit(self, rows: DataFrame, transaction: int, after: int, *, replace: bool) -> None:
-        jvm = self.spark._jvm
-        assert jvm is not None  # noqa: S101
-        delta = jvm.org.apache.spark.sql.delta
-        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self.spark._jsparkSession)
+    def _commit(self, rows: DataFrame, transaction: int, after: int, *, replace: bool) -> int:
+        self._java.sessions.setActiveSession(cast("Any", self.spark)._jsparkSession)
         begun = log_of(self.spark, self.path).startTransaction()
         known = begun.readVersion() == self._version
         if not known:
@@ -59,16 +65,11 @@ class Commits:
         if replace:
             begun.readWholeTable()
             gone = _each(self._added if known else begun.filterFiles())
-        added = begun.writeFiles(rows._jdf)
-        said = delta.actions.SetTransaction(
-            self.application, transaction, jvm.scala.Option.apply(int(1_000 * time.time()))
-        )
-        others = jvm.java.util.ArrayList()
-        for action in (said, *(file.remove() for file in gone)):
-            others.add(action)
-        actions = added.appendedAll(jvm.scala.jdk.javaapi.CollectionConverters.asScala(others))
-        self._version = begun.commit(actions, _operation(delta, jvm, replace=replace))
+        added = begun.writeFiles(cast("Any", rows)._jdf)
+        actions = self._java.actions(added, self.application, transaction, gone)
+        self._version = begun.commit(actions, self._java.operation(replace=replace))
         self._added = added
+        return sum(json.loads(file.stats())["numRecords"] for file in _each(added))
 
     def _require_nobody_wrote(self, said: int, after: int) -> None:
         if said != NONE and said > after:
@@ -78,12 +79,37 @@ class Commits:
             )
 
 
-def _operation(delta: JavaObject, jvm: JavaObject, *, replace: bool) -> JavaObject:
-    """What the table's history calls it."""
-    modes = jvm.org.apache.spark.sql.SaveMode
-    companion = getattr(getattr(delta, "DeltaOperations$Write$"), "MODULE$")
-    rest = [getattr(companion, f"apply$default${nth}")() for nth in range(2, 10)]
-    return companion.apply(modes.Overwrite if replace else modes.Append, *rest)
+class _Java:
+    """What a commit needs of the JVM's classes, looked up once."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm = cast("Any", spark._jvm)
+        delta = jvm.org.apache.spark.sql.delta
+        self.sessions = jvm.org.apache.spark.sql.classic.SparkSession
+        self._transactions = delta.actions.SetTransaction
+        self._option = jvm.scala.Option
+        self._lists, self._as_scala = (
+            jvm.java.util.ArrayList,
+            jvm.scala.jdk.javaapi.CollectionConverters,
+        )
+        self._write = getattr(getattr(delta, "DeltaOperations$Write$"), "MODULE$")
+        self._modes = jvm.org.apache.spark.sql.SaveMode
+
+    def actions(
+        self, added: JavaObject, application: str, transaction: int, gone: list[JavaObject]
+    ) -> JavaObject:
+        """All that a commit says."""
+        now_ms = self._option.apply(int(1_000 * time.time()))
+        others = self._lists()
+        others.add(self._transactions(application, transaction, now_ms))
+        for file in gone:
+            others.add(file.remove())
+        return added.appendedAll(self._as_scala.asScala(others))
+
+    def operation(self, *, replace: bool) -> JavaObject:
+        """What the table's history calls it."""
+        rest = [getattr(self._write, f"apply$default${nth}")() for nth in range(2, 10)]
+        return self._write.apply(self._modes.Overwrite if replace else self._modes.Append, *rest)
 
 
 def _each(files: JavaObject) -> list[JavaObject]:

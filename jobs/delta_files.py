@@ -22,23 +22,68 @@ def transaction(spark: SparkSession, path: str, application: str) -> int | None:
     return int(found.get()) if found.isDefined() else None
 
 
-def text(spark: SparkSession, path: str) -> str | None:
-    """A small file on any file system that Spark reads; None if there is none."""
-    jvm, place, system = _system(spark, path)
-    if not system.exists(place):
-        return None
-    stream = system.open(place)
-    try:
-        found: str = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-    finally:
-        stream.close()
-    return found
+class Folder:
+    """Small files below a folder, on any file system that Spark reads.
+
+    What is looked up in the JVM to reach them is looked up once: by a dotted name it is a search
+    through all jars for each part of the name.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        jvm = cast("Any", spark._jvm)
+        self._path, self._paths = path, jvm.org.apache.hadoop.fs.Path
+        self._streams = jvm.org.apache.commons.io.IOUtils
+        configuration = cast("Any", spark)._jsparkSession.sessionState().newHadoopConf()
+        self._files = self._paths(path).getFileSystem(configuration)
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file."""
+        found: bool = self._files.exists(self._paths(f"{self._path}/{name}"))
+        return found
+
+    def text(self, name: str) -> str | None:
+        """What is in it; None if there is none."""
+        if not self.has(name):
+            return None
+        stream = self._files.open(self._paths(f"{self._path}/{name}"))
+        try:
+            found: str = self._streams.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return found
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it, if it is there."""
+        self._files.delete(self._paths(self._path), True)
 
 
-def remove(spark: SparkSession, path: str) -> None:
-    """Remove a folder with all that is in it, if it is there."""
-    _, place, system = _system(spark, path)
-    system.delete(place, True)
+class Entries:
+    """The entries of a table's own log: one file for each version."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._folder = Folder(spark, f"{path}/_delta_log")
+
+    def text(self, version: int) -> str | None:
+        """What an entry says, line by line; None if there is none."""
+        return self._folder.text(_entry(version))
+
+    def last_from(self, version: int) -> int:
+        """The newest version, of which all since this one have an entry. It looks for files' names
+        alone; to ask Delta would make it read the entries, too."""
+        step = 1
+        while self._folder.has(_entry(version + step)):
+            step *= 2
+        low, high = step // 2, step  # the one is there, the other isn't
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (
+                (middle, high) if self._folder.has(_entry(version + middle)) else (low, middle)
+            )
+        return version + low
+
+
+def _entry(version: int) -> str:
+    return f"{version:020d}.json"
 
 
 def log_of(spark: SparkSession, path: str) -> JavaObject:
@@ -50,10 +95,3 @@ def log_of(spark: SparkSession, path: str) -> JavaObject:
 def snapshot_of(log: JavaObject) -> JavaObject:
     """The newest version of the table."""
     return log.update(False, *(getattr(log, f"update$default${n}")() for n in (2, 3)))
-
-
-def _system(spark: SparkSession, path: str) -> tuple[JavaObject, JavaObject, JavaObject]:
-    jvm = spark._jvm
-    place = jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
-    configuration = spark._jsparkSession.sessionState().newHadoopConf()
-    return jvm, place, place.getFileSystem(configuration)

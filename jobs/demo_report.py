@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from jobs.batch import Places
-from jobs.materialize import QUERY, Progress, Settings, build
+from jobs.batch_progress import Progress
+from jobs.materialize import QUERY, Settings, build
 from jobs.session import delta_jars, require_java, session
 from pipeline.errors import DistributaryError
 from pipeline.tables.home import Home

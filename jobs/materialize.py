@@ -7,23 +7,23 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import monotonic, time
+from time import monotonic
 
 import click
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from jobs.batch import Materialization, Places, Step, Written
-from jobs.delta_files import newest_version, remove, text
+from jobs.batch import Materialization, Places, Step
+from jobs.batch_progress import Lines, Progress, brought
+from jobs.delta_files import Folder, newest_version
 from jobs.options import execute, json_option, query_options, settings_option
 from jobs.options import places as places_of
-from jobs.progress import BatchProgress, Gauges, Watch
+from jobs.progress import Gauges, Watch
 from jobs.session import of_long_life, session
 from jobs.settings import JobSettings, MaterializeSettings, load
 from jobs.stopping import wait
@@ -70,31 +70,6 @@ Exit codes: 0 done or stopped, 1 the job failed, 2 bad arguments or no topic_log
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """What one batch brought."""
-
-    batch: int
-    messages: int
-    acks: int
-    subscription_events: int
-    last_group: int
-    log_version: int  #: of topic_log, wholly in the tables now
-    lag_versions: int  #: that topic_log has more by now
-    seconds: float
-    slices: int = 1
-    lag_seconds: float = 0.0  #: age of the oldest version that came with the batch, at its end
-    steps: dict[str, float] = field(default_factory=dict)  #: seconds, by what was written
-
-    def __str__(self) -> str:
-        lag = "" if self.lag_versions == 0 else f", {self.lag_versions:,} versions behind"
-        return (
-            f"batch {self.batch}: {self.messages:,} messages, {self.acks:,} acks, "
-            f"{self.subscription_events:,} subscription events in {self.seconds:.1f} s; "
-            f"up to version {self.log_version:,}, group {self.last_group:,}{lag}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """What the job is told. `trigger` is `available-now` or an interval such as `2 seconds`.
 
@@ -116,14 +91,14 @@ def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
     places = settings.places
     require_log(spark, places.log)
     if settings.restart:
-        remove(spark, places.checkpoint)
-    # Which groups come, is all that the stream has to say: a few bytes per message.
+        Folder(spark, places.checkpoint).remove()
+    # That there are versions, and up to which, is all that the stream has to say: nobody reads it.
     arrivals = (
         spark.readStream.format("delta")
         .option("ignoreDeletes", "true")
         .option("maxFilesPerTrigger", FILES_PER_TRIGGER)
         .load(places.log)
-        .select("record", "group", F.coalesce(F.size("sequences"), F.lit(1)).alias("deliveries"))
+        .select("group")
     )
     writer = (
         arrivals.writeStream.queryName(QUERY)
@@ -203,9 +178,6 @@ class _Batches:
 
     def run(self, rows: DataFrame, number: int) -> None:
         started, spark, settings = monotonic(), rows.sparkSession, self.settings
-        counted = rows.groupBy("record").agg(F.sum("deliveries").alias("count")).collect()
-        if not counted:
-            return
         if self.tables is None:
             self.tables = Materialization(
                 spark,
@@ -217,36 +189,18 @@ class _Batches:
             )
         upto = last_version(spark, settings.places.checkpoint, number)
         written = list(self.tables.bring(upto))
-        counts = {row.record: int(row["count"]) for row in counted}
+        if not written:
+            return
         settings.report(
-            Progress(
-                batch=number,
-                messages=counts.get("message", 0),
-                acks=counts.get("settlement", 0),
-                subscription_events=counts.get("subscription", 0),
-                last_group=self.tables.group,
+            brought(
+                number,
+                written,
                 log_version=upto,
-                lag_versions=newest_version(spark, settings.places.log) - upto,
-                seconds=round(monotonic() - started, 3),
-                slices=len(written),
-                lag_seconds=_age(written),
-                steps=_steps(written),
+                lag_versions=self.tables.log.entries.last_from(upto) - upto,
+                seconds=monotonic() - started,
             )
         )
         settings.between(spark)
-
-
-def _age(written: Sequence[Written]) -> float:
-    made = min((one.oldest for one in written if one.oldest), default=0)
-    return round(max(time() - made / 1_000, 0.0), 3) if made else 0.0
-
-
-def _steps(written: Sequence[Written]) -> dict[str, float]:
-    steps: dict[str, float] = {}
-    for one in written:
-        for name, seconds in one.seconds.items():
-            steps[name] = round(steps.get(name, 0.0) + seconds, 3)
-    return steps
 
 
 def last_version(spark: SparkSession, checkpoint: str, number: int) -> int:
@@ -255,7 +209,7 @@ def last_version(spark: SparkSession, checkpoint: str, number: int) -> int:
     Spark writes down where a batch ends before it runs it. Delta's offset names the next version
     with a negative index when the one before was read to its end; else it is inside a version.
     """
-    said = text(spark, f"{checkpoint}/offsets/{number}") or ""
+    said = Folder(spark, f"{checkpoint}/offsets").text(str(number)) or ""
     offset = json.loads(said.splitlines()[-1])
     if offset["index"] >= 0:
         raise StoreError(
@@ -312,42 +266,19 @@ def command(
     spark = session(None if trigger == AVAILABLE_NOW else of_long_life())
     require_log(spark, places.log)
     minutes = given.materialize.upkeep_minutes if upkeep_every is None else upkeep_every
-    told: list[int] = []
-
-    def tell(one: BatchProgress) -> None:
-        gauges.tell(one)
-
-    watch = Watch(QUERY, tell)
-
-    def report(one: Progress) -> None:
-        told.append(one.batch)
-        watch.note(one.batch, _facts(one), one.steps)
-        click.echo(json.dumps(asdict(one)) if as_json else str(one))
-
+    lines = Lines(QUERY, gauges, as_json=as_json)
     settings = Settings(
         places,
         trigger,
-        report,
+        lines.note,
         given.materialize,
         restart=restart_from_snapshot,
         between=_Upkeep(places, given, minutes).between,
     )
-    with writing(spark, places.tables, QUERY), _listening(spark, watch):
+    with writing(spark, places.tables, QUERY), _listening(spark, lines.watch):
         _, ended = run(spark, settings)
-    if ended and not as_json and not told:
+    if ended and not as_json and not lines.count:
         click.echo("Nothing new: the tables are up to date.")
-
-
-def _facts(one: Progress) -> dict[str, float]:
-    return {
-        "messages": one.messages,
-        "acks": one.acks,
-        "log_version": one.log_version,
-        "last_group": one.last_group,
-        "versions_behind": one.lag_versions,
-        "seconds_behind": one.lag_seconds,
-        "slices": one.slices,
-    }
 
 
 @contextmanager
@@ -357,6 +288,8 @@ def _listening(spark: SparkSession, watch: Watch) -> Iterator[None]:
         yield
     finally:
         with suppress(Py4JError, PySparkException, OSError):  # a JVM that is gone has none
+            if not spark.streams.active:
+                watch.wait()
             spark.streams.removeListener(watch)
 
 

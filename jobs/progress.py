@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import TypeAlias
+from uuid import UUID
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 from pyspark.sql.streaming.listener import (
@@ -43,26 +44,30 @@ class BatchProgress:
 class Watch(StreamingQueryListener):
     """Listens to one query, by name. Give it to `spark.streams.addListener`.
 
-    `tell` is called for each batch that had rows, on a thread of Spark's.
+    `tell` is called for each batch that was noted, when it has ended, on a thread of Spark's.
     """
 
     def __init__(self, query: str, tell: Callable[[BatchProgress], None]) -> None:
         self._query, self._tell = query, tell
-        self._noted: dict[int, tuple[Facts, Mapping[str, float]]] = {}
+        self._noted: dict[int, tuple[int, Facts, Mapping[str, float]]] = {}
         self._lock, self._ended = Lock(), Event()
+        self._run: UUID | None = None  #: of the query that runs, or ran last
 
-    def note(self, batch: int, facts: Facts, steps: Mapping[str, float]) -> None:
-        """What the job itself knows of a batch, before it ends."""
+    def note(self, batch: int, rows: int, facts: Facts, steps: Mapping[str, float]) -> None:
+        """What the job itself knows of a batch, before it ends. `rows` are those that it wrote:
+        Spark counts what a query reads of its source, and a batch may read the log by itself."""
         with self._lock:
-            self._noted[batch] = (facts, steps)
+            self._noted[batch] = (rows, facts, steps)
 
     def wait(self) -> None:
         """Until all was told of a query that has ended."""
-        self._ended.wait(TOLD_SECONDS_MAX)
-        self._ended.clear()
+        if self._run is not None:
+            self._ended.wait(TOLD_SECONDS_MAX)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to say yet."""
+        if event.name == self._query:
+            self._run = event.runId
+            self._ended.clear()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         progress = event.progress
@@ -70,9 +75,8 @@ class Watch(StreamingQueryListener):
             noted = self._noted.pop(progress.batchId, None)
         if progress.name != self._query or noted is None:
             return
-        facts, steps = noted
+        rows, facts, steps = noted
         seconds = progress.durationMs.get("triggerExecution", 0) / 1_000
-        rows = progress.numInputRows
         spark_steps = {name: ms / 1_000 for name, ms in progress.durationMs.items()}
         self._tell(
             BatchProgress(
@@ -89,8 +93,9 @@ class Watch(StreamingQueryListener):
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing came."""
 
-    def onQueryTerminated(self, _event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        self._ended.set()
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        if event.runId == self._run:
+            self._ended.set()
 
 
 class Gauges:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import StructType
 
-from jobs.delta_files import text
+from jobs.delta_files import Entries
 from jobs.settings import MaterializeSettings
 from pipeline.transforms.log_versions import JOURNAL, log_versions
 
@@ -72,8 +72,10 @@ class Log:
     spark: SparkSession
     path: str
     schema: StructType = field(init=False)
+    entries: Entries = field(init=False)
 
     def __post_init__(self) -> None:
+        self.entries = Entries(self.spark, self.path)
         self.schema = self.spark.read.format("delta").load(self.path).schema
 
     def rows(self, part: Slice, record: str, after: int) -> DataFrame:
@@ -140,7 +142,7 @@ def _near(
     group, files, versions = since.group, list[File](), list[LogVersion]()
     assert since.version is not None  # noqa: S101
     for number in range(since.version + 1, upto + 1):
-        said = text(log.spark, f"{log.path}/_delta_log/{number:020d}.json")
+        said = log.entries.text(number)
         if said is None:
             yield None
             return

@@ -81,20 +81,22 @@ class SparkTable:
         """Whether it has all columns of today."""
         return set(self.schema.names) <= set(self.rows().columns)
 
-    def append(self, rows: DataFrame, group: int) -> None:
-        """One commit, after which the table has everything up to `group`.
+    def append(self, rows: DataFrame, group: int) -> int:
+        """One commit, after which the table has everything up to `group`; returns how many rows.
 
         Raises StoreError when another job has written to it.
         """
         self._widen()
-        self._commits.append(rows, group, after=self.reached)
+        count = self._commits.append(rows, group, after=self.reached)
         self.reached, self.marked = group, True
+        return count
 
-    def replace(self, rows: DataFrame, group: int) -> None:
+    def replace(self, rows: DataFrame, group: int) -> int:
         """The same, and it has no other rows then."""
         self._widen()
-        self._commits.replace(rows, group, after=self.reached)
+        count = self._commits.replace(rows, group, after=self.reached)
         self.reached, self.marked = group, True
+        return count
 
     def _widen(self) -> None:
         """A table of before gets the columns that it lacks: null in its rows."""

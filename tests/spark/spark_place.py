@@ -6,7 +6,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_log import LogWriter
 
 from jobs.batch import Places
-from jobs.materialize import Progress, Settings, build
+from jobs.batch_progress import Progress
+from jobs.materialize import Settings, build
 from pipeline.tables.home import Home
 
 

@@ -26,7 +26,7 @@ sys.path.append(str(Path(__file__).parents[1] / "gateway"))
 from gateway_process import PATIENCE, Gateway, free_port
 
 from ingest.main import cli
-from jobs.materialize import Progress
+from jobs.batch_progress import Progress
 from jobs.names import JOBS
 
 pytestmark = pytest.mark.timeout(900)

@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from spark_log import encoded
 
 from jobs.batch import Places
-from jobs.materialize import Progress, Settings, build
+from jobs.batch_progress import Progress
+from jobs.materialize import Settings, build
 from pipeline.subscription import SubscriptionEvent
 from pipeline.tables import log_entries, tiers, upkeep
 from pipeline.tables.home import Home

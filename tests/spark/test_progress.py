@@ -15,7 +15,7 @@ PORT = 19_487
 def test_a_batch_is_told_with_what_spark_and_the_job_know(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Rows and times are Spark's, facts and steps the job's own; a batch that the job didn't
+    """Times are Spark's, rows, facts and steps the job's own; a batch that the job didn't
     speak of isn't told, nor are other queries' batches."""
     told: list[BatchProgress] = []
     watch, other = Watch("watched", told.append), Watch("other", told.append)
@@ -23,7 +23,7 @@ def test_a_batch_is_told_with_what_spark_and_the_job_know(
 
     def write(rows: object, number: int) -> None:
         for one in (watch, other):
-            one.note(number, {"versions_behind": 3}, {"messages": 0.5})
+            one.note(number, 12, {"versions_behind": 3}, {"messages": 0.5})
         assert rows.count() == 7  # type: ignore[attr-defined]
 
     for one in (watch, other):
@@ -45,7 +45,7 @@ def test_a_batch_is_told_with_what_spark_and_the_job_know(
             spark.streams.removeListener(one)
     assert {one.query for one in told} == {"watched"}
     first = told[0]
-    assert (first.batch, first.rows, first.facts) == (0, 7, {"versions_behind": 3})
+    assert (first.batch, first.rows, first.facts) == (0, 12, {"versions_behind": 3})
     assert first.steps["messages"] == 0.5
     assert first.steps["addBatch"] > 0
     assert first.seconds >= first.steps["addBatch"]
