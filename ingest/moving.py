@@ -9,7 +9,6 @@ another subscription alone.
 import asyncio
 import time
 from array import array
-from collections.abc import Iterable, Iterator
 
 from ingest.consumer import Subscription
 from ingest.delivery import DeliveryService
@@ -22,6 +21,7 @@ from pipeline.amqp_writer import Writable
 from pipeline.operations import EVENTS, Operation, moved
 from pipeline.outcome import Outcome
 from pipeline.refusal import LOCKED, Refusal
+from pipeline.sequences import stretches
 from pipeline.tables import never_owed as table_of_never_owed
 from pipeline.tables.topic_log import TopicLog
 
@@ -100,7 +100,7 @@ class Moving:
         self._delivery.changed(subscription, moved=True)
         dispatcher.paused = True
         for sequences in known.values():
-            for run in _runs(one for one in sequences if one >= place):
+            for run in stretches(one for one in sequences if one >= place):
                 dispatcher.exclude(run)
         self._named.remember(EVENTS[operation], subscription, floor=place)
         await self.durable()
@@ -195,16 +195,3 @@ class Moving:
                 break  # nothing has left memory for the table meanwhile
         now = time.time_ns() // 1_000
         self._tallies.count_again(topic, parts, self._log.recent, since, now)
-
-
-def _runs(sequences: Iterable[int]) -> Iterator[range]:
-    """Ascending sequences as runs that are as long as can be."""
-    start = stop = -1
-    for one in sequences:
-        if one != stop:
-            if stop > start:
-                yield range(start, stop)
-            start = one
-        stop = one + 1
-    if stop > start:
-        yield range(start, stop)

@@ -11,11 +11,11 @@ import zlib
 from array import array
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import accumulate, pairwise
 
 from pipeline.errors import InvalidRequest
-from pipeline.sequences import Run, strided
+from pipeline.sequences import Run, stretches, strided
 
 #: A longer text is packed, if that is shorter.
 PLAIN_MAX = 2_048
@@ -82,19 +82,7 @@ def _unpacked(text: str) -> "array[int]":
 
 
 def _ranges(run: Run) -> Iterable[range]:
-    return (run,) if isinstance(run, range) else strided(_stretches(run))
-
-
-def _stretches(sequences: "array[int]") -> Iterator[range]:
-    start = stop = -1
-    for one in sequences:
-        if one != stop:
-            if stop > start:
-                yield range(start, stop)
-            start = one
-        stop = one + 1
-    if stop > start:
-        yield range(start, stop)
+    return (run,) if isinstance(run, range) else strided(stretches(run))
 
 
 def _item(run: range) -> str:

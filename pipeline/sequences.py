@@ -234,6 +234,19 @@ class SequenceSet:
             yield range(start, stop)
 
 
+def stretches(sequences: Iterable[int]) -> Iterator[range]:
+    """Ascending sequences as runs that are as long as can be."""
+    start = stop = -1
+    for one in sequences:
+        if one != stop:
+            if stop > start:
+                yield range(start, stop)
+            start = one
+        stop = one + 1
+    if stop > start:
+        yield range(start, stop)
+
+
 def strided(runs: Iterable[range]) -> Iterator[range]:
     """The same sequences in fewer runs: lone ones at even distances become one run with a step.
 
