@@ -31,12 +31,17 @@ class Progress:
     def rows(self) -> int:
         return self.messages + self.acks + self.subscription_events
 
+    @property
+    def rows_per_second(self) -> float:
+        return round(self.rows / self.seconds, 1) if self.seconds else 0.0
+
     def __str__(self) -> str:
         lag = "" if self.lag_versions == 0 else f", {self.lag_versions:,} versions behind"
         return (
             f"batch {self.batch}: {self.messages:,} messages, {self.acks:,} acks, "
-            f"{self.subscription_events:,} subscription events in {self.seconds:.1f} s; "
-            f"up to version {self.log_version:,}, group {self.last_group:,}{lag}"
+            f"{self.subscription_events:,} subscription events in {self.seconds:.1f} s "
+            f"({self.rows_per_second:,.0f} rows/s); up to version {self.log_version:,}, "
+            f"group {self.last_group:,}{lag}; its oldest is {self.lag_seconds:,.1f} s old"
         )
 
 
@@ -76,7 +81,8 @@ class Lines:
     def _tell(self, ended: BatchProgress) -> None:
         self._gauges.tell(ended)
         one = self._noted.pop(ended.batch)
-        click.echo(json.dumps(asdict(one)) if self._as_json else str(one))
+        said = asdict(one) | {"rows_per_second": one.rows_per_second}
+        click.echo(json.dumps(said) if self._as_json else str(one))
 
 
 def _facts(one: Progress) -> dict[str, float]:
