@@ -38,7 +38,7 @@ class Commits:
     application: str
     _java: "_Java" = field(init=False)
     _version: int | None = None  #: that the last commit made
-    _added: JavaObject = None  #: the files that it added
+    _files: JavaObject = None  #: all that the table had then; None if that isn't known
 
     def __post_init__(self) -> None:
         self._java = _Java(self.spark)
@@ -64,11 +64,11 @@ class Commits:
         gone: list[JavaObject] = []
         if replace:
             begun.readWholeTable()
-            gone = _each(self._added if known else begun.filterFiles())
+            gone = _each(begun.filterFiles() if self._files is None or not known else self._files)
         added = begun.writeFiles(cast("Any", rows)._jdf)
         actions = self._java.actions(added, self.application, transaction, gone)
         self._version = begun.commit(actions, self._java.operation(replace=replace))
-        self._added = added
+        self._files = added if replace else None
         return sum(json.loads(file.stats())["numRecords"] for file in _each(added))
 
     def _require_nobody_wrote(self, said: int, after: int) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from jobs.delta_commit import Commits
 from pipeline.errors import StoreError
@@ -52,7 +52,7 @@ def test_who_comes_second_is_refused(spark: SparkSession, table: str) -> None:
     one.append(rows(spark, 1, 2), 5, after=0)
     other.append(rows(spark, 2, 3), 9, after=5)
     for commit in (one.append, one.replace):
-        with pytest.raises(StoreError, match="Another job wrote .* up to group 9"):
+        with pytest.raises(StoreError, match=r"Another job wrote .* up to group 9"):
             commit(rows(spark, 7, 8), 6, after=5)
     assert ids(table) == [0, 1, 2]
 
