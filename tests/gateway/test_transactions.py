@@ -1,7 +1,8 @@
 """Local transactions, frame by frame as the Qpid JMS client sends them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from gateway_fields import Fields, make
@@ -28,14 +29,21 @@ def durable(topic: str) -> Described:
     return source(topic, durable=True)
 
 
+@contextmanager
+def posting(gateway: Gateway, topic: str) -> Iterator[tuple[Jms, Transacted, int, Jms]]:
+    """A connection with a session in a transaction, its producer for the topic, and another
+    connection with a durable subscriber."""
+    with Jms(gateway.port) as jms, Jms(gateway.port, topic) as other:
+        other.subscribed("N", durable(topic))
+        session = transacted(jms)
+        yield jms, session, session.producer(topic), other
+
+
 def test_what_is_posted_is_seen_after_the_commit_and_not_before(
     gateway: Gateway, topic: str
 ) -> None:
     """Its sender hears at once what becomes of it then; the messages keep their order."""
-    with Jms(gateway.port) as jms, Jms(gateway.port, topic) as other:
-        other.subscribed("N", durable(topic))
-        session = transacted(jms)
-        to = session.producer(topic)
+    with posting(gateway, topic) as (_, session, to, other):
         for id_ in session.post(to, *range(5)):
             state = session.answer(id_)
             assert (state.kind, state["txn-id"]) == ("transactional-state", session.id)
@@ -48,10 +56,7 @@ def test_what_is_posted_is_seen_after_the_commit_and_not_before(
 
 def test_what_is_rolled_back_never_was(gateway: Gateway, topic: str) -> None:
     """The next transaction's messages come, and no others."""
-    with Jms(gateway.port) as jms, Jms(gateway.port, topic) as other:
-        other.subscribed("N", durable(topic))
-        session = transacted(jms)
-        to = session.producer(topic)
+    with posting(gateway, topic) as (_, session, to, other):
         session.post(to, "rolled back")
         assert session.roll_back() == ""
         session.post(to, "committed")
@@ -192,10 +197,7 @@ def test_transactions_of_one_connection_keep_apart(gateway: Gateway, topic: str)
 
 def test_outside_a_transaction_all_is_as_ever(gateway: Gateway, topic: str) -> None:
     """Messages and outcomes between those of a transaction, on the same links."""
-    with Jms(gateway.port) as jms, Jms(gateway.port, topic) as other:
-        other.subscribed("N", durable(topic))
-        session = transacted(jms)
-        to = session.producer(topic)
+    with posting(gateway, topic) as (_, session, to, other):
         session.post(to, "in 1")
         outside = session.transfer(to, text_message("outside"))
         session.post(to, "in 2")
@@ -311,10 +313,7 @@ def test_what_was_settled_since_comes_back_after_a_rollback(gateway: Gateway, to
 
 def test_presettled_messages_are_posted_too(gateway: Gateway, topic: str) -> None:
     """Nobody hears of them; they are in the commit, or not."""
-    with Jms(gateway.port) as jms, Jms(gateway.port, topic) as other:
-        other.subscribed("N", durable(topic))
-        session = transacted(jms)
-        to = session.producer(topic)
+    with posting(gateway, topic) as (_, session, to, other):
         for body, commit in (("no", False), ("yes", True)):
             state = make("transactional-state", txn_id=session.id)
             session.transfer(to, text_message(body), state=state, settled=True)
@@ -453,10 +452,7 @@ def test_a_connection_may_have_so_many_transactions(own_gateway: Make) -> None:
 def test_a_message_of_many_frames_is_one_of_its_transaction(gateway: Gateway, topic: str) -> None:
     """Each of its frames says so, or the first alone."""
     body = "x" * 300_000
-    with Jms(gateway.port) as jms, Jms(gateway.port, topic) as other:
-        other.subscribed("N", durable(topic))
-        session = transacted(jms)
-        to = session.producer(topic)
+    with posting(gateway, topic) as (jms, session, to, other):
         for every in (True, False):
             state = make("transactional-state", txn_id=session.id)
             payload = text_message(body)
@@ -480,10 +476,7 @@ def test_a_message_that_says_too_late_that_it_is_part_of_a_transaction_ends_its_
     gateway: Gateway, topic: str
 ) -> None:
     """It would be there whatever became of the transaction."""
-    with Jms(gateway.port) as jms, Jms(gateway.port, topic) as other:
-        other.subscribed("N", durable(topic))
-        session = transacted(jms)
-        to = session.producer(topic)
+    with posting(gateway, topic) as (jms, session, to, other):
         state = make("transactional-state", txn_id=session.id)
         payload = text_message("x" * 1_000)
         common = {"channel": session.channel, "handle": to, "message_format": 0}
