@@ -273,7 +273,7 @@ def command(
         lines.note,
         given.materialize,
         restart=restart_from_snapshot,
-        between=_Upkeep(places, given, minutes).between,
+        between=UpkeepBetween(places, given, minutes).between,
     )
     with writing(spark, places.tables, QUERY), _listening(spark, lines.watch):
         _, ended = run(spark, settings)
@@ -294,7 +294,7 @@ def _listening(spark: SparkSession, watch: Watch) -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class _Upkeep:
+class UpkeepBetween:
     """Runs upkeep between two batches, when its time is."""
 
     places: Places

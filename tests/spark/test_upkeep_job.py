@@ -12,8 +12,13 @@ import pytest
 from deltalake import DeltaTable
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
+from spark_log import encoded
+from spark_place import Place
 from spark_upkeep import DAYS, FIRST_DAY, TODAY, content, files, fill, versions
 
+from jobs.batch import Materialization
+from jobs.delta_files import newest_version
+from jobs.materialize import UpkeepBetween
 from jobs.settings import UpkeepSettings, load
 from jobs.upkeep import REMOVED_BEFORE, main, plan, run
 from jobs.writer_lock import writing
@@ -77,6 +82,27 @@ def test_small_files_become_few_and_nobody_sees_it(spark: SparkSession, home: Ho
     after = versions(home)
     assert [one.days_compacted for one in run(spark, folder(home), limits())] == [0] * 5
     assert versions(home) == after
+
+
+def test_between_two_batches_it_runs_when_its_time_is(place: Place) -> None:
+    """In the process that writes the tables, which goes on with what became of them."""
+    writer = Materialization(place.spark, place.places, load().materialize)
+    chosen = replace(load(), upkeep=limits(small_files_max=1))
+    upkeep = UpkeepBetween(place.places, chosen, minutes=1, last=time.monotonic() - 61)
+    place.log.next_group()
+    place.log.subscribe("global/all", "flights")
+    found = []
+    for nth in range(3):
+        place.log.next_group()
+        place.log.publish("flights", encoded(f"m{nth}"))
+        place.log.commit()
+        list(writer.bring(newest_version(place.spark, place.places.log)))
+        if nth:
+            upkeep.between(place.spark)
+        found.append(files(place.home.messages))
+    assert found == [1, 1, 2]
+    assert place.table("messages").count() == 3
+    assert place.table("cursors").select("group", "log_version").collect() == [(4, 3)]
 
 
 def test_a_day_with_few_small_files_is_left_alone(spark: SparkSession, small: Home) -> None:
