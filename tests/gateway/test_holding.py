@@ -40,10 +40,10 @@ def test_who_holds_what_since_when(
     names = [f"{peer.container}/{topic}|global" for peer in peers]
     subscription = f"global/{topic}"
     before = time.time()
-    for consumer, credit in ((one, 7), (two, 2)):
+    for consumer, credit, known in ((one, 7, [7, 0]), (two, 2, [7, 2])):  # so turns begin with one
         consumer.link.flow(credit)
         consumer.peer.write()
-    first = with_credit(manager, subscription, [7, 2])["floor"]
+        first = with_credit(manager, subscription, known)["floor"]
     connect().sender(topic).publish(*map(str, range(7)))
     mine, others = one.take(5, credit=False), two.take(2, credit=False)
     between = time.time()
