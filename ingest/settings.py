@@ -16,7 +16,7 @@ import msgspec
 
 from pipeline import policy_table
 from pipeline.errors import InvalidRequest
-from pipeline.layers import Tree, merge, read
+from pipeline.layers import Tree, merge
 from pipeline.policy import DEFAULT, DEFAULT_TOPIC, Policy, TopicPolicy
 from pipeline.selector.parser import CHARS_MAX, DEPTH_MAX
 from pipeline.tables.limits import CHECKPOINT_COMMITS, UpkeepLimits
@@ -186,7 +186,7 @@ def load(
     """
     tree: Tree = tomllib.loads(resources.files("conf").joinpath("distributary.toml").read_text())
     if file is not None:
-        merge(tree, read(file), str(file))
+        merge(tree, _read(file), str(file))
     merge(tree, _from_environment(tree, environment), "the environment")
     for name, value in (flags or {}).items():
         if value is not None:
@@ -198,6 +198,15 @@ def load(
         raise InvalidRequest(f"settings: {error}") from None
     _check(settings)
     return settings
+
+
+def _read(file: Path) -> Tree:
+    try:
+        return tomllib.loads(file.read_text())
+    except OSError as error:
+        raise InvalidRequest(f"settings file {file} can't be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"settings file {file} is not TOML: {error}") from None
 
 
 def _from_environment(tree: Tree, environment: Mapping[str, str]) -> Tree:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from pipeline.errors import InvalidRequest
-from pipeline.layers import Tree, merge, read
+from pipeline.layers import Tree, merge
 
 #: Hours for which removed files stay at least: who began to read or write before may need them.
 REMOVED_HOURS_MIN = 24
@@ -74,7 +74,7 @@ def load(file: Path | None = None) -> JobSettings:
     """The settings in force. Raises InvalidRequest naming the file, the key and what is wrong."""
     tree: Tree = tomllib.loads(resources.files("conf").joinpath("jobs.toml").read_text())
     if file is not None:
-        merge(tree, read(file), str(file))
+        merge(tree, _read(file), str(file))
     try:
         settings = msgspec.convert(tree, JobSettings)
     except msgspec.ValidationError as error:
@@ -88,6 +88,15 @@ def load(file: Path | None = None) -> JobSettings:
         if not holds:
             raise InvalidRequest(f"settings of jobs: {sentence}")
     return settings
+
+
+def _read(file: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(file.read_text())
+    except OSError as error:
+        raise InvalidRequest(f"settings file {file} can't be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"settings file {file} is not TOML: {error}") from None
 
 
 def _materialize_rules(settings: JobSettings) -> tuple[tuple[bool, str], ...]:

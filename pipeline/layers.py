@@ -3,24 +3,12 @@
 The defaults name all sections and keys that there are.
 """
 
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TypeAlias
 
 from pipeline.errors import InvalidRequest
 
 Tree: TypeAlias = dict[str, dict[str, object]]
-
-
-def read(file: Path) -> Tree:
-    """A settings file. Raises InvalidRequest when it can't be read or is no TOML."""
-    try:
-        return tomllib.loads(file.read_text())
-    except OSError as error:
-        raise InvalidRequest(f"settings file {file} can't be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"settings file {file} is not TOML: {error}") from None
 
 
 def merge(tree: Tree, other: Mapping[str, object], source: str) -> None:
