@@ -171,12 +171,14 @@ def test_a_consumer_may_hold_so_many_unsettled(own_gateway: Make, connect: Conne
 def test_a_consumer_that_does_not_read_takes_bounded_memory(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """`amqp.write_buffer_bytes`: with credit for 200 MB it costs a few; who reads is served."""
-    size, count = 10_000, 20_000
+    """`amqp.write_buffer_bytes`: with credit for 400 MB it costs a few; who reads is served."""
+    size, count = 20_000, 20_000
     settings = {
         "amqp": {"write_buffer_bytes": 65_536},
         "delivery": {"cache_bytes": MIB},
         "commit": {"bytes": MIB},
+        # What isn't committed is in memory as well, and a slow disk would leave all of it there.
+        "journal": {"backlog_bytes_max": 32 * MIB},
     }
     with own_gateway(settings) as gateway:
         receiver = receiver_frame("r", durable_source("t"))
