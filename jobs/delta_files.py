@@ -41,6 +41,13 @@ class Folder:
         found: bool = self._files.exists(self._paths(f"{self._path}/{name}"))
         return found
 
+    def names(self) -> list[str]:
+        """What lies in it, files and folders; nothing if it isn't there."""
+        folder = self._paths(self._path)
+        if not self._files.exists(folder):
+            return []
+        return sorted(str(found.getPath().getName()) for found in self._files.listStatus(folder))
+
     def text(self, name: str) -> str | None:
         """What is in it; None if there is none."""
         if not self.has(name):

@@ -13,12 +13,16 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from pyspark.sql.types import StructType
 
 from jobs.delta_commit import Commits
-from jobs.delta_files import transaction
+from jobs.delta_files import Folder, transaction
 from pipeline.errors import StoreError
 from pipeline.transforms.tables import SCHEMAS
 
 #: Under this name each table's commits say their last group.
 APPLICATION = "distributary"
+
+#: Where Delta keeps a table's own log, and what it makes there before the first entry; a file that
+#: isn't whole yet begins with a dot.
+LOG, STAGED = "_delta_log", "_staged_commits"
 
 #: What a table came with when there were fewer; without one of the others it is made anew.
 FIRST = ("messages", "acks", "cursors")
@@ -107,6 +111,8 @@ class SparkTable:
         self._whole = True
 
     def make(self) -> None:
+        """Make it, where there is none. Raises StoreError when something else is in its place."""
+        self._clear_what_was_begun()
         shape, schema = SHAPES[self.name], self.schema
         making = (
             DeltaTable.createIfNotExists(self.spark)
@@ -118,6 +124,19 @@ class SparkTable:
         for name, value in PROPERTIES.items():
             making = making.property(name, value)
         making.execute()
+
+    def _clear_what_was_begun(self) -> None:
+        """A job that was killed while it made the table left a log without an entry: nothing was
+        ever in it, and Delta makes no table in a folder that isn't empty."""
+        log = Folder(self.spark, f"{self.path}/{LOG}")
+        found = [name for name in Folder(self.spark, self.path).names() if name != LOG]
+        found += [f"{LOG}/{name}" for name in log.names() if name[0] != "." and name != STAGED]
+        if found:
+            raise StoreError(
+                f"{self.path} is where the table `{self.name}` belongs, but it is no table and has "
+                f"{found[0]} in it. Name another folder by --tables, or move that away."
+            )
+        log.remove()
 
     def find(self) -> None:
         """Look how far it is. Raises StoreError when it isn't ours."""

@@ -15,6 +15,8 @@ from gateway_process import Gateway
 TABLES = ("messages", "acks", "subscriptions", "cursors")
 #: Seconds that a run may take; half a minute on an idle machine, most of it for the JVM.
 SECONDS_MAX = 600
+#: Characters of what a failed job said that its failure shows.
+WORDS_MAX = 10_000
 #: Columns that say when or in which version a row was written, not what it says.
 _OF_THE_WRITER = {"updated_at", "log_version"}
 
@@ -49,16 +51,20 @@ def run(home: Path, elsewhere: Path | None = None) -> None:
     """Run the job until it has all of the log; into other tables, if they are named."""
     with job(home, elsewhere) as process:
         code = process.wait(SECONDS_MAX)
-    said = home.with_name("job.log").read_text(errors="replace")
-    assert code == 0, f"the job ended with exit code {code}:\n{said[-3000:]}"
+    assert code == 0, f"the job ended with exit code {code}:\n{_said(home)}"
 
 
 def audit(home: Path) -> None:
     """Every guarantee holds by what the tables say."""
     with _process(home, [*Gateway.COMMAND, "jobs", "audit", "--home", str(home)]) as process:
         code = process.wait(SECONDS_MAX)
-    said = home.with_name("job.log").read_text(errors="replace")
-    assert code == 0, f"the audit ended with exit code {code}:\n{said[-6000:]}"
+    assert code == 0, f"the audit ended with exit code {code}:\n{_said(home)}"
+
+
+def _said(home: Path) -> str:
+    """The end of what the jobs said, without the JVM's frames: there are hundreds to a cause."""
+    lines = home.with_name("job.log").read_text(errors="replace").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("\tat "))[-WORDS_MAX:]
 
 
 def rows(path: Path) -> list[str]:

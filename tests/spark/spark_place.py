@@ -1,9 +1,9 @@
-"""A home with a hand-made log, and the job that materializes it."""
+"""A home with a hand-made log, the job that materializes it, and something to put in."""
 
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from spark_log import LogWriter
+from spark_log import LogWriter, encoded
 
 from jobs.batch import Places
 from jobs.batch_progress import Progress
@@ -35,3 +35,31 @@ class Place:
 
     def table(self, name: str) -> DataFrame:
         return self.spark.read.format("delta").load(self.places.table(name))
+
+
+def first_part(place: Place) -> None:
+    """Two subscriptions, ten messages, the first of them settled."""
+    log = place.log
+    log.next_group()
+    log.subscribe("global/dispatchers", "flights")
+    log.subscribe("container/c1/gone", "flights")
+    log.commit()
+    log.next_group()
+    log.publish("flights", *[encoded(f"m{i}", properties={"i": i}) for i in range(10)])
+    log.next_group()
+    log.settle("global/dispatchers", "flights", [0, 1, 4, 6], 2)
+    log.settle("global/dispatchers", "flights", [2, 3], 2, outcome="released")
+    log.settle("container/c1/gone", "flights", [0], 1)
+    log.commit()
+
+
+def second_part(place: Place) -> None:
+    """More of both, and one subscription less; over midnight."""
+    log = place.log
+    log.group = 10
+    log.publish("flights", *[encoded(f"m{i}") for i in range(10, 13)])
+    log.subscribe("container/c1/gone", "flights", event="deleted")
+    log.commit()
+    log.next_group()
+    log.settle("global/dispatchers", "flights", [2, 3, 5, 11], 7, consumer="worker-2/dispatchers")
+    log.commit()

@@ -16,15 +16,13 @@ from pyroaring import BitMap64
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from spark_log import encoded
-from spark_place import Place
+from spark_place import Place, first_part, second_part
 
 from jobs.batch import Materialization, Places
 from jobs.delta_files import newest_version
 from jobs.materialize import Settings, last_version, main, require_log, run
 from jobs.settings import load
 from pipeline.errors import InvalidRequest, StoreError
-from pipeline.tables import snapshot
-from pipeline.tables.topic_log import TopicLog
 
 KEYS = {
     "messages": ["sequence"],
@@ -34,34 +32,6 @@ KEYS = {
     "cursors": ["subscription"],
 }
 TABLES = tuple(KEYS)
-
-
-def first_part(place: Place) -> None:
-    """Two subscriptions, ten messages, the first of them settled."""
-    log = place.log
-    log.next_group()
-    log.subscribe("global/dispatchers", "flights")
-    log.subscribe("container/c1/gone", "flights")
-    log.commit()
-    log.next_group()
-    log.publish("flights", *[encoded(f"m{i}", properties={"i": i}) for i in range(10)])
-    log.next_group()
-    log.settle("global/dispatchers", "flights", [0, 1, 4, 6], 2)
-    log.settle("global/dispatchers", "flights", [2, 3], 2, outcome="released")
-    log.settle("container/c1/gone", "flights", [0], 1)
-    log.commit()
-
-
-def second_part(place: Place) -> None:
-    """More of both, and one subscription less; over midnight."""
-    log = place.log
-    log.group = 10
-    log.publish("flights", *[encoded(f"m{i}") for i in range(10, 13)])
-    log.subscribe("container/c1/gone", "flights", event="deleted")
-    log.commit()
-    log.next_group()
-    log.settle("global/dispatchers", "flights", [2, 3, 5, 11], 7, consumer="worker-2/dispatchers")
-    log.commit()
 
 
 def state(place: Place, places: Places) -> dict[str, list[object]]:
@@ -211,6 +181,35 @@ def test_a_lost_checkpoint_writes_nothing_twice(place: Place) -> None:
     assert place.table("cursors").first().accepted == 8
 
 
+def begun(place: Place, name: str) -> Path:
+    """A table of which the job was killed before its first entry had its name."""
+    log = Path(place.places.table(name)) / "_delta_log"
+    (log / "_staged_commits").mkdir(parents=True)
+    (log / ".00000000000000000000.json.7c9e.tmp").write_text('{"commitInfo"')
+    return log
+
+
+def test_a_table_that_was_begun_is_made(place: Place) -> None:
+    """Kills while the job makes its tables, too, leave nothing that stands in its way."""
+    first_part(place)
+    for name in TABLES:
+        begun(place, name)
+    place.materialize()
+    assert place.table("messages").count() == 10
+    assert place.table("cursors").count() == 2
+
+
+@pytest.mark.parametrize("theirs", ["notes.txt", "_delta_log/00000000000000000003.crc"])
+def test_no_table_is_made_over_files(place: Place, theirs: str) -> None:
+    """They may be somebody's; what they are is said, and they stay."""
+    first_part(place)
+    file = begun(place, "acks").parent / theirs
+    file.write_text("mine")
+    with pytest.raises(StreamingQueryException, match=f"and has {theirs} in it"):
+        place.materialize()
+    assert file.read_text() == "mine"
+
+
 def test_lost_tables_are_said(place: Place) -> None:
     """Tables that went missing behind a checkpoint would stay incomplete: the job refuses."""
     first_part(place)
@@ -317,69 +316,6 @@ def test_a_batch_within_a_version_is_refused(spark: SparkSession, tmp_path: Path
     (tmp_path / "offsets" / "0").write_text("v1\n{}\n" + json.dumps(offset))
     with pytest.raises(StoreError, match="within version 7"):
         last_version(spark, str(tmp_path), 0)
-
-
-def standing(place: Place) -> tuple[str, list[object]]:
-    """What the gateway reads, and in words what from."""
-    found = snapshot.load(place.home, TopicLog.open(place.home.topic_log))
-    states = [(s.key, s.floor, list(s.settled.runs()), s.failures) for s in found.subscriptions]
-    return found.source, states
-
-
-def failing_part(place: Place) -> None:
-    """Messages that failed once and twice; some were settled since, some are below the floor."""
-    log = place.log
-    log.next_group()
-    for count in (0, 1):
-        log.settle(
-            "global/dispatchers", "flights", [2, 3], 2, outcome="modified", delivery_count=count
-        )
-    log.settle("global/dispatchers", "flights", [5, 7], 2, outcome="modified")
-    log.next_group()
-    log.settle("global/dispatchers", "flights", [7], 2, delivery_count=1)
-    log.settle("global/dispatchers", "flights", [3, 8], 2, outcome="released", delivery_count=2)
-    log.commit()
-
-
-def test_the_gateway_starts_from_these_cursors(place: Place) -> None:
-    """What the gateway reads from the table is what it would read from the whole log: also which
-    messages failed, and as of which group."""
-    first_part(place)
-    failing_part(place)
-    whole, without = standing(place)
-    assert whole.startswith(snapshot.WHOLE_LOG)
-    assert [failures for *_, failures in without][-1].keys() == {2, 3, 5, 8}
-    place.materialize()
-    source, found = standing(place)
-    assert source.startswith("cursors")
-    assert found == without
-    second_part(place)
-    place.materialize()
-    source, found = standing(place)
-    place.home.cursors.rename(place.home.root / "away")
-    assert source.startswith("cursors")
-    assert found == standing(place)[1]
-    assert [failures for *_, failures in found][-1].keys() == {8}
-
-
-def test_a_table_of_before_is_folded_anew(place: Place) -> None:
-    """A table `cursors` without failures is of no use to the gateway; the next batch of the job
-    makes it whole from the log."""
-    first_part(place)
-    failing_part(place)
-    place.materialize()
-    wanted = standing(place)
-    path = place.places.table("cursors")
-    old = place.spark.read.format("delta").load(path).drop("failures").localCheckpoint()
-    old.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
-    assert standing(place)[0].startswith(snapshot.WHOLE_LOG)
-    place.log.next_group()
-    place.log.publish("flights", encoded("new"))
-    place.log.commit()
-    place.materialize()
-    source, found = standing(place)
-    assert source.startswith("cursors")
-    assert found == wanted[1]
 
 
 def test_no_log_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
