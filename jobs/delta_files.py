@@ -22,6 +22,12 @@ def transaction(spark: SparkSession, path: str, application: str) -> int | None:
     return int(found.get()) if found.isDefined() else None
 
 
+def partitions(spark: SparkSession, path: str) -> tuple[str, ...]:
+    """The columns that the table is partitioned by."""
+    columns = snapshot_of(log_of(spark, path)).metadata().partitionColumns()
+    return tuple(str(columns.apply(at)) for at in range(columns.size()))
+
+
 class Folder:
     """Small files below a folder, on any file system that Spark reads.
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from pyspark.sql.types import StructType
 
 from jobs.delta_commit import Commits
-from jobs.delta_files import Folder, transaction
+from jobs.delta_files import Folder, partitions, transaction
 from pipeline.errors import StoreError
 from pipeline.transforms.tables import SCHEMAS
 
@@ -150,7 +150,7 @@ class SparkTable:
         return int(last or 0)
 
     def _require_ours(self) -> None:
-        rows, partitions = self.rows(), self._partitions()
+        rows, partitioned = self.rows(), partitions(self.spark, self.path)
         types = {field.name: field.dataType for field in self.schema}
         wrong = [
             f"{field.name} is {field.dataType.simpleString()}"
@@ -159,17 +159,13 @@ class SparkTable:
         ]
         lacking = set(types) - set(rows.columns) - LATER.get(self.name, set())
         wrong += [f"there is no {name}" for name in sorted(lacking)]
-        if partitions != SHAPES[self.name].partitions:
-            wrong.append(f"it is partitioned by {', '.join(partitions) or 'nothing'}")
+        if partitioned != SHAPES[self.name].partitions:
+            wrong.append(f"it is partitioned by {', '.join(partitioned) or 'nothing'}")
         if wrong:
             raise StoreError(
                 f"{self.path} isn't the table `{self.name}` of docs/tables.md: {wrong[0]}. Name "
                 "another folder by --tables, or move that table away."
             )
-
-    def _partitions(self) -> tuple[str, ...]:
-        detail = DeltaTable.forPath(self.spark, self.path).detail()
-        return tuple(detail.select("partitionColumns").collect()[0][0])
 
 
 def open_tables(

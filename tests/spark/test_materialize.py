@@ -23,6 +23,7 @@ from jobs.delta_files import newest_version
 from jobs.materialize import Settings, last_version, main, require_log, run
 from jobs.settings import load
 from pipeline.errors import InvalidRequest, StoreError
+from pipeline.transforms.tables import SCHEMAS
 
 KEYS = {
     "messages": ["sequence"],
@@ -279,6 +280,16 @@ def test_a_table_that_is_not_ours_is_said(place: Place) -> None:
     with pytest.raises(StreamingQueryException, match="sequence is int"):
         place.materialize()
     assert place.table("acks").count() == 1
+
+
+def test_a_table_that_lies_otherwise_is_said(place: Place) -> None:
+    """All columns are there, but its files aren't where a reader of one day would look."""
+    first_part(place)
+    place.spark.createDataFrame([], SCHEMAS["acks"]).write.format("delta").save(
+        place.places.table("acks")
+    )
+    with pytest.raises(StreamingQueryException, match="it is partitioned by nothing"):
+        place.materialize()
 
 
 def test_a_log_that_is_none_is_said(place: Place, tmp_path: Path) -> None:
