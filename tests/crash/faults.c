@@ -3,6 +3,7 @@
  * there, tear a write, and remember what a power cut would leave.
  *
  *   FAULTS_HOME   the home, an absolute path without symbolic links; it exists
+ *   FAULTS_PROGRAM  a file's name, may be absent: not the first process is meant, but who runs it
  *   FAULTS_DIR    a folder beside it:
  *     control     mapped; see `struct control`. The test writes a plan and raises `generation`
  *     calls       what was called, a line each (made by the test when it wants it)
@@ -351,12 +352,24 @@ static int read_map(void) {
     return numbers > 0;
 }
 
+/* Whether this process is the one. Without a program it is the first process under this
+ * environment: what it starts is left alone. */
+static int meant(const char *owner) {
+    const char *program = getenv("FAULTS_PROGRAM"), *first = getenv("FAULTS_OWNER");
+    if (!program) return !first || !strcmp(first, owner);
+    char self[PATH_BYTES];
+    ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (size < 0) return 0;
+    self[size] = 0;
+    const char *name = strrchr(self, '/');
+    return name && !strcmp(name + 1, program);
+}
+
 __attribute__((constructor)) static void begin(void) {
     const char *where = getenv("FAULTS_HOME"), *beside = getenv("FAULTS_DIR");
     char owner[32], path[PATH_BYTES + 32];
     snprintf(owner, sizeof owner, "%d", (int)getpid());
-    /* Only the first process under this environment: what it starts is left alone. */
-    if (!where || !beside || (getenv("FAULTS_OWNER") && strcmp(getenv("FAULTS_OWNER"), owner))) return;
+    if (!where || !beside || !meant(owner)) return;
     setenv("FAULTS_OWNER", owner, 1);
     snprintf(home, sizeof home, "%s", where);
     snprintf(folder, sizeof folder, "%s", beside);

@@ -86,10 +86,16 @@ def library() -> Path:
 
 
 class Layer:
-    """The layer of one home. `folder` is its own; `shadow`: remember what a power cut leaves."""
+    """The layer of one home. `folder` is its own; `shadow`: remember what a power cut leaves.
 
-    def __init__(self, folder: Path, home: Path, *, shadow: bool = False) -> None:
+    It is under the process that is started with it, or, with `program`, under those that run it.
+    """
+
+    def __init__(
+        self, folder: Path, home: Path, *, shadow: bool = False, program: str | None = None
+    ) -> None:
         self.folder, self.home, self.shadow = folder, home, shadow
+        self.program = program
         folder.mkdir(parents=True)
         home.mkdir(parents=True, exist_ok=True)
         self._calls = folder / "calls"
@@ -116,6 +122,7 @@ class Layer:
             "LD_PRELOAD": str(library()),
             "FAULTS_HOME": str(self.home.resolve()),
             "FAULTS_DIR": str(self.folder.resolve()),
+            **({} if self.program is None else {"FAULTS_PROGRAM": self.program}),
         }
 
     @property

@@ -12,7 +12,7 @@ import damage
 import spark_job
 from bank import Bank, check_versions
 from checker import Report
-from faults import ANY_CALL, Fault, Where
+from faults import ANY_CALL, Fault, Layer, Where
 from history import How
 from points import ALL_POINTS, POINTS
 from world import World, settings_of
@@ -217,20 +217,23 @@ def torn_writes(times: int) -> Scenario:
 
 
 def killed_jobs(times: int) -> Scenario:
-    """The job that turns the log into tables is killed, JVM and all, while the gateway works. The
-    next run converges: its tables are those of a job that nobody has disturbed."""
+    """The job that turns the log into tables is killed while the gateway works: its JVM at some
+    call that changes a file, then all of it at some time. The next run converges: its tables are
+    those of a job that nobody has disturbed."""
+
+    def killed(world: World, layer: Layer, seconds_max: float) -> None:
+        world.work_for(100)
+        with spark_job.job(world.home, layer=layer) as process:
+            ends = time.monotonic() + seconds_max
+            world.work(lambda: time.monotonic() > ends or process.poll() is not None, "a moment")
 
     def harm(world: World) -> None:
+        layer = Layer(world.folder / "job-layer", world.home, program="java")
         for _ in range(times):
-            world.work_for(100)
-            with spark_job.job(world.home) as process:
-                ends = time.monotonic() + world.draw.uniform(4.0, 20.0)
-                world.work(
-                    lambda ends=ends, process=process: (
-                        time.monotonic() > ends or process.poll() is not None
-                    ),
-                    "a moment",
-                )
+            layer.arm(anywhere(world.draw, spark_job.CALLS))
+            killed(world, layer, spark_job.SECONDS_MAX)
+        layer.arm(None)
+        killed(world, layer, world.draw.uniform(4.0, 20.0))
         world.stop()
         spark_job.run(world.home)
         undisturbed = world.folder / "undisturbed"

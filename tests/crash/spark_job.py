@@ -10,28 +10,37 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from deltalake import DeltaTable
+from faults import Layer
 from gateway_process import Gateway
 
 TABLES = ("messages", "acks", "subscriptions", "cursors")
 #: Seconds that a run may take; half a minute on an idle machine, most of it for the JVM.
 SECONDS_MAX = 600
+#: Calls that change a file, or try to, of a run that makes the tables and fills them.
+CALLS = 500
 #: Characters of what a failed job said that its failure shows.
 WORDS_MAX = 10_000
 #: Columns that say when or in which version a row was written, not what it says.
 _OF_THE_WRITER = {"updated_at", "log_version"}
 
 
-def _command(home: Path, elsewhere: Path | None) -> list[str]:
-    command = [*Gateway.COMMAND, "jobs", "materialize", "--home", str(home), "--json"]
+def _command(home: Path, elsewhere: Path | None, layer: Layer | None) -> list[str]:
+    under = layer.command if layer is not None else ()
+    command = [*under, *Gateway.COMMAND, "jobs", "materialize", "--home", str(home), "--json"]
     if elsewhere is not None:
         command += ["--tables", str(elsewhere), "--checkpoint", str(elsewhere / "checkpoint")]
     return command
 
 
 @contextmanager
-def job(home: Path, elsewhere: Path | None = None) -> Iterator["subprocess.Popen[bytes]"]:
-    """A job that runs; at the end of the block it and its JVM are killed, if they still are."""
-    with _process(home, _command(home, elsewhere)) as process:
+def job(
+    home: Path, elsewhere: Path | None = None, *, layer: Layer | None = None
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """A job that runs; at the end of the block it and its JVM are killed, if they still are.
+
+    `layer` is one over the program `java`.
+    """
+    with _process(home, _command(home, elsewhere, layer)) as process:
         yield process
 
 

@@ -247,6 +247,19 @@ def test_calls_are_written_down(program: Make) -> None:
     ]
 
 
+def test_a_program_within_others_is_meant(tmp_path: Path) -> None:
+    """Of a process and what it starts, only those that run a file of that name are seen."""
+    home = tmp_path / "home"
+    layer = Layer(tmp_path / "layer", home, program="mkdir")
+    layer.arm(Fault(Where("mkdir", "*", "before"), "kill", 3))
+    starts = "import os, sys; os.chdir(sys.argv[1]); os.mkdir('own'); sys.exit(os.system('{}'))"
+    names = "mkdir a b c d || touch killed"
+    command = [*layer.command, sys.executable, "-c", starts.format(names), str(home)]
+    assert subprocess.run(command, check=False).returncode == 0
+    assert sorted(path.name for path in home.iterdir()) == ["a", "b", "killed", "own"]
+    assert [call.path for call in layer.calls() if call.name == "mkdir"] == ["a", "b"]
+
+
 def test_a_power_cut_is_another_boot(program: Make) -> None:
     """The process reads the layer's boot id; a new one after each cut, the same one after kills."""
     powered = program(shadow=True)
