@@ -225,7 +225,11 @@ def killed_jobs(times: int) -> Scenario:
         world.work_for(100)
         with spark_job.job(world.home, layer=layer) as process:
             ends = time.monotonic() + seconds_max
-            world.work(lambda: time.monotonic() > ends or process.poll() is not None, "a moment")
+            world.work(
+                lambda: time.monotonic() > ends or process.poll() is not None,
+                "the job's end",
+                2 * seconds_max,
+            )
 
     def harm(world: World) -> None:
         layer = Layer(world.folder / "job-layer", world.home, program="java")

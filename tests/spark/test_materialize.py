@@ -237,6 +237,22 @@ def settings_of(place: Place, *, restart: bool = False) -> Settings:
     return Settings(place.places, report=place.progress.append, restart=restart)
 
 
+@pytest.mark.parametrize("torn", ["_delta_log/*1.json", "day=*/*.parquet"])
+def test_what_a_power_cut_tore_comes_again(place: Place, torn: str) -> None:
+    """A table whose last entries are taken away, or empty, is behind, and no more."""
+    first_part(place)
+    place.materialize()
+    wanted = state(place, place.places)
+    acks = Path(place.places.table("acks"))
+    next(acks.glob(torn)).write_bytes(b"")
+    if "parquet" in torn:
+        for entry in acks.glob("_delta_log/*00000000001.*"):
+            entry.unlink()
+    place.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # another JVM, after a cut
+    run(place.spark, settings_of(place, restart=True))
+    assert state(place, place.places) == wanted
+
+
 def test_versions_that_are_gone_are_said(place: Place) -> None:
     """A stream can't pass them; by group the job goes on, and lacks nothing that the log has."""
     first_part(place)
