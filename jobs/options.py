@@ -1,10 +1,12 @@
 """What the command lines of all jobs have in common: where the tables are, settings, exit codes."""
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from jobs.batch import Places
@@ -13,6 +15,13 @@ from pipeline.tables.home import Home
 
 #: Exit codes: done or stopped; it failed, or an audit found something; bad arguments.
 DONE, FAILED, MISUSED = 0, 1, 2
+
+#: An error of ours, in the traceback that Spark makes of what a batch or a source raised.
+_OURS = re.compile(r"^(?:jobs|pipeline)\.[\w.]+: (.+)$", re.MULTILINE)
+_JVM_GONE = (
+    "Java has gone: it was killed, or it crashed (out of memory? `dmesg` says so). "
+    "Start the job again: it goes on from where it was."
+)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -84,9 +93,27 @@ def execute(command: click.Command, argv: Sequence[str], name: str) -> int:
     except InvalidRequest as error:
         click.echo(f"Error: {error}", err=True)
         return MISUSED
-    except (DistributaryError, PySparkException) as error:
+    except DistributaryError as error:
         click.echo(f"Error: {error}", err=True)
+        return FAILED
+    except PySparkException as error:
+        ours = _OURS.findall(str(error))
+        click.echo(f"Error: {ours[-1] if ours else error}", err=True)
+        return FAILED
+    except (Py4JNetworkError, ConnectionError) as error:
+        if not _of_the_jvm(error):
+            raise
+        click.echo(f"Error: {_JVM_GONE}", err=True)
         return FAILED
     except (KeyboardInterrupt, click.Abort):
         return DONE
     return code if isinstance(code, int) else DONE
+
+
+def _of_the_jvm(error: BaseException | None) -> bool:
+    """Whether it came of a call to the JVM; whoever cleans up after that gets other errors."""
+    while error is not None:
+        if isinstance(error, Py4JNetworkError):
+            return True
+        error = error.__context__
+    return False

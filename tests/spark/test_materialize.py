@@ -1,10 +1,7 @@
 """The job: exactly once, whatever happens in the middle."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -20,7 +17,7 @@ from spark_place import Place, first_part, second_part
 
 from jobs.batch import Materialization, Places
 from jobs.delta_files import newest_version
-from jobs.materialize import Settings, last_version, main, require_log, run
+from jobs.materialize import Settings, last_version, require_log, run
 from jobs.settings import load
 from pipeline.errors import InvalidRequest, StoreError
 from pipeline.transforms.tables import SCHEMAS
@@ -346,33 +343,3 @@ def test_a_batch_within_a_version_is_refused(spark: SparkSession, tmp_path: Path
     (tmp_path / "offsets" / "0").write_text("v1\n{}\n" + json.dumps(offset))
     with pytest.raises(StoreError, match="within version 7"):
         last_version(spark, str(tmp_path), 0)
-
-
-def test_no_log_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit 2, before any JVM starts."""
-    assert main(["--home", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.startswith("Error: There is no topic_log at")
-
-
-def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each can be pasted."""
-    assert main(["--help"]) == 0
-    assert "spark-submit jobs/materialize.py --home" in capsys.readouterr().out
-
-
-def test_plain_spark_submit(place: Place) -> None:
-    """The job brings its jars by itself, and tells its progress as JSON."""
-    first_part(place)
-    root = Path(__file__).parents[2]
-    submit = Path(sys.executable).parent / "spark-submit"
-    ran = subprocess.run(
-        [submit, root / "jobs" / "materialize.py", "--home", place.home.root, "--json"],
-        env={**os.environ, "PYTHONPATH": str(root), "PYSPARK_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout.splitlines()[-1])["messages"] == 10
-    assert place.table("acks").count() == 7
