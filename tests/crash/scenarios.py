@@ -235,7 +235,7 @@ def killed_jobs(times: int) -> Scenario:
         layer = Layer(world.folder / "job-layer", world.home, program="java")
         for _ in range(times):
             layer.arm(anywhere(world.draw, spark_job.CALLS))
-            killed(world, layer, spark_job.SECONDS_MAX)
+            killed(world, layer, spark_job.FIRST_SECONDS)
         layer.arm(None)
         killed(world, layer, world.draw.uniform(4.0, 20.0))
         world.stop()
