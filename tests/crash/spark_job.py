@@ -17,7 +17,7 @@ TABLES = ("messages", "acks", "subscriptions", "cursors")
 #: Seconds that a run may take; half a minute on an idle machine, most of it for the JVM.
 SECONDS_MAX = 600
 #: Seconds after which a run that hasn't met its kill is killed.
-FIRST_SECONDS = 60
+FIRST_SECONDS = 30
 #: Calls that change a file, or try to, of a run that makes the tables and fills them.
 CALLS = 500
 #: Characters of what a failed job said that its failure shows.
