@@ -1,6 +1,7 @@
 """Checkpoints and the clean-up of the table's own log: short, and whole for every reader."""
 
 import shutil
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -127,12 +128,20 @@ def cursors(story: Story, version: int) -> None:
     write_deltalake(path, pa.table({"log_version": pa.array([version])}), mode="overwrite")
 
 
+def of_today(path: Path, limits: UpkeepLimits) -> Story:
+    """A story whose clock is right, give or take half a day: entries say when they were really
+    made."""
+    story = Story(path, limits)
+    story.now = time.time_ns() // 1_000 // DAY_US * DAY_US + DAY_US // 2
+    return story
+
+
 def test_entries_wait_for_the_job_that_reads_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An entry stays until a batch after the one that had it has begun; and seven days at most."""
     small_steps(monkeypatch)
-    story = Story(tmp_path / "tables" / "log", LITTLE_LOG)
+    story = of_today(tmp_path / "tables" / "log", LITTLE_LOG)
     cursors(story, 5)
 
     def oldest_after_more(commits: int = 40) -> int:
@@ -157,7 +166,7 @@ def test_no_entry_is_older_than_a_week(tmp_path: Path, monkeypatch: pytest.Monke
     longer is told so by the gap and doesn't miss rows without a word."""
     small_steps(monkeypatch)
     few = UpkeepLimits(log_entries_max=1_000, log_retention_days=7, retention_days=0)
-    story = Story(tmp_path / "tables" / "log", few)
+    story = of_today(tmp_path / "tables" / "log", few)
     cursors(story, 2)
     for _ in range(6):
         story.commit(1)
