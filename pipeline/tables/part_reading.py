@@ -19,23 +19,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import StoreError
+from pipeline.message_row import COPIED
 from pipeline.run_text import sequences_of
 
 Sequences = npt.NDArray[np.int64]
 
 #: What is read of each message, in this order, and `day`, which is the folder's.
-COLUMNS = (
-    "sequence",
-    "topic",
-    "day",
-    "published_at",
-    "durable",
-    "priority",
-    "expires_at",
-    "deliver_at",
-    "group",
-    "message",
-)
+COLUMNS = (*COPIED, "message")
 #: A table of before has no column of it.
 _LATER = {"deliver_at": pa.timestamp("us", "UTC")}
 

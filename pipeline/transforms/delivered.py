@@ -13,11 +13,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from pipeline.message import Slab
+from pipeline.message_row import COPIED
 from pipeline.run_text import sequences_of
 from pipeline.selector import matching
 from pipeline.selector.matching import Selections
 from pipeline.subscription import Definition
-from pipeline.transforms.messages import COPIED, decoded
+from pipeline.transforms.messages import decoded
 from pipeline.transforms.schema import MESSAGES
 
 _ATTEMPTS = StructField(

@@ -8,23 +8,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
+from pipeline.message_row import COPIED
 from pipeline.transforms.decoding.blob import blob_of
 from pipeline.transforms.decoding.in_columns import decoded_in_columns
 from pipeline.transforms.decoding.one_by_one import decoded_one_by_one
 from pipeline.transforms.schema import MESSAGES
-
-#: What is copied as it stands in the log.
-COPIED = (
-    "sequence",
-    "topic",
-    "day",
-    "published_at",
-    "durable",
-    "priority",
-    "expires_at",
-    "deliver_at",
-    "group",
-)
 
 #: Fewer messages aren't worth the steps of a walk, which cost the same for one and for hundreds.
 WALKED_MIN = 32

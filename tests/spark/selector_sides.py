@@ -6,10 +6,11 @@ import pyarrow as pa
 from proton import Message
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.message_row import COPIED
 from pipeline.selector.evaluate import compiled
 from pipeline.selector.reading import Reader
 from pipeline.selector.syntax import Expression, Not, Selector, identifiers
-from pipeline.transforms.messages import COPIED, decoded
+from pipeline.transforms.messages import decoded
 from pipeline.transforms.schema import MESSAGES
 from pipeline.transforms.selector import truth
 

@@ -11,12 +11,13 @@ from proton import Message
 from pyspark.sql import SparkSession
 
 from ingest.demo.flights import Encoder, rows
+from pipeline.message_row import COPIED
 from pipeline.transforms import messages as module
 from pipeline.transforms.decoding.blob import blob_of
 from pipeline.transforms.decoding.in_columns import decoded_in_columns
 from pipeline.transforms.decoding.one_by_one import decoded_one_by_one
 from pipeline.transforms.decoding.walk import ELEMENTS_MAX
-from pipeline.transforms.messages import COPIED, WALKED_MIN, decoded_columns, messages
+from pipeline.transforms.messages import WALKED_MIN, decoded_columns, messages
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from proton import Message
 
-from pipeline.transforms.messages import COPIED, decoded
+from pipeline.message_row import COPIED
+from pipeline.transforms.messages import decoded
 from pipeline.transforms.schema import MESSAGES
 
 Row = dict[str, object]
