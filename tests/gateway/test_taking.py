@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from conftest import Connect
 from deltalake import DeltaTable
+from gateway_jms import Jms
 from gateway_management import Manager
 from gateway_process import Gateway, until
+from gateway_transactions import transacted
 
 from pipeline.run_text import sequences_of
 
@@ -84,12 +86,14 @@ def test_it_takes_turns_with_other_consumers(lake: Gateway, connect: Connect, to
     number = manager.send("ACQUIRE", "subscription", name, holder="h", max=5, wait_ms=5_000)
     manager.peer.until(lambda: not manager.requests.link.queued, "the request is written")
     Manager(connect(port=lake.port)).done("READ", "subscription", name)  # it has been read by now
-    connect(port=lake.port).sender(topic).publish(*range(10))
-    got = [one.body for one in worker.take(5)]
+    with Jms(lake.port) as jms:  # all ten in one group: the answer goes with the first that comes
+        session = transacted(jms)
+        session.post(session.producer(topic), *range(10))
+        assert session.commit() == ""
+    got = [int(one.body) for one in worker.take(5)]
     acquired = sequences_of(manager.answer(number).body["acquired"]["0"])
-    turns = len(acquired)  # the answer goes with the first group; the rest is the worker's
-    assert turns > 1
-    assert len({one % 2 for one in got[:turns]}) == len({one % 2 for one in acquired}) == 1, got
+    assert len({one % 2 for one in got}) == len({one % 2 for one in acquired}) == 1, got
+    assert len(acquired) == 5
 
 
 def test_what_is_given_back_comes_again_with_its_failures(
