@@ -35,12 +35,13 @@ def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
     """Open the home's journal and table, and commit what the table lacks, exactly once.
 
     After a take-over from an owner that may still live its commits are fenced off first, and its
-    files are read and left.
+    files are read and left. On an object store that is done at every start: a commit of the last
+    owner may still be on its way.
     """
     began = time.perf_counter()
     place = table_store(home, settings)
     table = TopicLog.open(home.topic_log, store=place, limits=settings.upkeep.limits)
-    if owner.taken:
+    if owner.taken or place.answers_late:
         table.fence(owner.epoch)
     used = settings.journal.durability == "journal"
     journal = Journal.open(

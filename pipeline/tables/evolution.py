@@ -27,7 +27,7 @@ def evolve(store: Store, table: DeltaTable, now: int) -> None:
     """
     text = encode(table, now)
     try:
-        TableWriter(store, TableState.of(table)).make(lambda _added: text)
+        TableWriter(store, TableState.of(table)).make(lambda _added: text, lambda at, _: at)
     except TableMoved:
         return
 

@@ -14,11 +14,12 @@ from typing import IO, TYPE_CHECKING, Final, cast
 
 import obstore
 import pyarrow.parquet as pq
-from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import from_url
 
 from pipeline.errors import InvalidRequest
 from pipeline.message import Bytes
+from pipeline.tables.store import UndecidedError
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig
@@ -60,18 +61,32 @@ class ObjectStore:
     def options(self) -> dict[str, str]:
         return self._options
 
+    @property
+    def answers_late(self) -> bool:
+        return True
+
     def put(self, path: str, data: Bytes) -> None:
         with _as_os_errors(path):
             obstore.put(self._store, path, bytes(data))
 
     def create(self, path: str, data: Bytes) -> bool:
-        with _as_os_errors(path):
-            try:
-                obstore.put(self._store, path, bytes(data), mode="create", use_multipart=False)
-            except AlreadyExistsError:
-                # An answer that got lost makes the client ask again: what is there may be ours.
-                return self.read(path) == bytes(data)
+        ours = bytes(data)
+        try:
+            obstore.put(self._store, path, ours, mode="create", use_multipart=False)
+        except BaseError as error:
+            # An answer that got lost makes the client ask again: what is there may be ours.
+            return self._is_there(path, ours, error)
         return True
+
+    def _is_there(self, path: str, ours: bytes, error: BaseError) -> bool:
+        """Whether the file that couldn't be made is there all the same. While nothing is there the
+        request may still be under way."""
+        try:
+            return self.read(path) == ours
+        except OSError as unread:
+            raise UndecidedError(
+                f"{path}: it isn't known whether it was put ({_first_line(error)}; {unread})"
+            ) from error
 
     def replace(self, path: str, data: Bytes) -> None:
         self.put(path, data)

@@ -122,8 +122,8 @@ class Spreader:
                 "OPTIMIZE", at=now, added=added, removed=work.files, data_change=False
             )
 
-        added = self._writer.make(swap)
-        self._writer.state = self._writer.state.swapped({file.path for file in work.files}, added)
+        gone = {file.path for file in work.files}
+        self._writer.make(swap, lambda at, new: at.swapped(gone, new))
         return len(work.files), sum(file.size for file in work.files)
 
 

@@ -21,6 +21,11 @@ class SyncFailed(StoreError):
     """An fsync failed: what is on the disk is unknown, and asking again would not tell."""
 
 
+class UndecidedError(StoreError):
+    """Whether a file was created isn't known, or it may still appear. Creating it again with the
+    same bytes decides that, once the store answers."""
+
+
 class Store(Protocol):
     """Where a table lies. OSError says that nothing was done and that it may be tried again."""
 
@@ -32,11 +37,20 @@ class Store(Protocol):
     def options(self) -> dict[str, str]:
         """What deltalake needs beyond the address."""
 
+    @property
+    def answers_late(self) -> bool:
+        """Whether a request that got no answer may still be carried out, even after the death of
+        the process that made it."""
+
     def put(self, path: str, data: Bytes) -> None:
         """Write a file that is new; durable on return, its name too. After an error it's gone."""
 
     def create(self, path: str, data: Bytes) -> bool:
-        """Make a file that appears whole and only if there is none: False when there is one."""
+        """Make a file that appears whole and only if there is none: False when there is another.
+
+        True also when it is there already with these bytes, so that it may be repeated after any
+        error. Raises UndecidedError when nobody knows whether it is there, or will be.
+        """
 
     def replace(self, path: str, data: Bytes) -> None:
         """Put a whole file in the place of another, or where none was; durable on return."""
@@ -88,6 +102,10 @@ class LocalStore:
     def options(self) -> dict[str, str]:
         return {}
 
+    @property
+    def answers_late(self) -> bool:
+        return False
+
     def put(self, path: str, data: Bytes) -> None:
         target = self.root / path
         fd = self._open_new(target)
@@ -99,12 +117,24 @@ class LocalStore:
         temporary = self._temporary(target, data)
         try:
             os.link(temporary, target)
-        except FileExistsError:
-            return False
+        except OSError as error:
+            if not self._is_there(target, data, error):
+                return False
         finally:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # no reader looks at that name; the next one removes it
+                temporary.unlink(missing_ok=True)
         _sync(target.parent)
         return True
+
+    def _is_there(self, target: Path, data: Bytes, error: OSError) -> bool:
+        """Whether the file appeared although making it failed. Raises the error if there is no
+        file: on a disk what wasn't made won't appear later."""
+        try:
+            return target.read_bytes() == bytes(data)
+        except FileNotFoundError:
+            raise error from None
+        except OSError as unread:
+            raise UndecidedError(f"{target} can't be made ({error}) nor read ({unread})") from error
 
     def replace(self, path: str, data: Bytes) -> None:
         target = self.root / path

@@ -227,10 +227,11 @@ class TopicLog:
         """Take in these frames of the journal, in order, as one commit, durable on return.
 
         Frames that the table has already are passed over, so a replay repeats nothing. After a
-        StoreError the same call may be tried again: the table has none of the frames. After
-        TableMoved, or when `dead` says why, the gateway must stop.
+        StoreError the same call may be tried again, until it returns: the table has none of the
+        frames, or nobody knows yet. After TableMoved, or when `dead` says why, the gateway must
+        stop.
         """
-        self._writer.refuse_dead()
+        self._writer.ready()
         before = self._state
         began = time.perf_counter()
         frames = _new_frames(views, before.group)
@@ -252,8 +253,7 @@ class TopicLog:
             positions = {JOURNAL_APP: group, SEQUENCE_APP: sequence}
             return commits.encode("WRITE", at=_now(), added=added, transactions=positions)
 
-        added = self._writer.make(write)
-        self._writer.state = before.appended(group, sequence, added)
+        added = self._writer.make(write, lambda at, new: at.appended(group, sequence, new))
         return Commit(
             version=before.version + 1,
             last_group=group,
@@ -275,11 +275,10 @@ class TopicLog:
         text = commits.encode("FENCE", at=_now(), transactions={OWNER_APP: epoch})
         for _ in range(FENCE_TRIES_MAX):
             try:
-                self._writer.make(lambda _: text)
+                self._writer.make(lambda _: text, lambda at, _: at.fenced(epoch))
             except TableMoved:
                 self._writer.state = TableState.of(_open(self._store))
             else:
-                self._writer.state = self._writer.state.fenced(epoch)
                 self._steps.fenced()
                 return
         raise TableMoved(f"somebody else goes on committing to {self.path}; stop the other writer")

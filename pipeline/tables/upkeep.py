@@ -77,7 +77,7 @@ class Steps:
 
     def take(self, *, now: int, floor: int) -> Upkeep | None:
         """One step, or None when nothing is due. Raises StoreError when it can't be done now."""
-        self._writer.refuse_dead()
+        self._writer.ready()
         began = time.perf_counter()
         turn = self._kinds
         try:
@@ -126,9 +126,8 @@ class Steps:
             added.append(merge.merge(self._store, loaded, tier))
             return commits.encode("OPTIMIZE", at=now, added=added, removed=files, data_change=False)
 
-        added = self._writer.make(write)
         gone = {file.path for file in files}
-        self._writer.state = self._writer.state.swapped(gone, added)
+        self._writer.make(write, lambda at, new: at.swapped(gone, new))
         self._full -= gone
         return Upkeep("merge", len(files), sum(file.size for file in files), 0.0)
 
@@ -144,8 +143,8 @@ class Steps:
         if not files:
             return None
         text = commits.encode("DELETE", at=now, removed=files)
-        self._writer.make(lambda _added: text)
-        self._writer.state = self._writer.state.swapped({file.path for file in files}, ())
+        gone = {file.path for file in files}
+        self._writer.make(lambda _added: text, lambda at, _: at.swapped(gone, ()))
         return Upkeep("retention", len(files), sum(file.size for file in files), 0.0)
 
     def _clean(self, now: int, _floor: int) -> Upkeep | None:
