@@ -12,6 +12,7 @@ from typing import assert_never
 import structlog
 
 from ingest import termini
+from ingest.admission import Admission
 from ingest.backlogs import Backlogs
 from ingest.claims import Claims
 from ingest.connection import Connection
@@ -37,15 +38,13 @@ from ingest.settings import Settings
 from ingest.subscriptions import Subscriptions
 from ingest.temporary import Temporary
 from pipeline import wishes
-from pipeline.address import Destination, Kind, destination_of, is_temporary
+from pipeline.address import Destination, Kind, destination_of
 from pipeline.cursor import Doubt
-from pipeline.permission import Action
 from pipeline.refusal import INVALID_FIELD, Refusal
 from pipeline.subscription import SubscriptionKey
+from pipeline.subscriptions.rights import LinkOperation
 from pipeline.tables.snapshot import Snapshot
 from pipeline.tables.topic_log import TopicLog
-from pipeline.temporary import Deed, Whose
-from pipeline.temporary import refusal as temporary_refusal
 from pipeline.transaction import unknown
 
 _events = structlog.get_logger("gateway")
@@ -74,6 +73,7 @@ class Gateway:
         )
         log.begun.update((state.key.id, state.began) for state in snapshot.subscriptions)
         self._temporary = Temporary(self._subscriptions, log, settings.amqp.temporary_max)
+        self._admission = Admission(access, self._subscriptions, self._temporary)
         self.intake = Intake(log, policies, settings.delivery.duplicates_max)
         self._marking = marking
         self._bare = Kind(settings.amqp.bare_address)
@@ -120,7 +120,7 @@ class Gateway:
             delivery,
             peers,
             self.backlogs.tallies,
-            partial(self._resolve, said=None),
+            self._reply_to,
             self._marked,
         )
         self.node.taking = open_taking(
@@ -150,13 +150,11 @@ class Gateway:
     def opened(self, connection: Connection) -> None:
         name = self._settings.gateway.container_id
         container = connection.container
-        if container and container in self._containers:
-            connection.refuse(
-                name,
-                "amqp:invalid-field",
-                f"container-id '{container}' is in use by another connection",
-                "container-id",
-            )
+        wrong = self._access.unnamed(connection.user, container)
+        if wrong is None and container and container in self._containers:
+            wrong = f"container-id '{container}' is in use by another connection"
+        if wrong is not None:
+            connection.refuse(name, INVALID_FIELD, wrong, "container-id")
             return
         if container:
             self._containers[container] = connection
@@ -213,7 +211,7 @@ class Gateway:
         made = self._temporary.make(link, kind)
         if isinstance(made, Refusal):
             return made
-        refusal = self._access.refusal(link.connection.user, made.topic, Action.CREATE)
+        refusal = self._admission.making_temporary(link.connection.user, made.topic)
         return refusal or wishes.wish_for(made, attach, link.connection.container)
 
     def _perform(self, link: Link, wish: wishes.Wish) -> None:
@@ -237,7 +235,7 @@ class Gateway:
 
     def _produce(self, link: Link, destination: Destination) -> None:
         """A queue is there, durably, before its producer is."""
-        refusal = self._unsent(link.connection, destination)
+        refusal = self._admission.sending(link.connection, destination, LinkOperation.SEND)
         if refusal is not None:
             link.refuse(refusal.condition, refusal.description)
         elif destination.is_queue and not destination.is_temporary:
@@ -248,23 +246,9 @@ class Gateway:
         else:
             self._open_producer(link, destination)
 
-    def _unsent(self, connection: Connection, destination: Destination) -> Refusal | None:
-        """Why this user may not send there, if he may not: to a new queue sends who may make it."""
-        user, topic = connection.user, destination.topic
-        if destination.is_temporary:
-            whose = self._temporary.whose(topic, connection)
-            refusal = temporary_refusal(Deed.SEND, whose, topic)
-            if refusal is not None or whose is Whose.OWN:  # who could make it may use it
-                return refusal
-        refusal = self._access.refusal(user, topic, Action.PUBLISH)
-        if refusal is None and self._subscriptions.lacks(destination):
-            return self._access.refusal(user, topic, Action.CREATE)
-        return refusal
-
     def _subscribe(self, link: Link, wish: wishes.Subscribe) -> None:
         key, definition = wish.key, wish.definition
-        durable = key is not None and key.durable
-        refusal = self._unconsumed(link, definition.topic, durable=durable)
+        refusal = self._admission.consuming(link, definition.topic, key, LinkOperation.CONSUME)
         refusal = refusal or self._unreadable(definition.selector or wish.selector)
         if refusal is None and link.attach.priority is None:
             refusal = Refusal(INVALID_FIELD, "the link's property 'priority' must be an integer")
@@ -283,23 +267,13 @@ class Gateway:
 
     def _browse(self, link: Link, wish: wishes.Browse) -> None:
         queue = wish.queue
-        refusal = self._unconsumed(link, queue.topic, durable=False)
+        refusal = self._admission.consuming(link, queue.topic, None, LinkOperation.BROWSE)
         refusal = refusal or self._unreadable(wish.selector)
-        if refusal is None and self._subscriptions.lacks(queue):
-            refusal = self._access.refusal(link.connection.user, queue.topic, Action.CREATE)
+        refusal = refusal or self._admission.making(link.connection.user, queue)
         if refusal is not None:
             link.refuse(refusal.condition, refusal.description)
         else:
             self._subscriptions.browse(link, queue, wish.selector)
-
-    def _unconsumed(self, link: Link, topic: str, *, durable: bool) -> Refusal | None:
-        """Why this link may not consume from there, if it may not: from a temporary destination
-        consumes who could make it, and nobody else."""
-        if is_temporary(topic):
-            deed = Deed.SUBSCRIBE_DURABLY if durable else Deed.CONSUME
-            whose = self._temporary.whose(topic, link.connection)
-            return temporary_refusal(deed, whose, topic)
-        return self._access.refusal(link.connection.user, topic, Action.CONSUME)
 
     def _open_producer(self, link: Link, destination: Destination | None) -> None:
         if not link.alive or link.ended:
@@ -342,25 +316,31 @@ class Gateway:
         assert isinstance(owner, Producer)  # noqa: S101
         if received.transaction:
             if self._knows(link, received.transaction):
-                resolve = partial(self._resolve, link)
+                resolve = partial(self._resolve, link, LinkOperation.POST_BY_RELAY)
                 self._transactions.post(link, received, owner.topic, resolve)
             return
         if owner.topic is not None:
             self.intake.take(link, received, owner.topic)
         else:
-            self.intake.relay(link, received, partial(self._resolve, link))
+            resolve = partial(self._resolve, link, LinkOperation.SEND_BY_RELAY)
+            self.intake.relay(link, received, resolve)
 
-    def _resolve(self, link: Link, address: str, said: Kind | None) -> str | Refusal:
+    def _resolve(
+        self, link: Link, operation: LinkOperation, address: str, said: Kind | None
+    ) -> str | Refusal:
         """The topic of a message that says itself where it goes; its queue is there before it."""
         destination = destination_of(address, said, self._bare)
         if isinstance(destination, Refusal):
             return destination
-        refusal = self._unsent(link.connection, destination)
+        refusal = self._admission.sending(link.connection, destination, operation)
         if refusal is not None:
             return refusal
         if destination.is_queue and not destination.is_temporary:
             self._subscriptions.keep_queue(destination)
         return destination.topic
+
+    def _reply_to(self, link: Link, address: str) -> str | Refusal:
+        return self._resolve(link, LinkOperation.ANSWER, address, None)
 
     def settled(self, link: Link, outcomes: Outcomes) -> None:
         if not isinstance(link.owner, Consumer):

@@ -132,6 +132,7 @@ class ManagementLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     users: str
     permissions: str
+    client_ids: str
     anonymous: bool | Literal["loopback"]
     password_checks_max: int
     tls_certificate: str
@@ -348,6 +349,10 @@ def _security_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
         (
             bool(security.tls_certificate) or not security.tls_client_ca,
             "security.tls_client_ca needs security.tls_certificate: certificates come by TLS",
+        ),
+        (
+            bool(security.permissions) or not security.client_ids,
+            "security.client_ids needs security.permissions: without them everybody manages all",
         ),
         (security.password_checks_max >= 1, "security.password_checks_max must be positive"),
         (

@@ -25,7 +25,6 @@ from pipeline.address import Destination
 from pipeline.cursor import Doubt
 from pipeline.errors import StoreError
 from pipeline.outcome import Reason
-from pipeline.permission import Action
 from pipeline.policy import Backlog
 from pipeline.refusal import LIMIT_EXCEEDED, LOCKED, NOT_FOUND, Refusal
 from pipeline.registry import (
@@ -37,6 +36,7 @@ from pipeline.registry import (
     key_of_queue,
 )
 from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from pipeline.subscriptions.rights import LinkOperation
 from pipeline.tables.snapshot import Snapshot
 
 _events = structlog.get_logger("gateway")
@@ -93,6 +93,10 @@ class Subscriptions:
             self._join(link, subscription, LinkKind.PRIVATE)
             return
         existing = self.named.get(key)
+        if existing is not None and not self._sees(link, existing):
+            taken = self._access.rights.taken(key)
+            link.refuse(taken.condition, taken.description)
+            return
         decision = decide_attach(
             existing.definition if existing else None,
             len(existing.consumers) if existing else 0,
@@ -134,16 +138,27 @@ class Subscriptions:
         and who puts it in the place of another one must be allowed to end that."""
         if not key.durable:
             return None
-        refusal = self._access.refusal(link.connection.user, definition.topic, Action.CREATE)
-        return refusal or self._unended(link, key)
+        user, topic, current = link.connection.user, definition.topic, self.named.get(key)
+        if current is None:
+            return self._access.refusal(user, LinkOperation.MAKE_DURABLE, topic, key)
+        former = current.definition.topic
+        return self._access.refusal(user, LinkOperation.REDEFINE, topic, key, former)
 
-    def _unended(self, link: Link, key: SubscriptionKey) -> Refusal | None:
+    def _unended(
+        self, link: Link, key: SubscriptionKey, operation: LinkOperation
+    ) -> Refusal | None:
         """Why this user may not end the durable subscription, if there is one and he may not."""
         current = self.named.get(key)
         if current is None or not key.durable:
             return None
         topic = current.definition.topic
-        return self._access.refusal(link.connection.user, topic, Action.CREATE, Action.MANAGE)
+        return self._access.refusal(link.connection.user, operation, topic, key)
+
+    def _sees(self, link: Link, subscription: Subscription) -> bool:
+        """Whether the link's user may know that the subscription is there."""
+        key, user = subscription.key, link.connection.user
+        assert key is not None  # noqa: S101
+        return self._access.rights.sees(user, key, subscription.definition.topic)
 
     def browse(self, link: Link, queue: Destination, selector: str | None) -> None:
         """Let the link see what the queue has, when the queue is there."""
@@ -219,10 +234,10 @@ class Subscriptions:
     def look_up(self, link: Link, key: SubscriptionKey) -> None:
         """Let the link have found the durable subscription, or say that there is none."""
         subscription = self.named.get(key)
-        if subscription is None:
+        if subscription is None or not self._sees(link, subscription):
             link.refuse(NOT_FOUND, f"there is no durable subscription {key.id}")
             return
-        if (refusal := self._unended(link, key)) is not None:
+        if (refusal := self._unended(link, key, LinkOperation.LOOK_UP)) is not None:
             link.refuse(refusal.condition, refusal.description)
             return
         link.owner = Lookup(key)
@@ -265,7 +280,7 @@ class Subscriptions:
             link.detach(closed=True, condition=LOCKED, description=decision.reason)
         elif decision.action is LeaveAction.KEEP or key is None or current is None:
             link.detach(closed=closed)
-        elif (refusal := self._unended(link, key)) is not None:
+        elif (refusal := self._unended(link, key, LinkOperation.END_DURABLE)) is not None:
             link.detach(closed=True, condition=refusal.condition, description=refusal.description)
         else:
             self.named.delete(current, partial(_detach, link, closed))

@@ -26,6 +26,10 @@ from pipeline.tally import Volume
 
 #: What one entity says of itself.
 Row: TypeAlias = dict[str, Writable]
+#: What an entity is called, the topic by which users may see it, and which subscription it is.
+Name: TypeAlias = tuple[str, str, SubscriptionKey | None]
+#: Whether who asks may see this subscription.
+MaySee: TypeAlias = Callable[[Subscription], bool]
 
 
 class Users(Protocol):
@@ -57,36 +61,39 @@ class Entities:
     def _exclusions(self) -> Exclusions:
         return self._named.exclusions
 
-    # Those that there are: what each is called, and the topic by which users may see it.
+    # Those that there are.
 
-    def names(self, entity: Entity) -> Iterable[tuple[str, str]]:
-        """The names of all of a type with the words of their topics, ascending."""
+    def names(self, entity: Entity) -> Iterable[Name]:
+        """The names of all of a type, ascending."""
+        found: list[Name]
         match entity:
             case Entity.SUBSCRIPTION:
-                found = [(_id(one), one.definition.topic) for one in self._named.all()]
+                found = [(_id(one), one.definition.topic, one.key) for one in self._named.all()]
             case Entity.QUEUE:
                 found = [
-                    (one.key.name, one.definition.topic)
+                    (one.key.name, one.definition.topic, one.key)
                     for one in self._named.all()
                     if one.key is not None and one.key.queue and one.durable
                 ]
             case Entity.TOPIC:
-                found = [(topic, topic) for topic in self._topics()]
+                found = [(topic, topic, None) for topic in self._topics()]
             case Entity.NODE:
-                found = [("self", "")]
-        return sorted(found)
+                found = [("self", "", None)]
+        return sorted(found, key=lambda one: one[0])
 
     def _topics(self) -> set[str]:
         used = {*self._users.produced(), *self._exclusions.topics()}
         return {topic for topic in used if kind_of_topic(topic) is Kind.TOPIC}
 
-    def rows(self, entity: Entity, names: Iterable[str]) -> list[Row]:
+    def rows(self, entity: Entity, names: Iterable[str], may_see: MaySee) -> list[Row]:
         """What entities of `names` say of themselves; those that have gone say nothing."""
         produced = self._users.produced()
-        found = (self._row(entity, name, produced) for name in names)
+        found = (self._row(entity, name, produced, may_see) for name in names)
         return [row for row in found if row is not None]
 
-    def _row(self, entity: Entity, name: str, produced: Counter[str]) -> Row | None:
+    def _row(
+        self, entity: Entity, name: str, produced: Counter[str], may_see: MaySee
+    ) -> Row | None:
         match entity:
             case Entity.SUBSCRIPTION:
                 found = self._named.get(SubscriptionKey.parse(name))
@@ -96,7 +103,7 @@ class Entities:
                 found = self._named.get(key)
                 return None if found is None else self.queue(found, produced)
             case Entity.TOPIC:
-                return self.topic(name, produced)
+                return self.topic(name, produced, may_see)
             case Entity.NODE:
                 return self.node()
 
@@ -141,10 +148,11 @@ class Entities:
             "topic_policy": _written(self._named.topic_policy(topic)),
         }
 
-    def topic(self, topic: str, produced: Counter[str] | None = None) -> Row:
-        """A topic, whether anybody uses it or not."""
+    def topic(self, topic: str, produced: Counter[str] | None, may_see: MaySee) -> Row:
+        """A topic, whether anybody uses it or not, with those of its subscriptions that who asks
+        may see."""
         subscriptions = list(self._exclusions.of_topic(topic))
-        named = sorted(_id(one) for one in subscriptions if one.key is not None)
+        named = sorted(_id(one) for one in subscriptions if one.key is not None and may_see(one))
         return {
             "name": topic,
             "address": topic,

@@ -1,16 +1,17 @@
 """Each request's answer: who may ask what, and what is done.
 
-Rule 1: reading needs `manage` or `consume` on the topic or queue; a query shows what may be read.
-Rule 2: what is made or ended needs `create` or `manage`, as it does by links; all else `manage`.
+Rule 1: which permission a request needs is a row of `pipeline.subscriptions.rights`.
+Rule 2: of what a user may not see nothing is said, not even that it is there.
 """
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from ingest.consumer import Subscription
 from ingest.hints import Hints
+from ingest.management.asking import forbidden, forbidden_policy
 from ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
 from ingest.management.holding import HELD, held, links
 from ingest.management.redrive import Redrive
@@ -40,25 +41,9 @@ from pipeline.management import (
     texts,
 )
 from pipeline.operations import Operation
-from pipeline.permission import Action
 from pipeline.policy_table import text_of
-from pipeline.refusal import INVALID_FIELD, Refusal
+from pipeline.refusal import INVALID_FIELD, UNAUTHORIZED, Refusal
 from pipeline.subscription import Definition, SubscriptionKey
-
-#: What a request needs of its user, one of these, on the topic or queue that it is about.
-NEEDED: dict[Verb, tuple[Action, ...]] = {
-    Verb.READ: (Action.CONSUME, Action.MANAGE),
-    Verb.HELD: (Action.CONSUME, Action.MANAGE),
-    Verb.CREATE: (Action.CREATE, Action.MANAGE),
-    Verb.DELETE: (Action.CREATE, Action.MANAGE),
-    **dict.fromkeys(
-        (Verb.UPDATE, Verb.PAUSE, Verb.RESUME, Verb.PURGE, Verb.REWIND, Verb.SKIP),
-        (Action.MANAGE,),
-    ),
-    Verb.REDRIVE: (Action.MANAGE,),
-    Verb.CLOSE: (Action.MANAGE,),
-    Verb.HINT: (Action.MANAGE,),
-}
 
 _OPERATIONS: dict[Verb, Operation] = {
     Verb.CREATE: Operation.CREATE,
@@ -129,18 +114,18 @@ class Requests:
 
     def _query(self, user: str, request: Request) -> Answer:
         """A part of those that the user may see, each with what was asked for."""
-        most = self._settings.management.query_count_max
+        most, rights = self._settings.management.query_count_max, self._access.rights
         names = [
             name
-            for name, topic in self._entities.names(request.entity)
-            if self._forbidden(user, topic, Verb.READ) is None
+            for name, topic, key in self._entities.names(request.entity)
+            if rights.allow(user, Verb.QUERY, topic, key)
         ]
         offset, count = _whole(request, "offset", 0), _whole(request, "count", most)
         if count > most:
             text = f"'count' is {count}; it may be {most} (management.query_count_max)"
             return Answer(BAD_REQUEST, f"{text}, and 'offset' leads on")
         part = names[offset : offset + count]
-        rows = self._entities.rows(request.entity, part)
+        rows = self._entities.rows(request.entity, part, self._may_see(user))
         wanted = _attribute_names(request, rows)
         if isinstance(wanted, Answer):
             return wanted
@@ -148,8 +133,9 @@ class Requests:
         body: Row = {"attributeNames": list[Value](wanted), "results": results, "total": len(names)}
         return Answer(OK, f"{len(rows)} of {len(names)}", body)
 
-    def _forbidden(self, user: str, topic: str, verb: Verb) -> Refusal | None:
-        return self._access.refusal(user, topic, *NEEDED[verb])
+    def _may_see(self, user: str) -> Callable[[Subscription], bool]:
+        rights = self._access.rights
+        return lambda one: rights.allow(user, Verb.QUERY, one.definition.topic, one.key)
 
     # Topics.
 
@@ -159,18 +145,23 @@ class Requests:
         topic = topic_of(request.name)
         if isinstance(topic, Refusal):
             return refused(topic)
-        if why := self._forbidden(user, topic.topic, request.verb):
+        if why := self._access.refusal(user, request.verb, topic.topic):
             return refused(why)
+        may_see = self._may_see(user)
         if request.verb is Verb.READ:
-            return Answer(OK, "the topic", self._entities.topic(topic.topic))
+            return Answer(OK, "the topic", self._entities.topic(topic.topic, None, may_see))
         if request.verb is Verb.CREATE:
             text = "a topic needs no making: it is there when somebody uses it"
-            return Answer(CREATED, text, self._entities.topic(topic.topic))
-        return await self._end_topic(topic, forced=request.attributes.get("force") is True)
+            return Answer(CREATED, text, self._entities.topic(topic.topic, None, may_see))
+        forced = request.attributes.get("force") is True
+        return await self._end_topic(user, topic, forced=forced)
 
-    async def _end_topic(self, topic: Destination, *, forced: bool) -> Answer:
+    async def _end_topic(self, user: str, topic: Destination, *, forced: bool) -> Answer:
         on = list(self._named.exclusions.of_topic(topic.topic))
         keys = [one.key for one in on if one.key is not None and one.durable]
+        if any(self._access.refusal(user, Verb.DELETE, topic.topic, key) for key in keys):
+            text = f"'{topic.topic}' has durable subscriptions that user '{user}' may not end"
+            return refused(Refusal(UNAUTHORIZED, text))
         if keys and not forced:
             names = ", ".join(key.id for key in keys[:5])
             text = f"'{topic.topic}' has {len(keys)} durable subscriptions ({names}"
@@ -190,12 +181,9 @@ class Requests:
         definition = self._wanted(key, request)
         if isinstance(definition, Refusal):
             return refused(definition)
-        # Who may not know of a subscription isn't told whether there is one: its id alone is known.
         existing = self._named.get(key)
-        about = definition or (existing.definition if existing else None)
-        if about is None:
-            return Answer(ABSENT, f"there is no subscription {key.id}")
-        if why := self._forbidden(user, about.topic, request.verb):
+        why = forbidden(self._access, user, request.verb, key, definition, existing)
+        if why is not None:
             return refused(why)
         if existing is not None and request.verb is Verb.READ:
             row = {**self._row(request.entity, key), "links": links(existing)}
@@ -206,14 +194,17 @@ class Requests:
             return await self._redriven(user, key, request)
         if existing is not None and request.verb is Verb.HINT:
             return await self._hinted(existing, request.attributes)
-        return await self._operate(key, definition, request)
+        return await self._operate(user, key, definition, request)
 
     async def _operate(
-        self, key: SubscriptionKey, definition: Definition | None, request: Request
+        self, user: str, key: SubscriptionKey, definition: Definition | None, request: Request
     ) -> Answer:
         order = self._order(key, definition, request)
         if isinstance(order, Refusal):
             return refused(order)
+        why = forbidden_policy(self._access, user, self._named, order)
+        if why is not None:
+            return refused(why)
         done = await self._operations.perform(order)
         if isinstance(done, Refusal):
             return refused(done)
@@ -317,14 +308,14 @@ class Requests:
         return Answer(OK, "its matches are known up to there", done)
 
     async def _redriven(self, user: str, key: SubscriptionKey, request: Request) -> Answer:
-        most = request.attributes.get("max")
+        most, rights = request.attributes.get("max"), self._access.rights
         only = request.attributes.get("subscription")
         done = await self._redrive.perform(
             key,
             dead_letters=request.entity is Entity.QUEUE,
             only=only if isinstance(only, str) else None,
             most=most if isinstance(most, int) else None,
-            may=lambda topic: self._forbidden(user, topic, Verb.REDRIVE) is None,
+            may=lambda topic: rights.allow(user, Verb.REDRIVE, topic),
         )
         if isinstance(done, Refusal):
             return refused(done)

@@ -15,6 +15,7 @@ from ingest.consumer import Consumer, Subscription
 from ingest.delivery import DeliveryService
 from ingest.link import Link
 from ingest.log import Log
+from ingest.management.asking import forbidden
 from ingest.management.entities import key_of
 from ingest.management.holders import Holders
 from ingest.management.peers import Peers
@@ -28,7 +29,6 @@ from pipeline.amqp_writer import Writable
 from pipeline.dispatch import Deliver
 from pipeline.errors import InvalidRequest, StoreError
 from pipeline.management import (
-    ABSENT,
     BAD_REQUEST,
     CONFLICT,
     FAILED,
@@ -39,8 +39,7 @@ from pipeline.management import (
     refused,
 )
 from pipeline.outcome import Outcome
-from pipeline.permission import Action
-from pipeline.refusal import Refusal
+from pipeline.refusal import NOT_FOUND, Refusal
 from pipeline.run_text import runs_of, text_of
 from pipeline.selector.matching import Selections, selected
 from pipeline.sequences import Run, SequenceSet, gathered
@@ -103,13 +102,10 @@ class Taking:
         if isinstance(key, Refusal):
             return refused(key)
         subscription = self._named.get(key)
-        if subscription is None:
-            return Answer(ABSENT, f"there is no subscription {key.id}")
-        topic, may = subscription.definition.topic, {Action.CONSUME}
-        if request.verb is Verb.OWED:
-            may.add(Action.MANAGE)
-        if why := self._access.refusal(link.connection.user, topic, *may):
-            return refused(why)
+        user = link.connection.user
+        why = forbidden(self._access, user, request.verb, key, None, subscription)
+        if why is not None or subscription is None:
+            return refused(why or Refusal(NOT_FOUND, f"there is no subscription {key.id}"))
         if not key.durable:
             text = "is not durable: what it is owed can't be told from the tables"
             return Answer(CONFLICT, f"{key.id} {text}")

@@ -1,18 +1,19 @@
 """Who may connect and what he may do, from files that may change while the gateway runs.
 
-Three parts: the users, the permissions, TLS. Each is read again when one of its files changes
-(looked at once a second) and on SIGHUP. A new version that can't be used is reported, and the old
-one stays. What is new holds from the next connection, login and attach on; who is connected stays
-connected.
+Four parts: the users, the permissions, whose names are whose, TLS. Each is read again when one of
+its files changes (looked at once a second) and on SIGHUP. A new version that can't be used is
+reported, and the old one stays. What is new holds from the next connection, login and attach on;
+who is connected stays connected.
 """
 
 import asyncio
 import ssl
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
@@ -21,9 +22,16 @@ from ingest.security.tls import certified_user, context_of
 from ingest.security.users import ANONYMOUS, Users, new_secret
 from ingest.settings import Settings
 from ingest.watched import Part, Watch
+from pipeline import permission
 from pipeline.errors import InvalidRequest
-from pipeline.permission import EVERYBODY, EVERYTHING, Action, Permissions, parse
+from pipeline.permission import EVERYBODY, Permissions
 from pipeline.refusal import Refusal
+from pipeline.subscription import SubscriptionKey
+from pipeline.subscriptions import owned_names
+from pipeline.subscriptions.owned_names import NameKind, OwnedNames
+from pipeline.subscriptions.rights import Rights, UserOperation, actions_of
+
+T = TypeVar("T")
 
 _events = structlog.get_logger("gateway")
 
@@ -41,6 +49,9 @@ class Access:
         self._permissions = Part(
             "permissions", (security.permissions,), lambda: _permissions(security.permissions)
         )
+        self._names = Part(
+            "client_ids", (security.client_ids,), lambda: _names(security.client_ids)
+        )
         alone = not security.users and not self._anonymous
         self._tls = Part(
             "tls",
@@ -53,8 +64,9 @@ class Access:
             _warn(settings)
 
     @property
-    def permissions(self) -> Permissions:
-        return self._permissions.value
+    def rights(self) -> Rights:
+        """What each user may do at this moment."""
+        return Rights(self._permissions.value, self._names.value)
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -82,13 +94,32 @@ class Access:
             names, check=not anybody, keys=users.keys if users else None, certified=certified
         )
 
-    def refusal(self, user: str, topic: str, *actions: Action) -> Refusal | None:
-        """None when the user may do one of these to the destination (its word in the log), else
-        what its peer is to be told."""
-        refusal = self.permissions.refusal(user, topic, *actions)
+    def refusal(
+        self,
+        user: str,
+        operation: UserOperation,
+        topic: str,
+        key: SubscriptionKey | None = None,
+        former: str = "",
+    ) -> Refusal | None:
+        """None when the user may do this, else what its peer is to be told; as `Rights.refusal`."""
+        refusal = self.rights.refusal(user, operation, topic, key, former)
         if refusal is not None:
-            _events.info("permission.refused", user=user, topic=topic, actions=" or ".join(actions))
+            _events.info(
+                "permission.refused",
+                user=user,
+                topic=topic,
+                operation=operation.value,
+                actions=actions_of(operation),
+            )
         return refusal
+
+    def unnamed(self, user: str, client_id: str) -> str | None:
+        """Why the user's connection may not bear this client id, if it may not."""
+        if self._names.value.may_use(user, NameKind.CLIENT_ID, client_id):
+            return None
+        _events.info("client_id.refused", user=user, client_id=client_id)
+        return f"client id '{client_id}' may not be used by user '{user}' (security.client_ids)"
 
     def verify(
         self, user: str, password: str, then: Callable[[bool], None]
@@ -113,7 +144,7 @@ class Access:
         self._renew(anyway=True)
 
     def _renew(self, *, anyway: bool) -> None:
-        for part in (self._users, self._permissions, self._tls):
+        for part in (self._users, self._permissions, self._names, self._tls):
             try:
                 if not part.renew(anyway=anyway):
                     continue
@@ -143,11 +174,17 @@ def _users(file: str, secret: bytes) -> Users | None:
 
 
 def _permissions(file: str) -> Permissions:
-    if not file:
-        return EVERYTHING
+    return _parsed("permissions", file, permission.parse) if file else permission.EVERYTHING
+
+
+def _names(file: str) -> OwnedNames:
+    return _parsed("client ids", file, owned_names.parse) if file else owned_names.ANYBODYS
+
+
+def _parsed(what: str, file: str, parse: Callable[[Mapping[str, object]], T]) -> T:
     try:
         return parse(tomllib.loads(Path(file).read_text()))
     except OSError as error:
-        raise InvalidRequest(f"permissions file {file} can't be read: {error.strerror}") from None
+        raise InvalidRequest(f"{what} file {file} can't be read: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, InvalidRequest) as error:
-        raise InvalidRequest(f"permissions file {file}: {error}") from None
+        raise InvalidRequest(f"{what} file {file}: {error}") from None

@@ -1,0 +1,212 @@
+"""Which permission each operation of a peer needs: one table, for links and for `$management`.
+
+Rule 1: every operation has a row, or this file doesn't type-check: `right` ends in `assert_never`.
+Rule 2: an operation needs all needs of its row; of one need any of its actions is enough.
+Rule 3: what is done to a subscription by another action than `manage` needs its name, too: a name
+        that is another user's can't be used (`owned_names`).
+Rule 4: who may neither see nor end a subscription is told that there is none.
+
+The table in `docs/guides/security.md` is made of this one, and a test compares them.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias, assert_never
+
+from pipeline.management import Entity, Verb
+from pipeline.permission import EVERYTHING, Action, Permissions
+from pipeline.refusal import UNAUTHORIZED, Refusal
+from pipeline.subscription import SubscriptionKey
+from pipeline.subscriptions.owned_names import ANYBODYS, OwnedNames
+
+
+class LinkOperation(StrEnum):
+    """What a peer does by its links and their messages; the words are those of the guide."""
+
+    SEND = "attach a producer"
+    RELAY = "attach a producer that names no destination"
+    SEND_BY_RELAY = "send a message that names its destination"
+    POST_BY_RELAY = "send such a message in a transaction"
+    ANSWER = "let a request to `$management` be answered there"
+    COORDINATE = "declare and end transactions"
+    MAKE_QUEUE = "use a queue that isn't there yet"
+    CONSUME = "attach a consumer"
+    BROWSE = "browse a queue"
+    MAKE_DURABLE = "make a durable subscription by attaching to it"
+    REDEFINE = "put another definition in the place of a durable subscription"
+    LOOK_UP = "look up a durable subscription, to end it"
+    END_DURABLE = "end a durable subscription by closing its last link"
+    MAKE_TEMPORARY = "make a temporary destination"
+    SEND_TO_OWN_TEMPORARY = "send to a temporary destination of one's own connection"
+    SEND_TO_TEMPORARY = "send to a temporary destination of another connection"
+    CONSUME_OWN_TEMPORARY = "consume from a temporary destination of one's own connection"
+    SET_POLICY = "give a subscription or queue a policy, while it is made or later"
+    SET_DEAD_LETTERS = "name the queue of its dead letters in that policy"
+
+
+#: All that a peer can ask for.
+UserOperation: TypeAlias = LinkOperation | Verb
+
+
+class At(StrEnum):
+    """Which destination a need is about."""
+
+    HERE = "there"  #: that of the operation
+    FORMER = "on the topic that it had"  #: that of the subscription which is replaced
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One of these actions, at a destination."""
+
+    actions: tuple[Action, ...]
+    at: At = At.HERE
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What a user must be allowed: all of these needs; none at all is free to everybody."""
+
+    needs: tuple[Need, ...] = ()
+
+
+_FREE = Right()
+_PUBLISH = Right((Need((Action.PUBLISH,)),))
+_CONSUME = Right((Need((Action.CONSUME,)),))
+_CREATE = Right((Need((Action.CREATE,)),))
+_MANAGE = Right((Need((Action.MANAGE,)),))
+_READ = Right((Need((Action.CONSUME, Action.MANAGE)),))
+_MAKE_OR_END = Right((Need((Action.CREATE, Action.MANAGE)),))
+_REDEFINE = Right(
+    (Need((Action.CREATE,)), Need((Action.CREATE, Action.MANAGE), At.FORMER)),
+)
+
+
+def right(operation: UserOperation) -> Right:
+    """The row of an operation."""
+    match operation:
+        case (
+            LinkOperation.RELAY
+            | LinkOperation.COORDINATE
+            | LinkOperation.SEND_TO_OWN_TEMPORARY
+            | LinkOperation.CONSUME_OWN_TEMPORARY
+            | Verb.GET_TYPES
+            | Verb.GET_OPERATIONS
+        ):
+            return _FREE
+        case (
+            LinkOperation.SEND
+            | LinkOperation.SEND_BY_RELAY
+            | LinkOperation.POST_BY_RELAY
+            | LinkOperation.SEND_TO_TEMPORARY
+            | LinkOperation.ANSWER
+            | LinkOperation.SET_DEAD_LETTERS
+        ):
+            return _PUBLISH
+        case LinkOperation.CONSUME | LinkOperation.BROWSE | Verb.ACQUIRE | Verb.SETTLE:
+            return _CONSUME
+        case LinkOperation.MAKE_QUEUE | LinkOperation.MAKE_DURABLE | LinkOperation.MAKE_TEMPORARY:
+            return _CREATE
+        case LinkOperation.REDEFINE:
+            return _REDEFINE
+        case LinkOperation.LOOK_UP | LinkOperation.END_DURABLE | Verb.CREATE | Verb.DELETE:
+            return _MAKE_OR_END
+        case Verb.READ | Verb.QUERY | Verb.HELD | Verb.OWED:
+            return _READ
+        case (
+            LinkOperation.SET_POLICY
+            | Verb.UPDATE
+            | Verb.PAUSE
+            | Verb.RESUME
+            | Verb.PURGE
+            | Verb.REWIND
+            | Verb.SKIP
+            | Verb.REDRIVE
+            | Verb.CLOSE
+            | Verb.HINT
+        ):
+            return _MANAGE
+        case _ as never:
+            assert_never(never)
+
+
+def right_of_request(entity: Entity, verb: Verb) -> Right:
+    """The row of a request: what the gateway says of itself, in numbers, is for everybody."""
+    return _FREE if entity is Entity.NODE else right(verb)
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What each user may do: the permissions and the names as they are written now."""
+
+    permissions: Permissions = EVERYTHING
+    names: OwnedNames = ANYBODYS
+
+    def refusal(
+        self,
+        user: str,
+        operation: UserOperation,
+        topic: str,
+        key: SubscriptionKey | None = None,
+        former: str = "",
+    ) -> Refusal | None:
+        """None when the user may do this to the destination `topic` (its word in the log), else
+        what to tell the peer. `key` is the subscription that it is done to, if it has a name;
+        `former` the topic of the one that is replaced."""
+        for need in right(operation).needs:
+            where = topic if need.at is At.HERE else former
+            why = self._lacks(user, need, where, key)
+            if why is not None:
+                return why
+        return None
+
+    def allow(
+        self, user: str, operation: UserOperation, topic: str, key: SubscriptionKey | None = None
+    ) -> bool:
+        """Whether the user may do it."""
+        return self.refusal(user, operation, topic, key) is None
+
+    def sees(self, user: str, key: SubscriptionKey, topic: str) -> bool:
+        """Whether the user may know that there is this subscription: who may read or end it."""
+        return self.allow(user, Verb.READ, topic, key) or self.allow(user, Verb.DELETE, topic, key)
+
+    def taken(self, key: SubscriptionKey) -> Refusal:
+        """What is told of a name that a subscription has which the user may not see."""
+        return Refusal(UNAUTHORIZED, f"the name {key.id} can't be used here: choose another one")
+
+    def _lacks(
+        self, user: str, need: Need, topic: str, key: SubscriptionKey | None
+    ) -> Refusal | None:
+        manages = Action.MANAGE in need.actions
+        if manages and self.permissions.allow(user, Action.MANAGE, topic):
+            return None
+        others = [action for action in need.actions if action is not Action.MANAGE]
+        if any(self.permissions.allow(user, action, topic) for action in others):
+            return self.names.refusal(user, key)
+        return self.permissions.refusal(user, topic, *need.actions)
+
+
+def actions_of(operation: UserOperation) -> str:
+    """The actions that an operation needs, in a log."""
+    return " and ".join(" or ".join(need.actions) for need in right(operation).needs)
+
+
+def words(needed: Right) -> str:
+    """A row's right as the guide says it."""
+    if not needed.needs:
+        return "none"
+    return ", and ".join(_words(need) for need in needed.needs)
+
+
+def _words(need: Need) -> str:
+    actions = " or ".join(f"`{action.value}`" for action in need.actions)
+    return actions if need.at is At.HERE else f"{actions} {need.at.value}"
+
+
+def table() -> str:
+    """All rows as the guide has them, in Markdown."""
+    lines = ["| by a link or a message | permission |", "|---|---|"]
+    lines += [f"| {one.value} | {words(right(one))} |" for one in LinkOperation]
+    lines += ["", "| request to `$management` | permission |", "|---|---|"]
+    lines += [f"| {verb.value} | {words(right(verb))} |" for verb in Verb]
+    return "\n".join(lines) + "\n"
