@@ -8,7 +8,6 @@ the loop's thread.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import count, groupby
 
 from ingest import oversize
@@ -24,6 +23,7 @@ from ingest.pump import Outcomes
 from ingest.settings import Settings
 from ingest.sieve import Sieve
 from ingest.taker import Taker
+from ingest.turns import Allowance, Due, units
 from pipeline.address import Destination
 from pipeline.delivery import Verdict
 from pipeline.dispatch import Bury, Deliver, Effect, Settled
@@ -38,6 +38,8 @@ from pipeline.wire_state import OUTCOMES
 
 #: Seconds that burials may take at the end, when nobody is served any more.
 FINISH_SECONDS = 5.0
+#: Subscriptions of a topic that are served until those of the next topic have their turn.
+TOPIC_SUBSCRIPTIONS = 64
 #: Bytes that one subscription may hand to the engine in one pass; then the others have a turn and
 #: the sockets a chance to say that they are full.
 PASS_BYTES = 1 << 20
@@ -75,7 +77,9 @@ class DeliveryService:
             loop, claims, self.paging, settings.delivery.expiry_scan_ms, self.give_up
         )
         self._live: dict[str, dict[Subscription, None]] = {}  # topic -> those with consumers
-        self._due: dict[Subscription, None] = {}
+        self._due: Due[Subscription] = Due(TOPIC_SUBSCRIPTIONS)
+        self._again: list[Subscription] = []  # served, and not done: behind all when the loop turns
+        self._turn = Allowance(loop, settings.delivery.turn_subscriptions_max, self._turned)
         self._sieve = Sieve()
         self._numbers = count(1)
         log.arrived, log.uncommon = self._arrived, claims.arrived
@@ -122,7 +126,7 @@ class DeliveryService:
             live.pop(subscription, None)
             if not live:
                 del self._live[subscription.definition.topic]
-        self._due[subscription] = None
+        self._wake(subscription)
 
     def claim(self, consumer: Consumer, run: Run, now: int) -> list[Effect]:
         """The consumer has all of these that are owed and that nobody has; no byte goes out."""
@@ -136,7 +140,7 @@ class DeliveryService:
         if consumer.left:
             return
         self._set_credit(consumer)
-        self._due[consumer.subscription] = None
+        self._wake(consumer.subscription)
 
     def _set_credit(self, consumer: Consumer) -> None:
         link, dispatcher = consumer.link, consumer.subscription.dispatcher
@@ -157,7 +161,7 @@ class DeliveryService:
             subscription.forget_pages()
             self._claims.changed(subscription)
         self._alarms.look(subscription)
-        self._due[subscription] = None
+        self._wake(subscription)
 
     def end(self, subscription: Subscription) -> None:
         """It is owed nothing any more."""
@@ -171,7 +175,7 @@ class DeliveryService:
         effects = subscription.dispatcher.give_up(run, reason)
         self._perform(subscription, effects, now)
         if effects and subscription.consumers:
-            self._due[subscription] = None  # what comes behind may be delivered now
+            self._wake(subscription)  # what comes behind may be delivered now
         self._log.kick()
 
     def _rung(self, subscriptions: list[Subscription], now: int) -> None:
@@ -179,10 +183,8 @@ class DeliveryService:
             self._perform(subscription, subscription.dispatcher.wake(now), now)
             self._alarms.look(subscription)
             if subscription.consumers:
-                self._due[subscription] = None
-        self.run()
-        self._log.kick()
-        self._flush()
+                self._wake(subscription)
+        self._pass()
 
     # Outcomes.
 
@@ -224,9 +226,9 @@ class DeliveryService:
             else:
                 self._record(subscription, name, one, delivered_at, now)
                 if not one.final:
-                    self._due[subscription] = None
+                    self._wake(subscription)
         if given_up:
-            self._due[subscription] = None
+            self._wake(subscription)
             self._dead_letters.bury(subscription, name, given_up, delivered_at, receipt)
         elif receipt is not None and subscription.durable:
             self._log.confirm(receipt)
@@ -237,7 +239,7 @@ class DeliveryService:
         """A consumer holds less than before."""
         if consumer.cut and not consumer.left:
             self._set_credit(consumer)
-            self._due[consumer.subscription] = None
+            self._wake(consumer.subscription)
         oversize.end_if_empty(consumer, self.ended)
 
     def _perform(self, subscription: Subscription, effects: Sequence[Effect], now: int) -> None:
@@ -266,26 +268,44 @@ class DeliveryService:
         for topic in topics:
             live = self._live.get(topic)
             if live:
-                self._due.update(live)
+                self._due.add_all(live, topic)
         self.run()
         self._flush()
 
     def run(self) -> None:
-        """Serve all that are due."""
-        while self._due:
-            due, self._due = self._due, {}
-            for subscription in due:
-                self._serve(subscription)
+        """Serve those that are due, as many as may be until the loop turns; the others then, in the
+        order in which they became due."""
+        turn = self._turn
+        while self._due and turn.left:
+            sent, work = self._serve(self._due.take())
+            turn.spend(units(sent, work))
 
-    def _serve(self, subscription: Subscription) -> None:
+    def _turned(self) -> None:
+        """The sockets were written and others had their turn: go on."""
+        while self._again:
+            self._wake(self._again.pop(0))
+        if self._due:
+            self._pass()
+
+    def _wake(self, subscription: Subscription) -> None:
+        """There may be something to do for it: `run` serves it."""
+        self._due.add(subscription, subscription.definition.topic)
+
+    def _pass(self) -> None:
+        self.run()
+        self._log.kick()
+        self._flush()
+
+    def _serve(self, subscription: Subscription) -> tuple[int, int]:
+        """Serve one, as far as one pass goes: bytes that were sent, and evaluations."""
         dispatcher, head = subscription.dispatcher, self._log.recent.head
         selects = subscription.definition.selector is not None
         sent = work = 0
         before = None
         while (wanted := dispatcher.wanted(head)) is not None:
             if sent >= PASS_BYTES or work >= PASS_EVALUATIONS:
-                self._serve_again(subscription)
-                return
+                self._again.append(subscription)
+                return sent, work
             slab = self.paging.find(subscription, wanted)
             if slab is None:
                 if subscription.reading or wanted == before:
@@ -317,14 +337,14 @@ class DeliveryService:
         self._alarms.look(subscription)
         if not subscription.reading:
             self._answer_drains(subscription)
+        return sent, work
 
     def _deliver(
         self, subscription: Subscription, slab: Slab, effects: Sequence[Effect], now: int
     ) -> int:
         """Perform what the dispatcher has made of a slab's messages; bytes that were sent."""
         sent = 0
-        limited: list[Consumer] = []
-        others: list[Effect] = []
+        limited, others = list[Consumer](), list[Effect]()
         for effect in effects:
             if not isinstance(effect, Deliver):
                 others.append(effect)
@@ -345,15 +365,9 @@ class DeliveryService:
             oversize.end_if_empty(consumer, self.ended)
         return sent
 
-    def _serve_again(self, subscription: Subscription) -> None:
-        """Go on after the sockets were written and others had their turn."""
-        self._loop.call_soon(partial(self._resume, subscription))
-
     def _resume(self, subscription: Subscription) -> None:
-        self._due[subscription] = None
-        self.run()
-        self._log.kick()
-        self._flush()
+        self._wake(subscription)
+        self._pass()
 
     def _answer_drains(self, subscription: Subscription) -> None:
         """All there is has been sent: whoever drains gives its credit back."""

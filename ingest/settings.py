@@ -112,6 +112,7 @@ class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     selector_chars_max: int
     selector_depth_max: int
     expiry_scan_ms: int
+    turn_subscriptions_max: int
     policies: str
     duplicates_max: int
     hint_matches_max: int
@@ -299,6 +300,10 @@ def _check(settings: Settings) -> None:
 def _delivery_rules(delivery: DeliveryLimits) -> tuple[tuple[bool, str], ...]:
     return (
         (delivery.expiry_scan_ms >= 10, "delivery.expiry_scan_ms must be 10 at least"),
+        (
+            delivery.turn_subscriptions_max >= 1,
+            "delivery.turn_subscriptions_max must be positive",
+        ),
         (delivery.page_bytes >= 4_096, "delivery.page_bytes must be 4096 at least"),
         (
             1 <= delivery.selector_chars_max <= CHARS_MAX,

@@ -44,6 +44,10 @@ class RecentMessages:
         #: Topic, first and end of each slab, and its bytes, also of those that are forgotten.
         self._order: deque[tuple[str, int, int, int]] = deque()
         self._bytes = 0
+        #: The last slab that was joined, and of which topic, from where and of how many it is: what
+        #: many subscriptions of a topic want in turn is made once.
+        self._joined: Slab | None = None
+        self._joined_key = ("", 0, 0)
         self._committed = head
         self.floor = head  #: every message from here on is in memory
         self.head = head  #: the sequence after the last message
@@ -75,6 +79,7 @@ class RecentMessages:
         """Nobody will look for this topic's messages any more: they leave memory now. They count
         as bytes until their turn to leave has come."""
         self._lines.pop(topic, None)
+        self._joined, self._joined_key = None, ("", 0, 0)
 
     def find(self, topic: str, sequence: int, most: int = 1) -> Slab | None:
         """The slab of `topic` with `sequence`, else the first one after it, else None.
@@ -89,9 +94,18 @@ class RecentMessages:
         while at < len(line.slabs):
             slab = line.slabs[at]
             if slab is not None and slab.stop > sequence:
-                return _joined(_small(line.slabs, at, most)) or slab
+                return self._join(topic, _small(line.slabs, at, most)) or slab
             at += 1
         return None
+
+    def _join(self, topic: str, slabs: Sequence[Slab]) -> Slab | None:
+        """These slabs of one topic, behind each other, as one; None if there is nothing to join."""
+        if len(slabs) < 2:
+            return None
+        key = topic, slabs[0].first, len(slabs)
+        if key != self._joined_key:
+            self._joined_key, self._joined = key, _joined(slabs)
+        return self._joined
 
     def _evict(self) -> None:
         while self._order and self._bytes > self._bytes_max:
@@ -130,10 +144,8 @@ def _small(slabs: Sequence[Slab | None], at: int, most: int) -> list[Slab]:
     return found
 
 
-def _joined(slabs: Sequence[Slab]) -> Slab | None:
-    """These slabs of one topic, behind each other, as one; None if there is nothing to join."""
-    if len(slabs) < 2:
-        return None
+def _joined(slabs: Sequence[Slab]) -> Slab:
+    """These slabs of one topic, behind each other, as one."""
     sequences, offsets, base = array("q"), array("i", [0]), 0
     for slab in slabs:
         sequences.extend(range(slab.first, slab.stop))
