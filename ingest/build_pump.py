@@ -1,5 +1,5 @@
-"""Compiles `message.c`, `values.c`, `pump.c` and `walk.c` into `ingest/_pump` with cffi, when it is
-installed, as Proton itself is.
+"""Compiles `message.c`, `values.c`, `pump.c`, `frame_values.c` and `walk.c` into `ingest/_pump`
+with cffi, when it is installed, as Proton itself is.
 
 The module is linked against nothing: its `pn_*` symbols are found in Proton's own library, which
 `ingest.native` loads first with its symbols made global.
@@ -12,7 +12,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HERE = Path(__file__).parent
 #: The sources, in the order in which one may use another.
-SOURCES = ("message.c", "values.c", "pump.c", "walk.c")
+SOURCES = ("message.c", "values.c", "pump.c", "frame_values.c", "walk.c")
 #: What Python may call: the part of each source between these two lines.
 BEGIN, END = "/* cdef:begin */", "/* cdef:end */"
 

@@ -91,7 +91,9 @@ class Connection(asyncio.BufferedProtocol):
             self._engine.handler,
             limits,
         )
-        self._inflow = Inflow(self._amqp_address, self.inbound, limits.frame_bytes_max)
+        self._inflow = Inflow(
+            self._amqp_address, self.inbound, limits.frame_bytes_max, limits.decode
+        )
         self.outflow = Outflow()
         self._handshake = self._engine.access.handshake(transport)
         self.alive = True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ingest import pump
 from ingest.native import ffi, lib
 from pipeline import performative
-from pipeline.amqp_types import DecodeError
+from pipeline.amqp_types import DecodeError, DecodeLimits
 from pipeline.link_state import LinkState, told
 from pipeline.refusal import NOT_IMPLEMENTED
 from pipeline.wire_state import STATES, TRANSACTIONAL_STATE
@@ -40,10 +40,13 @@ class Inflow:
     reaches the engine.
     """
 
-    def __init__(self, transport: int, inbound: "Inbound", frame_bytes_max: int) -> None:
+    def __init__(
+        self, transport: int, inbound: "Inbound", frame_bytes_max: int, limits: DecodeLimits
+    ) -> None:
         self._transport, self._inbound = transport, inbound
-        self._frame_bytes_max = frame_bytes_max
-        self._walk = ffi.new("pump_walk *", {"left": HEADER_BYTES})
+        self._frame_bytes_max, self._limits = frame_bytes_max, limits
+        most = (limits.values_max, limits.depth_max)
+        self._walk = ffi.new("pump_walk *", {"left": HEADER_BYTES, "limits": most})
         self._held = bytearray()
         self._needed = 0
         self._channels: set[int] = set()  #: those on which the peer has a session
@@ -102,6 +105,9 @@ class Inflow:
                     # Answered in one breath with its begin, a session would be one of our own.
                     self._inbound.process()
                     lib.pump_write(self._transport)
+                case lib.WALK_HEAVY:
+                    self._push(performative.standing_for(frame))
+                    performative.refuse_heavy(frame, self._limits)
                 case lib.WALK_NAMED:
                     frame = performative.numbered(frame)
                     return self._feed(ffi.from_buffer(frame), len(frame))

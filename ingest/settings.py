@@ -15,6 +15,8 @@ from typing import Literal
 import msgspec
 
 from pipeline import policy_table
+from pipeline.amqp_types import DEPTH_MAX as NESTING_MAX
+from pipeline.amqp_types import DecodeLimits
 from pipeline.errors import InvalidRequest
 from pipeline.layers import Tree, merge
 from pipeline.policy import DEFAULT, DEFAULT_TOPIC, Policy, TopicPolicy
@@ -50,6 +52,8 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message_bytes_max: int
     unfinished_bytes_max: int
     frame_bytes_max: int
+    decode_values_max: int
+    decode_depth_max: int
     idle_timeout_ms: int
     handshake_ms_max: int
     open_ms_max: int
@@ -64,6 +68,11 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     transaction_bytes_max: int
     transaction_timeout_seconds: int
     bare_address: Literal["topic", "queue"]
+
+    @property
+    def decode(self) -> DecodeLimits:
+        """What one frame, request or command may bring."""
+        return DecodeLimits(self.decode_values_max, self.decode_depth_max)
 
 
 class Ownership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -238,6 +247,11 @@ def _check(settings: Settings) -> None:
     policy_table.check(settings.policy, "settings: [subscription]")
     rules = (
         (amqp.frame_bytes_max >= 512, "amqp.frame_bytes_max must be 512 at least (AMQP 2.7.1)"),
+        (amqp.decode_values_max >= 64, "amqp.decode_values_max must be 64 at least: an attach"),
+        (
+            8 <= amqp.decode_depth_max <= NESTING_MAX,
+            f"amqp.decode_depth_max must be from 8 to {NESTING_MAX}",
+        ),
         (amqp.message_bytes_max >= 1, "amqp.message_bytes_max must be positive"),
         (amqp.message_bytes_max < 1 << 30, "amqp.message_bytes_max must be below 1 GiB"),
         (

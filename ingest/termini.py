@@ -9,7 +9,6 @@ from proton import Data, Described, Terminus, symbol, ulong
 from proton import Link as ProtonLink
 
 from ingest.link import BROKEN_VALUES, BrokenFrame, copy_plainly
-from ingest.native import values_in
 from pipeline.address import kind_of_topic, said_by
 from pipeline.subscription import Definition
 from pipeline.temporary import DELETE_ON_CLOSE
@@ -29,9 +28,6 @@ OUTCOMES = (
     "amqp:released:list",
     "amqp:modified:list",
 )
-#: Values in one field of an attach, those inside of others too: an array of 65,535 nulls is ten
-#: bytes long, and reading it would hold everybody up for a tenth of a second.
-FIELD_VALUES_MAX = 256
 
 
 def read(link: ProtonLink, desired: frozenset[str]) -> Attach:
@@ -90,8 +86,6 @@ def _filters(data: object) -> tuple[object, ...]:
 
 
 def _value(data: object) -> object:
-    if values_in(data._data) > FIELD_VALUES_MAX:  # type: ignore[attr-defined]
-        raise ValueError(f"a field holds more than {FIELD_VALUES_MAX} values")
     data.rewind()  # type: ignore[attr-defined]
     return data.get_object() if data.next() else None  # type: ignore[attr-defined]
 

@@ -13,6 +13,7 @@
  * (WALK_SHORT) how many of it must be there before it can be judged. */
 typedef struct {
   uint64_t left, at, size;
+  pump_frame_limits limits; /* of frames that come */
 } pump_walk;
 
 /* All passes; a frame is cut before it could be judged; an attach; a flow that wants an answer, or
@@ -28,6 +29,9 @@ typedef struct {
 #define WALK_NAMED 6
 #define WALK_END 8
 #define WALK_BEGIN 9
+/* A frame that brings more values than it may, or broken ones: `size` bytes of it, all or as many as
+ * are there. */
+#define WALK_HEAVY 13
 /* Walk over `size` bytes up to the first frame that stops it. What we write ourselves is only stopped
  * at attaches (WALK_OUT), or at attaches and flows (WALK_OUT_FLOWS). */
 #define WALK_IN 0
@@ -178,6 +182,16 @@ static int look(const uint8_t *m, size_t have, size_t size, int way, size_t *nee
   return stop && have < size ? WALK_SHORT : stop;
 }
 
+/* Stop a frame that isn't within its budget of values. `stop` is what else was to be done with it. */
+static int weighed(const pump_walk *w, const uint8_t *m, size_t have, size_t size, int stop,
+                   size_t *need) {
+  size_t at = 4 * (size_t)m[4], there = have < size ? have : size;
+  if (stop == WALK_SHORT || at >= there || m[at]) return stop;
+  *need = size;
+  if (have < size && !value_end(m, there, at)) return WALK_SHORT;
+  return value_within(m, there, at, size, &w->limits) ? stop : WALK_HEAVY;
+}
+
 int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_bytes_max, int way) {
   const uint8_t *m = (const uint8_t *)bytes;
   size_t at = 0;
@@ -199,8 +213,9 @@ int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_byte
       continue;
     }
     int stop = look(m + at, have, frame, way, &need);
+    if (need && way == WALK_IN) stop = weighed(w, m + at, have, frame, stop, &need);
     if (stop) {
-      w->size = stop == WALK_SHORT ? need : frame;
+      w->size = stop == WALK_SHORT ? need : stop == WALK_HEAVY && have < frame ? have : frame;
       return stop;
     }
     w->left = frame;

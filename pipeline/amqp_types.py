@@ -2,8 +2,8 @@
 
 Every constructor of the specification is a row of READERS; a missing row is an error. A reader
 starts behind its constructor byte and returns the value and where it ends. Nothing is read beyond
-the bytes given, a container ends where its size says, and nesting is bounded, so hostile bytes
-cost an error and no more than their own length in work.
+the bytes given, a container ends where its size says, and a decode has a budget of values and of
+nesting (`DecodeLimits`), so hostile bytes cost an error and no more than their own length in work.
 """
 
 import struct
@@ -17,12 +17,56 @@ from pipeline.errors import DistributaryError
 #: Containers within containers; real messages have two or three.
 DEPTH_MAX = 32
 
-#: Elements of an array whose elements take no bytes: its size in bytes can't bound it.
-EMPTY_ELEMENTS_MAX = 65_536
+#: Values that a decode may give beside one for each of its bytes: only the elements of arrays that
+#: take no bytes (nulls, empty lists) can be more than their bytes.
+EMPTY_ELEMENTS_MAX = 1_024
 
 
 class DecodeError(DistributaryError):
     """The bytes are no AMQP 1.0 value or message; the text says what was wrong and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeLimits:
+    """What one decode may give: so many values in all, nested so deep."""
+
+    values_max: int
+    depth_max: int = DEPTH_MAX
+
+
+#: Of bytes that nobody has said anything else about.
+DECODE_LIMITS = DecodeLimits(values_max=262_144)
+
+
+class DecodeBudget:
+    """What is left for one decode of `size` bytes, over all that is read in it.
+
+    A container is charged for its elements before any of them is read, a described value for
+    itself. `depth` is how much deeper values may lie.
+    """
+
+    __slots__ = ("_deepest", "_most", "_values", "depth")
+
+    def __init__(self, size: int, limits: DecodeLimits = DECODE_LIMITS) -> None:
+        self._most = self._values = min(limits.values_max, size + EMPTY_ELEMENTS_MAX)
+        self.depth = self._deepest = limits.depth_max
+
+    def spend(self, values: int, at: int) -> None:
+        """Charge for so many values. Raises DecodeError when there is no budget for them."""
+        self._values -= values
+        if self._values < 0:
+            raise DecodeError(
+                f"more than {self._most} values in all, at byte {at} (decode_values_max; and at "
+                f"most {EMPTY_ELEMENTS_MAX} more than bytes)"
+            )
+
+    def enter(self, values: int, at: int) -> None:
+        """Go into a container with so many values; add 1 to `depth` at its end. Raises
+        DecodeError."""
+        self.spend(values, at)
+        self.depth -= 1
+        if self.depth < 0:
+            raise DecodeError(f"nested deeper than {self._deepest} at byte {at} (decode_depth_max)")
 
 
 class Symbol(str):
@@ -66,7 +110,7 @@ class Described:
 Value: TypeAlias = (
     "bool | int | float | str | bytes | UUID | Decimal | Map | Described | list[Value] | None"
 )
-Reader: TypeAlias = Callable[[bytes, int, int], tuple[Value, int]]
+Reader: TypeAlias = Callable[[bytes, int, DecodeBudget], tuple[Value, int]]
 
 #: Constructor byte -> the type's name in the specification.
 TYPE_NAMES: dict[int, str] = {
@@ -98,8 +142,8 @@ TYPE_NAMES: dict[int, str] = {
 }
 
 
-def read(data: bytes, at: int, depth: int = 0) -> tuple[Value, int]:
-    """The value whose constructor is at `at`, and where it ends.
+def read(data: bytes, at: int, budget: DecodeBudget | None = None) -> tuple[Value, int]:
+    """The value whose constructor is at `at`, and where it ends; without a budget the usual one.
 
     Besides DecodeError this may raise IndexError, struct.error and UnicodeDecodeError, all for
     bytes that aren't AMQP; whoever reads a whole message catches them once.
@@ -107,7 +151,7 @@ def read(data: bytes, at: int, depth: int = 0) -> tuple[Value, int]:
     reader = READERS.get(data[at])
     if reader is None:
         raise DecodeError(f"unknown constructor 0x{data[at]:02x} at byte {at}")
-    return reader(data, at + 1, depth)
+    return reader(data, at + 1, DecodeBudget(len(data)) if budget is None else budget)
 
 
 def skip(data: bytes, at: int, depth: int = 0) -> int:
@@ -117,7 +161,8 @@ def skip(data: bytes, at: int, depth: int = 0) -> int:
     """
     code = data[at]
     if code == 0x00:
-        _nest(at, depth)
+        if depth >= DEPTH_MAX:
+            raise DecodeError(f"nested deeper than {DEPTH_MAX} at byte {at}")
         return skip(data, skip(data, at + 1, depth + 1), depth + 1)
     width = code >> 4
     if 0x4 <= width <= 0x9:
@@ -158,20 +203,15 @@ def closed(at: int, stop: int) -> None:
         raise DecodeError(f"a container's elements end at byte {at}, its size says {stop}")
 
 
-def _nest(at: int, depth: int) -> None:
-    if depth >= DEPTH_MAX:
-        raise DecodeError(f"nested deeper than {DEPTH_MAX} at byte {at}")
-
-
 def _constant(constant: Value) -> Reader:
-    return lambda _data, at, _depth: (constant, at)
+    return lambda _data, at, _budget: (constant, at)
 
 
 def _number(form: str) -> Reader:
     packed = struct.Struct(form)
     unpack, size = packed.unpack_from, packed.size
 
-    def reader(data: bytes, at: int, _depth: int) -> tuple[Value, int]:
+    def reader(data: bytes, at: int, _budget: DecodeBudget) -> tuple[Value, int]:
         return unpack(data, at)[0], at + size
 
     return reader
@@ -184,36 +224,36 @@ def _raw(data: bytes, at: int, size: int) -> bytes:
 
 
 def _decimal(size: int) -> Reader:
-    return lambda data, at, _depth: (Decimal(_raw(data, at, size)), at + size)
+    return lambda data, at, _budget: (Decimal(_raw(data, at, size)), at + size)
 
 
-def _boolean(data: bytes, at: int, _depth: int) -> tuple[Value, int]:
+def _boolean(data: bytes, at: int, _budget: DecodeBudget) -> tuple[Value, int]:
     if data[at] > 1:
         raise DecodeError(f"a boolean of {data[at]} at byte {at}")
     return data[at] == 1, at + 1
 
 
-def _char(data: bytes, at: int, _depth: int) -> tuple[Value, int]:
+def _char(data: bytes, at: int, _budget: DecodeBudget) -> tuple[Value, int]:
     return Char(_raw(data, at, 4).decode("utf-32-be")), at + 4
 
 
-def _timestamp(data: bytes, at: int, _depth: int) -> tuple[Value, int]:
+def _timestamp(data: bytes, at: int, _budget: DecodeBudget) -> tuple[Value, int]:
     return Timestamp(int.from_bytes(_raw(data, at, 8), "big", signed=True)), at + 8
 
 
-def _uuid(data: bytes, at: int, _depth: int) -> tuple[Value, int]:
+def _uuid(data: bytes, at: int, _budget: DecodeBudget) -> tuple[Value, int]:
     return UUID(bytes=_raw(data, at, 16)), at + 16
 
 
 def _binary(*, wide: bool) -> Reader:
-    def reader(data: bytes, at: int, _depth: int) -> tuple[Value, int]:
+    def reader(data: bytes, at: int, _budget: DecodeBudget) -> tuple[Value, int]:
         start, stop = sized(data, at, wide=wide)
         return data[start:stop], stop
 
     return reader
 
 
-def _short_string(data: bytes, at: int, _depth: int) -> tuple[Value, int]:
+def _short_string(data: bytes, at: int, _budget: DecodeBudget) -> tuple[Value, int]:
     """As _string; of its own because most of a message's values are such."""
     start = at + 1
     stop = start + data[at]
@@ -223,7 +263,7 @@ def _short_string(data: bytes, at: int, _depth: int) -> tuple[Value, int]:
 
 
 def _string(*, wide: bool) -> Reader:
-    def reader(data: bytes, at: int, _depth: int) -> tuple[Value, int]:
+    def reader(data: bytes, at: int, _budget: DecodeBudget) -> tuple[Value, int]:
         start, stop = sized(data, at, wide=wide)
         return data[start:stop].decode(), stop
 
@@ -231,90 +271,93 @@ def _string(*, wide: bool) -> Reader:
 
 
 def _symbol(*, wide: bool) -> Reader:
-    def reader(data: bytes, at: int, _depth: int) -> tuple[Value, int]:
+    def reader(data: bytes, at: int, _budget: DecodeBudget) -> tuple[Value, int]:
         start, stop = sized(data, at, wide=wide)
         return Symbol(data[start:stop].decode("ascii")), stop
 
     return reader
 
 
-def _elements(data: bytes, at: int, stop: int, count: int, depth: int) -> list[Value]:
+def _elements(data: bytes, at: int, stop: int, count: int, budget: DecodeBudget) -> list[Value]:
+    budget.enter(count, at)
     found: list[Value] = []
     for _ in range(count):
-        value, at = read(data, at, depth)
+        value, at = read(data, at, budget)
         found.append(value)
     closed(at, stop)
+    budget.depth += 1
     return found
 
 
 def _list(*, wide: bool) -> Reader:
-    def reader(data: bytes, at: int, depth: int) -> tuple[Value, int]:
-        _nest(at, depth)
+    def reader(data: bytes, at: int, budget: DecodeBudget) -> tuple[Value, int]:
         first, stop, count = compound(data, at, wide=wide)
-        return _elements(data, first, stop, count, depth + 1), stop
+        return _elements(data, first, stop, count, budget), stop
 
     return reader
 
 
 def _map(*, wide: bool) -> Reader:
-    def reader(data: bytes, at: int, depth: int) -> tuple[Value, int]:
-        _nest(at, depth)
+    def reader(data: bytes, at: int, budget: DecodeBudget) -> tuple[Value, int]:
         first, stop, count = compound(data, at, wide=wide)
         if count % 2:
             raise DecodeError(f"the map at byte {at} has a key without a value")
-        flat = _elements(data, first, stop, count, depth + 1)
+        flat = _elements(data, first, stop, count, budget)
         return Map(tuple(zip(flat[::2], flat[1::2], strict=True))), stop
 
     return reader
 
 
 def _array(*, wide: bool) -> Reader:
-    def reader(data: bytes, at: int, depth: int) -> tuple[Value, int]:
-        _nest(at, depth)
+    def reader(data: bytes, at: int, budget: DecodeBudget) -> tuple[Value, int]:
         start, stop = sized(data, at, wide=wide)
         first = start + (4 if wide else 1)
         if first >= stop:
             raise DecodeError(f"the array at byte {at} has no room for its elements' constructor")
         count = int.from_bytes(data[start:first], "big")
-        if count > max(stop - first, EMPTY_ELEMENTS_MAX):
-            raise DecodeError(f"the array at byte {at} claims {count} elements")
-        element, first = _element_reader(data, first, depth + 1)
+        budget.enter(count, at)
+        element, first = _element_reader(data, first, budget)
         found: list[Value] = []
         for _ in range(count):
-            value, first = element(data, first, depth + 1)
+            value, first = element(data, first, budget)
             found.append(value)
         closed(first, stop)
+        budget.depth += 1
         return found, stop
 
     return reader
 
 
-def _element_reader(data: bytes, at: int, depth: int) -> tuple[Reader, int]:
+def _element_reader(data: bytes, at: int, budget: DecodeBudget) -> tuple[Reader, int]:
     """What reads each element of an array, whose constructor stands once, at `at`."""
     if data[at] != 0x00:
         reader = READERS.get(data[at])
         if reader is None:
             raise DecodeError(f"unknown constructor 0x{data[at]:02x} at byte {at}")
         return reader, at + 1
-    _nest(at, depth)
-    descriptor, at = read(data, at + 1, depth + 1)
-    inner, at = _element_reader(data, at, depth + 1)
+    budget.enter(1, at)
+    descriptor, at = read(data, at + 1, budget)
+    inner, at = _element_reader(data, at, budget)
+    budget.depth += 1
 
-    def described(data: bytes, at: int, depth: int) -> tuple[Value, int]:
-        value, at = inner(data, at, depth)
+    def described(data: bytes, at: int, budget: DecodeBudget) -> tuple[Value, int]:
+        budget.enter(1, at)
+        value, at = inner(data, at, budget)
+        budget.depth += 1
         return Described(descriptor, value), at
 
     return described, at
 
 
-def _described(data: bytes, at: int, depth: int) -> tuple[Value, int]:
-    _nest(at, depth)
-    descriptor, at = read(data, at, depth + 1)
-    value, at = read(data, at, depth + 1)
+def _described(data: bytes, at: int, budget: DecodeBudget) -> tuple[Value, int]:
+    budget.enter(1, at)
+    descriptor, at = read(data, at, budget)
+    value, at = read(data, at, budget)
+    budget.depth += 1
     return Described(descriptor, value), at
 
 
-def _empty_list(_data: bytes, at: int, _depth: int) -> tuple[Value, int]:
+def _empty_list(_data: bytes, at: int, _budget: DecodeBudget) -> tuple[Value, int]:
     return [], at
 
 
@@ -324,20 +367,15 @@ READERS: dict[int, Reader] = {
     0x41: _constant(constant=True),
     0x42: _constant(constant=False),
     0x56: _boolean,
-    0x50: _number(">B"),
+    **dict.fromkeys((0x43, 0x44), _constant(0)),
+    **dict.fromkeys((0x50, 0x52, 0x53), _number(">B")),
     0x60: _number(">H"),
     0x70: _number(">I"),
-    0x52: _number(">B"),
-    0x43: _constant(0),
     0x80: _number(">Q"),
-    0x53: _number(">B"),
-    0x44: _constant(0),
-    0x51: _number(">b"),
+    **dict.fromkeys((0x51, 0x54, 0x55), _number(">b")),
     0x61: _number(">h"),
     0x71: _number(">i"),
-    0x54: _number(">b"),
     0x81: _number(">q"),
-    0x55: _number(">b"),
     0x72: _number(">f"),
     0x82: _number(">d"),
     0x74: _decimal(4),

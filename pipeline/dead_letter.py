@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import takewhile
 
 from pipeline.address import NAME_CHARACTERS_MAX
 from pipeline.amqp_types import DecodeError, Symbol, Timestamp, Value, closed, read, skip
@@ -30,6 +31,8 @@ SEQUENCE = Symbol("x-opt-dead-letter-sequence")
 REASON = Symbol("x-opt-dead-letter-reason")
 ATTEMPTS = Symbol("x-opt-dead-letter-attempts")
 AT = Symbol("x-opt-dead-letter-at")
+#: Annotations that a copy keeps, at most: of a message with more none is kept but ours.
+ANNOTATIONS_MAX = 4_096
 _OURS = frozenset({SUBSCRIPTION, TOPIC, SEQUENCE, REASON, ATTEMPTS, AT})
 
 
@@ -74,8 +77,9 @@ def queue_of(subscription: str) -> str:
 def copy(message: Bytes, sequence: int, burial: Burial) -> Copy:
     """The copy of a message that had this sequence.
 
-    Annotations that are no map of AMQP's are left out. A message whose very sections can't be told
-    apart is copied as it is.
+    Annotations that are no map of AMQP's, or more than ANNOTATIONS_MAX, are left out. A message
+    whose first sections can't be told apart is copied as it is; what stands behind its annotations
+    isn't looked at.
     """
     said = {
         SUBSCRIPTION: write(burial.subscription),
@@ -97,7 +101,7 @@ def origin(message: Bytes) -> Origin | None:
     """Where a dead letter comes from; None for a message that is none."""
     data = bytes(message)
     try:
-        sections = {section.kind: section for section in walk(data)}
+        sections = _front(data)
         said = {
             key: read(value, 0)[0]
             for name, value in _pairs(data, sections.get(Kind.MESSAGE_ANNOTATIONS))
@@ -118,7 +122,7 @@ _BROKEN = (DecodeError, IndexError, struct.error, ValueError)
 def _annotated(data: bytes, said: dict[Symbol, bytes]) -> Copy:
     """The message with these of our annotations and no others, and a header for a new life."""
     try:
-        sections = {section.kind: section for section in walk(data)}
+        sections = _front(data)
         head, durable, priority = _header(data, sections.get(Kind.HEADER))
     except DecodeError:
         return Copy(data, durable=True, priority=PRIORITY)
@@ -132,8 +136,14 @@ def _annotated(data: bytes, said: dict[Symbol, bytes]) -> Copy:
     annotations = b""
     if elements:
         annotations = _section(Kind.MESSAGE_ANNOTATIONS, compound(0xC1, 0xD1, elements))
-    before = [section.stop for kind, section in sections.items() if kind < Kind.PROPERTIES]
+    before = [section.stop for section in sections.values()]
     return Copy(head + annotations + data[max(before, default=0) :], durable, priority)
+
+
+def _front(data: bytes) -> dict[Kind, Section]:
+    """The sections in front of the bare message: three at most. Raises DecodeError."""
+    front = takewhile(lambda section: section.kind < Kind.PROPERTIES, walk(data))
+    return {section.kind: section for section in front}
 
 
 def _header(data: bytes, section: Section | None) -> tuple[bytes, bool, int]:
@@ -157,6 +167,8 @@ def _pairs(data: bytes, section: Section | None) -> Iterator[tuple[bytes, bytes]
     if code not in (0xC1, 0xD1):
         raise DecodeError(f"section {section.kind.name} is no map at byte {section.start}")
     at, stop, count = elements_of(data, section.start + 1, wide=code == 0xD1)
+    if count > 2 * ANNOTATIONS_MAX:
+        raise DecodeError(f"{count // 2} annotations, of which {ANNOTATIONS_MAX} are looked at")
     for _ in range(count // 2):
         middle = skip(data, at)
         end = skip(data, middle)

@@ -8,8 +8,17 @@ Frames: AMQP 1.0 part 2, section 2.3; performatives: section 2.7; outcomes and t
 
 import struct
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
-from pipeline.amqp_types import DecodeError, Symbol, Value, read, skip
+from pipeline.amqp_types import (
+    DecodeBudget,
+    DecodeError,
+    DecodeLimits,
+    Symbol,
+    Value,
+    read,
+    skip,
+)
 from pipeline.delivery import Verdict
 from pipeline.raw_values import (
     NULL,
@@ -24,7 +33,7 @@ from pipeline.raw_values import (
 )
 from pipeline.wire_state import TRANSACTIONAL_STATE, code_of, in_transaction, verdict
 
-ATTACH, FLOW, TRANSFER, DISPOSITION = 0x12, 0x13, 0x14, 0x15
+OPEN, ATTACH, FLOW, TRANSFER, DISPOSITION = 0x10, 0x12, 0x13, 0x14, 0x15
 
 #: The keys under which an attach carries, in its properties, what the engine can't write where it
 #: belongs; `spliced` puts it there. No peer ever sees them.
@@ -39,6 +48,7 @@ TRANSACTION = "txn-id"
 CREDIT_MAX = 2**31 - 1
 _CREDIT = b"\x70" + CREDIT_MAX.to_bytes(4, "big")
 _HEADER = struct.Struct(">IBBH")
+_NO_TEXT = b"\xa1\x00"
 
 
 class _Field:
@@ -96,6 +106,23 @@ def parse(frame: bytes) -> Performative:
         stop = skip(frame, at)
         code = code_of(descriptor)
         return Performative(channel, code, fields_of(frame[at:stop]), frame[stop:])
+
+
+def standing_for(frame: bytes) -> bytes:
+    """What the engine has in place of a frame that isn't taken: of an open one that says nothing,
+    as it keeps our close back until an open came; of any other nothing. Raises DecodeError."""
+    with reading():
+        code = code_of(_descriptor(frame, 4 * frame[4])[0])
+    return encode(Performative(0, OPEN, (_NO_TEXT,))) if code == OPEN else b""
+
+
+def refuse_heavy(frame: bytes, limits: DecodeLimits) -> NoReturn:
+    """Say why a frame isn't taken whose values were counted: more than it may bring, too deep, or
+    broken. Raises DecodeError, always."""
+    with reading():
+        at = 4 * frame[4]
+        read(frame, at, DecodeBudget(len(frame), limits))
+    raise DecodeError("a frame whose values can't be told apart")
 
 
 def encode(performative: Performative) -> bytes:
@@ -265,7 +292,7 @@ def spliced(frame: bytes) -> SplicedAttach:
 
 def _uint(value: Value) -> int:
     if not isinstance(value, int):
-        raise DecodeError(f"a number was expected, not {value!r}")
+        raise DecodeError("a number was expected")
     return value
 
 

@@ -13,9 +13,12 @@ from typing import Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 from pipeline.amqp_types import (
+    DECODE_LIMITS,
     READERS,
     TYPE_NAMES,
+    DecodeBudget,
     DecodeError,
+    DecodeLimits,
     Map,
     Symbol,
     Timestamp,
@@ -178,10 +181,11 @@ PROPERTIES_FIELDS: tuple[tuple[str, frozenset[str]], ...] = (
 )
 
 
-def walk(data: Bytes) -> list[Section]:
-    """The sections of a message, none decoded."""
+def walk(data: bytes) -> Iterator[Section]:
+    """The sections of a message, none decoded. A message of 16 MiB may have three million: take no
+    more of them than are needed."""
     try:
-        return list(_walk(bytes(data)))
+        yield from _walk(data)
     except _NOT_AMQP as error:
         raise _told(error, data) from error
 
@@ -192,7 +196,7 @@ def application_properties(data: Bytes) -> dict[str, Typed]:
     try:
         for section in _walk(data):
             if section.kind is Kind.APPLICATION_PROPERTIES:
-                return _typed_map(data, section)
+                return _typed_map(data, section, DecodeBudget(len(data)))
             if section.kind > Kind.APPLICATION_PROPERTIES:
                 break
     except _NOT_AMQP as error:
@@ -203,15 +207,16 @@ def application_properties(data: Bytes) -> dict[str, Typed]:
 def header(data: bytes, section: Section) -> Header:
     """What a header section says. Raises DecodeError."""
     try:
-        return Header(**_fields(data, section, HEADER_FIELDS))  # type: ignore[arg-type]
+        said = _fields(data, section, HEADER_FIELDS, DecodeBudget(section.stop - section.start))
+        return Header(**said)  # type: ignore[arg-type]
     except _NOT_AMQP as error:
         raise _told(error, data) from error
 
 
-def decode(data: Bytes) -> Message:
-    """The whole message."""
+def decode(data: Bytes, limits: DecodeLimits = DECODE_LIMITS) -> Message:
+    """The whole message; each of its sections counts as a value."""
     try:
-        return _decode(bytes(data))
+        return _decode(bytes(data), DecodeBudget(len(data), limits))
     except _NOT_AMQP as error:
         raise _told(error, data) from error
 
@@ -257,26 +262,30 @@ def _descriptor(data: bytes, at: int) -> tuple[Kind, int]:
     else:
         kind = KINDS.get(descriptor) if isinstance(descriptor, int) else None
     if kind is None:
-        raise DecodeError(f"unknown section {descriptor!r} at byte {at}")
+        shown = f"'{descriptor[:64]}'" if isinstance(descriptor, str) else "of another type"
+        shown = str(descriptor) if isinstance(descriptor, int) else shown
+        raise DecodeError(f"unknown section {shown} at byte {at}")
     return kind, start
 
 
-def _decode(data: bytes) -> Message:
+def _decode(data: bytes, budget: DecodeBudget) -> Message:
     head, properties, typed = Header(), Properties(), dict[str, Typed]()
     maps: dict[Kind, Map] = {}
     parts: list[tuple[Kind, Value]] = []
     for section in _walk(data):
+        budget.spend(1, section.start)
         match section.kind:
             case Kind.HEADER:
                 head = header(data, section)
             case Kind.PROPERTIES:
-                properties = Properties(**_fields(data, section, PROPERTIES_FIELDS))  # type: ignore[arg-type]
+                said = _fields(data, section, PROPERTIES_FIELDS, budget)
+                properties = Properties(**said)  # type: ignore[arg-type]
             case Kind.APPLICATION_PROPERTIES:
-                typed = _typed_map(data, section)
+                typed = _typed_map(data, section, budget)
             case Kind.DATA | Kind.SEQUENCE | Kind.VALUE:
-                parts.append((section.kind, _part(data, section)))
+                parts.append((section.kind, _part(data, section, budget)))
             case _:
-                maps[section.kind] = _plain_map(data, section)
+                maps[section.kind] = _plain_map(data, section, budget)
     return Message(
         header=head,
         delivery_annotations=maps.get(Kind.DELIVERY_ANNOTATIONS, Map()),
@@ -289,7 +298,10 @@ def _decode(data: bytes) -> Message:
 
 
 def _fields(
-    data: bytes, section: Section, fields: tuple[tuple[str, frozenset[str]], ...]
+    data: bytes,
+    section: Section,
+    fields: tuple[tuple[str, frozenset[str]], ...],
+    budget: DecodeBudget,
 ) -> dict[str, Value]:
     """The fields of a list section that aren't null, each of a type that it may have."""
     code, at = data[section.start], section.start + 1
@@ -305,7 +317,7 @@ def _fields(
             continue
         if (type_name := TYPE_NAMES.get(data[at], "unknown")) not in types:
             raise DecodeError(f"{section.kind.name}.{name} is of type {type_name} at byte {at}")
-        found[name], at = read(data, at)
+        found[name], at = read(data, at, budget)
     if count > len(fields):
         raise DecodeError(f"section {section.kind.name} has {count} fields")
     closed(at, stop)
@@ -322,15 +334,16 @@ def _map_elements(data: bytes, section: Section) -> tuple[int, int, int]:
     return at, stop, count // 2
 
 
-def _typed_map(data: bytes, section: Section) -> dict[str, Typed]:
+def _typed_map(data: bytes, section: Section, budget: DecodeBudget) -> dict[str, Typed]:
     at, stop, count = _map_elements(data, section)
+    budget.spend(2 * count, at)
     found: dict[str, Typed] = {}
     for _ in range(count):
         name, at = _name(data, at)
         kind, reader = TYPED_READERS.get(data[at], (None, None))
         if kind is None or reader is None:
             raise DecodeError(f"unknown constructor 0x{data[at]:02x} at byte {at}")
-        value, at = reader(data, at + 1, 0)
+        value, at = reader(data, at + 1, budget)
         found[name] = Typed(kind, value)
     closed(at, stop)
     return found
@@ -346,14 +359,14 @@ def _name(data: bytes, at: int) -> tuple[str, int]:
     return str(name), at
 
 
-def _plain_map(data: bytes, section: Section) -> Map:
+def _plain_map(data: bytes, section: Section, budget: DecodeBudget) -> Map:
     _map_elements(data, section)
-    value, _ = read(data, section.start)
+    value, _ = read(data, section.start, budget)
     return value if isinstance(value, Map) else Map()
 
 
-def _part(data: bytes, section: Section) -> Value:
-    value, _ = read(data, section.start)
+def _part(data: bytes, section: Section, budget: DecodeBudget) -> Value:
+    value, _ = read(data, section.start, budget)
     if section.kind is Kind.DATA and not isinstance(value, bytes):
         raise DecodeError(f"a data section that isn't binary at byte {section.start}")
     if section.kind is Kind.SEQUENCE and not isinstance(value, list):

@@ -22,6 +22,7 @@ from ingest.pump import Received
 from ingest.settings import ManagementLimits
 from ingest.workers import went_well
 from pipeline import management, sections
+from pipeline.amqp_types import DecodeLimits
 from pipeline.management import NODE, Answer
 from pipeline.refusal import INVALID_FIELD, Refusal
 from pipeline.sections import DecodeError, Message
@@ -47,12 +48,14 @@ class Node:
         self,
         loop: asyncio.AbstractEventLoop,
         limits: ManagementLimits,
+        decode: DecodeLimits,
         requests: Requests,
         replies: Replies,
         operations: Operations,
         turned: Callable[[], None],
     ) -> None:
         self._loop, self._limits, self._turned = loop, limits, turned
+        self._decode = decode
         self._requests, self._replies, self._operations = requests, replies, operations
         self._tasks: set[asyncio.Task[None]] = set()
         self.taking: Taking
@@ -142,7 +145,7 @@ class Node:
             text = f"a request of {len(data)} bytes, {most} at most (management.request_bytes_max)"
             return Refusal(_TOO_LARGE, text)
         try:
-            message = sections.decode(data)
+            message = sections.decode(data, self._decode)
         except DecodeError as error:
             return Refusal(INVALID_FIELD, f"the request can't be read: {error}")
         return self._replies.refusal(link, message.properties.reply_to) or message

@@ -49,4 +49,4 @@ def open_node(
     hints = Hints(named, delivery.paging, lambda: table.sequence_version, most)
     requests = Requests(settings, access, named, entities, operations, redrive, hints)
     replies = Replies(log, limits.replies_bytes_max, resolve)
-    return Node(loop, limits, requests, replies, operations, turned)
+    return Node(loop, limits, settings.amqp.decode, requests, replies, operations, turned)

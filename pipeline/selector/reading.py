@@ -15,7 +15,9 @@ from typing import Protocol
 from pipeline.amqp_types import (
     READERS,
     TYPE_NAMES,
+    DecodeBudget,
     DecodeError,
+    DecodeLimits,
     Value,
     compound,
     read,
@@ -48,6 +50,9 @@ _BROKEN = (DecodeError, IndexError, struct.error, UnicodeDecodeError, RecursionE
 
 #: Bytes of a value with this constructor, itself included; 0 for those that say their size.
 _FIXED = bytes((0, 0, 0, 0, 1, 2, 3, 5, 9, 17, 0, 0, 0, 0, 0, 0)[code >> 4] for code in range(256))
+
+#: What is read here has no other values in it, and spends nothing.
+_SCALAR = DecodeBudget(0, DecodeLimits(values_max=0))
 
 _HEADER, _PROPERTIES = int(Kind.HEADER), int(Kind.PROPERTIES)
 _APPLICATION = int(Kind.APPLICATION_PROPERTIES)
@@ -263,7 +268,7 @@ def field_value(
     if TYPE_NAMES.get(data[at]) not in types:
         return None
     try:
-        value = READERS[data[at]](data, at + 1, 0)[0]
+        value = READERS[data[at]](data, at + 1, _SCALAR)[0]
     except _BROKEN:
         return None
     return _known(become(value)) if value is not None or section == _HEADER else None
@@ -286,7 +291,7 @@ def property_value(data: bytes, at: int, after: int) -> object:
             return data[at + 2 : after].decode()
         if data[at] in _OPAQUE:
             return _OTHER
-        return _known(READERS[data[at]](data, at + 1, 0)[0])
+        return _known(READERS[data[at]](data, at + 1, _SCALAR)[0])
     except (*_BROKEN, KeyError):
         return None
 

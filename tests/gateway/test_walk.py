@@ -15,9 +15,11 @@ from ingest.frames import Inflow, Outflow
 from ingest.native import ffi, lib
 from ingest.pump import address
 from pipeline import performative
+from pipeline.amqp_types import DECODE_LIMITS
 from pipeline.performative import WalkedAttach
 
 FRAME_BYTES_MAX = 4_096
+LIMITS = (DECODE_LIMITS.values_max, DECODE_LIMITS.depth_max)
 HEADER = b"AMQP\x00\x01\x00\x00"
 
 
@@ -123,8 +125,8 @@ STOPPING = {
         lib.WALK_BEGIN,
     ),
     "broken flow": (framed(b"\x00\x53\x13\x40"), lib.WALK_FLOW),
-    "broken transfer": (framed(b"\x00\x53\x14\xc0\x05\x01\x70"), lib.WALK_TRANSFER),
-    "broken disposition": (framed(b"\x00\x53\x15\xc0\xff\x05"), lib.WALK_DISPOSITION),
+    "broken transfer": (framed(b"\x00\x53\x14\xc0\x05\x01\x70"), lib.WALK_HEAVY),
+    "broken disposition": (framed(b"\x00\x53\x15\xc0\xff\x05"), lib.WALK_HEAVY),
     "attach by name": (named("attach", name="N", handle=1, role=True), lib.WALK_NAMED),
     "transfer by name": (named("transfer", handle=0), lib.WALK_NAMED),
     "huge number": (framed(b"\x00\x80" + b"\x01" * 8 + b"\x45"), lib.WALK_NAMED),
@@ -134,7 +136,7 @@ FRAMES = {**PASSING, **{name: frame for name, (frame, _) in STOPPING.items()}}
 
 def walked(data: bytes, *, only_attach: bool = False) -> tuple[int, int, int]:
     """Where the walk over frames stops, why, and the size of what stopped it."""
-    walk = ffi.new("pump_walk *")
+    walk = ffi.new("pump_walk *", {"limits": LIMITS})
     stop = lib.pump_walk_on(walk, ffi.from_buffer(data), len(data), FRAME_BYTES_MAX, only_attach)
     return stop, walk.at, walk.size
 
@@ -209,7 +211,7 @@ class Server:
         self.collector = Collector()
         self.connection.collect(self.collector)
         self.transport.bind(self.connection)
-        self.inflow = Inflow(address(self.transport._impl), self, FRAME_BYTES_MAX)
+        self.inflow = Inflow(address(self.transport._impl), self, FRAME_BYTES_MAX, DECODE_LIMITS)
 
     def process(self) -> None:
         """What came until now is acted on; here it waits in the collector."""
@@ -365,7 +367,7 @@ def test_our_own_flows_stop_the_walk_when_they_are_to_say_more() -> None:
     frames = {"attach": attach("N"), "flow": flow(), "flow of a link": flow(handle=0)}
     frames |= {"transfer": transfer(), "begin": frame_of("end"), "close": frame_of("close")}
     for way, expected in stops.items():
-        walk = ffi.new("pump_walk *")
+        walk = ffi.new("pump_walk *", {"limits": LIMITS})
         found = {
             name
             for name, data in frames.items()

@@ -134,7 +134,7 @@ def test_a_message_without_sections_has_no_body() -> None:
 def test_walk_finds_sections_without_decoding() -> None:
     """Sections by kind, each beginning where the one before ends."""
     data = proton.Message(body="x", id="1", properties={"a": 1}).encode()
-    sections = walk(data)
+    sections = list(walk(data))
     kinds = [Kind.HEADER, Kind.PROPERTIES, Kind.APPLICATION_PROPERTIES, Kind.VALUE]
     assert [section.kind for section in sections] == kinds
     assert sections[-1].stop == len(data)
@@ -194,7 +194,7 @@ BAD: list[tuple[str, str]] = [
     ("00 53 77 c0 03 01 40 40", "its size says"),
     ("00 53 77 c1 02 01 40", "without a value"),
     ("00 53 77 e0 01 05", "no room"),
-    ("00 53 77 f0 00000005 ffffffff 41", "claims 4294967295 elements"),
+    ("00 53 77 f0 00000005 ffffffff 41", "more than 1037 values in all"),
     ("00 53 73 c0 03 01 55 01 00", "MESSAGE_ID is of type long"),
     ("00 53 73 40", "no list"),
     ("00 53 74 c1 03 02 41 41", "no string"),
