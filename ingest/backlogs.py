@@ -19,6 +19,7 @@ from ingest.paging import Paging
 from ingest.tallies import Tallies
 from ingest.values import SlabReader
 from ingest.workers import went_well
+from pipeline.errors import StoreError
 from pipeline.message import Slab
 from pipeline.outcome import Reason
 from pipeline.policy import Backlog, Overflow
@@ -80,7 +81,7 @@ class Backlogs:
         self._loop, self._log, self._claims, self._give_up = loop, log, claims, give_up
         self.tallies = Tallies(claims)
         self.limited: Callable[[], None] = lambda: None
-        self._lookup = paging.lookup()
+        self._lookup, self._retry_seconds = paging.lookup(), paging.retry_seconds
         self._selections = Selections(SlabReader)
         #: Of subscriptions with a selector: below it what they don't claim is passed over.
         self._sieved: dict[Subscription, int] = {}
@@ -235,11 +236,14 @@ class Backlogs:
             found = self._of(topic)
             if found is None:
                 continue
-            for subscription in (*found.refusing.subscriptions, *found.dropping.subscriptions):
-                if subscription.definition.selector is not None:
-                    await self._sieve(subscription)
-            for subscription in found.dropping.subscriptions:
-                await self._fit(subscription)
+            try:
+                for subscription in (*found.refusing.subscriptions, *found.dropping.subscriptions):
+                    if subscription.definition.selector is not None:
+                        await self._sieve(subscription)
+                for subscription in found.dropping.subscriptions:
+                    await self._fit(subscription)
+            except StoreError:  # the log says which
+                self._loop.call_later(self._retry_seconds, self._begin, topic)
             self._measure(topic, found.dropping, 0)
         self._lookup.forget()
 

@@ -56,8 +56,9 @@ class Subscription:
     `key` is None for a private one. `ahead` are the pages of its position, `aside` those of a
     message elsewhere: one that came back, or is taken before its turn. `mark` is its slot among
     the marks, 0 for one that has none. `alarm` is the time (microseconds) for which a timer is
-    set, 0 if none is. `hint` is what is known of what its selector matches. `ended`: it is owed
-    nothing any more.
+    set, 0 if none is. `hint` is what is known of what its selector matches. `unreadable` says
+    why a page of it couldn't be read, while it waits for that. `ended`: it is owed nothing any
+    more.
     """
 
     key: SubscriptionKey | None
@@ -69,6 +70,7 @@ class Subscription:
     mark: int = 0
     alarm: int = 0
     hint: Hint | None = None
+    unreadable: str = ""
     ended: bool = False
 
     @property

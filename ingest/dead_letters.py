@@ -20,6 +20,7 @@ from ingest.workers import went_well
 from pipeline.address import Destination, Kind
 from pipeline.dead_letter import Burial, Copy, copy, queue_of
 from pipeline.dispatch import Bury
+from pipeline.errors import StoreError
 from pipeline.message import Settlement, Slab
 from pipeline.outcome import Reason
 from pipeline.policy_table import dead_letter_queue
@@ -57,7 +58,10 @@ class DeadLetters:
     ) -> None:
         """`kept` makes a queue, in the group that waits, if it isn't there."""
         self._loop, self._log, self._lookup, self._kept = loop, log, paging.lookup(), kept
+        self._retry_seconds = paging.retry_seconds
         self._graves: deque[_Grave] = deque()
+        #: Those whose messages couldn't be read: they wait, and the others don't wait for them.
+        self._unreadable: list[_Grave] = []
         self._task: asyncio.Task[None] | None = None
         self._waiting_bytes = 0
         self._written: asyncio.Event = asyncio.Event()
@@ -77,9 +81,18 @@ class DeadLetters:
                 subscription, consumer, bury, delivered_at, receipt if nth == last else None
             )
             self._graves.append(grave)
+        self._begin()
+
+    def _begin(self) -> None:
         if self._task is None and self._graves:
             self._task = self._loop.create_task(self._bury())
             self._task.add_done_callback(self._ended)
+
+    def _again(self) -> None:
+        """Try once more what couldn't be read."""
+        self._graves.extend(self._unreadable)
+        self._unreadable.clear()
+        self._begin()
 
     async def finish(self, seconds: float) -> None:
         """Bury what is known until now, if it takes no longer."""
@@ -88,6 +101,8 @@ class DeadLetters:
 
     def close(self) -> None:
         """What isn't buried is owed after the next start."""
+        self._graves.clear()
+        self._unreadable.clear()
         if self._task is not None:
             self._task.cancel()
 
@@ -98,7 +113,13 @@ class DeadLetters:
     async def _bury(self) -> None:
         while self._graves:
             grave = self._graves.popleft()
-            await self._one(grave)
+            try:
+                await self._one(grave)
+            except StoreError:  # the log says which; what is written of it stays written
+                if not self._unreadable:
+                    self._loop.call_later(self._retry_seconds, self._again)
+                self._unreadable.append(grave)
+                continue
             if grave.receipt is not None:
                 self._log.confirm(grave.receipt)
                 self._log.kick()

@@ -69,7 +69,7 @@ class DeliveryService:
         self._marks, self._flush, self._claims = marks, flush, claims
         #: Told of a link that ends from this side.
         self.ended: Callable[[Link], None] = lambda _link: None
-        self.paging = Paging(loop, log.recent, table, settings.delivery.page_bytes)
+        self.paging = Paging(loop, log.recent, table, settings.delivery)
         self.paging.resumed = self._resume
         self._alarms = Alarms(loop, self._rung)
         self._dead_letters = DeadLetters(loop, log, self.paging, kept)

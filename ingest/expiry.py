@@ -16,6 +16,7 @@ from ingest.paging import Paging
 from ingest.values import SlabReader
 from ingest.workers import went_well
 from pipeline.agenda import Agenda
+from pipeline.errors import StoreError
 from pipeline.message import Slab
 from pipeline.outcome import Reason
 from pipeline.selector.matching import Selections
@@ -38,7 +39,7 @@ class Expiry:
     ) -> None:
         self._loop, self._claims, self._give_up = loop, claims, give_up
         self._seconds = scan_ms / 1_000
-        self._lookup = paging.lookup()
+        self._lookup, self._retry_us = paging.lookup(), int(paging.retry_seconds * 1e6)
         self._selections = Selections(SlabReader)
         self._task: asyncio.Task[None] | None = None
         self._timer = loop.call_later(self._seconds, self._begin)
@@ -61,7 +62,10 @@ class Expiry:
         self._claims.trim()
         now = time.time_ns() // 1_000
         for topic, agenda, stretch in self._claims.lapsed(now):
-            await self._look_through(topic, agenda, stretch, now)
+            try:
+                await self._look_through(topic, agenda, stretch, now)
+            except StoreError:  # the log says which
+                agenda.again(stretch, now + self._retry_us)
         self._lookup.forget()
 
     async def _look_through(self, topic: str, agenda: Agenda, stretch: range, now: int) -> None:

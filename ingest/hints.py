@@ -13,9 +13,7 @@ from ingest.consumer import Subscription
 from ingest.named import Named
 from ingest.paging import Paging
 from ingest.values import SlabReader
-from ingest.workers import Failure
 from pipeline.amqp_writer import Writable
-from pipeline.errors import StoreError
 from pipeline.hint import Hint, Part
 from pipeline.refusal import LIMIT_EXCEEDED, PRECONDITION_FAILED, Refusal
 from pipeline.selector.matching import Selections
@@ -85,10 +83,7 @@ class Hints:
         claim = subscription.definition
         first = max(part.start, part.stop - SAMPLE_MESSAGES)
         start = random.randint(part.start, first)  # noqa: S311 (nothing secret)
-        try:
-            page = await self._paging.page(claim.topic, start)
-        except Failure as failure:
-            raise StoreError(str(failure.error)) from failure
+        page = await self._paging.page(claim.topic, start)
         selections = Selections(SlabReader)
         selections.join(claim)
         left, named = SAMPLE_MESSAGES, frozenset(part.sequences)

@@ -24,9 +24,17 @@ BACKLOG = 1_024
 ACCEPTED_AT_ONCE = 100
 #: Seconds between two attempts at a port that isn't free yet.
 RETRY_SECONDS = 0.1
-#: Seconds that nobody is accepted when the system has no descriptors or memory for it.
+#: Seconds that nobody is accepted when the system has no descriptors or memory for it, or says
+#: something else.
 PAUSE_SECONDS = 1.0
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+#: What `accept` passes on from the network, of a connection that is lost: the next one may be well
+#: (accept(2), "Error handling").
+_LOST = frozenset(
+    {
+        *(errno.ENETDOWN, errno.EPROTO, errno.ENOPROTOOPT, errno.EHOSTDOWN, errno.ENONET),
+        *(errno.EHOSTUNREACH, errno.EOPNOTSUPP, errno.ENETUNREACH, errno.ETIMEDOUT, errno.EPERM),
+    }
+)
 
 
 class Listener:
@@ -96,8 +104,10 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _EXHAUSTED:
-                    raise
+                if error.errno in _LOST:
+                    _tell("gone", f"accept: {error.strerror}")
+                    continue
+                # No descriptors, no memory, or what nobody has foreseen: it may be over soon.
                 _events.warning("connections.waiting", reason=error.strerror)
                 self._loop.remove_reader(listening)
                 self._loop.call_later(PAUSE_SECONDS, self._resume, listening)

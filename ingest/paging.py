@@ -1,16 +1,22 @@
 """Messages at hand: those of the last minutes in memory, older ones in pages of the table.
 
 A page is read by a thread of its own while others are served; `resumed` is told when it is there.
-All methods run on the loop's thread.
+A page that can't be read (a flipped bit, a store that is away) pauses the subscriptions that want
+it, which is said in the log and by management, and is asked for again after
+`delivery.page_retry_ms`; all others go on. All methods run on the loop's thread.
 """
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+import structlog
+
 from ingest import pump
 from ingest.consumer import Pages, Subscription
+from ingest.settings import DeliveryLimits
 from ingest.workers import Failure, Worker
+from pipeline.errors import StoreError
 from pipeline.hint import Sift
 from pipeline.message import Slab
 from pipeline.recent import RecentMessages
@@ -18,19 +24,23 @@ from pipeline.tables.paging import Page
 from pipeline.tables.topic_log import TopicLog
 from pipeline.traits import Traits
 
+_events = structlog.get_logger("delivery")
+
 
 class Paging:
-    """Finds what subscriptions want. `stopped` is told when the table can't be read, and why."""
+    """Finds what subscriptions want. `stopped` is told of a bug in reading, which ends all."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         recent: RecentMessages,
         table: TopicLog,
-        page_bytes: int,
+        limits: DeliveryLimits,
     ) -> None:
         self._loop = loop
-        self._recent, self._table, self._page_bytes = recent, table, page_bytes
+        self._recent, self._table, self._limits = recent, table, limits
+        #: Topics of which a page couldn't be read when it was last asked for, and why.
+        self._unreadable: dict[str, str] = {}
         self._reader: Worker[Page] = Worker("reader", loop)
         self.stopped: Callable[[str], None] = lambda _reason: None
         self.resumed: Callable[[Subscription], None] = lambda _subscription: None
@@ -99,14 +109,30 @@ class Paging:
     def _paged(
         self, subscription: Subscription, pages: Pages, start: int, page: Page | Failure
     ) -> None:
-        pages.reading = False
         if isinstance(page, Failure):
-            self._stop(page)
+            if self._unread(subscription.definition.topic, start, page) is not None:
+                subscription.unreadable = str(page.error)
+                self._loop.call_later(self.retry_seconds, self._again, subscription, pages, start)
             return
+        subscription.unreadable = ""
+        pages.reading = False
         if pages.covered.stop == start and subscription.consumers:
             pages.slabs.extend(map(_grouped, page.slabs))
             pages.covered = range(pages.covered.start, page.covered)
         self.resumed(subscription)
+
+    def _again(self, subscription: Subscription, pages: Pages, start: int) -> None:
+        """Ask once more for a page that couldn't be read, if it is still wanted."""
+        if pages.covered.stop == start and subscription.consumers and not subscription.ended:
+            self._request(subscription, pages, start)
+            return
+        pages.reading, subscription.unreadable = False, ""
+        self.resumed(subscription)
+
+    @property
+    def retry_seconds(self) -> float:
+        """How long to wait before a page that couldn't be read is asked for again."""
+        return self._limits.page_retry_ms / 1_000
 
     def _read(
         self,
@@ -115,15 +141,36 @@ class Paging:
         done: Callable[[Page | Failure], None],
         sift: Sift | None = None,
     ) -> None:
-        size = self._page_bytes
-        self._reader.submit(lambda: self._table.page(topic, start, size, sift), done)
+        size = self._limits.page_bytes
 
-    def _stop(self, failure: Failure) -> None:
-        self.stopped(f"{type(failure.error).__name__}: {failure.error}")
+        def told(page: Page | Failure) -> None:
+            if not isinstance(page, Failure) and self._unreadable.pop(topic, ""):
+                _events.info("messages.readable", topic=topic)
+            done(page)
+
+        self._reader.submit(lambda: self._table.page(topic, start, size, sift), told)
+
+    def _unread(self, topic: str, start: int, failure: Failure) -> StoreError | None:
+        """Say that the page can't be read; None if that is a bug, which stops everything."""
+        error = failure.error
+        if not isinstance(error, StoreError | OSError):
+            self.stopped(f"{type(error).__name__}: {error}")
+            return None
+        if self._unreadable.get(topic) != str(error):
+            self._unreadable[topic] = str(error)
+            _events.error(
+                "messages.unreadable",
+                topic=topic,
+                sequence=start,
+                reason=str(error),
+                then=f"what wants them waits, and asks again every {self._limits.page_retry_ms} ms "
+                "(delivery.page_retry_ms); all others go on",
+            )
+        return StoreError(str(error))
 
     async def page(self, topic: str, start: int) -> Page:
-        """A page for work that nobody waits for at a link. Raises Failure, after `stopped` was
-        told, when the table can't be read."""
+        """A page for work that nobody waits for at a link. Raises StoreError when it can't be
+        read; Failure, after `stopped` was told, when that is a bug."""
         came: asyncio.Future[Page | Failure] = self._loop.create_future()
 
         def done(page: Page | Failure) -> None:
@@ -133,8 +180,7 @@ class Paging:
         self._read(topic, start, done)
         page = await came
         if isinstance(page, Failure):
-            self._stop(page)
-            raise page
+            raise self._unread(topic, start, page) or page
         return page
 
     def lookup(self) -> "Lookup":
@@ -156,7 +202,7 @@ class Lookup:
 
     async def slab(self, topic: str, sequence: int, stop: int) -> Slab | None:
         """The slab with this message or the first one after it that begins before `stop`. Raises
-        Failure."""
+        StoreError, as `Paging.page` does."""
         while sequence < stop:
             if sequence >= self._recent.floor:
                 slab = self._recent.find(topic, sequence)

@@ -118,6 +118,7 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_bytes: int
     page_bytes: int
+    page_retry_ms: int
     selector_chars_max: int
     selector_depth_max: int
     expiry_scan_ms: int
@@ -319,6 +320,7 @@ def _delivery_rules(delivery: DeliveryLimits) -> tuple[tuple[bool, str], ...]:
             "delivery.turn_subscriptions_max must be positive",
         ),
         (delivery.page_bytes >= 4_096, "delivery.page_bytes must be 4096 at least"),
+        (delivery.page_retry_ms >= 10, "delivery.page_retry_ms must be 10 at least"),
         (
             1 <= delivery.selector_chars_max <= CHARS_MAX,
             f"delivery.selector_chars_max must be from 1 to {CHARS_MAX}",

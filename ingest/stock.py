@@ -5,9 +5,7 @@ import time
 from ingest.consumer import Subscription
 from ingest.log import Log
 from ingest.paging import Paging
-from ingest.workers import Failure
 from pipeline.dispatch import Deliver
-from pipeline.errors import StoreError
 
 
 async def empty_below(subscription: Subscription, log: Log, paging: Paging) -> int | None:
@@ -21,10 +19,7 @@ async def empty_below(subscription: Subscription, log: Log, paging: Paging) -> i
     view.attach(1)
     view.credit(1, 1)
     while (wanted := view.wanted(end)) is not None:
-        try:
-            slab = await lookup.slab(subscription.definition.topic, wanted, end)
-        except Failure as failure:
-            raise StoreError(str(failure.error)) from failure
+        slab = await lookup.slab(subscription.definition.topic, wanted, end)
         if slab is None:
             break
         now = time.time_ns() // 1_000

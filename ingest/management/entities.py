@@ -130,6 +130,7 @@ class Entities:
             "head": self._log.recent.head,
             "backlog": backlog.messages,
             "backlog_bytes": backlog.bytes,
+            "unreadable": subscription.unreadable or None,
             "policy": _map(of_text(self._named.own_policy(key), key.id)),
             "policy_in_force": _written(self._named.policy(key)),
         }
@@ -168,6 +169,7 @@ class Entities:
             "name": "self",
             "connections": self._users.connections,
             "subscriptions": sum(1 for _ in self._named.all()),
+            "unreadable": sum(1 for one in self._named.all() if one.unreadable),
             "first_sequence": self._table.first_sequence,
             "head": self._log.recent.head,
             "committed": self._table.sequence_version,

@@ -16,10 +16,9 @@ from ingest.delivery import DeliveryService
 from ingest.log import Inside, Log
 from ingest.named import Named
 from ingest.runs import message_at, run_of
-from ingest.workers import Failure
 from pipeline.dead_letter import Copy, Origin, origin, restored
 from pipeline.dispatch import Deliver, Settled
-from pipeline.errors import InvalidRequest, StoreError
+from pipeline.errors import InvalidRequest
 from pipeline.message import Slab
 from pipeline.outcome import Outcome, Reason
 from pipeline.refusal import NOT_FOUND, Refusal
@@ -108,10 +107,7 @@ class Redrive:
         if found is None:
             return Refusal(NOT_FOUND, f"there is no durable subscription {key.id}")
         job = _Job(found, only if dead_letters else key.id, most, may)
-        try:
-            await self._run(job)
-        except Failure as failure:
-            raise StoreError(str(failure.error)) from failure
+        await self._run(job)
         return job.done
 
     async def _run(self, job: _Job) -> None:

@@ -44,6 +44,10 @@ def toml(settings: Settings) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _environment() -> dict[str, str]:
+    return {name: v for name, v in os.environ.items() if "DISTRIBUTARY" not in name}
+
+
 class Gateway:
     """One home and the gateway that serves it, if it runs.
 
@@ -61,6 +65,7 @@ class Gateway:
         self.config.write_text(toml(settings or {}))
         self.port = free_port()
         self.options: list[str] = []
+        self.environment: dict[str, str] = {}  #: of the process, beside the test's own
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -87,7 +92,7 @@ class Gateway:
                 [*self.COMMAND, "serve", *options_given, *files, *self.options],
                 stdout=log,
                 stderr=log,
-                env={name: v for name, v in os.environ.items() if "DISTRIBUTARY" not in name},
+                env=_environment() | self.environment,
                 preexec_fn=options.get("before"),  # noqa: PLW1509 (resource limits; no threads here)
             )
         return self.process
