@@ -9,10 +9,11 @@ CASES ?=
 SEED ?= 7
 ROUNDS ?= 20
 ROUND ?=
+SECONDS ?= 3600
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench run crash jms clean tools
+.PHONY: help demo test check bench run crash soak jms clean tools
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -36,6 +37,9 @@ run: $(READY) ## A gateway on LISTEN that keeps everything under HOME_DIR
 
 crash: $(READY) ## Kills, power cuts, bad disks: ROUNDS of them drawn by SEED, or ROUND alone
 	$(BIN)/python -m tests.crash --seed $(SEED) --rounds $(ROUNDS) $(if $(ROUND),--round $(ROUND))
+
+soak: $(READY) ## The models at random, for SECONDS, from SEED on: for nights
+	nice $(BIN)/python -m tests.soak --seed $(SEED) --seconds $(SECONDS)
 
 jms: $(READY) ## The Qpid JMS client's tests: Java against a real gateway
 	$(BIN)/python -m tests.jms

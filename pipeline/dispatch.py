@@ -180,12 +180,12 @@ class Dispatcher:
             return None
         if not places.plain:
             best = places.best()
-            return None if best is None else best[2]
+            return None if best is None else best.sequence
         first = places.waiting.usual.first()
-        if first is not None:
-            return first
         position = places.unread.position
-        return position if position < head else None
+        if position >= head:
+            return first
+        return position if first is None else min(first, position)
 
     def offer(
         self,
@@ -211,13 +211,23 @@ class Dispatcher:
             offered = Offered(first, stop, sequences, now, traits, matches or {})
             return Offering(places, offered).serve()
         effects: list[Effect] = []
-        asked = places.waiting.usual.first()
-        if asked is not None:
-            self._offer_returned(first, stop, now, effects)
-        if asked is not None and asked > places.unread.position:
-            return effects  # it was claimed and came back; what is below it wasn't offered
-        if stop > places.unread.position and not places.waiting.usual:
-            self._offer_new(max(first, places.unread.position), stop, sequences, now, effects)
+        usual, unread = places.waiting.usual, places.unread
+        while (returned := usual.first()) is not None:
+            position = unread.position
+            if returned < position:
+                # Nearly all that comes back lies there: all but what was claimed ahead.
+                below = min(stop, position)
+                if returned >= below or not self._offer_returned(first, below, now, effects):
+                    return effects
+            elif position < stop:
+                below = min(stop, returned)
+                self._offer_new(max(first, position), below, sequences, now, effects)
+                if unread.position < below:
+                    return effects
+            else:
+                return effects
+        if unread.position < stop:
+            self._offer_new(max(first, unread.position), stop, sequences, now, effects)
         return effects
 
     def skip_to(self, position: int) -> None:
@@ -326,7 +336,8 @@ class Dispatcher:
         self._places.rewind(position)
         self._floor = position
 
-    def _offer_returned(self, first: int, stop: int, now: int, effects: list[Effect]) -> None:
+    def _offer_returned(self, first: int, stop: int, now: int, effects: list[Effect]) -> bool:
+        """Whether all of these went."""
         places = self._places
         usual, deal = places.waiting.usual, places.line.deal
         lowest = usual.first()
@@ -341,7 +352,8 @@ class Dispatcher:
                 taken = places.hand(deal(part), failures, now, effects, again=True)
                 usual.discard(part[:taken])
                 if taken < len(part):
-                    return
+                    return False
+        return True
 
     def _offer_new(
         self,
@@ -353,7 +365,7 @@ class Dispatcher:
     ) -> None:
         places = self._places
         unread, outstanding, deal = places.unread, places.outstanding, places.line.deal
-        runs: Iterable[Run] = (range(start, stop),)
+        runs: Iterable[Run] = (range(start, stop),) if start < stop else ()
         if sequences is not None or unread.passed:
             runs = unread.runs(start, stop, sequences, places.line.room)
         for run in runs:

@@ -48,6 +48,16 @@ class Groups:
             if later and bucket is not None:
                 self._blocked.setdefault(bucket, set()).add(sequence)
 
+    def claim(self, run: Run) -> set[int]:
+        """A consumer has these, whosever the group is, and they wait for no time: the buckets that
+        may go on. Of those that were never given to anybody the group isn't known."""
+        freed = self.due(run)
+        for sequence in run if self.members else ():
+            bucket = self.members.get(sequence)
+            if bucket is not None:
+                self._held[sequence] = bucket
+        return freed
+
     def due(self, run: Run) -> set[int]:
         """These wait for their time no more: the buckets that may go on."""
         freed = set()

@@ -1,9 +1,8 @@
 """What goes of a slab where messages aren't all alike: priorities, expiry, delays, groups,
 consumers with selectors.
 
-Rule 1: of all that could go, the highest priority goes first; of one priority what was read before,
-        then what comes next; the lowest sequence first in each. A low priority goes when nothing
-        else is left to read.
+Rule 1: of all that could go, the highest priority goes first; of one priority the lowest sequence,
+        whether it was read before or not. A low priority goes when nothing else is left to read.
 Rule 2: what can't go now is put where it waits, so that it holds up nothing else.
 Rule 3: a loop over messages only where who may have a message depends on the message.
 """
@@ -57,52 +56,53 @@ class Offering:
         """Deliver what of this can go, as far as credit goes."""
         places, offered = self._places, self._offered
         best = places.best()
-        asked = 0 if best is None else best[2]
-        while best is not None and asked <= best[2] < offered.stop:  # what is below wasn't offered
-            priority, unread, sequence = best
-            if not unread and sequence < offered.first:
-                assert sequence != asked, (  # noqa: S101
-                    f"{sequence} is owed, offered from {offered.first} on"
+        asked = 0 if best is None else best.sequence
+        # What is below wasn't offered.
+        while best is not None and asked <= best.sequence < offered.stop:
+            if not best.unread and best.sequence < offered.first:
+                assert best.sequence != asked, (  # noqa: S101
+                    f"{best.sequence} is owed, offered from {offered.first} on"
                 )
                 break
-            if not unread:
-                self._serve_waiting(priority)
-            elif priority == PRIORITY:
-                self._read_on()
+            stop = min(offered.stop, best.before)
+            if not best.unread:
+                self._serve_waiting(best.priority, stop)
+            elif best.priority == PRIORITY:
+                self._read_on(stop)
             else:
-                self._read_early(priority)
+                self._read_early(best.priority, stop)
             best = places.best()
         return self._effects
 
-    def _read_on(self) -> None:
-        """Read what comes next."""
+    def _read_on(self, stop: int) -> None:
+        """Read what comes next, below `stop`."""
         places, offered = self._places, self._offered
         unread = places.unread
         start = max(offered.first, unread.position)
         most = max(places.line.room, PART_MIN)
-        for run in unread.runs(start, offered.stop, offered.sequences, most):
+        for run in unread.runs(start, stop, offered.sequences, most):
             for part in _pieces(run, most):
                 if not self._read(part, by_priority=True) or places.parked_full():
                     return
-        unread.move(max(offered.stop, unread.position))
+        unread.move(max(stop, unread.position))
 
-    def _read_early(self, priority: int) -> None:
-        """Read what there is of this priority, wherever it is."""
+    def _read_early(self, priority: int, stop: int) -> None:
+        """Read what there is of this priority below `stop`, wherever it is."""
         places, offered = self._places, self._offered
         listed: Run = range(offered.first, offered.stop)
         if offered.sequences is not None:
             listed = offered.sequences
         most = max(places.line.room, PART_MIN)
-        early = places.unread.early(priority, offered.stop, listed, most)
+        early = places.unread.early(priority, stop, listed, most)
         if early:
             places.waiting.note(early, priority)
             self._read(early, by_priority=False)
 
-    def _serve_waiting(self, priority: int) -> None:
-        """Deliver what waits of this priority."""
+    def _serve_waiting(self, priority: int, stop: int) -> None:
+        """Deliver what waits of this priority below `stop`."""
         places, offered = self._places, self._offered
         pools = [
-            (whose, places.waiting.within(priority, whose, offered.first, offered.stop))
+            (whose, places.waiting.within(priority, whose, offered.first, stop))
             for whose in places.pools(priority)
         ]
         if len(pools) == 1:
@@ -135,8 +135,6 @@ class Offering:
         places = self._places
         again = run[0] < places.unread.read_before
         them = sort(run, self._offered.traits, self._offered.now, by_priority=by_priority)
-        for priority, part in them.priorities:
-            places.waiting.note(part, priority)
         self._put_aside(them)
         if them.low:
             places.outstanding.add(them.low)
@@ -157,16 +155,22 @@ class Offering:
     def _serve_run(self, run: Run, priority: int, whose: Whose) -> None:
         """Deliver these of a pool, as far as credit goes."""
         places = self._places
-        them = sort(run, self._offered.traits, self._offered.now, by_priority=False)
+        # Of what was claimed unread no priority is known, so it waits among the usual.
+        usual = priority == PRIORITY
+        them = sort(run, self._offered.traits, self._offered.now, by_priority=usual)
         places.waiting.remove(run, priority, whose)
         self._put_aside(them)
+        if them.low:
+            places.waiting.put(them.low, whose)
         taken = self._deal(them.ready, whose, again=True)
         places.unread.reached(them.ready[:taken])
         places.waiting.put(them.ready[taken:], whose)
 
     def _put_aside(self, them: Sorted) -> None:
-        """What expired is given up, what isn't due waits for its time."""
+        """What expired is given up, what isn't due waits for its time; priorities are noted."""
         places = self._places
+        for priority, part in them.priorities:
+            places.waiting.note(part, priority)
         if them.expired:
             self._effects += places.give_up(NOBODY, them.expired, Reason.EXPIRED)
         for time, part in them.delayed:

@@ -9,38 +9,34 @@ Rule 3: failed attempts are those that were shown. An attempt in doubt is told t
 """
 
 from dataclasses import replace
-from typing import Final
+from typing import NamedTuple
 
 from pipeline.agenda import Agenda
 from pipeline.attempts import Attempts
 from pipeline.delivery import FINAL, Event, State, next_state
 from pipeline.effects import NOBODY, Bury, Deliver, Effect, Settled
+from pipeline.giving_up import OUTCOMES, REASONS, keeps
 from pipeline.groups import PARKED_MAX, Groups
 from pipeline.holds import Holds
 from pipeline.line import Line
 from pipeline.outcome import Outcome, Reason
-from pipeline.policy import Overflow, Policy
+from pipeline.policy import Policy
 from pipeline.redelivery import delay_us
 from pipeline.sequences import Run, SequenceSet, gathered
 from pipeline.traits import PRIORITY
 from pipeline.unread import FOREVER, Unread
 from pipeline.waiting import Waiting, Whose, stuck
 
-#: Why a message is given up -> its outcome where no copy of it is kept.
-OUTCOMES: Final = {
-    Reason.REJECTED: Outcome.REJECTED,
-    Reason.UNDELIVERABLE: Outcome.MODIFIED,
-    Reason.EXHAUSTED: Outcome.MODIFIED,
-    Reason.EXPIRED: Outcome.EXPIRED,
-    Reason.OVERFLOW: Outcome.DROPPED,
-    Reason.REDRIVEN: Outcome.REDRIVEN,
-}
 
-#: What ends a delivery for good, but for `accepted` -> why the message is given up.
-REASONS: Final = {
-    Event.REJECT: Reason.REJECTED,
-    Event.MODIFY_UNDELIVERABLE: Reason.UNDELIVERABLE,
-}
+class Best(NamedTuple):
+    """The message that goes next."""
+
+    priority: int
+    sequence: int
+    unread: bool
+    #: Of the same priority, and read if this one isn't, unread if it is: that one goes before all
+    #: from here on.
+    before: int
 
 
 class Places:
@@ -153,26 +149,27 @@ class Places:
     def skip_to(self, position: int) -> None:
         """The topic has nothing from the best one up to this one."""
         best = self.best()
-        if best is not None and best[2] > self.unread.position:
-            self.unread.skip_early(best[0], position)
+        if best is not None and best.sequence > self.unread.position:
+            self.unread.skip_early(best.priority, position)
         elif position > self.unread.position:
             self.unread.move(position)
 
-    def best(self) -> tuple[int, bool, int] | None:
-        """The message that goes next to somebody who is in line now: its priority, whether it is
-        unread, its sequence. What was read before goes before what wasn't."""
+    def best(self) -> Best | None:
+        """The message that goes next to somebody who is in line now: of the highest priority the
+        lowest sequence, whether it was read before or not."""
         if not self.line.ready:
             return None
         found = self._best_waiting()
         if not self.parked_full():
             if self.unread.position < self.head:
-                found.append((-PRIORITY, True, self.unread.position))
+                found.append((-PRIORITY, self.unread.position, True))
             if (ahead := self.unread.ahead()) is not None:
-                found.append((-ahead[0], True, ahead[1]))
+                found.append((-ahead[0], ahead[1], True))
         if not found:
             return None
-        below, unread, sequence = min(found)
-        return -below, unread, sequence
+        below, sequence, unread = min(found)
+        others = [one for level, one, other in found if level == below and other is not unread]
+        return Best(-below, sequence, unread, min(others, default=FOREVER))
 
     def pools(self, priority: int) -> list[Whose]:
         """Whose messages of this priority may go to somebody who is in line."""
@@ -300,8 +297,12 @@ class Places:
 
     def claim(self, consumer: int, run: Run, now: int) -> list[Effect]:
         """All of these that are owed and that nobody holds go to this consumer, read or not."""
-        parts = list(self.waiting.pick(run))
+        parts = self.waiting.claim(run)
+        for part in parts:
+            self._go_on(self.groups.claim(part))
         for part in self.unread.among(run):
+            for priority, urgent in self.unread.urgent(part):
+                self.waiting.note(urgent, priority)
             self.outstanding.add(part)
             self.unread.reached(part)
             self.unread.pass_over(part)
@@ -339,18 +340,20 @@ class Places:
         self.groups.clear()
         self.attempts = Attempts({}, 0)
 
-    def _best_waiting(self) -> list[tuple[int, bool, int]]:
+    def _best_waiting(self) -> list[tuple[int, int, bool]]:
+        """Of each pool that somebody in line may have, the first message: priority below zero,
+        sequence, not unread."""
         found = []
         usual = self.waiting.usual.first()
         if usual is not None:
-            found.append((-PRIORITY, False, usual))
+            found.append((-PRIORITY, usual, False))
         if self.waiting.others:
             takers = self.line.takers()
             for (priority, whose), pool in self.waiting.others.items():
                 if self._may_go(whose, takers):
                     first = pool.first()
                     assert first is not None  # noqa: S101
-                    found.append((-priority, False, first))
+                    found.append((-priority, first, False))
         return found
 
     def _may_go(self, whose: Whose, takers: frozenset[str | None]) -> bool:
@@ -380,17 +383,7 @@ class Places:
 
     def _keeps(self, reason: Reason) -> bool:
         """Whether copies are kept of what is given up so."""
-        if not self.buries or not self._policy.dead_letter:
-            return False
-        match reason:
-            case Reason.EXPIRED:
-                return self._policy.dead_letter_expired
-            case Reason.OVERFLOW:
-                return self._policy.backlog.overflow is Overflow.DEAD_LETTER
-            case Reason.REDRIVEN:
-                return False
-            case _:
-                return True
+        return self.buries and keeps(self._policy, reason)
 
     def _go_on(self, buckets: set[int]) -> None:
         """Messages of these buckets needn't wait for another one any more."""

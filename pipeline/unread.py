@@ -7,7 +7,7 @@ Rule 2: the agenda says which of the unread have a high priority, so that they c
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -69,7 +69,7 @@ class Unread:
     ) -> Iterable[Run]:
         """The unread ones of `start .. stop - 1`, of which `sequences`, if given, lists all."""
         if sequences is not None:
-            return self._listed(sequences, start, room)
+            return self._listed(sequences, start, stop, room)
         if not self.passed:
             return (range(start, stop),)
         return gathered(gaps(self.passed.runs_within(start, stop), start, stop), room)
@@ -95,6 +95,17 @@ class Unread:
                 return priority, high.sequences[at]
         self.seen = self.agenda.added
         return None
+
+    def urgent(self, run: Run) -> Iterator[tuple[int, Run]]:
+        """Those of the run that the agenda knows, by their priority."""
+        if self.agenda is None or not run:
+            return
+        for priority, high in self.agenda.high.items():
+            known = high.sequences
+            part = known[bisect_left(known, run[0]) : bisect_right(known, run[-1])]
+            found = array("q", sorted({*part}.intersection(run)))
+            if found:
+                yield priority, found
 
     def early(self, priority: int, stop: int, sequences: Run, most: int) -> Run:
         """The unread messages of this priority below `stop`, at most so many, that are among these
@@ -126,11 +137,16 @@ class Unread:
         self._at[priority] = at + high.base
         return at
 
-    def _listed(self, sequences: "array[int]", start: int, room: int) -> Iterator["array[int]"]:
+    def _listed(
+        self, sequences: "array[int]", start: int, stop: int, room: int
+    ) -> Iterator["array[int]"]:
         """As much at once as there is credit for, so that little credit is little work."""
         at = bisect_left(sequences, start)
-        while at < len(sequences):
-            part = sequences[at : at + max(room, 1)]
+        end = len(sequences)
+        if end and sequences[-1] >= stop:
+            end = bisect_left(sequences, stop)
+        while at < end:
+            part = sequences[at : min(at + max(room, 1), end)]
             at += len(part)
             if self.passed:
                 part = array("q", [one for one in part if one not in self.passed])

@@ -109,6 +109,16 @@ class Waiting:
             picked.append(part)
         return picked
 
+    def claim(self, run: Run) -> list[Run]:
+        """As `pick`, of messages that may wait again: no time that they waited for ends that."""
+        picked = self.pick(run)
+        if self._due and picked:
+            gone = {one for part in picked for one in part}
+            for time, due in self._due.items():
+                if not gone.isdisjoint(due):
+                    self._due[time] = array("q", [one for one in due if one not in gone])
+        return picked
+
     def forget(self, run: Run) -> None:
         """These are owed no more."""
         for priority in [*self.levels]:

@@ -31,7 +31,7 @@ class Message:
     place: str = "owed"  # owed (read or not), held, buried (given up, no copy yet), gone
     holder: int = 0
     since: int = 0  # when it was delivered
-    unread: bool = True  # when the caller began to serve
+    grouped: bool = False  # it was given to somebody as one of its group, not claimed alone
     due: int = 0  # after a failure: not before this
     failures: int = 0  # those that were shown
     doubts: int = 0  # attempts of which nobody knows how they ended
@@ -54,7 +54,7 @@ class Message:
 
     @property
     def order(self):
-        return -self.priority, self.unread, self.sequence
+        return -self.priority, self.sequence
 
 
 @dataclass
@@ -99,11 +99,13 @@ class Model:
         return taker.credit > 0 and (not self.policy.single_active or self.active == consumer)
 
     def blocked(self, message, now):
-        """Whether another of its group is delivered again later."""
+        """Whether another of its group is delivered again later; of what was claimed the group
+        isn't known, if it was never given to anybody."""
         mates = [
             one
             for one in self.at("owed")
             if one.bucket == message.bucket and one is not message and one.due > now
+            if one.grouped
         ]
         return self.policy.message_groups and message.bucket is not None and bool(mates)
 
@@ -126,10 +128,15 @@ class Model:
             assert not limit or message.failures < limit
             assert self.may_have(effect.consumer, message, now), (effect, message)
             self.takers[effect.consumer].credit -= 1
-            message.place, message.holder, message.since = "held", effect.consumer, now
-            message.due = 0
+            self.hold(effect.consumer, message, now)
             if self.policy.message_groups and message.bucket is not None:
+                message.grouped = True
                 self.owners[message.bucket] = effect.consumer
+
+    @staticmethod
+    def hold(consumer, message, now):
+        message.place, message.holder, message.since = "held", consumer, now
+        message.due = 0
 
     def gave_up_unasked(self, effect, now):
         """An effect of an offer that is no delivery: expired, or found exhausted."""
@@ -183,7 +190,7 @@ class Model:
     def attach(self, consumer, priority, selector):
         self.takers[consumer] = Taker(priority, selector)
         if self.policy.message_groups:
-            held = {one.bucket for one in self.at("held")}
+            held = {one.bucket for one in self.at("held") if one.grouped}
             self.owners = {b: c for b, c in self.owners.items() if b in held}
         if self.active is None:
             self.active = consumer
@@ -199,7 +206,7 @@ class Model:
     def crash(self, doubtful_below):
         """Nobody holds anything, and nothing waits for a time after a failure."""
         for message in self.at("held", "buried", "owed"):
-            message.place, message.due = "owed", 0
+            message.place, message.due, message.grouped = "owed", 0, False
             message.doubts = int(message.sequence < doubtful_below)
         self.takers.clear()
         self.owners.clear()

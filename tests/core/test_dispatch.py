@@ -51,7 +51,6 @@ class Model:
         self.line = deque()
         self.position = 0
         self.known_final = set()  # settled before the last restart
-        self.new_too = True  # whether the last offer was one of new messages, too
 
     def set_credit(self, consumer, credit):
         if credit and not self.credit[consumer]:
@@ -64,25 +63,20 @@ class Model:
         return sorted(one for one, place in self.places.items() if place in places)
 
     def wanted(self):
-        return min(self.in_place(RETURNED), default=self.position) if self.line else None
+        return min([*self.in_place(RETURNED), self.position]) if self.line else None
 
     def offer(self, first, stop):
-        """What is delivered, as (consumer, sequence, failed attempts), in the order of the log.
-
-        What came back comes first. New ones come from the position on, unless something that was
-        claimed, and came back, lies above it or still waits.
-        """
-        asked = min(self.in_place(RETURNED), default=self.position)
-        dealt = self.deal([one for one in self.in_place(RETURNED) if first <= one < stop])
-        self.new_too = asked <= self.position and not self.in_place(RETURNED)
-        if self.new_too:
-            new = [one for one in self.in_place(NEW) if first <= one < stop]
-            dealt += self.deal(new)
-            if not any(self.places[one] == NEW for one in new):
-                self.move(max(stop, self.position))
+        """What is delivered, as (consumer, sequence, failed attempts), in the order of the log:
+        what came back is in its old place among those that weren't read yet."""
+        dealt = self.deal(self.offered(first, stop))
+        if not self.offered(first, stop):
+            self.move(max(stop, self.position))
         if dealt:
             self.mark = max(self.mark, self.position)
         return dealt
+
+    def offered(self, first, stop):
+        return [one for one in self.in_place(RETURNED, NEW) if first <= one < stop]
 
     def deal(self, waiting):
         dealt = []
@@ -218,9 +212,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         assert dealt_by(effects) == dealt
         self.totals.update(consumer for consumer, _, _ in dealt)
         self.note_credit()
-        offered = (RETURNED, NEW) if self.model.new_too else (RETURNED,)
-        waiting = [one for one in self.model.in_place(*offered) if first <= one < stop]
-        assert not (waiting and any(self.model.credit.values()))
+        assert not (self.model.offered(first, stop) and any(self.model.credit.values()))
 
     @precondition(lambda self: self.model.in_place(*self.model.credit))
     @rule(verdict=st.sampled_from(VERDICTS), data=st.data())
@@ -547,20 +539,21 @@ def test_little_credit_is_little_work():
     assert sum(looked_at) < 50
 
 
-def test_what_was_claimed_and_came_back_makes_nobody_skip_what_is_below_it():
-    """A slab is offered from where it wants one; what lies below it comes later, all of it."""
+def test_what_was_claimed_and_came_back_is_in_its_old_place():
+    """What lies below it and wasn't read goes before it, and is not skipped."""
     dispatcher = Dispatcher(0)
     for consumer in (1, 2):
         dispatcher.attach(consumer)
     assert dealt_by(dispatcher.claim(1, range(50, 52))) == [(1, 50, 0), (1, 51, 0)]
     assert (dispatcher.position, dispatcher.floor, dispatcher.reach) == (0, 0, 52)
     dispatcher.detach(1)
-    dispatcher.credit(2, 100)
-    assert dispatcher.wanted() == 50
-    assert dealt_by(dispatcher.offer(40, 60)) == [(2, 50, 0), (2, 51, 0)]
+    dispatcher.credit(2, 55)
     assert dispatcher.wanted() == 0
-    got = [one for _, one, _ in dealt_by(dispatcher.offer(0, 60))]
-    assert got == [*range(50), *range(52, 60)]
+    got = [one for _, one, _ in dealt_by(dispatcher.offer(0, 40))]
+    assert got == [*range(40)]
+    assert dispatcher.wanted() == 40
+    got = [one for _, one, _ in dealt_by(dispatcher.offer(40, 60))]
+    assert got == [*range(40, 55)]
 
 
 def test_what_is_owed_is_told_without_a_change():

@@ -16,6 +16,7 @@ its time in seconds, `@12`; time stands still until it is said again. Commands:
     offer RUN | skip POSITION
     serve                              offer all that was published, until nothing is wanted
     settle NAME RUN OUTCOME [failed] [undeliverable] [delivered=SECONDS]
+    claim NAME RUN                     what of these nobody has is his
     give-up RUN REASON | buried RUN
     wake                               at the latest time that it asked for, up to now
     pause | resume | rewind POSITION
@@ -157,6 +158,8 @@ class Story:
         match words:
             case ["give-up", run, reason]:
                 return dispatcher.give_up(parse_run(run), Reason(reason))
+            case ["claim", name, run]:
+                return dispatcher.claim(self.number(name), parse_run(run), self.now)
             case ["buried", run]:
                 return dispatcher.buried(parse_run(run))
             case ["wake"]:

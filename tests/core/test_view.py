@@ -22,9 +22,6 @@ class ViewMachine(DispatcherMachine):
         super().__init__()
         self.view, self.expected, self.head_then = None, [], 0
 
-    def claim(self, consumer, first, step):
-        """What was claimed ahead and came back has no order for a view: it isn't judged here."""
-
     @rule(credit=st.integers(1, 40))
     def look(self, credit):
         """A browser comes."""

@@ -1,0 +1,80 @@
+"""The long run of the models: `python -m tests.soak --seed 7 --seconds 3600`. Rounds of the state
+machines and random histories, each with a seed of its own, until the time is over or one fails.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+#: What is run: each holds a part of the engine against a model that is as plain as can be.
+MODELS: Final = (
+    "tests/core/test_dispatch.py",
+    "tests/core/test_delivery_rules.py",
+    "tests/core/test_view.py",
+    "tests/core/test_retired.py",
+    "tests/core/test_transaction.py",
+    "tests/core/test_duplicates.py",
+    "tests/core/test_tally.py",
+    "tests/core/test_sequences.py",
+    "tests/core/test_cursor.py",
+    "tests/core/test_recent.py",
+    "tests/tables/test_verify_histories.py",
+)
+#: A round takes about half a minute; one that takes so long hangs.
+ROUND_SECONDS_MAX: Final = 900
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--seed", type=int, default=7, help="the first round's; each adds one")
+    parser.add_argument("--seconds", type=int, default=3600, help="no round begins after them")
+    return parser.parse_args()
+
+
+def _round(seed: int) -> tuple[bool, int, int, str]:
+    """Whether all held, examples of Hypothesis, histories, and what was printed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command += [f"--hypothesis-seed={seed}", "--hypothesis-show-statistics", "-rA", *MODELS]
+    run = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "HISTORIES_SEED": str(seed)},
+        capture_output=True,
+        text=True,
+        timeout=ROUND_SECONDS_MAX,
+        check=False,
+    )
+    examples = sum(map(int, re.findall(r"(\d+) passing", run.stdout)))
+    histories = len(re.findall(r"^PASSED \S+histor\S+\[", run.stdout, re.MULTILINE))
+    return run.returncode == 0, examples, histories, run.stdout + run.stderr
+
+
+def main() -> int:
+    """Rounds, one after the other; the exit code."""
+    said = _arguments()
+    began, seed = time.monotonic(), said.seed
+    examples = histories = 0
+    while time.monotonic() - began < said.seconds:
+        held, more, lived, printed = _round(seed)
+        examples, histories = examples + more, histories + lived
+        minutes = (time.monotonic() - began) / 60
+        print(  # noqa: T201
+            f"seed {seed}: {examples:,} examples, {histories:,} histories, {minutes:.0f} min",
+            flush=True,
+        )
+        if not held:
+            print(printed)  # noqa: T201
+            print(f"seed {seed} failed; again: make soak SEED={seed} SECONDS=1")  # noqa: T201
+            return 1
+        seed += 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
