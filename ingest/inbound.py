@@ -18,6 +18,7 @@ from ingest.link import BROKEN_VALUES, BrokenFrame, Handler, Link
 from ingest.pump import Outcomes, Pump, Received, Stop, address
 from ingest.settings import Amqp
 from pipeline.performative import WalkedAttach
+from pipeline.quoting import quoted
 
 if TYPE_CHECKING:
     from ingest.connection import Connection
@@ -245,7 +246,7 @@ class Inbound:
         if not link.name:
             raise BrokenFrame("attach: the link has no name")
         if link.name != link.attach.name:
-            raise BrokenFrame(f"attach: {link.attach.name!r} is no name for a link")
+            raise BrokenFrame(f"attach: {quoted(link.attach.name)} is no name for a link")
         if link.address in self._links:
             raise BrokenFrame(f"attach: link '{link.name}' is there, its detach isn't answered yet")
         self._links[link.address] = self._handles[link.handle] = link

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from pipeline.errors import InvalidRequest
+from pipeline.quoting import quoted
 
 #: A sequence or a time in microseconds is a 64-bit number in the log.
 _MAX = 2**63 - 1
@@ -56,7 +57,7 @@ def place(said: object, now: int) -> Place:
         if (time := _iso(text)) is not None:
             return AtTime(time)
     raise InvalidRequest(
-        f"{said!r} is no place in the log; one is a sequence (1200), a time "
+        f"{quoted(said)} is no place in the log; one is a sequence (1200), a time "
         "(2026-11-21T08:30:00Z), how long ago (90s, 15m, 2h, 7d), or now"
     )
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 from pipeline import refusal
 from pipeline.amqp_types import Map, Timestamp, Value
 from pipeline.amqp_writer import Writable, compound, write
+from pipeline.quoting import quoted
 from pipeline.refusal import Refusal
 from pipeline.sections import Body, Identifier, Kind, Message, Typed
 
@@ -22,6 +23,9 @@ from pipeline.sections import Body, Identifier, Kind, Message, Typed
 NODE = "$management"
 #: Its own type and name in AMQP Management; what we call them is `node` and `self`.
 STANDARD_TYPE = "org.amqp.management"
+
+#: Characters of an answer's sentence: a name in it may be as long as a request.
+DESCRIPTION_MAX = 1_024
 
 OK, CREATED, NO_CONTENT = 200, 201, 204
 BAD_REQUEST, FORBIDDEN, ABSENT, CONFLICT = 400, 403, 404, 409
@@ -193,7 +197,7 @@ def parse(message: Message) -> Request | Answer:
         known = ", ".join(Verb)
         return Answer(
             BAD_REQUEST if word is None else NOT_IMPLEMENTED,
-            f"the application property 'operation' is {word!r}; it must be one of {known}",
+            f"the application property 'operation' is {quoted(word)}; it must be one of {known}",
         )
     verb = Verb(word.upper())
     entity = _entity(said, verb)
@@ -227,7 +231,7 @@ def _entity(said: Mapping[str, Value], verb: Verb) -> Entity | Answer:
         return Entity(word)
     known = ", ".join(Entity)
     return Answer(
-        BAD_REQUEST, f"the application property 'type' is {word!r}; it must be one of {known}"
+        BAD_REQUEST, f"the application property 'type' is {quoted(word)}; it must be one of {known}"
     )
 
 
@@ -245,7 +249,9 @@ def texts(said: Map) -> dict[str, Value] | Answer:
     found: dict[str, Value] = {}
     for key, value in said.pairs:
         if not isinstance(key, str) or key in found:
-            return Answer(BAD_REQUEST, f"{key!r} is no name of an attribute, or stands there twice")
+            return Answer(
+                BAD_REQUEST, f"{quoted(key)} is no name of an attribute, or stands there twice"
+            )
         found[key] = value
     return found
 
@@ -258,7 +264,7 @@ def _wrong(attributes: Mapping[str, Value], known: Attributes, what: str) -> Ans
             return Answer(BAD_REQUEST, f"{what}: unknown attribute '{name}'; there are {there_are}")
         if not known[name].fits(value):
             kinds = " or ".join(_TYPE_WORDS[one] for one in known[name].types)
-            return Answer(BAD_REQUEST, f"{what}: '{name}' is {value!r}; it must be {kinds}")
+            return Answer(BAD_REQUEST, f"{what}: '{name}' is {quoted(value)}; it must be {kinds}")
     for name, attribute in known.items():
         if attribute.required and name not in attributes:
             return Answer(BAD_REQUEST, f"{what}: the attribute '{name}' is missing")
@@ -282,7 +288,7 @@ def encoded(answer: Answer, to: str, correlation: Identifier | None) -> bytes:
     properties = [None, None, to or None, None, None, _identifier(correlation)]
     status: dict[str, Writable] = {
         "statusCode": Typed("int", answer.status),
-        "statusDescription": answer.description,
+        "statusDescription": answer.description[:DESCRIPTION_MAX],
     }
     return b"".join(
         [

@@ -33,6 +33,7 @@ from pipeline.policy import (
     Policy,
     TopicPolicy,
 )
+from pipeline.quoting import quoted
 
 #: What is said of a policy: its keys as in `pipeline.policy`.
 Table: TypeAlias = Mapping[str, object]
@@ -100,7 +101,7 @@ class _Reader:
         for key in self._said:
             if key not in self._known:
                 known = ", ".join(self._known)
-                raise self.wrong(f"unknown key {key!r}; there are {known}")
+                raise self.wrong(f"unknown key {quoted(key)}; there are {known}")
 
 
 def over(below: Policy, said: Table, where: str) -> Policy:
@@ -149,7 +150,9 @@ def topic_over(below: TopicPolicy, said: Table, where: str) -> TopicPolicy:
 def _backlog(read: _Reader, below: Backlog) -> Backlog:
     word = read.text("backlog_overflow", below.overflow)
     if word not in set(Overflow):
-        raise read.wrong(f"backlog_overflow is {word!r}; it must be one of {', '.join(Overflow)}")
+        raise read.wrong(
+            f"backlog_overflow is {quoted(word)}; it must be one of {', '.join(Overflow)}"
+        )
     return Backlog(
         messages_max=read.whole("backlog_messages_max", below.messages_max, COUNT_MOST),
         bytes_max=read.whole("backlog_bytes_max", below.bytes_max, COUNT_MOST),
@@ -191,7 +194,7 @@ def check(policy: Policy, where: str) -> None:
         ),
         (
             not policy.dead_letter_address or dead_letter_queue(policy.dead_letter_address),
-            f"dead_letter_address is {policy.dead_letter_address!r}; it must name a queue",
+            f"dead_letter_address is {quoted(policy.dead_letter_address)}; it must name a queue",
         ),
     )
     for holds, sentence in rules:

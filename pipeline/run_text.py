@@ -11,7 +11,7 @@ import zlib
 from array import array
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, pairwise
 
 from pipeline.errors import InvalidRequest
@@ -19,11 +19,18 @@ from pipeline.sequences import Run, stretches, strided
 
 #: A longer text is packed, if that is shorter.
 PLAIN_MAX = 2_048
-#: Bytes that a packed text may have unpacked: some millions of sequences.
-UNPACKED_MAX = 16 << 20
+#: Sequences that a text may have, unless its reader allows fewer.
+SEQUENCES_MAX = 16 << 20
+#: Sequences of one part of a text: a few milliseconds of work.
+PART_SEQUENCES = 16_384
 
 _PACKED = "~"
 _ITEM = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,18}))?)?", re.ASCII)
+#: A range of so many stays a range; shorter ones are gathered.
+_LONG = 16
+#: Bytes that are unpacked at a time, and of one number in them.
+_CHUNK_BYTES = 65_536
+_NUMBER_BYTES_MAX = 20
 
 
 def text_of(runs: Iterable[Run]) -> str:
@@ -36,20 +43,26 @@ def text_of(runs: Iterable[Run]) -> str:
     return packed if len(packed) < len(text) else text
 
 
-def runs_of(text: str) -> list[range]:
-    """What `text_of` wrote. Raises InvalidRequest for any other text."""
-    if text.startswith(_PACKED):
-        return list(_ranges(_unpacked(text)))
-    return [_range(item) for item in text.split(",")] if text else []
+def parts_of(text: str, most: int = SEQUENCES_MAX) -> Iterator[Run]:
+    """The sequences that `text_of` wrote, part by part: long ranges as they are, others in arrays
+    of PART_SEQUENCES, about. A caller may let others go on between two of them.
+
+    Raises InvalidRequest for any other text, and where there are more than `most` sequences,
+    before these are made.
+    """
+    left = most
+    for part in _unpacked(text) if text.startswith(_PACKED) else _plain(text):
+        left -= len(part)
+        if left < 0:
+            raise InvalidRequest(f"more than {most} sequences in one text")
+        yield part
 
 
-def sequences_of(text: str) -> "array[int]":
+def sequences_of(text: str, most: int = SEQUENCES_MAX) -> "array[int]":
     """The sequences, ascending and each once. Raises InvalidRequest."""
-    if text.startswith(_PACKED):
-        return _unpacked(text)
     found = array("q")
-    for run in runs_of(text):
-        found.extend(run)
+    for part in parts_of(text, most):
+        found.extend(part)
     if any(a >= b for a, b in pairwise(found)):
         found = array("q", sorted(set(found)))
     return found
@@ -67,16 +80,44 @@ def _packed(runs: Iterable[Run]) -> str:
     return _PACKED + b64encode(data).decode()
 
 
-def _unpacked(text: str) -> "array[int]":
+def _plain(text: str) -> Iterator[Run]:
+    short: list[int] = []
+    for item in text.split(",") if text else ():
+        run = _range(item)
+        if len(run) >= _LONG:
+            yield run
+            continue
+        short.extend(run)
+        if len(short) >= PART_SEQUENCES:
+            yield array("q", sorted(set(short)))
+            short.clear()
+    if short:
+        yield array("q", sorted(set(short)))
+
+
+def _unpacked(text: str) -> "Iterator[array[int]]":
+    """What `_packed` wrote, as it is unpacked: no more at a time than a part takes."""
     try:
-        unpacking = zlib.decompressobj()
-        data = unpacking.decompress(b64decode(text[1:], validate=True), UNPACKED_MAX)
-        if unpacking.unconsumed_tail or not unpacking.eof:
-            raise ValueError("it is too long, or cut")  # noqa: TRY301
-        steps = [int(one) for one in data.decode("ascii").split(",")]
-        if steps[0] < 0 or any(step <= 0 for step in steps[1:]):
-            raise ValueError("it doesn't ascend")  # noqa: TRY301
-        return array("q", accumulate(steps))
+        unpacking, last, rest = zlib.decompressobj(), -1, b""
+        data = b64decode(text[1:], validate=True)
+        while not unpacking.eof:
+            chunk = unpacking.decompress(data, _CHUNK_BYTES)
+            data = unpacking.unconsumed_tail
+            if not chunk and not unpacking.eof:
+                raise ValueError("it is cut")  # noqa: TRY301
+            words = (rest + chunk).split(b",")
+            rest = b"" if unpacking.eof else words.pop()
+            if max(map(len, (rest, *words))) > _NUMBER_BYTES_MAX:
+                raise ValueError("a number in it is too long")  # noqa: TRY301
+            steps = list(map(int, words))
+            if last < 0 and steps:  # the first one is no step, but where they begin
+                steps[0] += 1
+            if any(step <= 0 for step in steps):
+                raise ValueError("it doesn't ascend")  # noqa: TRY301
+            found = array("q", accumulate(steps, initial=last))[1:]
+            if found:
+                last = found[-1]
+                yield found
     except (NotBase64, zlib.error, ValueError, OverflowError) as error:
         raise InvalidRequest(f"packed runs of sequences can't be read: {error}") from None
 

@@ -10,6 +10,7 @@ from typing import Self
 from urllib.parse import quote, unquote
 
 from pipeline.errors import InvalidRequest
+from pipeline.quoting import quoted
 
 _VOLATILE = "?volatile"
 
@@ -76,7 +77,7 @@ class SubscriptionKey:
             case ["container", container, name]:
                 return cls(unquote(container), unquote(name), durable)
         raise InvalidRequest(
-            f"{text!r} is no subscription's id; one looks like global/dispatchers, "
+            f"{quoted(text)} is no subscription's id; one looks like global/dispatchers, "
             "container/billing/orders or queue/orders"
         )
 

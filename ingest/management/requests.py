@@ -42,6 +42,7 @@ from pipeline.management import (
 )
 from pipeline.operations import Operation
 from pipeline.policy_table import text_of
+from pipeline.quoting import quoted
 from pipeline.refusal import INVALID_FIELD, UNAUTHORIZED, Refusal
 from pipeline.subscription import Definition, SubscriptionKey
 
@@ -279,7 +280,7 @@ class Requests:
             return Refusal(INVALID_FIELD, table.description)
         for name, value in table.items():
             if not isinstance(value, str | int | float | bool):
-                return Refusal(INVALID_FIELD, f"policy: '{name}' is {value!r}")
+                return Refusal(INVALID_FIELD, f"policy: '{name}' is {quoted(value)}")
         text = text_of(table)
         self._named.check_policy(key, text)
         return text
@@ -368,7 +369,7 @@ def _attribute_names(request: Request, rows: list[Row]) -> list[str] | Answer:
     wanted: list[str] = []
     for name in names:
         if not isinstance(name, str) or (rows and name not in there):
-            text = f"'attributeNames' has {name!r}; there are {', '.join(there)}"
+            text = f"'attributeNames' has {quoted(name)}; there are {', '.join(there)}"
             return Answer(BAD_REQUEST, text)
         wanted.append(name)
     return wanted

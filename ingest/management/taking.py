@@ -39,10 +39,11 @@ from pipeline.management import (
     refused,
 )
 from pipeline.outcome import Outcome
+from pipeline.quoting import quoted
 from pipeline.refusal import NOT_FOUND, Refusal
-from pipeline.run_text import runs_of, text_of
+from pipeline.run_text import parts_of, text_of
 from pipeline.selector.matching import Selections, selected
-from pipeline.sequences import Run, SequenceSet, gathered
+from pipeline.sequences import Run, SequenceSet
 from pipeline.subscription import SubscriptionKey
 from pipeline.tables.topic_log import TopicLog
 
@@ -52,8 +53,6 @@ TAKING = frozenset({Verb.ACQUIRE, Verb.SETTLE, Verb.OWED})
 #: between two looks at it.
 COMMIT_SECONDS_MAX = 20.0
 LOOK_SECONDS = 0.01
-#: Runs that are settled one by one; more of them are put together.
-RUNS_FEW = 8
 #: The outcomes that a holder may give.
 _OUTCOMES = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.RELEASED, Outcome.MODIFIED)
 
@@ -150,7 +149,7 @@ class Taking:
         body: dict[str, Writable] = {}
         if "keep" in said:
             ours = _whole(said.get("incarnation")) == began
-            keep = self._checked(str(said["keep"])) if ours else []
+            keep = await self._checked(str(said["keep"])) if ours else []
             body["kept"] = text_of(await self._keep(taker, consumer, keep))
         more = most > 0 and await self._wait(taker, consumer.subscription, most, wait_ms)
         handed = taker.handed()
@@ -207,7 +206,7 @@ class Taking:
             await asyncio.sleep(LOOK_SECONDS)
         return True
 
-    async def _keep(self, taker: Taker, consumer: Consumer, keep: list[range]) -> list[range]:
+    async def _keep(self, taker: Taker, consumer: Consumer, keep: list[Run]) -> list[range]:
         """What of these it has from now on; all else that it had is given back."""
         dispatcher = consumer.subscription.dispatcher
         held = dispatcher.held(consumer.number).copy()
@@ -229,17 +228,20 @@ class Taking:
             return []
         return [*dispatcher.held(consumer.number).runs()]
 
-    async def _ours(self, subscription: Subscription, runs: list[range]) -> list[Run]:
+    async def _ours(self, subscription: Subscription, runs: list[Run]) -> list[Run]:
         """What of these the subscription may be owed: of what it hasn't read yet, the messages of
         its topic that its selector selects. A holder says the rest by mistake, or worse."""
         position, definition = subscription.dispatcher.position, subscription.definition
         read = [run[: bisect_left(run, position)] for run in runs]
-        found = list(_few([run for run in read if run]))
+        found: list[Run] = [run for run in read if run]
         unread = [run[bisect_left(run, position) :] for run in runs]
         lookup, selections = self._delivery.paging.lookup(), Selections()
         selections.join(definition)
-        wanted = {one for run in unread for one in run}
-        at, stop = min(wanted, default=0), max(wanted, default=-1) + 1
+        wanted = SequenceSet()
+        for run in unread:
+            wanted.add(run)
+        at = min((run[0] for run in unread if run), default=0)
+        stop = max((run[-1] for run in unread if run), default=-1) + 1
         while at < stop:
             slab = await lookup.slab(definition.topic, at, stop)
             if slab is None:
@@ -259,11 +261,12 @@ class Taking:
         word = said.get("outcome", Outcome.ACCEPTED.value)
         if word not in {one.value for one in _OUTCOMES}:
             known = ", ".join(one.value for one in _OUTCOMES)
-            return Answer(BAD_REQUEST, f"'outcome' is {word!r}; it must be one of {known}")
+            return Answer(BAD_REQUEST, f"'outcome' is {quoted(word)}; it must be one of {known}")
         consumer = _consumer(taker)
         failed, undeliverable = said.get("failed") is True, said.get("undeliverable") is True
         settled = 0
-        for run in _few(self._checked(str(said["sequences"]))):
+        for run in await self._checked(str(said["sequences"])):
+            await asyncio.sleep(0)  # others have their turns
             settled += self._settled(
                 taker,
                 consumer,
@@ -318,16 +321,16 @@ class Taking:
         }
         return Answer(OK, f"what {key.id} is owed", body)
 
-    def _checked(self, text: str) -> list[range]:
+    async def _checked(self, text: str) -> list[Run]:
         """The runs of a request. Raises InvalidRequest for more than anybody can have, and for what
         isn't there yet."""
-        runs = runs_of(text)
-        if sum(map(len, runs)) > self._limits.acquire_max:
-            most = self._limits.acquire_max
-            raise InvalidRequest(f"more than {most} sequences (management.acquire_max)")
+        runs: list[Run] = []
         head = self._log.recent.head
-        if any(run[-1] >= head for run in runs):
-            raise InvalidRequest(f"a sequence that isn't there yet: the next one is {head}")
+        for run in parts_of(text, self._limits.acquire_max):
+            if run[-1] >= head:
+                raise InvalidRequest(f"a sequence that isn't there yet: the next one is {head}")
+            runs.append(run)
+            await asyncio.sleep(0)  # others have their turns
         return runs
 
 
@@ -354,19 +357,12 @@ def _consumer(taker: Taker) -> Consumer:
     return taker.owner
 
 
-def _without(run: range, held: SequenceSet) -> list[range]:
+def _without(run: Run, held: SequenceSet) -> Iterable[Run]:
     """What of the run isn't held."""
     if held.contains_all(run):
-        return []
-    return [range(one, one + 1) for one in run if one not in held]
-
-
-def _few(runs: list[range]) -> Iterable[Run]:
-    """The same sequences in few runs: each becomes a record of its own."""
-    if len(runs) <= RUNS_FEW:
-        return runs
-    every = sorted({one for run in runs for one in run})
-    return gathered((range(one, one + 1) for one in every), len(every))
+        return
+    if lost := array("q", [one for one in run if one not in held]):
+        yield lost
 
 
 def _ended(key: SubscriptionKey, taker: Taker) -> Answer:
