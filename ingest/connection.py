@@ -58,6 +58,8 @@ class Connection(asyncio.BufferedProtocol):
         self.alive = False
         self.writable = True
         self._held = False
+        self._going_on = False
+        self._waits = False  #: what it sent is more than one turn's work
         self._unheard = 0  #: bytes read since `writable` ended
         self._room = READ_BYTES_FIRST
         self.user = ""
@@ -198,20 +200,40 @@ class Connection(asyncio.BufferedProtocol):
     # AMQP in.
 
     def _feed(self, data: Any, size: int) -> None:
-        more, began = True, self._engine.loop.time()
+        more, began, waits = True, self._engine.loop.time(), False
+        self.inbound.turn.begin()
         try:
-            more = self._inflow.feed(data, size)
-            self.inbound.process()
+            if self._waits and not self.inbound.process(part=True):
+                self._inflow.keep(data, size)
+                waits = True
+            else:
+                more = self._inflow.feed(data, size)
+                waits = not self.inbound.process(part=True) or self._inflow.waits
         except BrokenFrame as error:
             self.close("amqp:decode-error", str(error))
         if (fault := self._inflow.fault) is not None:
             self.close(fault.condition, fault.description)
         elif not more:
             self._unreadable()
+        self._wait_turn(waits)
         self._room = next_room(self._room, self._engine.loop.time() - began)
         self.touch()
         self._handler.passed()
         self._engine.flush()
+
+    def _wait_turn(self, waits: bool) -> None:
+        """The peer had its part of this turn, and isn't read until it has gone on in the next."""
+        if waits and not self._going_on:
+            self._going_on = True
+            self._engine.loop.call_soon(self._go_on)
+        if waits != self._waits:
+            self._waits = waits
+            self._read_or_wait()
+
+    def _go_on(self) -> None:
+        self._going_on = False
+        if self.alive and self._engine.sure():
+            self._feed(self._engine.read_pointer, 0)
 
     def _unreadable(self) -> None:
         """The engine takes no more bytes. If the peer hasn't closed they are wrong; the engine says
@@ -286,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whoever doesn't take what is written to it is read for as many bytes more, and no
         further: every frame of its may have an answer that has to be kept."""
         transport = cast("asyncio.Transport", self._transport)
-        waits = self._held or self._unheard > self._engine.limits.write_buffer_bytes
+        waits = self._held or self._waits or self._unheard > self._engine.limits.write_buffer_bytes
         if self.alive and waits == transport.is_reading():
             (transport.pause_reading if waits else transport.resume_reading)()
 

@@ -46,15 +46,19 @@ class Inflow:
         self._transport, self._inbound = transport, inbound
         self._frame_bytes_max, self._limits = frame_bytes_max, limits
         most = (limits.values_max, limits.depth_max)
-        self._walk = ffi.new("pump_walk *", {"left": HEADER_BYTES, "limits": most})
+        walk = {"left": HEADER_BYTES, "limits": most, "covers_max": inbound.turn.most}
+        self._walk = ffi.new("pump_walk *", walk)
         self._held = bytearray()
         self._needed = 0
         self._channels: set[int] = set()  #: those on which the peer has a session
         self.fault: Fault | None = None
+        #: The peer has had its part of this turn: feed nothing more, and go on in the next one.
+        self.waits = False
 
     def feed(self, data: Any, size: int) -> bool:
         """Hand bytes on. False when the engine wants no more: the peer has closed, or what it sent
         can't be read. Raises BrokenFrame from frames that had to be understood on the way."""
+        self.waits = False
         if not self._held:
             return self._feed(data, size)
         self._held += ffi.buffer(data, size)
@@ -74,6 +78,11 @@ class Inflow:
             at += walk.at
             if stop == lib.WALK_ALL:
                 return True
+            if stop == lib.WALK_COVERS:
+                walk.covers = 0
+                if not self._inbound.covered():
+                    return self.keep(data + at, size - at)
+                continue
             if stop == lib.WALK_SHORT:
                 self._held[:] = ffi.buffer(data + at, size - at)
                 self._needed = walk.size
@@ -82,6 +91,14 @@ class Inflow:
             at += walk.size
             if not self._judge(stop, frame):
                 return False
+            if self._inbound.turn.over:
+                return self.keep(data + at, size - at)
+        return True
+
+    def keep(self, data: Any, size: int) -> bool:
+        """These bytes wait until the loop has turned."""
+        self._held += ffi.buffer(data, size)
+        self._needed, self.waits = 0, True
         return True
 
     def _judge(self, stop: int, frame: bytes) -> bool:
@@ -98,6 +115,7 @@ class Inflow:
                     frame = self._transfer(frame)
                 case lib.WALK_DISPOSITION:
                     frame = self._disposition(frame)
+                    self._inbound.process()
                 case lib.WALK_BEGIN:
                     self._begin(int.from_bytes(frame[6:8], "big"))
                 case lib.WALK_END:

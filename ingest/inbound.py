@@ -17,6 +17,7 @@ from ingest import transactional
 from ingest.link import BROKEN_VALUES, BrokenFrame, Handler, Link
 from ingest.pump import Outcomes, Pump, Received, Stop, address
 from ingest.settings import Amqp
+from ingest.turns import PeerTurn
 from pipeline.performative import WalkedAttach
 from pipeline.quoting import quoted
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from ingest.connection import Connection
 
 
+#: Unsettled deliveries over which the engine goes, for a disposition, in the time in which it has
+#: one of them settled.
+UNSETTLED_LIKE_ONE = 64
 TOO_MANY = "amqp:resource-limit-exceeded"
 CREDIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
 
@@ -50,6 +54,7 @@ class Inbound:
         #: Flows that want an answer: their channels, and their handles if they have one. Each once,
         #: however often a peer asks that doesn't read.
         self.echoes: dict[tuple[int, int | None], None] = {}
+        self.turn = PeerTurn(limits.turn_deliveries_max)
         #: We have closed the connection: nothing counts any more but the peer's own close.
         self.closing = False
 
@@ -58,31 +63,43 @@ class Inbound:
         """The links that are alive."""
         return tuple(self._links.values())
 
-    def process(self) -> None:
-        """Eat all events that there are. Raises BrokenFrame when a value can't be read."""
-        pump, collector = self._pump, self._collector_address
-        pump.unfinished = False
-        while self._connection.alive:
-            stop = pump.events(collector)
-            if self.closing:
-                if self._drop(Stop(stop)):
-                    return
-                continue
-            if pump.received_count:
-                self._received(pump.received())
-            if pump.outcomes_count:
-                self._settled(pump.outcomes())
-            if stop == Stop.IDLE:
-                break
-            if stop == Stop.EVENT:
-                event = proton.pn_collector_peek(self._collector)
-                self._event(proton.pn_event_type(event), event)
-                proton.pn_collector_pop(self._collector)
-            elif stop != Stop.FULL:
-                self._odd_message(Stop(stop))
-
-        if pump.unfinished:
+    def process(self, *, part: bool = False) -> bool:
+        """Eat all events that there are, or (`part`) as many as this turn may: whether all of them
+        were eaten. Raises BrokenFrame when a value can't be read."""
+        self._pump.unfinished, eaten = False, False
+        while not eaten and not (part and self.turn.over):
+            eaten = not self._connection.alive or self._eat()
+        if self._pump.unfinished and not self.closing:
             self._bound_unfinished()
+        return eaten
+
+    def _eat(self) -> bool:
+        """Eat events up to one that needs a decision; whether there are no more."""
+        pump, turn = self._pump, self.turn
+        stop = pump.events(self._collector_address)
+        turn.did(pump.seen)
+        if self.closing:
+            return self._drop(Stop(stop))
+        if pump.received_count:
+            turn.did(turn.RUN)
+            self._received(pump.received())
+        if pump.outcomes_count:
+            turn.did(turn.RUN * pump.outcomes_count)
+            self._settled(pump.outcomes())
+        if stop == Stop.EVENT:
+            event = proton.pn_collector_peek(self._collector)
+            self._event(proton.pn_event_type(event), event)
+            proton.pn_collector_pop(self._collector)
+        elif stop not in (Stop.IDLE, Stop.FULL):
+            self._odd_message(Stop(stop))
+        return stop == Stop.IDLE
+
+    def covered(self) -> bool:
+        """A peer's dispositions cover many deliveries: have their events eaten before more come.
+        Whether more may come in this turn. Raises BrokenFrame from what came before."""
+        unsettled = sum(link.unsettled for link in self._links.values())
+        self.turn.did(unsettled // UNSETTLED_LIKE_ONE + len(self._links))
+        return self.process(part=True) and not self.turn.over
 
     def _bound_unfinished(self) -> None:
         """What a peer has begun to send and doesn't finish lies in memory."""
@@ -203,6 +220,8 @@ class Inbound:
             link.detach(closed=True, condition=condition, description=description)
 
     def _event(self, kind: int, event: Any) -> None:
+        turn = self.turn
+        turn.did(turn.EVENT if kind == proton.PN_LINK_FLOW else turn.LINK)
         match kind:
             case proton.PN_LINK_FLOW:
                 link = self._links.get(address(proton.pn_event_link(event)))

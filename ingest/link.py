@@ -190,6 +190,11 @@ class Link:
         return int(proton.pn_link_credit(self._impl))
 
     @property
+    def unsettled(self) -> int:
+        """How many deliveries the engine keeps: they aren't settled by both sides."""
+        return int(proton.pn_link_unsettled(self._impl))
+
+    @property
     def draining(self) -> bool:
         return bool(proton.pn_link_get_drain(self._impl))
 

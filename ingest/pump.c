@@ -108,6 +108,7 @@ typedef struct {
   int late; /* non-persistent messages aren't accepted on receipt either: they may be refused */
   int unfinished; /* set when a message came of which there is more to come */
   uint64_t delivery; /* the one that stopped it (PUMP_TOO_LARGE, PUMP_MALFORMED, PUMP_ALONE) */
+  uint32_t seen, seen_max; /* events, and how many make it stop (PUMP_FULL) */
 } pump_t;
 
 /* Why pump_events came back: nothing left; an event for Python is at the head; take what is in the
@@ -416,6 +417,7 @@ int pump_events(uint64_t collector, pump_t *p) {
       if (type < 64 && (p->event_mask >> type & 1)) return PUMP_EVENT;
       pn_collector_pop(c);
     }
+    if (++p->seen >= p->seen_max) return PUMP_FULL;
   }
   return PUMP_IDLE;
 }

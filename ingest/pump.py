@@ -17,6 +17,9 @@ from pipeline.sequences import Run
 
 #: Messages that one call takes in at most; a read of the socket seldom holds more.
 ROOM_MESSAGES = 4096
+#: Runs of outcomes that one call takes at most, each is work for Python; events that it eats.
+ROOM_OUTCOMES = 512
+EVENTS_MAX = 4096
 #: Bytes that one call takes in at most; a bigger message is received alone.
 ROOM_BYTES = 1 << 20
 
@@ -26,7 +29,6 @@ NO_DESTINATION = 255
 ACCEPTED = 0x24
 REJECTED = 0x25
 
-_NULL = ffi.NULL
 #: Where a message has its address, and its id.
 _PLACES = ("to_at", "to_size", "id_at", "id_size")
 
@@ -141,30 +143,28 @@ class Pump:
                 n: ffi.new("uint64_t[]", ROOM_MESSAGES)
                 for n in ("deliveries", "unsettled", "settled")
             },
-            "outcomes": ffi.new("pump_outcome[]", ROOM_MESSAGES),
+            "outcomes": ffi.new("pump_outcome[]", ROOM_OUTCOMES),
         }
         for name, room in self._arrays.items():
             setattr(p, name, room)
         p.bytes_room = ROOM_BYTES
-        p.room = p.outcomes_room = p.unsettled_room = p.settled_room = ROOM_MESSAGES
+        p.room = p.unsettled_room = p.settled_room = ROOM_MESSAGES
+        p.outcomes_room, p.seen_max = ROOM_OUTCOMES, EVENTS_MAX
         p.message_bytes_max = self.message_bytes_max = message_bytes_max
         p.event_mask = sum(1 << event for event in _EVENTS)
         p.type_delivery = proton.PN_DELIVERY
+        #: What the last call of `events` brought, and how many events it ate.
+        self.received_count = self.outcomes_count = self.seen = 0
 
     def events(self, collector: int) -> int:
         """Eat events up to one that needs a decision; says why it stopped (a `Stop`)."""
         p = self._p
         p.count = p.kept = p.bytes_used = p.outcomes_count = p.unsettled_count = p.settled_count = 0
-        p.expiring = p.delayed = p.now = 0
-        return int(lib.pump_events(collector, p))
-
-    @property
-    def received_count(self) -> int:
-        return int(self._p.count)
-
-    @property
-    def outcomes_count(self) -> int:
-        return int(self._p.outcomes_count)
+        p.expiring = p.delayed = p.now = p.seen = 0
+        stop = int(lib.pump_events(collector, p))
+        self.received_count, self.outcomes_count = int(p.count), int(p.outcomes_count)
+        self.seen = int(p.seen)
+        return stop
 
     @property
     def unfinished(self) -> bool:
@@ -352,7 +352,7 @@ def _of_slab(slab: Slab, run: Run) -> tuple[Any, ...]:
 
 
 def _listed(sequences: "array[int] | None") -> Any:
-    return _NULL if sequences is None else ffi.from_buffer("uint64_t[]", sequences)
+    return ffi.NULL if sequences is None else ffi.from_buffer("uint64_t[]", sequences)
 
 
 def discard(link: int, delivery: int) -> None:

@@ -62,6 +62,7 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connections_max: int
     producer_credit: int
     unsettled_max: int
+    turn_deliveries_max: int
     write_buffer_bytes: int
     temporary_max: int
     transactions_max: int
@@ -261,6 +262,7 @@ def _check(settings: Settings) -> None:
         ),
         (amqp.producer_credit >= 1, "amqp.producer_credit must be positive"),
         (amqp.unsettled_max >= 1, "amqp.unsettled_max must be positive"),
+        (amqp.turn_deliveries_max >= 1, "amqp.turn_deliveries_max must be positive"),
         (1 <= amqp.channels_max <= 32_767, "amqp.channels_max must be from 1 to 32767"),
         (amqp.links_max >= 1, "amqp.links_max must be positive"),
         (amqp.connections_max >= 1, "amqp.connections_max must be positive"),

@@ -40,6 +40,35 @@ def units(sent: int, evaluations: int) -> int:
     return 1 + sent // BYTES_OF_UNIT + evaluations // EVALUATIONS_OF_UNIT
 
 
+class PeerTurn:
+    """How much of a peer's frames is done until the loop turns, in deliveries or in what is as much
+    work as so many. `over`: what is left of them waits for the next turn."""
+
+    #: What is as much work as a delivery, half a microsecond: a run of messages or of outcomes, a
+    #: link or session that comes or goes, any other event that Python sees.
+    RUN = 32
+    LINK = 256
+    EVENT = 8
+
+    __slots__ = ("_done", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most, self._done = most, 0
+
+    def begin(self) -> None:
+        """The loop has turned."""
+        self._done = 0
+
+    def did(self, deliveries: int) -> None:
+        """So much was done."""
+        self._done += deliveries
+
+    @property
+    def over(self) -> bool:
+        """Whether this turn's part is done."""
+        return self._done >= self.most
+
+
 class Due(Generic[T]):
     """What waits for its turn, each thing once. Lanes have their turns alike, so many things each;
     within one it goes in the order in which they came to wait."""

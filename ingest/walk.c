@@ -14,6 +14,7 @@
 typedef struct {
   uint64_t left, at, size;
   pump_frame_limits limits; /* of frames that come */
+  uint64_t covers, covers_max; /* deliveries that dispositions cover; there the walk stops (0: never) */
 } pump_walk;
 
 /* All passes; a frame is cut before it could be judged; an attach; a flow that wants an answer, or
@@ -32,6 +33,9 @@ typedef struct {
 /* A frame that brings more values than it may, or broken ones: `size` bytes of it, all or as many as
  * are there. */
 #define WALK_HEAVY 13
+/* As many deliveries as `covers_max` are covered by what passed up to `at`: their events come first.
+ * Whoever goes on clears `covers`. */
+#define WALK_COVERS 16
 /* Walk over `size` bytes up to the first frame that stops it. What we write ourselves is only stopped
  * at attaches (WALK_OUT), or at attaches and flows (WALK_OUT_FLOWS). */
 #define WALK_IN 0
@@ -192,6 +196,19 @@ static int weighed(const pump_walk *w, const uint8_t *m, size_t have, size_t siz
   return value_within(m, there, at, size, &w->limits) ? stop : WALK_HEAVY;
 }
 
+/* How many deliveries a frame says something of, if it is a disposition that is there as a whole. */
+static uint64_t covered(const uint8_t *m, size_t have, size_t size) {
+  size_t at = 4 * (size_t)m[4], value;
+  if (m[5] != AMQP_FRAME || at < FRAME_HEAD || at >= size || have < size) return 0;
+  if (described_as(m, size, at, &value) != DISPOSITION) return 0;
+  size_t end = value_end(m, size, value);
+  size_t first = end ? list_field(m, end, value, 1) : 0;
+  size_t last = end ? list_field(m, end, value, 2) : 0;
+  if (!first || first >= end || !last || last >= end || m[last] == 0x40) return 1;
+  uint32_t count = uint_value(m, last, 0) - uint_value(m, first, 0);
+  return (uint64_t)count + 1;
+}
+
 int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_bytes_max, int way) {
   const uint8_t *m = (const uint8_t *)bytes;
   size_t at = 0;
@@ -219,6 +236,11 @@ int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_byte
       return stop;
     }
     w->left = frame;
+    if (w->covers_max && (w->covers += covered(m + at, have, frame)) >= w->covers_max) {
+      w->at = at + frame;
+      w->left = w->size = 0;
+      return WALK_COVERS;
+    }
   }
   w->at = size;
   return WALK_ALL;

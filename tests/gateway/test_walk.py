@@ -14,6 +14,7 @@ from proton import Collector, Connection, Described, Event, Transport, symbol, u
 from ingest.frames import Inflow, Outflow
 from ingest.native import ffi, lib
 from ingest.pump import address
+from ingest.turns import PeerTurn
 from pipeline import performative
 from pipeline.amqp_types import DECODE_LIMITS
 from pipeline.performative import WalkedAttach
@@ -207,6 +208,7 @@ class Server:
         self.coming: list[WalkedAttach] = []
         self.echoes: dict[tuple[int, int | None], None] = {}
         self.refused: list[tuple[int, int, str]] = []
+        self.turn = PeerTurn(1 << 40)
         self.transport, self.connection = Transport(Transport.SERVER), Connection()
         self.collector = Collector()
         self.connection.collect(self.collector)
@@ -218,6 +220,9 @@ class Server:
 
     def refuse_transfer(self, channel: int, handle: int, condition: str, _text: str) -> None:
         self.refused.append((channel, handle, condition))
+
+    def covered(self) -> bool:
+        return True
 
     def began_in_transaction(self, channel: int, handle: int) -> bool:
         self.refused.append((channel, handle, "goes on"))
