@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from ingest import budgets
 from pipeline import policy_table
 from pipeline.amqp_types import DEPTH_MAX as NESTING_MAX
 from pipeline.amqp_types import DecodeLimits
@@ -260,12 +261,7 @@ def _check(settings: Settings) -> None:
             amqp.unfinished_bytes_max >= amqp.message_bytes_max,
             "amqp.unfinished_bytes_max must be amqp.message_bytes_max at least",
         ),
-        (amqp.producer_credit >= 1, "amqp.producer_credit must be positive"),
-        (amqp.unsettled_max >= 1, "amqp.unsettled_max must be positive"),
-        (amqp.turn_deliveries_max >= 1, "amqp.turn_deliveries_max must be positive"),
         (1 <= amqp.channels_max <= 32_767, "amqp.channels_max must be from 1 to 32767"),
-        (amqp.links_max >= 1, "amqp.links_max must be positive"),
-        (amqp.connections_max >= 1, "amqp.connections_max must be positive"),
         (amqp.write_buffer_bytes >= 1, "amqp.write_buffer_bytes must be positive"),
         (amqp.temporary_max >= 1, "amqp.temporary_max must be positive"),
         (amqp.handshake_ms_max >= 1, "amqp.handshake_ms_max must be positive"),
@@ -304,6 +300,7 @@ def _check(settings: Settings) -> None:
             not upkeep.retention_days or upkeep.retention_days >= upkeep.log_retention_days,
             "upkeep.retention_days must be upkeep.log_retention_days at least, or jobs miss rows",
         ),
+        *budgets.rules(settings),
         *_delivery_rules(settings.delivery),
         *_management_rules(settings),
         *_transaction_rules(amqp),
@@ -317,10 +314,6 @@ def _check(settings: Settings) -> None:
 def _delivery_rules(delivery: DeliveryLimits) -> tuple[tuple[bool, str], ...]:
     return (
         (delivery.expiry_scan_ms >= 10, "delivery.expiry_scan_ms must be 10 at least"),
-        (
-            delivery.turn_subscriptions_max >= 1,
-            "delivery.turn_subscriptions_max must be positive",
-        ),
         (delivery.page_bytes >= 4_096, "delivery.page_bytes must be 4096 at least"),
         (delivery.page_retry_ms >= 10, "delivery.page_retry_ms must be 10 at least"),
         (
