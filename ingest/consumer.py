@@ -57,8 +57,9 @@ class Subscription:
     message elsewhere: one that came back, or is taken before its turn. `mark` is its slot among
     the marks, 0 for one that has none. `alarm` is the time (microseconds) for which a timer is
     set, 0 if none is. `hint` is what is known of what its selector matches. `unreadable` says
-    why a page of it couldn't be read, while it waits for that. `ended`: it is owed nothing any
-    more.
+    why a page of it couldn't be read, while it waits for that. `next_message` is a position
+    at which the topic is known to have a message; `recorded` the floor that the log has. `ended`:
+    it is owed nothing any more.
     """
 
     key: SubscriptionKey | None
@@ -71,7 +72,12 @@ class Subscription:
     alarm: int = 0
     hint: Hint | None = None
     unreadable: str = ""
+    next_message: int = -1
+    recorded: int = 0
     ended: bool = False
+
+    def __post_init__(self) -> None:
+        self.recorded = self.dispatcher.floor
 
     @property
     def durable(self) -> bool:
@@ -90,6 +96,7 @@ class Subscription:
     def settlement(self, settled: Settled, consumer: str, delivered: int, now: int) -> Settlement:
         """The record of an outcome, with its floor as it is now. It must be a named one."""
         assert self.key is not None  # noqa: S101
+        self.recorded = self.dispatcher.floor
         return Settlement(
             subscription=self.key.id,
             topic=self.definition.topic,
@@ -99,6 +106,6 @@ class Subscription:
             delivery_count=settled.delivery_count,
             delivered_at=delivered,
             settled_at=now,
-            floor=self.dispatcher.floor,
+            floor=self.recorded,
             sequences=(settled.run,),
         )

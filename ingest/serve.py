@@ -16,6 +16,7 @@ from ingest.delivery import DeliveryService
 from ingest.descriptors import room_for
 from ingest.engine import Engine
 from ingest.heartbeat import Heartbeat
+from ingest.idle_floors import IdleFloors
 from ingest.listener import Listener
 from ingest.log import Log
 from ingest.marking import Marking
@@ -122,6 +123,9 @@ async def _serve(
         loop, settings, log, store.table, store.marks, claims, engine.flush, gateway.keep_queue
     )
     gateway.bind(engine, delivery, store.table)
+    floors = IdleFloors(
+        loop, log, gateway.named, delivery.paging, settings.upkeep.idle_floor_sequences
+    )
     remember(gateway.intake.windows, policies, store.table)
     claims.seed(store.table.survey(log.lowest_floor()))
     gateway.backlogs.seed(store.table, log.lowest_floor())
@@ -141,6 +145,7 @@ async def _serve(
     await _part(engine, log, marking, owner, failure)
     gateway.node.close()
     gateway.backlogs.close()
+    floors.close()
     await delivery.finish()
     delivery.close()
     await log.close()

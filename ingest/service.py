@@ -29,6 +29,7 @@ from ingest.management.peers import Peers
 from ingest.management.replies import ReplyLink
 from ingest.management.taking import open_taking
 from ingest.marking import Marking
+from ingest.named import Named
 from ingest.policies import Policies
 from ingest.producer import Producer
 from ingest.pump import Outcomes, Received
@@ -140,6 +141,11 @@ class Gateway:
         """From now on publishers may be refused."""
         self.intake.limited = True
         self.engine.pump.accept_late()
+
+    @property
+    def named(self) -> Named:
+        """The subscriptions that have a name."""
+        return self._subscriptions.named
 
     def keep_queue(self, queue: Destination) -> SubscriptionKey:
         """Make the queue if it isn't there: what waits for the log from now on is kept for it."""

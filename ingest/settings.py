@@ -100,6 +100,7 @@ class UpkeepSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_entries_max: int
     log_retention_days: int
     retention_days: int
+    idle_floor_sequences: int
     removed_bytes_max: int
 
     @property
@@ -289,17 +290,7 @@ def _check(settings: Settings) -> None:
             "journal.backlog_bytes_max must be twice amqp.message_bytes_max at least",
         ),
         (commit.interval_ms >= 10, "commit.interval_ms must be 10 at least"),
-        (
-            upkeep.log_entries_max >= 2 * CHECKPOINT_COMMITS,
-            f"upkeep.log_entries_max must be {2 * CHECKPOINT_COMMITS} at least: two checkpoints",
-        ),
-        (upkeep.retention_days >= 0, "upkeep.retention_days must not be negative; 0: for ever"),
-        (upkeep.removed_bytes_max >= 0, "upkeep.removed_bytes_max must not be negative"),
-        (upkeep.log_retention_days >= 1, "upkeep.log_retention_days must be positive"),
-        (
-            not upkeep.retention_days or upkeep.retention_days >= upkeep.log_retention_days,
-            "upkeep.retention_days must be upkeep.log_retention_days at least, or jobs miss rows",
-        ),
+        *_upkeep_rules(upkeep),
         *budgets.rules(settings),
         *_delivery_rules(settings.delivery),
         *_management_rules(settings),
@@ -309,6 +300,23 @@ def _check(settings: Settings) -> None:
     for holds, sentence in rules:
         if not holds:
             raise InvalidRequest(f"settings: {sentence}")
+
+
+def _upkeep_rules(upkeep: UpkeepSettings) -> tuple[tuple[bool, str], ...]:
+    return (
+        (
+            upkeep.log_entries_max >= 2 * CHECKPOINT_COMMITS,
+            f"upkeep.log_entries_max must be {2 * CHECKPOINT_COMMITS} at least: two checkpoints",
+        ),
+        (upkeep.retention_days >= 0, "upkeep.retention_days must not be negative; 0: for ever"),
+        (upkeep.idle_floor_sequences >= 1, "upkeep.idle_floor_sequences must be positive"),
+        (upkeep.removed_bytes_max >= 0, "upkeep.removed_bytes_max must not be negative"),
+        (upkeep.log_retention_days >= 1, "upkeep.log_retention_days must be positive"),
+        (
+            not upkeep.retention_days or upkeep.retention_days >= upkeep.log_retention_days,
+            "upkeep.retention_days must be upkeep.log_retention_days at least, or jobs miss rows",
+        ),
+    )
 
 
 def _delivery_rules(delivery: DeliveryLimits) -> tuple[tuple[bool, str], ...]:

@@ -234,6 +234,11 @@ class Dispatcher:
         """The topic has nothing from `wanted` up to this one."""
         self._places.skip_to(position)
 
+    def pass_to(self, position: int) -> None:
+        """The topic has nothing from the position up to this one, of whatever priority."""
+        if position > self.position:
+            self._places.unread.move(position)
+
     def exclude(self, run: range) -> None:
         """These messages, which are not read yet, aren't owed: they are passed over."""
         unread = self._places.unread
