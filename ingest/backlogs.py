@@ -18,7 +18,7 @@ from ingest.log import Log
 from ingest.paging import Paging
 from ingest.tallies import Tallies
 from ingest.values import SlabReader
-from ingest.workers import went_well
+from ingest.workers import watched, went_well
 from pipeline.errors import StoreError
 from pipeline.message import Slab
 from pipeline.outcome import Reason
@@ -221,12 +221,13 @@ class Backlogs:
     def _begin(self, topic: str) -> None:
         self._over[topic] = None
         if self._task is None:
-            self._task = self._loop.create_task(self._drop())
+            work = watched(self._drop(), self._loop, "backlogs")
+            self._task = self._loop.create_task(work)
             self._task.add_done_callback(self._ended)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._task = None
-        if went_well(task, self._loop, "backlogs") and self._over:
+        if went_well(task) and self._over:
             self._begin(next(iter(self._over)))
 
     async def _drop(self) -> None:

@@ -7,10 +7,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from cproton import lib as proton
-from proton import Collector, Condition, Endpoint, Transport, symbol
+from proton import Collector, Condition, Endpoint, Transport
 from proton import Connection as ProtonConnection
 
+from ingest import open_answer
 from ingest import pump as pumping
+from ingest.containment import Peer, contained
 from ingest.frames import Inflow, Outflow
 from ingest.inbound import Inbound
 from ingest.link import BROKEN_VALUES, BrokenFrame
@@ -34,16 +36,8 @@ CLOSE_SECONDS = 2.0
 #: Bytes that one write of a socket gives: below what `ingest.memory` maps anew each time.
 WRITE_BYTES = 3 << 16
 
-#: What a peer may rely on.
-OFFERED_CAPABILITIES = (
-    "ANONYMOUS-RELAY",
-    "DELAYED_DELIVERY",
-    "SHARED-SUBS",
-    "sole-connection-for-container",
-)
 
-
-class Connection(asyncio.BufferedProtocol):
+class Connection(Peer, asyncio.BufferedProtocol):
     """One peer: handshake, then Proton. Made by `Engine`, one for each socket."""
 
     def __init__(self, engine: "Engine") -> None:
@@ -70,8 +64,9 @@ class Connection(asyncio.BufferedProtocol):
         self.ending = False
         self._ended = False
 
-    # The socket's side.
+    # The socket's side. Whatever begins here is for this peer alone (`ingest.containment`).
 
+    @contained
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         limits = self._engine.limits
         self._transport = cast("asyncio.Transport", transport)
@@ -106,8 +101,9 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, _sizehint: int) -> memoryview:
         return self._engine.read_buffer[: self._room]
 
+    @contained
     def buffer_updated(self, size: int) -> None:
-        if not self.alive or not self._engine.sure():
+        if not self.alive or self.broken or not self._engine.sure():
             return
         if self._handshake is not None:
             self._steps(self._handshake.feed(bytes(self._engine.read_buffer[:size])))
@@ -123,10 +119,12 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         return False  # close the transport; connection_lost follows
 
+    @contained
     def pause_writing(self) -> None:
         self.writable = False
         self._handler.writable(self, False)
 
+    @contained
     def resume_writing(self) -> None:
         self.writable, self._unheard = True, 0
         self.touch()
@@ -134,6 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handler.writable(self, True)
         self._engine.flush()
 
+    @contained
     def connection_lost(self, _error: Exception | None) -> None:
         if not self.alive:
             return
@@ -142,21 +141,30 @@ class Connection(asyncio.BufferedProtocol):
             self._timer.cancel()
         if self._check is not None:
             self._check.cancel()
-        self.inbound.lose_all()
         self._engine.remove(self)
-        self._handler.closed(self)
-        self._amqp.unbind()
-        self.proton.free()
-        del self.proton, self._collector, self._amqp  # as in Link.release
+        self._let_go()
+        self._free()
         self._handler.passed()
         self._engine.flush()
 
+    def _let_go(self) -> None:
+        """All that the service has for this peer goes back, whatever ends it; a second time
+        nothing. Raises NotGivenBack."""
+        self.inbound.lose_all()
+        self._handler.closed(self)
+
+    def _free(self) -> None:
+        self._amqp.unbind()
+        self.proton.free()
+        del self.proton, self._collector, self._amqp  # as in Link.release
+
     # Before AMQP.
 
-    def verified(self, ok: bool) -> None:
+    @contained
+    def _verified(self, check: "asyncio.Future[bool]") -> None:
         """The answer to `Access.verify`."""
-        if self.alive and self._handshake is not None:
-            self._steps(self._handshake.verified(ok))
+        if self.alive and self._handshake is not None and not check.cancelled():
+            self._steps(self._handshake.verified(check.result()))
 
     def _steps(self, steps: list[Step]) -> None:
         transport = cast("asyncio.Transport", self._transport)
@@ -165,7 +173,8 @@ class Connection(asyncio.BufferedProtocol):
                 case Reply(data):
                     transport.write(data)
                 case Verify(user, password):
-                    self._check = self._engine.access.verify(user, password, self.verified)
+                    self._check = self._engine.access.verify(user, password)
+                    self._check.add_done_callback(self._verified)
                 case Established(user, rest):
                     self.user, self._handshake = user, None
                     # A client may log in now, and have nothing to do for long.
@@ -188,6 +197,7 @@ class Connection(asyncio.BufferedProtocol):
             self._timer.cancel()
         self._timer = self._engine.loop.call_later(milliseconds / 1_000, self._too_slow)
 
+    @contained
     def _too_slow(self) -> None:
         self._timer = None
         if not self.accepted and self.alive:
@@ -230,9 +240,10 @@ class Connection(asyncio.BufferedProtocol):
             self._waits = waits
             self._read_or_wait()
 
+    @contained
     def _go_on(self) -> None:
         self._going_on = False
-        if self.alive and self._engine.sure():
+        if self.alive and not self.broken and self._engine.sure():
             self._feed(self._engine.read_pointer, 0)
 
     def _unreadable(self) -> None:
@@ -257,19 +268,12 @@ class Connection(asyncio.BufferedProtocol):
     def accept(self, container_id: str) -> None:
         """Answer the peer's open."""
         self.accepted = True
-        self.proton.container = container_id
-        self.proton.offered_capabilities = [symbol(name) for name in OFFERED_CAPABILITIES]
-        self.proton.properties = {symbol("product"): "Distributary"}
-        self.proton.open()
+        open_answer.accepted(self.proton, container_id)
         self._tick()
 
     def refuse(self, container_id: str, condition: str, description: str, field: str) -> None:
         """Answer the open in the form by which clients know that they were refused."""
-        self.proton.container = container_id
-        self.proton.properties = {symbol("amqp:connection-establishment-failed"): True}
-        self.proton.open()
-        info: Any = {symbol("invalid-field"): symbol(field)}
-        self.proton.condition = Condition(condition, description, info)
+        open_answer.refused(self.proton, container_id, condition, description, field)
         self._handler.failed(self, description)
         self._close()
 
@@ -280,11 +284,17 @@ class Connection(asyncio.BufferedProtocol):
         ):
             return
         self._handler.failed(self, description)
-        self.inbound.lose_all()
+        self._let_go()
         if self.proton.state & Endpoint.LOCAL_UNINIT:
             self.proton.open()
         self.proton.condition = Condition(condition, description)
         self._close()
+
+    def closed(self) -> None:
+        """The peer has closed: so do we."""
+        self._let_go()
+        self.proton.close()
+        self.ending = True
 
     def _close(self) -> None:
         """Our close is the last that counts; the peer has a moment for its own."""
@@ -293,12 +303,14 @@ class Connection(asyncio.BufferedProtocol):
         self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
         self.touch()
 
+    @contained
     def _give_up(self) -> None:
         """End the socket; what its peer doesn't take would keep it open for ever."""
         if self.alive:
             transport = cast("asyncio.Transport", self._transport)
             (transport.close if self.writable else transport.abort)()
 
+    @contained
     def hold(self, on: bool) -> None:
         """Stop reading from this peer, or go on."""
         self._held = on
@@ -322,6 +334,7 @@ class Connection(asyncio.BufferedProtocol):
             self._touched = True
             self._engine.touched.append(self)
 
+    @contained
     def flush(self) -> None:
         """Write what the engine has for the peer, then what it has asked for."""
         self._touched = False
@@ -367,6 +380,7 @@ class Connection(asyncio.BufferedProtocol):
             delay = max(0.001, (next_ms - now_ms) / 1_000)
             self._timer = self._engine.loop.call_later(delay, self._ticked)
 
+    @contained
     def _ticked(self) -> None:
         self._timer = None
         if self.alive:

@@ -192,7 +192,8 @@ class Coordinator:
         controller.writing += 1
         self._intake.publish(work.posted, Receipt(receipt.link, b"", 0, 1))
         fine = self._take_fine(ended.number)
-        self._log.after(partial(self._committed, receipt, controller, fine))
+        done = partial(self._committed, receipt, controller, fine)
+        self._log.after(receipt.link.later(done))
 
     def _committed(self, receipt: Receipt, controller: Controller, fine: list[_Fine]) -> None:
         """It is durable."""
@@ -211,7 +212,7 @@ class Coordinator:
         """One pass over what came is done: whoever posted and didn't commit in it hears of it."""
         fine, self._fine = self._fine, []
         for one in fine:
-            self._will_be(one)
+            one.link.connection.attempt(partial(self._will_be, one))
 
     def _take_fine(self, number: int) -> list[_Fine]:
         """What was posted in a transaction, in this pass."""
@@ -297,8 +298,9 @@ class Coordinator:
         """From its first work on a transaction has so much time; a JMS session that is idle has a
         transaction without any work, for as long as it likes."""
         if number not in self._timers:
+            too_long = partial(self._too_long, connection, number)
             self._timers[number] = self._loop.call_later(
-                self._timeout_seconds, partial(self._too_long, connection, number)
+                self._timeout_seconds, connection.attempt, too_long
             )
 
     def _too_long(self, connection: "Connection", number: int) -> None:

@@ -16,7 +16,7 @@ from ingest.consumer import Subscription
 from ingest.log import Inside, Log, Receipt
 from ingest.paging import Paging
 from ingest.runs import message_at, run_of
-from ingest.workers import went_well
+from ingest.workers import watched, went_well
 from pipeline.address import Destination, Kind
 from pipeline.dead_letter import Burial, Copy, copy, queue_of
 from pipeline.dispatch import Bury
@@ -85,7 +85,8 @@ class DeadLetters:
 
     def _begin(self) -> None:
         if self._task is None and self._graves:
-            self._task = self._loop.create_task(self._bury())
+            work = watched(self._bury(), self._loop, "burial")
+            self._task = self._loop.create_task(work)
             self._task.add_done_callback(self._ended)
 
     def _again(self) -> None:
@@ -108,7 +109,7 @@ class DeadLetters:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._task = None
-        went_well(task, self._loop, "burial")
+        went_well(task)
 
     async def _bury(self) -> None:
         while self._graves:

@@ -67,8 +67,6 @@ class DeliveryService:
         """`kept` makes a queue, in the group that waits, if it isn't there."""
         self._loop, self._settings, self._log = loop, settings, log
         self._marks, self._flush, self._claims = marks, flush, claims
-        #: Told of a link that ends from this side.
-        self.ended: Callable[[Link], None] = lambda _link: None
         self.paging = Paging(loop, log.recent, table, settings.delivery)
         self.paging.resumed = self._resume
         self._alarms = Alarms(loop, self._rung)
@@ -240,7 +238,7 @@ class DeliveryService:
         if consumer.cut and not consumer.left:
             self._set_credit(consumer)
             self._wake(consumer.subscription)
-        oversize.end_if_empty(consumer, self.ended)
+        oversize.end_if_empty(consumer)
 
     def _perform(self, subscription: Subscription, effects: Sequence[Effect], now: int) -> None:
         """Record and bury what ended by itself: no peer said so."""
@@ -362,7 +360,7 @@ class DeliveryService:
         if others:
             self._perform(subscription, others, now)
         for consumer in limited:
-            oversize.end_if_empty(consumer, self.ended)
+            oversize.end_if_empty(consumer)
         return sent
 
     def _resume(self, subscription: Subscription) -> None:

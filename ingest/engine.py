@@ -5,7 +5,8 @@ acts through `Connection` and `Link`. Rules:
 
 1. Everything runs on the event loop's thread.
 2. Nothing is written while the service works; `flush` writes all that a pass gave, at once.
-3. What a peer does wrong ends that peer's link or connection, with a condition, and nothing else.
+3. What a peer does wrong ends that peer's link or connection, with a condition, and nothing else;
+   and so does what goes wrong in us while we work for it (`ingest.containment`).
 4. Addresses of deliveries are only good while `link.alive`.
 5. What a peer is told counts only while the home is ours: nothing is read or written without
    `sure`.
@@ -14,6 +15,8 @@ acts through `Connection` and `Link`. Rules:
 import asyncio
 from collections.abc import Callable
 
+import structlog
+
 from ingest import pump as pumping
 from ingest.connection import WRITE_BYTES, Connection
 from ingest.link import Handler
@@ -21,6 +24,8 @@ from ingest.pump import Pump
 from ingest.security.access import Access
 from ingest.settings import Amqp
 from ingest.turns import READ_BYTES
+
+_events = structlog.get_logger("gateway")
 
 
 class Engine:
@@ -44,6 +49,8 @@ class Engine:
         self.read_buffer, self.write_buffer = memoryview(read), memoryview(write)
         self.read_pointer = pumping.pointer(read)
         self.write_pointer = pumping.pointer(write)
+        #: Bugs that have ended one peer each.
+        self.internal_errors = 0
         self.touched: list[Connection] = []
         self.connections: set[Connection] = set()
 
@@ -62,6 +69,18 @@ class Engine:
 
     def remove(self, connection: Connection) -> None:
         self.connections.discard(connection)
+
+    def broke(self, error: Exception, peer: str, container: str = "", user: str = "") -> None:
+        """A bug ends a peer."""
+        self.internal_errors += 1
+        _events.error(
+            "connection.bug",
+            peer=peer,
+            container=container,
+            user=user,
+            reason=repr(error),
+            exc_info=error,
+        )
 
     def abort(self) -> None:
         """Drop every socket now, without a word."""

@@ -14,7 +14,7 @@ from ingest.claims import Claims
 from ingest.consumer import Subscription
 from ingest.paging import Paging
 from ingest.values import SlabReader
-from ingest.workers import went_well
+from ingest.workers import watched, went_well
 from pipeline.agenda import Agenda
 from pipeline.errors import StoreError
 from pipeline.message import Slab
@@ -50,12 +50,13 @@ class Expiry:
             self._task.cancel()
 
     def _begin(self) -> None:
-        self._task = self._loop.create_task(self._scan())
+        work = watched(self._scan(), self._loop, "expiry")
+        self._task = self._loop.create_task(work)
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._task = None
-        if went_well(task, self._loop, "expiry"):
+        if went_well(task):
             self._timer = self._loop.call_later(self._seconds, self._begin)
 
     async def _scan(self) -> None:

@@ -14,6 +14,7 @@ from proton import Session
 
 from ingest import pump as pumping
 from ingest import transactional
+from ingest.containment import NotGivenBack
 from ingest.link import BROKEN_VALUES, BrokenFrame, Handler, Link
 from ingest.pump import Outcomes, Pump, Received, Stop, address
 from ingest.settings import Amqp
@@ -131,7 +132,7 @@ class Inbound:
         self.process()
         link = self._handles.get((channel, handle))
         if link is not None and not self.closing:
-            self._refuse_messages(link, condition, f"link '{link.name}': {description}")
+            link.end(condition, f"link '{link.name}': {description}")
 
     def began_in_transaction(self, channel: int, handle: int) -> bool:
         """Whether the message that goes on here said, where it began, that it is part of one.
@@ -163,7 +164,7 @@ class Inbound:
         if link is None or link.ended:
             return  # its deliveries die with it
         if link.credit < 0:
-            self._refuse_messages(link, CREDIT_EXCEEDED, "more messages than credit")
+            link.end(CREDIT_EXCEEDED, "more messages than credit")
             return
         link.waiting += received.kept
         self._handler.received(link, received)
@@ -191,8 +192,7 @@ class Inbound:
             pumping.discard(link.address, pump.stopped_delivery)
             proton.pn_collector_pop(self._collector)
             most = self._pump.message_bytes_max
-            self._refuse_messages(
-                link,
+            link.end(
                 "amqp:link:message-size-exceeded",
                 f"a message on link '{link.name}' is larger than {most} bytes",
             )
@@ -208,16 +208,11 @@ class Inbound:
         if link.ended:
             return
         if link.credit < 0:
-            self._refuse_messages(link, CREDIT_EXCEEDED, "more messages than credit")
+            link.end(CREDIT_EXCEEDED, "more messages than credit")
             return
         link.waiting += not settled
         answer = b"" if settled else delivery.to_bytes(8, sys.byteorder)
         self._handler.commanded(link, message, answer)
-
-    def _refuse_messages(self, link: Link, condition: str, description: str) -> None:
-        if not link.ended:
-            self._handler.lost(link)
-            link.detach(closed=True, condition=condition, description=description)
 
     def _event(self, kind: int, event: Any) -> None:
         turn = self.turn
@@ -243,9 +238,7 @@ class Inbound:
             case proton.PN_CONNECTION_REMOTE_OPEN:
                 self._opened()
             case proton.PN_CONNECTION_REMOTE_CLOSE:
-                self.lose_all()
-                self._connection.proton.close()
-                self._connection.ending = True
+                self._connection.closed()
 
     def _opened(self) -> None:
         connection = self._connection
@@ -303,9 +296,15 @@ class Inbound:
             link.alive = False
         for link in links:
             self._drop_link(link)
-            if not link.ended:
-                self._handler.lost(link)
+            link.let_go()
             link.release()
+
+    def let_go(self, link: Link) -> None:
+        """Have the service give back what it has for a link. Raises NotGivenBack."""
+        try:
+            self._handler.lost(link)
+        except Exception as error:
+            raise NotGivenBack(f"what link '{link.name}' had is lost: {error!r}") from error
 
     def forget(self, link: Link) -> None:
         """Both sides have ended the link: free it, or each link would leak (P8)."""

@@ -5,6 +5,7 @@ sees runs of messages, outcomes of runs, credit.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cproton import lib as proton
@@ -86,13 +87,15 @@ class Handler(Protocol):
         """The peer detached or closed the link: answer with `link.detach`, now or later."""
 
     def lost(self, link: "Link") -> None:
-        """The link is gone with its session or connection; nothing can be said to it any more."""
+        """The link has ended, by whatever cause but its peer's detach: give back all that is kept
+        for it. Also after `detached`, when nobody waits for the answer any more."""
 
     def writable(self, connection: "Connection", writable: bool) -> None:
         """The peer reads too slowly (False), or took what waited (True)."""
 
     def closed(self, connection: "Connection") -> None:
-        """The connection is gone; its links were `lost` before."""
+        """The connection has ended, or is about to; its links were `lost` before. May be called
+        again."""
 
     def passed(self) -> None:
         """One pass over what came is done: hand on what was gathered."""
@@ -111,6 +114,7 @@ class Link:
         "connection",
         "delivery_count",
         "ended",
+        "gone",
         "left",
         "message_bytes_max",
         "name",
@@ -140,6 +144,8 @@ class Link:
         self.ended = False
         #: The peer has detached or closed it.
         self.left = False
+        #: The service has nothing for it any more.
+        self.gone = False
         #: Deliveries whose outcome we still owe to the peer.
         self.waiting = 0
         #: What is to be done when none of them waits any more.
@@ -214,10 +220,21 @@ class Link:
         self.proton.open()
         self.connection.touch()
 
+    def let_go(self) -> None:
+        """All that the service has for the link goes back, whatever the link's end is caused by.
+        Raises NotGivenBack."""
+        if not self.gone:
+            self.gone = True
+            self.connection.inbound.let_go(self)
+
     def refuse(self, condition: str, description: str) -> None:
         """Attach with a null terminus, then detach closed with the error: what clients need."""
-        link = self.proton
+        self.let_go()
         self.ended = True
+        self.connection.attempt(partial(self._say_refused, condition, description))
+
+    def _say_refused(self, condition: str, description: str) -> None:
+        link = self.proton
         if link.is_sender:
             copy_plainly(link.target, link.remote_target)
             link.source.type = Terminus.UNSPECIFIED
@@ -229,10 +246,22 @@ class Link:
         link.close()
         self.connection.touch()
 
+    def end(self, condition: str, description: str) -> None:
+        """End the link from our side, unless it has ended; its peer hears why. When the peer has
+        ended it, too, it is forgotten. Raises NotGivenBack."""
+        if self.alive and not self.ended:
+            self.let_go()
+            self.detach(closed=True, condition=condition, description=description)
+
     def detach(self, *, closed: bool, condition: str = "", description: str = "") -> None:
-        """End the link from our side; when the peer has ended it too it is forgotten."""
-        link = self.proton
+        """Say the link's end, when it is let go: the answer to its peer's detach, or what `end`
+        says."""
         self.ended = True
+        said = partial(self._say_detached, condition, description, closed=closed)
+        self.connection.attempt(said)
+
+    def _say_detached(self, condition: str, description: str, *, closed: bool) -> None:
+        link = self.proton
         if link.state & Endpoint.LOCAL_UNINIT:
             link.open()  # the peer left before it had an answer
         if link.state & Endpoint.LOCAL_ACTIVE:
@@ -284,7 +313,12 @@ class Link:
         self.waiting -= count
         if not self.waiting and self.when_answered is not None:
             then, self.when_answered = self.when_answered, None
-            then()
+            self.connection.attempt(then)
+
+    def later(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Work for this link's peer, for others to call when its time has come: what it raises ends
+        this peer and doesn't disturb them."""
+        return partial(self.connection.attempt, work)
 
 
 def _described(verdict: Verdict) -> Described:

@@ -41,7 +41,8 @@ class Listener:
     """Open from `open` to `close`; connections that it made don't end with it.
 
     `tls` is the context of new connections at each moment. `room` says how many more connections
-    there may be; those in the middle of their TLS handshake are counted here.
+    there may be; those in the middle of their TLS handshake are counted here. `broke` is told of an
+    error that nobody expected, and of the peer that it ended.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class Listener:
         protocol: Callable[[], asyncio.BaseProtocol],
         tls: Callable[[], ssl.SSLContext | None],
         room: Callable[[], int],
+        broke: Callable[[Exception, str], None],
     ) -> None:
         self._loop, self._settings, self._protocol = loop, settings, protocol
-        self._tls, self._room = tls, room
+        self._tls, self._room, self._broke = tls, room, broke
         self._sockets: list[socket] = []
         self._coming: set[asyncio.Task[None]] = set()
 
@@ -135,6 +137,9 @@ class Listener:
             )
         except OSError as error:  # TLS's own errors and its time-out are such
             _tell(peer, f"TLS: {error}")
+        except Exception as error:  # noqa: BLE001 (nobody expected it, it is this peer's alone)
+            accepted.close()
+            self._broke(error, peer)
 
 
 def _peer(accepted: socket) -> str:

@@ -300,9 +300,10 @@ class Log:
     # The journal.
 
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        self._worker.submit(
-            lambda: self._journal.append(parts), lambda result: self._written(parts, result)
-        )
+        if not self._dead:
+            self._worker.submit(
+                lambda: self._journal.append(parts), lambda result: self._written(parts, result)
+            )
 
     def _written(
         self, parts: list[bytes | bytearray | memoryview], result: FrameRef | Failure
@@ -314,9 +315,8 @@ class Log:
             if not self._full:
                 self._full = True
                 _events.error("journal.full", reason=str(result.error), then="publishers wait")
-            self._loop.call_later(
-                self._settings.journal.retry_ms / 1_000, lambda: self._write(parts)
-            )
+            seconds = self._settings.journal.retry_ms / 1_000
+            self._loop.call_later(seconds, self._write, parts)
             return
         if self._full:
             self._full = False

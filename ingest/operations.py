@@ -56,9 +56,6 @@ class Links(Protocol):
     def producers(self, topic: str) -> list[Link]:
         """The links that send to this topic or queue."""
 
-    def end_link(self, link: Link, condition: str, description: str) -> None:
-        """End a link from our side."""
-
 
 class Operations:
     """Performs orders, each by itself; two for one subscription wait for each other."""
@@ -214,7 +211,7 @@ class Operations:
         consumers = tuple(subscription.consumers.values())
         for consumer in consumers:
             text = f"an operator has {done} {subscription.key.id}"
-            self._links.end_link(consumer.link, condition, text)
+            consumer.link.end(condition, text)
         return len(consumers)
 
     def _end_users(self, subscription: Subscription) -> int:
@@ -224,5 +221,5 @@ class Operations:
         topic = subscription.definition.topic
         producers = self._links.producers(topic) if subscription.key.queue else []
         for link in producers:
-            self._links.end_link(link, DELETED, f"'{topic}' has been deleted")
+            link.end(DELETED, f"'{topic}' has been deleted")
         return ended + len(producers)

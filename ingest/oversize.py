@@ -4,12 +4,10 @@ What comes before such a message is delivered, what the consumer holds it may st
 message itself goes to whoever takes it.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from ingest import pump
 from ingest.consumer import Consumer
-from ingest.link import Link
 from pipeline.dispatch import Deliver
 from pipeline.message import Slab
 from pipeline.outcome import Outcome
@@ -36,21 +34,15 @@ def fitting(consumer: Consumer, slab: Slab, deliver: Deliver, now: int) -> Run:
     return run[:fits]
 
 
-def end_if_empty(consumer: Consumer, ended: Callable[[Link], None]) -> None:
-    """End the link of a consumer that can't have its next message, when it holds no others; `ended`
-    is told before."""
+def end_if_empty(consumer: Consumer) -> None:
+    """End the link of a consumer that can't have its next message, when it holds no others."""
     link = consumer.link
     if not consumer.too_large or consumer.left:
         return
     if consumer.subscription.dispatcher.held(consumer.number):
         return
-    ended(link)
-    end = partial(
-        link.detach,
-        closed=True,
-        condition="amqp:link:message-size-exceeded",
-        description=consumer.too_large,
-    )
+    link.let_go()
+    end = partial(link.end, "amqp:link:message-size-exceeded", consumer.too_large)
     if link.waiting:  # the peer hears of every outcome before it hears the end
         link.when_answered = end
     else:

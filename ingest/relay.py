@@ -144,7 +144,7 @@ def reject(link: Link, complaint: Complaint) -> None:
     if link.ended:
         return  # by a complaint before this one
     if complaint.kept < complaint.credit:
-        link.detach(closed=True, condition=refusal.condition, description=refusal.description)
+        link.end(refusal.condition, refusal.description)
     else:
         link.grant(complaint.credit)
 

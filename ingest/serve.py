@@ -6,6 +6,8 @@ import signal
 import ssl
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 
 import msgspec
@@ -129,12 +131,13 @@ async def _serve(
     remember(gateway.intake.windows, policies, store.table)
     claims.seed(store.table.survey(log.lowest_floor()))
     gateway.backlogs.seed(store.table, log.lowest_floor())
-    log.stopped = delivery.paging.stopped = marking.stopped = heartbeat.lost = lambda reason: _end(
-        end, reason
-    )
-    loop.set_exception_handler(lambda _loop, context: _crashed(end, context))
+    stop = partial(_fail, end, log, marking)
+    log.stopped = delivery.paging.stopped = marking.stopped = heartbeat.lost = stop
+    loop.set_exception_handler(lambda _loop, context: _crashed(stop, context))
     heartbeat.started()
-    listener = Listener(loop, settings, engine.connection, lambda: access.tls, engine.room)
+    listener = Listener(
+        loop, settings, engine.connection, lambda: access.tls, engine.room, engine.broke
+    )
     await listener.open(patient=owner.taken)
     access.watch()
     policies.watch()
@@ -142,11 +145,12 @@ async def _serve(
     _events.info("listening", address=settings.gateway.listen, home=str(home.root))
     failure = await end
     listener.close()
-    await _part(engine, log, marking, owner, failure)
+    await _part(engine, owner, failure)
     gateway.node.close()
     gateway.backlogs.close()
     floors.close()
-    await delivery.finish()
+    if failure is None:
+        await delivery.finish()
     delivery.close()
     await log.close()
     marking.close()
@@ -193,8 +197,17 @@ def _end(end: "asyncio.Future[str | None]", reason: str | None) -> None:
         end.set_result(reason)
 
 
-def _crashed(end: "asyncio.Future[str | None]", context: dict[str, object]) -> None:
-    """A bug: what is in memory can't be trusted any more, what is on the disk can. Stop."""
+def _fail(end: "asyncio.Future[str | None]", log: Log, marking: Marking, reason: str) -> None:
+    """Stop for what isn't one peer's alone: what is in memory can't be trusted any more, what is on
+    the disk can. From this moment on nothing of what waits is written, and no mark is taken back:
+    to consumers it is as if the process had been killed."""
+    log.halt()
+    marking.keep()
+    _end(end, reason)
+
+
+def _crashed(stop: Callable[[str], None], context: dict[str, object]) -> None:
+    """A bug that no peer's end undoes."""
     error = context.get("exception")
     if isinstance(error, ConnectionError | TimeoutError | ssl.SSLError):
         return  # a peer's socket; its connection is lost by the ordinary way
@@ -203,20 +216,15 @@ def _crashed(end: "asyncio.Future[str | None]", context: dict[str, object]) -> N
         reason=str(context.get("message")),
         exc_info=error if isinstance(error, BaseException) else None,
     )
-    _end(end, f"a bug: {error!r}")
+    stop(f"a bug: {error!r}")
 
 
-async def _part(
-    engine: Engine, log: Log, marking: Marking, owner: Owner, failure: str | None
-) -> None:
+async def _part(engine: Engine, owner: Owner, failure: str | None) -> None:
     """End with the peers: with a word, unless the home is somebody else's by now."""
-    if failure is not None:
-        marking.keep()
-        if not _owned(owner):
-            log.halt()
-            engine.abort()
-            return
-    await _farewell(engine, failure)
+    if failure is not None and not _owned(owner):
+        engine.abort()
+    else:
+        await _farewell(engine, failure)
 
 
 async def _farewell(engine: Engine, failure: str | None) -> None:
@@ -224,7 +232,11 @@ async def _farewell(engine: Engine, failure: str | None) -> None:
     text = f"the gateway stops: {failure}" if failure else "the gateway is shut down"
     condition = "amqp:internal-error" if failure else "amqp:connection:forced"
     for connection in tuple(engine.connections):
-        connection.close(condition, text)
+        try:
+            connection.close(condition, text)
+        except Exception as error:  # noqa: BLE001 (a stop for a bug may find more of it)
+            engine.broke(error, connection.peer, connection.container)
+            connection.abort()
     engine.flush()
     deadline = engine.loop.time() + FAREWELL_SECONDS
     while engine.connections and engine.loop.time() < deadline:  # noqa: ASYNC110 (at the end)

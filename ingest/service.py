@@ -97,7 +97,6 @@ class Gateway:
             Retiring(delivery),
             self._marked,
         )
-        delivery.ended = self.lost
         self._marking.passed = self._marked
         self._log.lowest_floor = self._subscriptions.named.lowest_floor
         self.backlogs = Backlogs(
@@ -110,7 +109,7 @@ class Gateway:
         )
         self.backlogs.limited = self._limited
         self.intake.admit, self.intake.published = self.backlogs.admit, self.backlogs.published
-        peers = Peers(engine, self.lost)
+        peers = Peers(engine)
         self.node = open_node(
             self._loop,
             self._settings,
@@ -133,7 +132,6 @@ class Gateway:
             self._subscriptions.named,
             delivery,
             self._marking,
-            peers,
             self._marked,
         )
 
@@ -209,8 +207,6 @@ class Gateway:
                 self._temporary.joined(link, topic)
             case Consumer(subscription=subscription):
                 self._temporary.joined(link, subscription.definition.topic)
-            case None:
-                self._temporary.left(link)
 
     def _made(self, link: Link, kind: Kind, attach: wishes.Attach) -> wishes.Wish:
         """A temporary destination is made, and the link wants it; it goes if that is refused."""
@@ -246,9 +242,8 @@ class Gateway:
             link.refuse(refusal.condition, refusal.description)
         elif destination.is_queue and not destination.is_temporary:
             key = self._subscriptions.keep_queue(destination)
-            self._subscriptions.named.when_sure(
-                key, partial(self._open_producer, link, destination)
-            )
+            opened = partial(self._open_producer, link, destination)
+            self._subscriptions.named.when_sure(key, link.later(opened))
         else:
             self._open_producer(link, destination)
 
@@ -296,21 +291,23 @@ class Gateway:
         self.engine.flush()
 
     def detached(self, link: Link, closed: bool) -> None:
-        self._temporary.left(link)
-        self.node.left(link)
-        self._transactions.left(link)
+        self._let_go(link)
         if link.waiting:
             # The peer hears of every outcome before it hears the end of its link.
-            self._subscriptions.release(link)
             link.when_answered = partial(self._subscriptions.leave, link, closed)
         else:
             self._subscriptions.leave(link, closed)
 
     def lost(self, link: Link) -> None:
-        self._temporary.left(link)
-        self.node.left(link)
-        self._transactions.left(link)
+        self._let_go(link)
         self._subscriptions.lost(link)
+
+    def _let_go(self, link: Link) -> None:
+        """All parts that may keep something for a link give it back; a second time nothing."""
+        self._temporary.left(link)  # what it has made, and its place on what others have
+        self.node.left(link)  # answers that wait for it, and the sequences of its holders
+        self._transactions.left(link)  # those that it declared
+        self._subscriptions.release(link)  # deliveries, and its place among the consumers
 
     # Messages.
 
@@ -359,7 +356,7 @@ class Gateway:
     def commanded(self, link: Link, message: bytes, delivery: bytes) -> None:
         refusal = self._transactions.commanded(link, message, delivery)
         if refusal is not None:
-            self._end_link(link, refusal)
+            link.end(refusal.condition, refusal.description)
 
     def _knows(self, link: Link, transaction: int) -> bool:
         """Whether this is a transaction of the link's connection. If not, the link ends: its peer
@@ -367,13 +364,8 @@ class Gateway:
         if self._transactions.knows(link.connection, transaction):
             return True
         refusal = unknown(transaction)
-        text = f"link '{link.name}': {refusal.description}"
-        self._end_link(link, Refusal(refusal.condition, text))
+        link.end(refusal.condition, f"link '{link.name}': {refusal.description}")
         return False
-
-    def _end_link(self, link: Link, refusal: Refusal) -> None:
-        self.lost(link)
-        link.detach(closed=True, condition=refusal.condition, description=refusal.description)
 
     def flowed(self, link: Link) -> None:
         match link.owner:

@@ -113,7 +113,8 @@ class Subscriptions:
                 self._join(link, existing, _kind(key), selector)
             case AttachAction.CREATE | AttachAction.REDEFINE if not self.named.sure(key):
                 # A group holds one event of a subscription, no more: their order would be lost.
-                self._log.after(partial(self._again, link, key, definition, selector))
+                again = partial(self._again, link, key, definition, selector)
+                self._log.after(link.later(again))
             case AttachAction.CREATE | AttachAction.REDEFINE if refusal := self._undefined(
                 link, key, definition
             ):
@@ -163,7 +164,7 @@ class Subscriptions:
     def browse(self, link: Link, queue: Destination, selector: str | None) -> None:
         """Let the link see what the queue has, when the queue is there."""
         key = self.keep_queue(queue)
-        self.named.when_sure(key, partial(self._browse, link, key, selector))
+        self.named.when_sure(key, link.later(partial(self._browse, link, key, selector)))
 
     def _browse(self, link: Link, key: SubscriptionKey, selector: str | None) -> None:
         queue = self.named.get(key)
@@ -221,14 +222,13 @@ class Subscriptions:
                 link.open()
 
         if not self.named.sure(subscription.key):
-            self._log.after(answer)
+            self._log.after(link.later(answer))
         if not subscription.durable:
             answer()
             return
         try:
-            self._marking.joined(subscription, answer)
+            self._marking.joined(subscription, link.later(answer))
         except StoreError as error:
-            self.release(link)
             link.refuse("amqp:resource-limit-exceeded", str(error))
 
     def look_up(self, link: Link, key: SubscriptionKey) -> None:
@@ -271,7 +271,7 @@ class Subscriptions:
                 link.detach(closed=closed)
                 return
         if closed and not self.named.sure(key):
-            self._log.after(partial(self.leave, link, closed))  # as in subscribe
+            self._log.after(link.later(partial(self.leave, link, closed)))  # as in subscribe
             return
         current = self.named.get(key)
         others = len(current.consumers) if current is not None else 0
@@ -283,7 +283,7 @@ class Subscriptions:
         elif (refusal := self._unended(link, key, LinkOperation.END_DURABLE)) is not None:
             link.detach(closed=True, condition=refusal.condition, description=refusal.description)
         else:
-            self.named.delete(current, partial(_detach, link, closed))
+            self.named.delete(current, link.later(partial(_detach, link, closed)))
 
     def lost(self, link: Link) -> None:
         """No detach came, or nobody would read our answer to it."""
@@ -293,13 +293,6 @@ class Subscriptions:
             key = owner.subscription.key
             if key is not None and key in self.named and not owner.subscription.consumers:
                 self.named.drop(key)
-
-    def end(self, link: Link, condition: str, description: str) -> None:
-        """End a link from our side: what it is on is no more. One that dies with its session or
-        connection hears nothing; `lost` comes for it, too."""
-        if link.alive and not link.ended:
-            self.lost(link)
-            link.detach(closed=True, condition=condition, description=description)
 
 
 def _kind(key: SubscriptionKey) -> LinkKind:

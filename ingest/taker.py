@@ -50,7 +50,7 @@ class Taker(Link):
         self.address = self.session = 0
         self.message_bytes_max = 0
         self.offered_capabilities = ()
-        self.alive, self.ended, self.left = True, False, False
+        self.alive, self.ended, self.left, self.gone = True, False, False, False
         self.delivery_count = self.waiting = 0
         self.when_answered = None
         self.owner = None

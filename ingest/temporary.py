@@ -87,7 +87,7 @@ class Temporary:
             del self._counts[connection]
         for link in node.links:
             del self._of_link[link]
-            self._subscriptions.end(link, DELETED, f"'{made.topic}' has been deleted")
+            link.end(DELETED, f"'{made.topic}' has been deleted")
         if made.is_queue:
             self._subscriptions.drop_queue(made)
         self._log.forget(made.topic)

@@ -8,7 +8,7 @@ import asyncio
 import ctypes
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
@@ -25,15 +25,23 @@ class Failure(Exception):
         self.error = error
 
 
-def went_well(task: "asyncio.Task[None]", loop: asyncio.AbstractEventLoop, what: str) -> bool:
-    """Whether a task that has ended did all that it had to do. What it raised is a bug, and stops
-    the service; but for a Failure, of which its worker's other callers know."""
-    if task.cancelled():
-        return False
-    error = task.exception()
-    if error is not None and not isinstance(error, Failure):
+async def watched(
+    work: Coroutine[None, None, None], loop: asyncio.AbstractEventLoop, what: str
+) -> None:
+    """Do this work of a task. What it raises is a bug and stops the service, before anything else
+    has its turn; but for a Failure, of which its worker's other callers know."""
+    try:
+        await work
+    except Failure:
+        raise
+    except Exception as error:
         loop.call_exception_handler({"message": what, "exception": error})
-    return error is None
+        raise
+
+
+def went_well(task: "asyncio.Task[None]") -> bool:
+    """Whether a task that has ended did all that it had to do."""
+    return not task.cancelled() and task.exception() is None
 
 
 class Worker(Generic[T]):

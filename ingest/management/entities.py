@@ -39,6 +39,10 @@ class Users(Protocol):
     def connections(self) -> int:
         """How many there are."""
 
+    @property
+    def internal_errors(self) -> int:
+        """Bugs that have ended one peer each, since the start."""
+
     def produced(self) -> Counter[str]:
         """How many links send to each topic or queue that any sends to."""
 
@@ -168,6 +172,7 @@ class Entities:
         return {
             "name": "self",
             "connections": self._users.connections,
+            "internal_errors": self._users.internal_errors,
             "subscriptions": sum(1 for _ in self._named.all()),
             "unreadable": sum(1 for one in self._named.all() if one.unreadable),
             "first_sequence": self._table.first_sequence,

@@ -9,6 +9,7 @@ Rule 3: what a lost connection's holder has is its own for as long as it said, t
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from ingest.consumer import Consumer, Subscription
 from ingest.delivery import DeliveryService
@@ -26,8 +27,8 @@ _Holding = tuple[SubscriptionKey, str]
 
 
 class Holders:
-    """All holders of a gateway, `most` at once. `end` ends a link from this side; `turned` is
-    called when something was said outside of a pass over what came."""
+    """All holders of a gateway, `most` at once. `turned` is called when something was said outside
+    of a pass over what came."""
 
     def __init__(
         self,
@@ -36,13 +37,12 @@ class Holders:
         named: Named,
         delivery: DeliveryService,
         marking: Marking,
-        end: Callable[[Link, str, str], None],
         turned: Callable[[], None],
         most: int,
     ) -> None:
         self._loop, self._log, self._named = loop, log, named
         self._delivery, self._marking = delivery, marking
-        self._end, self._turned, self._most = end, turned, most
+        self._turned, self._most = turned, most
         self._takers: dict[_Holding, Taker] = {}
 
     def left(self, link: Link) -> None:
@@ -55,14 +55,15 @@ class Holders:
             self.flowed(taker)
             if taker.linger_ms:
                 seconds = taker.linger_ms / 1_000
-                taker.timer = self._loop.call_later(seconds, self._lingered, taker)
+                lingered = partial(self._lingered, taker)
+                taker.timer = self._loop.call_later(seconds, taker.later(lingered))
             else:
-                self._end(taker, "", "its connection was lost")
+                taker.end("", "its connection was lost")
 
     def close(self) -> None:
         """Nobody comes back any more."""
         for taker in [*self._takers.values()]:
-            self._end(taker, "", "the gateway stops")
+            taker.end("", "the gateway stops")
 
     def flowed(self, taker: Taker) -> None:
         """It takes more, or less."""
@@ -133,7 +134,7 @@ class Holders:
         try:
             self._marking.joined(subscription, sure)
         except StoreError:
-            self._end(taker, "", "")
+            taker.end("", "")
             raise
         await asyncio.shield(done)
         if not self._named.sure(key):
@@ -142,7 +143,7 @@ class Holders:
 
     def _lingered(self, taker: Taker) -> None:
         taker.timer = None
-        self._end(taker, "", "its connection was lost, and it didn't come back in time")
+        taker.end("", "its connection was lost, and it didn't come back in time")
         self._turned()
 
     def _forget(self, taker: Taker) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import structlog
 
 from ingest import pump, relay, termini
+from ingest.containment import stops_all
 from ingest.link import Link
 from ingest.management.replies import Replies, ReplyLink
 from ingest.management.requests import Requests
@@ -20,7 +21,6 @@ from ingest.management.taking import TAKING, Taking
 from ingest.operations import Operations
 from ingest.pump import Received
 from ingest.settings import ManagementLimits
-from ingest.workers import went_well
 from pipeline import management, sections
 from pipeline.amqp_types import DecodeLimits
 from pipeline.management import NODE, Answer
@@ -88,9 +88,9 @@ class Node:
         for nth in range(received.count):
             data = received.blob[offsets[nth] : offsets[nth + 1]]
             delivery = deliveries[nth].to_bytes(8, sys.byteorder) if deliveries[nth] else b""
-            task = self._loop.create_task(self._handle(link, delivery, data))
+            task = self._loop.create_task(self._contained(link, delivery, data))
             self._tasks.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
         """What isn't answered never will be."""
@@ -99,9 +99,16 @@ class Node:
         self.taking.close()
         self._operations.close()
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        went_well(task, self._loop, "a request")
+    async def _contained(self, link: Link, delivery: bytes, data: bytes) -> None:
+        """Answer a request. What nobody expected ends the peer that asked, or stops the gateway,
+        before anybody else has a turn (`ingest.containment`)."""
+        try:
+            await self._handle(link, delivery, data)
+        except Exception as error:  # noqa: BLE001 (one of the two hears of it)
+            if stops_all(error):
+                self._loop.call_exception_handler({"message": "a request", "exception": error})
+            else:
+                link.connection.broke(error)
 
     async def _handle(self, link: Link, delivery: bytes, data: bytes) -> None:
         message = self._message(link, data)

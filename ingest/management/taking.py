@@ -18,12 +18,12 @@ from ingest.log import Log
 from ingest.management.asking import forbidden
 from ingest.management.entities import key_of
 from ingest.management.holders import Holders
-from ingest.management.peers import Peers
 from ingest.marking import Marking
 from ingest.named import Named
 from ingest.security.access import Access
 from ingest.settings import ManagementLimits
 from ingest.taker import Taker
+from ingest.workers import Failure
 from pipeline.amqp_types import Map, Value
 from pipeline.amqp_writer import Writable
 from pipeline.dispatch import Deliver
@@ -93,6 +93,8 @@ class Taking:
             return Answer(BAD_REQUEST, str(error))
         except StoreError as error:
             return Answer(FAILED, str(error))
+        except Failure as failure:
+            return Answer(FAILED, str(failure.error))
 
     async def _answer(self, link: Link, request: Request) -> Answer:
         if not link.alive:
@@ -343,12 +345,11 @@ def open_taking(
     named: Named,
     delivery: DeliveryService,
     marking: Marking,
-    peers: Peers,
     turned: Callable[[], None],
 ) -> Taking:
     """The answers to holders' requests, put together from the parts of a gateway."""
     most = limits.holders_max
-    holders = Holders(loop, log, named, delivery, marking, peers.end_link, turned, most)
+    holders = Holders(loop, log, named, delivery, marking, turned, most)
     return Taking(loop, limits, log, table, access, named, delivery, holders, turned)
 
 

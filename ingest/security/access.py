@@ -121,15 +121,11 @@ class Access:
         _events.info("client_id.refused", user=user, client_id=client_id)
         return f"client id '{client_id}' may not be used by user '{user}' (security.client_ids)"
 
-    def verify(
-        self, user: str, password: str, then: Callable[[bool], None]
-    ) -> "asyncio.Future[bool]":
-        """Check a password and call `then` on the loop; not if the future is cancelled before."""
+    def verify(self, user: str, password: str) -> "asyncio.Future[bool]":
+        """Begin to check a password; whoever goes meanwhile cancels it."""
         users = self._users.value or Users({}, b"")
         # It takes long on purpose, and leaves the interpreter alone while it does.
-        check = self._loop.run_in_executor(self._checks, users.verify, user, password)
-        check.add_done_callback(partial(_tell, then))
-        return check
+        return self._loop.run_in_executor(self._checks, users.verify, user, password)
 
     def watch(self) -> None:
         """From now on look at the files."""
@@ -162,11 +158,6 @@ def _warn(settings: Settings) -> None:
         _events.warning("security.open", then="anybody who reaches this address is let in")
     if not settings.security.tls_certificate:
         _events.warning("security.cleartext", then="whoever is on the way reads and changes all")
-
-
-def _tell(then: Callable[[bool], None], done: "asyncio.Future[bool]") -> None:
-    if not done.cancelled():
-        then(done.result())
 
 
 def _users(file: str, secret: bytes) -> Users | None:

@@ -55,6 +55,8 @@ class Gateway:
     and `stop` in any order; the log of all its lives is one file.
     """
 
+    #: Events that no test may cause.
+    BUGS = ("gateway.bug", "connection.bug")
     COMMAND = (str(Path(sys.executable).with_name("distributary")),)
 
     def __init__(self, folder: Path, settings: Settings | None = None) -> None:
@@ -77,7 +79,7 @@ class Gateway:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        bugs = self.events("gateway.bug")
+        bugs = [bug for name in self.BUGS for bug in self.events(name)]
         if self.process is not None:
             self.kill()
         assert kind or not bugs, f"the gateway says that it has a bug: {bugs}"

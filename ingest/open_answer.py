@@ -1,0 +1,33 @@
+"""The answer to a peer's open, in Proton's terms."""
+
+from typing import Any
+
+from proton import Condition, symbol
+from proton import Connection as ProtonConnection
+
+#: What a peer may rely on.
+OFFERED_CAPABILITIES = (
+    "ANONYMOUS-RELAY",
+    "DELAYED_DELIVERY",
+    "SHARED-SUBS",
+    "sole-connection-for-container",
+)
+
+
+def accepted(connection: ProtonConnection, container_id: str) -> None:
+    """The peer is welcome."""
+    connection.container = container_id
+    connection.offered_capabilities = [symbol(name) for name in OFFERED_CAPABILITIES]
+    connection.properties = {symbol("product"): "Distributary"}
+    connection.open()
+
+
+def refused(
+    connection: ProtonConnection, container_id: str, condition: str, description: str, field: str
+) -> None:
+    """The form by which clients know that they were refused; a close must follow."""
+    connection.container = container_id
+    connection.properties = {symbol("amqp:connection-establishment-failed"): True}
+    connection.open()
+    info: Any = {symbol("invalid-field"): symbol(field)}
+    connection.condition = Condition(condition, description, info)

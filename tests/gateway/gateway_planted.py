@@ -1,0 +1,118 @@
+"""A gateway with faults planted in its own code: `python gateway_planted.py ARMED serve ...`.
+
+Whatever the file ARMED names (MODULE:FUNCTION or MODULE:CLASS.METHOD) raises the next time it is
+called, or with `/N` behind it the Nth time: once, and if the file has a second word only for the
+peer whose container is called so.
+"""
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gateway_process import Gateway
+
+#: Where faults can be planted. All of it is called in work for one peer, but for the last ones.
+PLACES = (
+    "ingest.security.access:Access.handshake",
+    "ingest.security.handshake:Handshake.feed",
+    "ingest.security.handshake:Handshake.verified",
+    "ingest.engine:Engine.connection",
+    "ingest.connection:Connection._free",
+    "ingest.connection:Connection._feed",
+    "ingest.connection:Connection._write",
+    "ingest.connection:Connection._tick",
+    "ingest.service:Gateway.failed",
+    "ingest.service:Gateway.writable",
+    "ingest.service:Gateway._open_producer",
+    "ingest.subscriptions:Subscriptions._browse",
+    "ingest.subscriptions:Subscriptions.leave",
+    "ingest.subscriptions:_detach",
+    "ingest.link:Link.open",
+    "ingest.coordinator:Coordinator._committed",
+    "ingest.coordinator:Coordinator._will_be",
+    "ingest.coordinator:Coordinator._too_long",
+    "ingest.management.holders:Holders._lingered",
+    "ingest.management.node:Node._message",
+    "ingest.management.requests:Requests._answer",
+    "ingest.management.taking:Taking._answer",
+    "ingest.temporary:Temporary.left",
+    "ingest.log:Log._add",
+    "ingest.log:Log._begin",
+    "pipeline.dispatch:Dispatcher.settle",
+    "ingest.committer:Committer.add",
+)
+#: From what is given to a function to the connection that it works for.
+STEPS = ("connection", "link", "receipt", "consumer", "asked_by")
+
+
+class Planted(Gateway):
+    """A gateway of which a test arms one fault after the other."""
+
+    BUGS = ("gateway.bug",)
+
+    @property
+    def armed(self) -> Path:
+        return self.config.with_name("armed")
+
+    @property
+    def COMMAND(self) -> tuple[str, ...]:  # type: ignore[override]  # noqa: N802
+        return (sys.executable, __file__, str(self.armed))
+
+    def arm(self, place: str, container: str = "") -> None:
+        """The next call there raises; of this peer, if it is named."""
+        assert place.partition("/")[0] in PLACES
+        written = self.armed.with_suffix(".new")
+        written.write_text(f"{place} {container}")
+        written.rename(self.armed)
+
+    def went_off(self) -> bool:
+        return not self.armed.exists()
+
+
+def container_of(value: object, steps: int = 3) -> str:
+    """The container for which something is done with this value; empty if that can't be seen."""
+    found = getattr(value, "container", None)
+    if isinstance(found, str):
+        return found
+    nexts = (getattr(value, step, None) for step in STEPS if steps)
+    return next((name for one in nexts if one and (name := container_of(one, steps - 1))), "")
+
+
+def planted(function: Callable[..., Any], place: str, armed: Path) -> Callable[..., Any]:
+    """The function, which raises when it is armed."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            where, _, whose = armed.read_text().partition(" ")
+        except OSError:
+            where = whose = ""
+        where, _, after = where.partition("/")
+        if where == place and (not whose or whose in map(container_of, args)):
+            if after and int(after) > 1:
+                armed.write_text(f"{where}/{int(after) - 1} {whose}")
+                return function(*args, **kwargs)
+            armed.unlink()
+            raise RuntimeError(f"planted in {place}")
+        return function(*args, **kwargs)
+
+    return call
+
+
+def main() -> None:
+    armed = Path(sys.argv.pop(1))
+    for place in PLACES:
+        module, _, path = place.partition(":")
+        owner: Any = importlib.import_module(module)
+        *outer, name = path.split(".")
+        for step in outer:
+            owner = getattr(owner, step)
+        setattr(owner, name, planted(getattr(owner, name), place, armed))
+    importlib.import_module("ingest.main").main()
+
+
+if __name__ == "__main__":
+    main()
