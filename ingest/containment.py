@@ -29,7 +29,7 @@ SHARED = frozenset(
     {
         *("ingest.log", "ingest.committer", "ingest.upkeep", "ingest.marking"),
         *("ingest.delivery", "ingest.paging", "ingest.retiring", "ingest.moving"),
-        *("ingest.dead_letters", "ingest.expiry", "ingest.alarms"),
+        *("ingest.dead_letters", "ingest.expiry", "ingest.alarms", "ingest.idle_floors"),
         *("ingest.named", "ingest.claims", "ingest.exclusion", "ingest.backlogs", "ingest.tallies"),
         *("pipeline.dispatch", "pipeline.agenda", "pipeline.recent", "pipeline.duplicates"),
     }

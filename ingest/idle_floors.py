@@ -17,7 +17,7 @@ from ingest.consumer import Subscription
 from ingest.log import Log
 from ingest.named import Named
 from ingest.paging import Paging
-from ingest.workers import went_well
+from ingest.workers import watched, went_well
 from pipeline.dispatch import NOBODY, Settled
 from pipeline.errors import StoreError
 from pipeline.outcome import Outcome
@@ -52,12 +52,12 @@ class IdleFloors:
             self._task.cancel()
 
     def _begin(self) -> None:
-        self._task = self._loop.create_task(self._look())
+        self._task = self._loop.create_task(watched(self._look(), self._loop, "floors"))
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._task = None
-        if went_well(task, self._loop, "floors"):
+        if went_well(task):
             self._timer = self._loop.call_later(LOOK_SECONDS, self._begin)
 
     async def _look(self) -> None:
