@@ -36,6 +36,9 @@ CLOSE_SECONDS = 2.0
 #: Bytes that one write of a socket gives: below what `ingest.memory` maps anew each time.
 WRITE_BYTES = 3 << 16
 
+#: An open without a word, for the engine alone.
+ANY_OPEN = b"\0\0\0\x0f\x02\0\0\0\0\x53\x10\xc0\x02\x01\x40"
+
 
 class Connection(Peer, asyncio.BufferedProtocol):
     """One peer: handshake, then Proton. Made by `Engine`, one for each socket."""
@@ -88,9 +91,7 @@ class Connection(Peer, asyncio.BufferedProtocol):
             self._engine.handler,
             limits,
         )
-        self._inflow = Inflow(
-            self._amqp_address, self.inbound, limits.frame_bytes_max, limits.decode
-        )
+        self._inflow = Inflow(self._amqp_address, self.inbound, limits)
         self.outflow = Outflow()
         self._handshake = self._engine.access.handshake(transport)
         self.alive = True
@@ -289,6 +290,9 @@ class Connection(Peer, asyncio.BufferedProtocol):
             self.proton.open()
         self.proton.condition = Condition(condition, description)
         self._close()
+        if not self.accepted and self._handshake is None:
+            # The engine keeps a close back until an open came.
+            pumping.feed(self._amqp_address, pumping.pointer(ANY_OPEN), len(ANY_OPEN))
 
     def closed(self) -> None:
         """The peer has closed: so do we."""

@@ -1,17 +1,21 @@
 """A connection's frames, walked before the engine has them and after it has written them.
 
-Of a few frames the engine understands, or can say, less than AMQP does. `Inflow` stops at these
-and reads them (`pipeline.performative`), `Outflow` puts into attaches and flows what the engine
-can't; all other bytes pass through C (`walk.c`) untouched.
+What the states of a peer's endpoints don't allow never reaches the engine (`ingest.guard`). Of a
+few frames the engine understands, or can say, less than AMQP does. `Inflow` stops at these and
+reads them (`pipeline.performative`), `Outflow` puts into attaches and flows what the engine can't;
+all other bytes pass through C (`walk.c`) untouched.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ingest import pump
+from ingest.guard import Guard
 from ingest.native import ffi, lib
+from ingest.settings import Amqp
 from pipeline import performative
-from pipeline.amqp_types import DecodeError, DecodeLimits
+from pipeline.amqp.endpoint_states import NOT_ALLOWED, RESOURCE_LIMIT
+from pipeline.amqp_types import DecodeError
 from pipeline.link_state import LinkState, told
 from pipeline.refusal import NOT_IMPLEMENTED
 from pipeline.wire_state import STATES, TRANSACTIONAL_STATE
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
 
 #: The protocol's header stands before the first frame, in both directions.
 HEADER_BYTES = 8
-NOT_ALLOWED = "amqp:not-allowed"
 UNKNOWN_STATE = "a delivery's state must be received or an outcome, alone or in a transaction"
 
 
@@ -37,20 +40,18 @@ class Inflow:
     """What a peer sends, on its way to the engine.
 
     A frame that can't be judged yet is held back until it can. After a `fault` nothing more
-    reaches the engine.
+    reaches the engine, nor does what comes behind the peer's close.
     """
 
-    def __init__(
-        self, transport: int, inbound: "Inbound", frame_bytes_max: int, limits: DecodeLimits
-    ) -> None:
-        self._transport, self._inbound = transport, inbound
-        self._frame_bytes_max, self._limits = frame_bytes_max, limits
-        most = (limits.values_max, limits.depth_max)
+    def __init__(self, transport: int, inbound: "Inbound", limits: Amqp) -> None:
+        self._transport, self._inbound, self._limits = transport, inbound, limits
+        self._guard = Guard(limits.channels_max, limits.links_max)
+        most = (limits.decode.values_max, limits.decode.depth_max)
         walk = {"left": HEADER_BYTES, "limits": most, "covers_max": inbound.turn.most}
+        walk["guard"] = self._guard.states
         self._walk = ffi.new("pump_walk *", walk)
         self._held = bytearray()
         self._needed = 0
-        self._channels: set[int] = set()  #: those on which the peer has a session
         self.fault: Fault | None = None
         #: The peer has had its part of this turn: feed nothing more, and go on in the next one.
         self.waits = False
@@ -71,28 +72,39 @@ class Inflow:
         walk, at = self._walk, 0
         while at < size and self.fault is None:
             stop = lib.pump_walk_in(
-                self._transport, walk, data + at, size - at, self._frame_bytes_max
+                self._transport, walk, data + at, size - at, self._limits.frame_bytes_max
             )
             if stop == lib.WALK_NO_MORE:
                 return False
             at += walk.at
-            if stop == lib.WALK_ALL:
-                return True
+            if stop in self._LAST:
+                return self._passed(stop, data + at, size - at)
+            if stop == lib.WALK_ROOM:
+                self._guard.grow()
+                continue
             if stop == lib.WALK_COVERS:
                 walk.covers = 0
                 if not self._inbound.covered():
                     return self.keep(data + at, size - at)
                 continue
-            if stop == lib.WALK_SHORT:
-                self._held[:] = ffi.buffer(data + at, size - at)
-                self._needed = walk.size
-                return True
             frame = bytes(ffi.buffer(data + at, walk.size))
             at += walk.size
             if not self._judge(stop, frame):
                 return False
             if self._inbound.turn.over:
                 return self.keep(data + at, size - at)
+        return True
+
+    #: Behind these stops nothing more is walked over for now, or ever.
+    _LAST = frozenset({lib.WALK_ALL, lib.WALK_CLOSED, lib.WALK_SHORT, lib.WALK_VIOLATION})
+
+    def _passed(self, stop: int, data: Any, size: int) -> bool:
+        """What is left is the beginning of a frame, or what the engine will never have."""
+        if stop == lib.WALK_SHORT:
+            self._held[:] = ffi.buffer(data, size)
+            self._needed = self._walk.size
+        elif stop == lib.WALK_VIOLATION:
+            self.fault = Fault(*self._guard.violation())
         return True
 
     def keep(self, data: Any, size: int) -> bool:
@@ -106,9 +118,7 @@ class Inflow:
         try:
             match stop:
                 case lib.WALK_ATTACH:
-                    attach = performative.attach(frame)
-                    self._inbound.coming.append(attach)
-                    frame = attach.frame
+                    frame = self._attach(frame)
                 case lib.WALK_FLOW:
                     frame = self._flow(frame)
                 case lib.WALK_TRANSFER:
@@ -116,16 +126,10 @@ class Inflow:
                 case lib.WALK_DISPOSITION:
                     frame = self._disposition(frame)
                     self._inbound.process()
-                case lib.WALK_BEGIN:
-                    self._begin(int.from_bytes(frame[6:8], "big"))
                 case lib.WALK_END:
-                    self._channels.discard(int.from_bytes(frame[6:8], "big"))
-                    # Answered in one breath with its begin, a session would be one of our own.
-                    self._inbound.process()
-                    lib.pump_write(self._transport)
+                    return self._end(frame)
                 case lib.WALK_HEAVY:
-                    self._push(performative.standing_for(frame))
-                    performative.refuse_heavy(frame, self._limits)
+                    performative.refuse_heavy(frame, self._limits.decode)
                 case lib.WALK_NAMED:
                     frame = performative.numbered(frame)
                     return self._feed(ffi.from_buffer(frame), len(frame))
@@ -136,12 +140,32 @@ class Inflow:
     def _push(self, frame: bytes) -> bool:
         return pump.feed(self._transport, pump.pointer(frame), len(frame))
 
-    def _begin(self, channel: int) -> None:
-        """The engine would make one session more of each begin on the same channel, without end."""
-        if channel in self._channels:
-            text = f"begin: there is a session on channel {channel} already"
-            self.fault = Fault("amqp:connection:framing-error", text)
-        self._channels.add(channel)
+    def _write(self) -> None:
+        """Have what came until now answered, and the answers written: our channels and handles that
+        it gave back are free again. Without a free one the engine would stop without a word."""
+        self._inbound.process()
+        lib.pump_write(self._transport)
+
+    def _end(self, frame: bytes) -> bool:
+        """Answered in one breath with its begin, a session would be one of our own; and a begin in
+        one breath with the end before it needs its channel."""
+        self._write()
+        more = self._push(frame)
+        self._write()
+        return more
+
+    def _attach(self, frame: bytes) -> bytes:
+        attach = performative.attach(frame)
+        most = self._guard.peer_handles
+        if most <= 2 * self._limits.links_max:
+            self._write()
+            if self._inbound.links_on(attach.channel) >= most:
+                text = (
+                    f"attach: the peer's handle-max leaves no handle for an answer, it has {most}"
+                )
+                self.fault = Fault(RESOURCE_LIMIT, text)
+        self._inbound.coming.append(attach)
+        return attach.frame
 
     def _flow(self, frame: bytes) -> bytes:
         flow = performative.flow(frame)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 UNSETTLED_LIKE_ONE = 64
 TOO_MANY = "amqp:resource-limit-exceeded"
 CREDIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
+RELEASED = 0x26  #: the state of a delivery that may be sent again
 
 
 class Inbound:
@@ -63,6 +64,10 @@ class Inbound:
     def links(self) -> tuple[Link, ...]:
         """The links that are alive."""
         return tuple(self._links.values())
+
+    def links_on(self, channel: int) -> int:
+        """How many links the session on a channel of the peer's has, ended ones too."""
+        return sum(link.attach.channel == channel for link in self._links.values())
 
     def process(self, *, part: bool = False) -> bool:
         """Eat all events that there are, or (`part`) as many as this turn may: whether all of them
@@ -164,6 +169,7 @@ class Inbound:
         if link is None or link.ended:
             return  # its deliveries die with it
         if link.credit < 0:
+            pumping.settle(received.deliveries, RELEASED)
             link.end(CREDIT_EXCEEDED, "more messages than credit")
             return
         link.waiting += received.kept
@@ -230,8 +236,6 @@ class Inbound:
                     closed=kind == proton.PN_LINK_REMOTE_CLOSE,
                 )
             case proton.PN_SESSION_REMOTE_OPEN:
-                if not self._connection.accepted:
-                    raise BrokenFrame("begin: it came before the open")
                 _wrap(Session, proton.pn_event_session(event)).open()
             case proton.PN_SESSION_REMOTE_CLOSE:
                 self._session_closed(_wrap(Session, proton.pn_event_session(event)))
@@ -242,8 +246,6 @@ class Inbound:
 
     def _opened(self) -> None:
         connection = self._connection
-        if connection.accepted:
-            raise BrokenFrame("open: there was one before")
         try:
             connection.container = connection.proton.remote_container or ""
         except BROKEN_VALUES as error:

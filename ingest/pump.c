@@ -21,6 +21,7 @@ _Bool pn_collector_pop(pn_collector_t *);
 int pn_event_type(pn_event_t *);
 pn_delivery_t *pn_event_delivery(pn_event_t *);
 _Bool pn_link_is_sender(pn_link_t *);
+int pn_link_state(pn_link_t *);
 _Bool pn_link_advance(pn_link_t *);
 void pn_link_flow(pn_link_t *, int);
 ssize_t pn_link_recv(pn_link_t *, char *, size_t);
@@ -283,8 +284,22 @@ static int commands(pn_link_t *link) {
   return pn_terminus_get_type(pn_link_remote_target(link)) == COORDINATOR;
 }
 
+/* What comes on a link that we have ended, until its peer detaches it, is given back at once, or the
+ * engine would keep it. Of a message that goes on only the bytes go: what follows of it the engine
+ * would count for ever. */
+enum { LOCAL_CLOSED = 4, RELEASED = 0x26 };
+
+static void discard(pn_delivery_t *d, pn_link_t *link) {
+  char bytes[4096];
+  while (pn_link_recv(link, bytes, sizeof bytes) > 0) continue;
+  if (pn_delivery_partial(d)) return;
+  if (!pn_delivery_settled(d)) pn_delivery_update(d, RELEASED);
+  pn_delivery_settle(d);
+}
+
 static int incoming(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   if (pn_delivery_get_context(d)) { pn_delivery_clear(d); return 0; }
+  if (pn_link_state(link) & LOCAL_CLOSED) { discard(d, link); return 0; }
   if (pn_delivery_aborted(d)) { /* no message; its sender may send another in its place */
     taken(d);
     pn_delivery_settle(d);

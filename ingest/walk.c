@@ -1,5 +1,6 @@
-/* A walk over the frames of one direction of a connection, beside Proton's engine: it finds the few
- * frames of which the engine understands less than they say, and lets all others pass.
+/* A walk over the frames of one direction of a connection, beside Proton's engine: it has the guard
+ * judge what comes (guard.c), finds the few frames of which the engine understands less than they say,
+ * and lets all others pass.
  *
  * The rules are those of pump.c, whose readers of values are used here. What is kept between calls
  * lies in the caller's `pump_walk`: how much of a frame that may pass is still to come.
@@ -15,12 +16,14 @@ typedef struct {
   uint64_t left, at, size;
   pump_frame_limits limits; /* of frames that come */
   uint64_t covers, covers_max; /* deliveries that dispositions cover; there the walk stops (0: never) */
+  pump_guard *guard;        /* of the same; NULL: they aren't judged */
 } pump_walk;
 
 /* All passes; a frame is cut before it could be judged; an attach; a flow that wants an answer, or
  * gives more credit than the engine can count, or has properties (of what we write: any flow); a
  * transfer that isn't plain; a disposition with another state than the five that the engine knows; a performative that
- * isn't named by a number; a session's end, and its begin. */
+ * isn't named by a number; a session's end; a frame that the guard refuses (it says why); a begin or
+ * an attach for which the guard needs more room first; all that comes behind a close. */
 #define WALK_ALL 0
 #define WALK_SHORT 1
 #define WALK_ATTACH 2
@@ -29,7 +32,9 @@ typedef struct {
 #define WALK_DISPOSITION 5
 #define WALK_NAMED 6
 #define WALK_END 8
-#define WALK_BEGIN 9
+#define WALK_VIOLATION 9
+#define WALK_ROOM 10
+#define WALK_CLOSED 11
 /* A frame that brings more values than it may, or broken ones: `size` bytes of it, all or as many as
  * are there. */
 #define WALK_HEAVY 13
@@ -58,7 +63,6 @@ void pn_session_set_incoming_capacity(pn_session_t *, size_t);
 
 enum { FRAME_HEAD = 8, AMQP_FRAME = 0 };
 #define CREDIT_MAX 0x7fffffffu /* the engine counts credit with a sign */
-enum { BEGIN = 0x11, ATTACH = 0x12, FLOW = 0x13, TRANSFER = 0x14, DISPOSITION = 0x15, END = 0x17 };
 
 /* The number that a value is described by, and where the value begins; -1 if it is no number. */
 static int described_as(const uint8_t *m, size_t end, size_t at, size_t *value) {
@@ -138,52 +142,108 @@ static int judge(const uint8_t *m, size_t end, size_t at, int code) {
   }
 }
 
+/* The bytes of a uint, 0 if it is none. */
 static size_t uint_size(uint8_t code) {
   return code == 0x43 ? 1 : code == 0x52 ? 2 : code == 0x70 ? 5 : 0;
 }
 
+/* What a plain transfer says. */
+typedef struct {
+  uint32_t handle, id;
+  int more;
+} transfer_t;
+
 /* Whether the frame with its body at `at` is a transfer as nearly all are: described by a small
  * number, short, with a handle, an id, a tag, format 0 and no state. Then nothing else need be
  * looked at; most of all frames are such. */
-static inline int plain_transfer(const uint8_t *m, size_t have, size_t at) {
+static inline int plain_transfer(const uint8_t *m, size_t have, size_t at, transfer_t *t) {
   if (at + 6 > have || m[at + 1] != 0x53 || m[at + 2] != TRANSFER || m[at] || m[at + 3] != 0xc0)
     return 0;
   size_t end = at + 5 + m[at + 4], field = at + 6, size;
-  if (m[at + 5] < 4 || m[at + 5] > 7 || end > have) return 0;
-  for (int i = 0; i < 2; i++) { /* the list's end is `have` at most, and a value has a byte */
-    if (field >= end || !(size = uint_size(m[field]))) return 0;
-    field += size;
-  }
+  unsigned count = m[at + 5];
+  if (count < 4 || count > 7 || end > have) return 0;
+  /* The list's end is `have` at most, and a value has a byte. */
+  if (field >= end || !(size = uint_size(m[field])) || field + size > end) return 0;
+  t->handle = uint_value(m, field, 0);
+  field += size;
+  if (field >= end || !(size = uint_size(m[field])) || field + size > end) return 0;
+  t->id = uint_value(m, field, 0);
+  field += size;
   if (field + 2 > end || m[field] != 0xa0) return 0;
   field += 2 + (size_t)m[field + 1];
   if (field >= end) return 0;
-  return m[field] == 0x43 || m[field] == 0x40 ||
-         (m[field] == 0x52 && field + 2 <= end && !m[field + 1]);
+  if (m[field] == 0x52) {
+    if (field + 2 > end || m[field + 1]) return 0;
+    field++;
+  } else if (m[field] != 0x43 && m[field] != 0x40) {
+    return 0;
+  }
+  field++;
+  if (field + count - 4 != end) return 0; /* settled, more and a mode of a byte each, or none */
+  t->more = count > 5 && m[field + 1] == 0x41;
+  for (; field < end; field++)
+    if (m[field] < 0x40 || m[field] > 0x42) return 0;
+  return 1;
+}
+
+/* A frame as far as it was looked at: where its performative's list lies, 0 if it has none; or what it
+ * says if it is a plain transfer. */
+typedef struct {
+  uint32_t channel;
+  int code, plain;
+  size_t value, end;
+  transfer_t transfer;
+} frame_t;
+
+static int refused(pump_guard *g, int violation, uint32_t number) {
+  if (!g) return WALK_ALL;
+  g->code = g->channel = 0;
+  violated(g, violation, number);
+  return WALK_VIOLATION;
 }
 
 /* What is to be done with the frame that begins at `m`, of which `have` bytes of `size` are there. */
-static int look(const uint8_t *m, size_t have, size_t size, int way, size_t *need) {
-  size_t at = 4 * (size_t)m[4], value;
-  if (m[5] != AMQP_FRAME || at < FRAME_HEAD || at >= size) return WALK_ALL; /* empty, or broken */
+static int look(const uint8_t *m, size_t have, size_t size, int way, pump_guard *g, frame_t *f,
+                size_t *need) {
+  size_t at = 4 * (size_t)m[4];
+  f->code = 0;
+  f->channel = (uint32_t)m[6] << 8 | m[7];
+  if (m[5] != AMQP_FRAME) return refused(g, VIOLATION_FRAME_TYPE, m[5]);
+  if (at < FRAME_HEAD || at > size) return refused(g, VIOLATION_FRAME_HEAD, 0);
+  if (at == size) return WALK_ALL; /* empty */
   size_t there = have < size ? have : size;
-  if (plain_transfer(m, there, at)) return WALK_ALL;
+  f->plain = plain_transfer(m, there, at, &f->transfer);
+  f->code = TRANSFER;
+  if (f->plain) return WALK_ALL;
   *need = at + 3 < size ? at + 3 : size;
   if (have < *need) return WALK_SHORT;
   if (m[at] == 0 && at + 2 < size && m[at + 1] != 0x53) {
     *need = size;
     if (have < size) return WALK_SHORT;
   }
-  int code = described_as(m, there, at, &value);
+  int code = f->code = described_as(m, there, at, &f->value);
   if (way != WALK_IN && code != ATTACH && (way != WALK_OUT_FLOWS || code != FLOW)) return WALK_ALL;
-  if (code < 0) return m[at] == 0 ? WALK_NAMED : WALK_ALL;
-  if (code < BEGIN || (code > DISPOSITION && code != END)) return WALK_ALL;
-  size_t end = value < there ? value_end(m, there, value) : 0;
+  if (code < 0) return m[at] == 0 ? WALK_NAMED : refused(g, VIOLATION_UNKNOWN, 0);
+  f->end = f->value < there ? value_end(m, there, f->value) : 0;
+  int stop = code == ATTACH ? WALK_ATTACH : code == END ? WALK_END
+           : code >= FLOW && code <= DISPOSITION ? WALK_FLOW + code - FLOW : WALK_ALL;
   *need = size;
-  if (have < size && !end) return WALK_SHORT;
-  int stop = code == BEGIN ? WALK_BEGIN : code == ATTACH ? WALK_ATTACH : code == END ? WALK_END
-           : WALK_FLOW + code - FLOW;
-  if (way == WALK_IN && code >= FLOW && code <= DISPOSITION && end) stop = judge(m, end, value, code);
+  if (have < size && !f->end) return WALK_SHORT;
+  if (way == WALK_IN && code >= FLOW && code <= DISPOSITION && f->end)
+    stop = judge(m, f->end, f->value, code);
   return stop && have < size ? WALK_SHORT : stop;
+}
+
+/* Have the guard judge a frame that comes, once. `stop` is what else is to be done with it. */
+static inline int guarded(pump_guard *g, const uint8_t *m, const frame_t *f, int stop) {
+  const transfer_t *t = &f->transfer;
+  if (!f->code || stop == WALK_SHORT || stop == WALK_NAMED || stop == WALK_HEAVY ||
+      stop == WALK_VIOLATION)
+    return stop;
+  if (f->plain && admitted_again(g, f->channel, t->handle, t->id, t->more)) return stop;
+  int said = f->plain ? admit_transfer(g, f->channel, t->handle, t->id, t->more)
+                      : admit(g, m, f->end, f->value, f->code, f->channel);
+  return said == ADMITTED ? stop : said == NO_ROOM ? WALK_ROOM : WALK_VIOLATION;
 }
 
 /* Stop a frame that isn't within its budget of values. `stop` is what else was to be done with it. */
@@ -194,19 +254,6 @@ static int weighed(const pump_walk *w, const uint8_t *m, size_t have, size_t siz
   *need = size;
   if (have < size && !value_end(m, there, at)) return WALK_SHORT;
   return value_within(m, there, at, size, &w->limits) ? stop : WALK_HEAVY;
-}
-
-/* How many deliveries a frame says something of, if it is a disposition that is there as a whole. */
-static uint64_t covered(const uint8_t *m, size_t have, size_t size) {
-  size_t at = 4 * (size_t)m[4], value;
-  if (m[5] != AMQP_FRAME || at < FRAME_HEAD || at >= size || have < size) return 0;
-  if (described_as(m, size, at, &value) != DISPOSITION) return 0;
-  size_t end = value_end(m, size, value);
-  size_t first = end ? list_field(m, end, value, 1) : 0;
-  size_t last = end ? list_field(m, end, value, 2) : 0;
-  if (!first || first >= end || !last || last >= end || m[last] == 0x40) return 1;
-  uint32_t count = uint_value(m, last, 0) - uint_value(m, first, 0);
-  return (uint64_t)count + 1;
 }
 
 int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_bytes_max, int way) {
@@ -223,20 +270,26 @@ int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_byte
     }
     w->at = at;
     w->size = FRAME_HEAD;
+    if (w->guard && w->guard->state == CONNECTION_CLOSED) return WALK_CLOSED;
     if (have < FRAME_HEAD) return WALK_SHORT;
     size_t frame = be32(m + at), need = 0;
     if (frame < FRAME_HEAD || frame > frame_bytes_max) {
-      w->left = UINT64_MAX; /* the engine will refuse it, and all that follows */
+      if (w->guard) return refused(w->guard, VIOLATION_FRAME_SIZE, (uint32_t)frame);
+      w->left = UINT64_MAX; /* nothing more can be found */
       continue;
     }
-    int stop = look(m + at, have, frame, way, &need);
+    frame_t f;
+    int stop = look(m + at, have, frame, way, w->guard, &f, &need);
     if (need && way == WALK_IN) stop = weighed(w, m + at, have, frame, stop, &need);
+    if (w->guard) stop = guarded(w->guard, m + at, &f, stop);
     if (stop) {
       w->size = stop == WALK_SHORT ? need : stop == WALK_HEAVY && have < frame ? have : frame;
       return stop;
     }
     w->left = frame;
-    if (w->covers_max && (w->covers += covered(m + at, have, frame)) >= w->covers_max) {
+    if (!w->guard || f.code != DISPOSITION || have < frame) continue;
+    w->covers += (uint64_t)(w->guard->last - w->guard->first) + 1;
+    if (w->covers_max && w->covers >= w->covers_max) {
       w->at = at + frame;
       w->left = w->size = 0;
       return WALK_COVERS;

@@ -33,7 +33,7 @@ from pipeline.raw_values import (
 )
 from pipeline.wire_state import TRANSACTIONAL_STATE, code_of, in_transaction, verdict
 
-OPEN, ATTACH, FLOW, TRANSFER, DISPOSITION = 0x10, 0x12, 0x13, 0x14, 0x15
+ATTACH, FLOW, TRANSFER, DISPOSITION = 0x12, 0x13, 0x14, 0x15
 
 #: The keys under which an attach carries, in its properties, what the engine can't write where it
 #: belongs; `spliced` puts it there. No peer ever sees them.
@@ -48,7 +48,6 @@ TRANSACTION = "txn-id"
 CREDIT_MAX = 2**31 - 1
 _CREDIT = b"\x70" + CREDIT_MAX.to_bytes(4, "big")
 _HEADER = struct.Struct(">IBBH")
-_NO_TEXT = b"\xa1\x00"
 
 
 class _Field:
@@ -106,14 +105,6 @@ def parse(frame: bytes) -> Performative:
         stop = skip(frame, at)
         code = code_of(descriptor)
         return Performative(channel, code, fields_of(frame[at:stop]), frame[stop:])
-
-
-def standing_for(frame: bytes) -> bytes:
-    """What the engine has in place of a frame that isn't taken: of an open one that says nothing,
-    as it keeps our close back until an open came; of any other nothing. Raises DecodeError."""
-    with reading():
-        code = code_of(_descriptor(frame, 4 * frame[4])[0])
-    return encode(Performative(0, OPEN, (_NO_TEXT,))) if code == OPEN else b""
 
 
 def refuse_heavy(frame: bytes, limits: DecodeLimits) -> NoReturn:

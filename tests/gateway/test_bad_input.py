@@ -145,7 +145,7 @@ def test_a_second_open_ends_the_connection(gateway: Gateway, connect: Connect, t
     with Raw(gateway.port, hello=AMQP_HEADER + open_frame(topic)) as raw:
         raw.next(OPEN)
         raw.send(open_frame(f"{topic}-2"))
-        assert raw.next(CLOSE).error == "amqp:decode-error"
+        assert raw.next(CLOSE).error == "amqp:illegal-state"
         raw.send(frame(CLOSE))
         raw.until_end()
     connect(topic).close()

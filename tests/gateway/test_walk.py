@@ -9,11 +9,13 @@ from gateway_fields import composite, make, words
 from gateway_frames import EMPTY_FRAME, frame_of, framed
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from proton import Collector, Connection, Described, Event, Transport, symbol, uint, ulong
 
 from ingest.frames import Inflow, Outflow
 from ingest.native import ffi, lib
 from ingest.pump import address
+from ingest.settings import load
 from ingest.turns import PeerTurn
 from pipeline import performative
 from pipeline.amqp_types import DECODE_LIMITS
@@ -87,6 +89,7 @@ PASSING = {
     "disposition, no state": disposition(None),
     "disposition, modified": disposition(composite(0x27, True), batchable=True),
     "disposition, long": disposition(Described(ulong(0x24), [])),
+    "begin": frame_of("begin", next_outgoing_id=0, incoming_window=1, outgoing_window=1),
     "detach": frame_of("detach", handle=0, closed=True),
     "close": frame_of("close"),
     "SASL": framed(b"\x00\x53\x12\x45", kind=1),
@@ -121,10 +124,6 @@ STOPPING = {
     ),
     "state that is none": (disposition(7), lib.WALK_DISPOSITION),
     "end": (frame_of("end"), lib.WALK_END),
-    "begin": (
-        frame_of("begin", next_outgoing_id=0, incoming_window=1, outgoing_window=1),
-        lib.WALK_BEGIN,
-    ),
     "broken flow": (framed(b"\x00\x53\x13\x40"), lib.WALK_FLOW),
     "broken transfer": (framed(b"\x00\x53\x14\xc0\x05\x01\x70"), lib.WALK_HEAVY),
     "broken disposition": (framed(b"\x00\x53\x15\xc0\xff\x05"), lib.WALK_HEAVY),
@@ -213,7 +212,8 @@ class Server:
         self.collector = Collector()
         self.connection.collect(self.collector)
         self.transport.bind(self.connection)
-        self.inflow = Inflow(address(self.transport._impl), self, FRAME_BYTES_MAX, DECODE_LIMITS)
+        limits = replace(load(environment={}).amqp, frame_bytes_max=FRAME_BYTES_MAX)
+        self.inflow = Inflow(address(self.transport._impl), self, limits)
 
     def process(self) -> None:
         """What came until now is acted on; here it waits in the collector."""
@@ -230,7 +230,7 @@ class Server:
 
     def feed(self, data: bytes, places: list[int]) -> bool:
         """Feed a connection's begin and the data, cut at these places."""
-        whole = HEADER + PASSING["open"] + STOPPING["begin"][0] + data
+        whole = HEADER + PASSING["open"] + PASSING["begin"] + data
         at = sorted({place % (len(whole) + 1) for place in places})
         return all(
             self.inflow.feed(ffi.from_buffer(whole[a:b]), b - a)

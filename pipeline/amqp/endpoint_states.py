@@ -1,0 +1,238 @@
+"""Which frame a peer may send in which state of its connection, session and link.
+
+The peer begins sessions and attaches links, the gateway only answers: what a peer may do follows
+from what it has sent before. Three tables say it, one for each kind of endpoint that a frame is
+for; a frame must be allowed by all that it concerns, and what is in none of them as a state is a
+`Violation`, which ends the connection before the engine has the frame.
+
+`ingest/build_pump.py` generates the tables of `ingest/guard.c` from these; no other place knows
+the rules. What only the engine can know (how many frames the session's incoming
+window has left, how far the gateway's own deliveries have come) it judges itself.
+
+Connections, sessions and links: AMQP 1.0 part 2, sections 2.4 to 2.6; errors: 2.8.15 to 2.8.18.
+"""
+
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+ILLEGAL_STATE, NOT_ALLOWED = "amqp:illegal-state", "amqp:not-allowed"
+INVALID_FIELD, DECODE_ERROR = "amqp:invalid-field", "amqp:decode-error"
+FRAMING_ERROR, RESOURCE_LIMIT = "amqp:connection:framing-error", "amqp:resource-limit-exceeded"
+HANDLE_IN_USE = "amqp:session:handle-in-use"
+UNATTACHED_HANDLE = "amqp:session:unattached-handle"
+
+#: The highest handle that a peer may use: the gateway says so in each of its begins.
+HANDLE_MAX = 0x7FFFFFFF
+
+
+class Kind(IntEnum):
+    """What a frame is, as far as its legality depends on it."""
+
+    OPEN = 0
+    BEGIN = 1
+    ATTACH_SENDER = 2  #: the peer will send
+    ATTACH_RECEIVER = 3
+    SESSION_FLOW = 4  #: without a handle
+    LINK_FLOW = 5
+    TRANSFER_MORE = 6  #: more of its delivery follows
+    TRANSFER_LAST = 7  #: the last of its delivery, most often the only one; or it aborts it
+    DISPOSITION = 8
+    DETACH = 9
+    END = 10
+    CLOSE = 11
+
+
+class ConnectionState(IntEnum):
+    AWAITING_OPEN = 0
+    OPENED = 1
+    CLOSED = 2  #: the peer has sent its close; nothing that follows is looked at
+
+
+class SessionState(IntEnum):
+    UNMAPPED = 0
+    MAPPED = 1
+
+
+class LinkState(IntEnum):
+    UNATTACHED = 0
+    SENDER = 1  #: the peer sends; no delivery is begun
+    SENDING = 2  #: the peer has sent the beginning of a delivery
+    RECEIVER = 3
+
+
+class Rule(NamedTuple):
+    """Why a connection ends: a condition, and a sentence about {name}, the performative, on
+    {channel}, with {handle} and {number}."""
+
+    condition: str
+    sentence: str
+
+
+class Violation(Enum):
+    """What a peer may not do."""
+
+    NO_OPEN = Rule(ILLEGAL_STATE, "{name}: the first frame must be an open")
+    OPEN_TWICE = Rule(ILLEGAL_STATE, "open: there was one before")
+    NO_SESSION = Rule(NOT_ALLOWED, "{name}: there is no session on channel {channel}")
+    BEGIN_TWICE = Rule(ILLEGAL_STATE, "begin: there is a session on channel {channel} already")
+    HANDLE_IN_USE = Rule(
+        HANDLE_IN_USE, "attach: handle {handle} on channel {channel} is that of another link"
+    )
+    UNATTACHED = Rule(
+        UNATTACHED_HANDLE, "{name}: no link is attached to handle {handle} on channel {channel}"
+    )
+    TRANSFER_BY_RECEIVER = Rule(
+        NOT_ALLOWED, "transfer: the peer is the receiver of link {handle} on channel {channel}"
+    )
+    # What no state allows.
+    FRAME_SIZE = Rule(FRAMING_ERROR, "a frame can't have {number} bytes here")
+    FRAME_HEAD = Rule(FRAMING_ERROR, "a frame's head says that its body begins where it can't")
+    FRAME_TYPE = Rule(FRAMING_ERROR, "a frame of type {number} came where only AMQP's may")
+    UNKNOWN = Rule(DECODE_ERROR, "a frame of which nobody knows what it is")
+    FIELDS = Rule(DECODE_ERROR, "{name}: it can't be read: a field is missing, or isn't what it is")
+    CHANNEL_MAX = Rule(FRAMING_ERROR, "begin: channel {channel} is above the channel-max")
+    HANDLE_MAX = Rule(FRAMING_ERROR, "attach: handle {handle} is above the handle-max")
+    REMOTE_CHANNEL = Rule(INVALID_FIELD, "begin: it answers channel {number}, which never asked")
+    NAME_IN_USE = Rule(
+        INVALID_FIELD, "attach: a link of this name and role is attached on channel {channel}"
+    )
+    LINKS_MAX = Rule(
+        RESOURCE_LIMIT, "too many refused links that aren't detached (twice amqp.links_max)"
+    )
+    NO_DELIVERY_ID = Rule(INVALID_FIELD, "transfer: a delivery begins without a delivery-id")
+    NO_DELIVERY_TAG = Rule(INVALID_FIELD, "transfer: a delivery begins without a delivery-tag")
+    DELIVERY_ID = Rule(
+        INVALID_FIELD, "transfer: delivery-id {number} isn't the next one of channel {channel}"
+    )
+    OTHER_DELIVERY = Rule(
+        INVALID_FIELD,
+        "transfer: delivery-id {number} came within another delivery of link {handle}",
+    )
+    RANGE = Rule(NOT_ALLOWED, "disposition: its first delivery-id comes behind its last, {number}")
+    NEVER_SENT = Rule(
+        INVALID_FIELD, "disposition: the peer has sent no delivery {number} on channel {channel}"
+    )
+
+
+#: A row of a table: for each state before the frame the state after it, or why it can't come.
+Row = tuple[IntEnum | Violation, ...]
+
+_C, _S, _L, _V = ConnectionState, SessionState, LinkState, Violation
+
+#: Of the connection, for every frame: the state after it, for each state before it.
+#: After a close all is passed over.
+CONNECTION: dict[Kind, Row] = {
+    # state before:        AWAITING_OPEN  OPENED          CLOSED
+    Kind.OPEN:            (_C.OPENED,    _V.OPEN_TWICE,  _C.CLOSED),
+    Kind.BEGIN:           (_V.NO_OPEN,   _C.OPENED,      _C.CLOSED),
+    Kind.ATTACH_SENDER:   (_V.NO_OPEN,   _C.OPENED,      _C.CLOSED),
+    Kind.ATTACH_RECEIVER: (_V.NO_OPEN,   _C.OPENED,      _C.CLOSED),
+    Kind.SESSION_FLOW:    (_V.NO_OPEN,   _C.OPENED,      _C.CLOSED),
+    Kind.LINK_FLOW:       (_V.NO_OPEN,   _C.OPENED,      _C.CLOSED),
+    Kind.TRANSFER_MORE:   (_V.NO_OPEN,   _C.OPENED,      _C.CLOSED),
+    Kind.TRANSFER_LAST:   (_V.NO_OPEN,   _C.OPENED,      _C.CLOSED),
+    Kind.DISPOSITION:     (_V.NO_OPEN,   _C.OPENED,      _C.CLOSED),
+    Kind.DETACH:          (_V.NO_OPEN,   _C.OPENED,      _C.CLOSED),
+    Kind.END:             (_V.NO_OPEN,   _C.OPENED,      _C.CLOSED),
+    Kind.CLOSE:           (_C.CLOSED,    _C.CLOSED,      _C.CLOSED),
+}  # fmt: skip
+
+#: Of the session on the frame's channel, for all frames but open and close. An end takes the
+#: session's links with it.
+SESSION: dict[Kind, Row] = {
+    # state before:        UNMAPPED        MAPPED
+    Kind.BEGIN:           (_S.MAPPED,     _V.BEGIN_TWICE),
+    Kind.ATTACH_SENDER:   (_V.NO_SESSION, _S.MAPPED),
+    Kind.ATTACH_RECEIVER: (_V.NO_SESSION, _S.MAPPED),
+    Kind.SESSION_FLOW:    (_V.NO_SESSION, _S.MAPPED),
+    Kind.LINK_FLOW:       (_V.NO_SESSION, _S.MAPPED),
+    Kind.TRANSFER_MORE:   (_V.NO_SESSION, _S.MAPPED),
+    Kind.TRANSFER_LAST:   (_V.NO_SESSION, _S.MAPPED),
+    Kind.DISPOSITION:     (_V.NO_SESSION, _S.MAPPED),
+    Kind.DETACH:          (_V.NO_SESSION, _S.MAPPED),
+    Kind.END:             (_V.NO_SESSION, _S.UNMAPPED),
+}  # fmt: skip
+
+#: Of the link of the frame's handle, for the frames that have one. A link that the gateway has
+#: ended is attached until its peer detaches it: frames that crossed the gateway's detach are legal.
+LINK: dict[Kind, Row] = {
+    # state before:        UNATTACHED      SENDER             SENDING            RECEIVER
+    Kind.ATTACH_SENDER:   (_L.SENDER,     _V.HANDLE_IN_USE,  _V.HANDLE_IN_USE,  _V.HANDLE_IN_USE),
+    Kind.ATTACH_RECEIVER: (_L.RECEIVER,   _V.HANDLE_IN_USE,  _V.HANDLE_IN_USE,  _V.HANDLE_IN_USE),
+    Kind.LINK_FLOW:       (_V.UNATTACHED, _L.SENDER,         _L.SENDING,        _L.RECEIVER),
+    Kind.TRANSFER_MORE:   (_V.UNATTACHED, _L.SENDING,        _L.SENDING,  _V.TRANSFER_BY_RECEIVER),
+    Kind.TRANSFER_LAST:   (_V.UNATTACHED, _L.SENDER,         _L.SENDER,   _V.TRANSFER_BY_RECEIVER),
+    Kind.DETACH:          (_V.UNATTACHED, _L.UNATTACHED,     _L.UNATTACHED,     _L.UNATTACHED),
+}  # fmt: skip
+
+
+class Type(IntEnum):
+    """Types of fields, as far as the rules need their values."""
+
+    BOOLEAN = 0
+    USHORT = 1
+    UINT = 2
+    BINARY = 3
+    STRING = 4
+
+
+class Field(NamedTuple):
+    """A field of a performative that bears on the rules. What of them isn't of its type isn't
+    guessed: the engine would take it for 0."""
+
+    place: int
+    type: Type
+    mandatory: bool = False
+
+
+#: By the performative's descriptor: its fields, in their order.
+FIELDS: dict[int, dict[str, Field]] = {
+    0x10: {"channel_max": Field(3, Type.USHORT)},
+    0x11: {"remote_channel": Field(0, Type.USHORT), "peer_handle_max": Field(4, Type.UINT)},
+    0x12: {
+        "name": Field(0, Type.STRING, True),
+        "handle": Field(1, Type.UINT, True),
+        "role": Field(2, Type.BOOLEAN, True),
+    },
+    0x13: {"handle": Field(4, Type.UINT)},
+    0x14: {
+        "handle": Field(0, Type.UINT, True),
+        "delivery_id": Field(1, Type.UINT),
+        "delivery_tag": Field(2, Type.BINARY),
+        "more": Field(5, Type.BOOLEAN),
+        "aborted": Field(9, Type.BOOLEAN),
+    },
+    0x15: {
+        "role": Field(0, Type.BOOLEAN, True),
+        "first": Field(1, Type.UINT, True),
+        "last": Field(2, Type.UINT),
+    },
+    0x16: {"handle": Field(0, Type.UINT, True)},
+    0x17: {},
+    0x18: {},
+}
+#: What performatives are called.
+NAMES: dict[int, str] = {
+    0x10: "open",
+    0x11: "begin",
+    0x12: "attach",
+    0x13: "flow",
+    0x14: "transfer",
+    0x15: "disposition",
+    0x16: "detach",
+    0x17: "end",
+    0x18: "close",
+}
+VIOLATIONS: tuple[Violation, ...] = tuple(Violation)
+
+
+def condition_and_sentence(
+    violation: int, *, code: int, channel: int, handle: int, number: int
+) -> tuple[str, str]:
+    """What the close says of the violation with this place in `VIOLATIONS`, by a frame of the
+    performative `code`."""
+    rule = VIOLATIONS[violation].value
+    name = NAMES.get(code, "a frame")
+    return rule.condition, rule.sentence.format(
+        name=name, channel=channel, handle=handle, number=number
+    )
