@@ -13,9 +13,10 @@ from proton import Connection as ProtonConnection
 from ingest import open_answer
 from ingest import pump as pumping
 from ingest.containment import Peer, contained
+from ingest.engine_error import engine_error
 from ingest.frames import Inflow, Outflow
 from ingest.inbound import Inbound
-from ingest.link import BROKEN_VALUES, BrokenFrame
+from ingest.link import BrokenFrame
 from ingest.pump import address
 from ingest.security.handshake import (
     AMQP_HEADER,
@@ -251,13 +252,10 @@ class Connection(Peer, asyncio.BufferedProtocol):
         """The engine takes no more bytes. If the peer hasn't closed they are wrong; the engine says
         so in a close for the faults that it has a word for, and we do for the others."""
         self.ending = True
-        try:
-            condition = self._amqp.condition
-        except BROKEN_VALUES:  # it quotes what the peer sent
-            condition = None
+        error = engine_error(self._amqp._impl)
         self.close(
-            condition.name if condition else "amqp:connection:framing-error",
-            (condition and condition.description) or "what came is no AMQP frame",
+            (error and error.condition) or "amqp:connection:framing-error",
+            (error and error.description) or "what came is no AMQP frame",
         )
         if not self.accepted:
             # The engine keeps a close back until an open came: the socket's end must do.
@@ -390,5 +388,5 @@ class Connection(Peer, asyncio.BufferedProtocol):
         if self.alive:
             self._tick()
             self._engine.flush()
-            if not self.writable and self._amqp.condition is not None:
+            if not self.writable and engine_error(self._amqp._impl) is not None:
                 self._give_up()  # silent for too long, and it wouldn't take a close either

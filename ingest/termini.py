@@ -50,6 +50,8 @@ def _read(link: ProtonLink, desired: frozenset[str]) -> Attach:
         coordinator=kind == Terminus.COORDINATOR,
         dynamic=bool(terminus.dynamic),
         address=terminus.address,
+        # Read here, where a broken one is its peer's fault, whether anybody asks for it or not.
+        answers=(link.remote_target if outgoing else link.remote_source).address or "",
         durable=terminus.expiry_policy == Terminus.EXPIRE_NEVER
         or terminus.durability != Terminus.NONDURABLE,
         copy=outgoing and terminus.distribution_mode == Terminus.DIST_MODE_COPY,
@@ -71,7 +73,7 @@ def _words(data: object) -> list[str]:
     if value is None:
         return []
     elements = value if isinstance(value, list) else getattr(value, "elements", [value])
-    if not all(isinstance(word, str) for word in elements):
+    if not all(isinstance(word, str) and word.isascii() for word in elements):
         raise ValueError("a capability or an outcome is a symbol")
     return list(map(str, elements))
 

@@ -9,7 +9,8 @@ from pipeline.errors import InvalidRequest
 from pipeline.quoting import quoted
 
 #: A sequence or a time in microseconds is a 64-bit number in the log.
-_MAX = 2**63 - 1
+#: The largest sequence, and the latest time in microseconds: what 64 bits with a sign hold.
+PLACE_MAX = 2**63 - 1
 _DIGITS_MAX = 19
 
 _UNITS = {"ms": 1_000, "s": 10**6, "m": 60 * 10**6, "h": 3_600 * 10**6, "d": 86_400 * 10**6}
@@ -44,13 +45,18 @@ def place(said: object, now: int) -> Place:
 
     `now` is the time in microseconds. Raises InvalidRequest for anything else.
     """
-    if isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= _MAX:
+    if isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= PLACE_MAX:
         return AtSequence(said)
     if isinstance(said, str):
         text = said.strip()
         if text == "now":
             return AtEnd()
-        if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX and int(text) <= _MAX:
+        if (
+            text.isascii()
+            and text.isdigit()
+            and len(text) <= _DIGITS_MAX
+            and int(text) <= PLACE_MAX
+        ):
             return AtSequence(int(text))
         if found := _AGO.fullmatch(text):
             return AtTime(max(now - int(found[1]) * _UNITS[found[2]], 0))

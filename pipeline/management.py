@@ -76,10 +76,14 @@ class Verb(StrEnum):
     GET_OPERATIONS = "GET-OPERATIONS"
 
 
+#: The largest number that a request may say.
+NUMBER_MAX = 2**63 - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One that a request may have: its types, and whether it must be there. `whole`: a number that
-    isn't negative."""
+    """One that a request may have: its types, and whether it must be there. A number isn't negative
+    and has 63 bits at most: that is what sequences and times have."""
 
     types: tuple[type, ...]
     required: bool = False
@@ -89,7 +93,9 @@ class Attribute:
             return bool in self.types
         if isinstance(value, Timestamp):
             return Timestamp in self.types
-        return isinstance(value, self.types) and not (isinstance(value, int) and value < 0)
+        return isinstance(value, self.types) and not (
+            isinstance(value, int) and not 0 <= value <= NUMBER_MAX
+        )
 
 
 Attributes = dict[str, Attribute]
@@ -274,7 +280,7 @@ def _wrong(attributes: Mapping[str, Value], known: Attributes, what: str) -> Ans
 _TYPE_WORDS: dict[type, str] = {
     str: "a string",
     bool: "a boolean",
-    int: "a number that isn't negative",
+    int: "a number from 0 to 2^63 - 1",
     Timestamp: "a timestamp",
     Map: "a map",
     list: "a list",

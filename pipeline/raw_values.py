@@ -20,15 +20,19 @@ def fields_of(data: bytes) -> tuple[bytes, ...]:
     return () if data[0] == 0x45 else slices_of(data)
 
 
-def pairs_of(data: bytes) -> Iterator[tuple[Value, bytes]]:
-    """The keys of a map and their values as they lie there; nothing for null."""
+def pairs_of(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """The keys of a map of fields, which are texts, and their values as they lie there; nothing for
+    null."""
     if data == NULL:
         return
     if data[0] not in {0xC1, 0xD1}:
         raise DecodeError(f"a map was expected, not a value of type 0x{data[0]:02x}")
     slices = slices_of(data)
     for key, value in zip(slices[::2], slices[1::2], strict=True):
-        yield value_of(key), value
+        name = value_of(key)
+        if not isinstance(name, str):
+            raise DecodeError("a key of a map of fields must be a symbol")
+        yield name, value
 
 
 def slices_of(data: bytes) -> tuple[bytes, ...]:

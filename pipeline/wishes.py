@@ -53,6 +53,7 @@ class Attach:
     desired: frozenset[str]  #: capabilities that the peer would like the link to have
     filters: tuple[object, ...]  #: descriptors of the filters
     selectors: tuple[object, ...]  #: what the filters that are selectors say
+    answers: str = ""  #: the address of the peer's own terminus
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Node:
         if attach.address != NODE or attach.dynamic or attach.coordinator:
             return False
         if link.is_outgoing:
-            link.owner = self._replies.join(link, link.proton.remote_target.address or "")
+            link.owner = self._replies.join(link, attach.answers)
             termini.echo(link.proton, presettled=True)
             link.open()
         else:

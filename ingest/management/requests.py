@@ -24,7 +24,7 @@ from pipeline.address import Destination
 from pipeline.amqp_types import Map, Timestamp, Value
 from pipeline.errors import InvalidRequest, StoreError
 from pipeline.hint import unpacked
-from pipeline.log_place import AtEnd, AtTime, Place, place
+from pipeline.log_place import PLACE_MAX, AtEnd, AtTime, Place, place
 from pipeline.management import (
     ABSENT,
     BAD_REQUEST,
@@ -347,7 +347,7 @@ def _place(to: Value) -> Place:
     if to is None:
         return AtEnd()
     if isinstance(to, Timestamp):
-        return AtTime(max(int(to), 0) * 1_000)
+        return AtTime(min(max(int(to), 0) * 1_000, PLACE_MAX))
     return place(to, time.time_ns() // 1_000)
 
 

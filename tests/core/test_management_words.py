@@ -80,7 +80,7 @@ def test_what_is_wrong_is_said(said: dict[str, Value], body: Value, status: int,
     ("pairs", "says"),
     [
         ((("too", 1),), "unknown attribute 'too'; there are to"),
-        ((("to", -1),), "must be a number that isn't negative or a string or a timestamp"),
+        ((("to", -1),), "must be a number from 0 to 2^63 - 1 or a string or a timestamp"),
         ((("to", True),), "'to' is True"),
         ((("to", [1]),), "it must be"),
         (((1, 1),), "1 is no name of an attribute"),

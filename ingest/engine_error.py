@@ -1,0 +1,35 @@
+"""What the engine says is wrong with a peer's bytes.
+
+It quotes what came, as it came, and cuts it where its room ends: in the middle of a character, too.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from cproton import ffi
+from cproton import lib as proton
+
+
+@dataclass(frozen=True, slots=True)
+class EngineError:
+    """A condition and a sentence."""
+
+    condition: str
+    description: str
+
+
+def engine_error(transport: Any) -> EngineError | None:
+    """The error for which the engine has ended a transport (its C object), if it has one. What is
+    no text of its sentence is left out, also of what the engine says in its own close."""
+    error = proton.pn_transport_condition(transport)
+    if not proton.pn_condition_is_set(error):
+        return None
+    said = _bytes(proton.pn_condition_get_description(error))
+    text = said.decode(errors="ignore")
+    if text.encode() != said:
+        proton.pn_condition_set_description(error, text.encode())
+    return EngineError(_bytes(proton.pn_condition_get_name(error)).decode(), text)
+
+
+def _bytes(pointer: Any) -> bytes:
+    return bytes(ffi.string(pointer)) if pointer else b""
