@@ -109,7 +109,7 @@ class Log:
         self.exclusion: Exclusion | None = None
         #: Below it nothing is owed to any durable subscription, by what is in memory.
         self.lowest_floor: Callable[[], int] = lambda: 0
-        #: Id of each durable subscription -> the group in which its incarnation began.
+        #: Id of each durable subscription that lives -> the group in which its incarnation began.
         self.begun: dict[str, int] = {}
         self._lingering: asyncio.TimerHandle | None = None
         self._full = False
@@ -244,8 +244,7 @@ class Log:
         else:
             return
         self._waiting_bytes -= waiting.size
-        begun = (one.key.id for one in waiting.records if one.event in BEGINNINGS)
-        self.begun.update(dict.fromkeys(begun, self._next_group))
+        waiting.note_begun(self.begun, self._next_group)
         runs = by_topic(waiting.runs)
         settlements = waiting.settlements + self._excluded(waiting, runs)
         group = Group(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ingest.link import Link
 from pipeline.message import Group, MessageRun, Settlement, Slab, SubscriptionRecord
+from pipeline.subscription import BEGINNINGS, SubscriptionEvent
 
 if TYPE_CHECKING:
     from ingest.connection import Connection
@@ -33,6 +34,15 @@ class Waiting:
     def __bool__(self) -> bool:
         told = self.receipts or self.confirmations or self.then
         return bool(self.runs or self.settlements or self.records or told)
+
+    def note_begun(self, begun: dict[str, int], group: int) -> None:
+        """The group has this number: `begun` has for each durable subscription that lives, by its
+        id, the group in which its incarnation began."""
+        for record in self.records:
+            if record.event in BEGINNINGS:
+                begun[record.key.id] = group
+            elif record.event is SubscriptionEvent.DELETED:
+                begun.pop(record.key.id, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,8 +1,8 @@
 """Which files are worth keeping no more: whole days that are old and owed to nobody.
 
 Messages go from the first sequence on and leave no gap behind. A day's settlements go when no
-message is left that they may speak of, so that what was settled never comes back. The life of
-subscriptions stays for ever.
+message is left that they may speak of, so that what was settled never comes back. For the events of
+subscriptions see `pipeline.tables.event_retention`.
 """
 
 from collections import defaultdict

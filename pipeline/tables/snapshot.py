@@ -10,7 +10,9 @@ order of rows.
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyroaring import BitMap64
@@ -56,6 +58,8 @@ _EVENT_COLUMNS = [
     "paused",
     "policy",
 ]
+_BEGINS = pa.array(sorted(event.value for event in BEGINNINGS), pa.string())
+_KNOWN = pa.array(sorted(event.value for event in SubscriptionEvent), pa.string())
 WHOLE_LOG = "the whole log"
 
 
@@ -222,10 +226,12 @@ def _begin(cursors: dict[str, Standing], log: TopicLog) -> dict[str, _Fold]:
 
 
 def _lives(log: TopicLog) -> dict[str, _Life]:
+    """Of each subscription that lives two events: that which began its incarnation, and the last
+    one. The others are passed over as columns, however many there are."""
     began: dict[str, _Event] = {}
     last: dict[str, _Event] = {}
     for table in settlements.tables(log.parquets(schema.SUBSCRIPTION, 0), _EVENT_COLUMNS):
-        for row in table.to_pylist():
+        for row in latest_events(table).to_pylist():
             event = _Event(
                 row["group"],
                 _known(row["event"], row["subscription"], log),
@@ -243,6 +249,24 @@ def _lives(log: TopicLog) -> dict[str, _Life]:
         for name, event in last.items()
         if event.what != SubscriptionEvent.DELETED
     }
+
+
+def latest_events(table: pa.Table) -> pa.Table:
+    """Of the events in this table (columns `group`, `subscription`, `event`) those that can be the
+    last one of their subscription, or the last that began an incarnation: all of that one's group,
+    and what nobody knows."""
+    events = table["event"]
+    begins = pc.is_in(events, value_set=_BEGINS).to_numpy()
+    known = pc.is_in(events, value_set=_KNOWN).to_numpy()
+    names = table["subscription"].combine_chunks().dictionary_encode()
+    of = names.indices.to_numpy()
+    group = table["group"].to_numpy()
+    found = np.zeros(table.num_rows, np.bool_)
+    for which in (known, begins):
+        last = np.full(len(names.dictionary), -1, np.int64)
+        np.maximum.at(last, of[which], group[which])
+        found |= which & (group == last[of])
+    return table.filter(pa.array(found | ~known))
 
 
 def _known(word: str, subscription: str, log: TopicLog) -> SubscriptionEvent:

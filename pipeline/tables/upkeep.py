@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline.errors import StoreError
-from pipeline.tables import commits, merge, retention, tiers
+from pipeline.tables import commits, event_retention, merge, retention, tiers
 from pipeline.tables.checkpoint import Identity
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.limits import CHECKPOINT_COMMITS, UpkeepLimits
@@ -59,12 +59,14 @@ class Steps:
         #: Versions that removed files, since our start, and the bytes of these.
         self._removed: deque[tuple[int, int]] = deque()
         self._spreader = Spreader(writer)
+        self._events_asked = ""  #: the first day to keep when nothing more could be forgotten
         self._orphans: Orphans | None = Orphans(writer.store, writer.state)
         self._kinds: list[Callable[[int, int], Upkeep | None]] = [
             self._checkpoint,
             self._merge,
             self._spread,
             self._retain,
+            self._forget_events,
             self._clean,
             self._remove_orphans,
         ]
@@ -146,6 +148,29 @@ class Steps:
         gone = {file.path for file in files}
         self._writer.make(lambda _added: text, lambda at, _: at.swapped(gone, ()))
         return Upkeep("retention", len(files), sum(file.size for file in files), 0.0)
+
+    def _forget_events(self, now: int, _floor: int) -> Upkeep | None:
+        """Asked once for each day: what can be forgotten changes when retention has moved on."""
+        if not self._limits.retention_days:
+            return None
+        before = day_of(now - self._limits.retention_days * _DAY_US)
+        state = self._writer.state
+        if before == self._events_asked:
+            return None
+        found = event_retention.choose(self._store, state.files, before=before)
+        if found is None:
+            self._events_asked = before
+            return None
+
+        def write(added: list[AddedFile]) -> bytes:
+            added += event_retention.write(self._store, found)
+            # For who reads changes, rows went; what is left lies elsewhere, and is nothing new.
+            rearranged = [{"add": commits.add_action(one, data_change=False)} for one in added]
+            return commits.encode("DELETE", at=now, removed=found.files) + commits.lines(rearranged)
+
+        gone = {file.path for file in found.files}
+        self._writer.make(write, lambda at, new: at.swapped(gone, new))
+        return Upkeep("events", len(gone), sum(file.size for file in found.files), 0.0)
 
     def _clean(self, now: int, _floor: int) -> Upkeep | None:
         state = self._writer.state
