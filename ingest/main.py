@@ -2,6 +2,7 @@
 `topic`, `jobs`, `demo`."""
 
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ from ingest import memory
 from ingest import settings as configuration
 from ingest.inspect_commands import info, verify
 from ingest.job_commands import jobs
-from ingest.logs import set_up
+from ingest.logs import LineBudget, set_up
 from ingest.management.queue_commands import queue, topic
 from ingest.management.subscription_commands import subscription
 from ingest.security.users_commands import user
@@ -56,9 +57,10 @@ def serve(
     memory.set_up()
     from ingest.serve import run  # noqa: PLC0415 (pyarrow and deltalake take half a second)
 
-    set_up(as_json=as_json, verbose=verbose)
     settings = configuration.load(config, flags={"gateway.listen": listen})
-    sys.exit(run(Home(home), settings, standby=standby))
+    lines = LineBudget(settings.log.lines_max, settings.log.window_ms / 1_000, time.monotonic)
+    set_up(as_json=as_json, verbose=verbose, budget=lines)
+    sys.exit(run(Home(home), settings, lines, standby=standby))
 
 
 cli.add_command(verify)

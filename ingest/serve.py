@@ -21,6 +21,7 @@ from ingest.heartbeat import Heartbeat
 from ingest.idle_floors import IdleFloors
 from ingest.listener import Listener
 from ingest.log import Log
+from ingest.logs import LineBudget
 from ingest.marking import Marking
 from ingest.policies import Policies
 from ingest.remembering import remember
@@ -47,16 +48,21 @@ COLLECT_ALL_TURNS = 60
 STANDBY_SECONDS = 0.1
 
 
-def run(home: Home, settings: Settings, *, standby: bool = False) -> int:
+def run(home: Home, settings: Settings, lines: LineBudget, *, standby: bool = False) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. As a standby wait first until the home's owner
-    has gone. Raises StoreError, HomeLocked, InvalidRequest when it can't start."""
+    has gone. `lines` says now and then what the log lacks. Raises StoreError, HomeLocked,
+    InvalidRequest when it can't start."""
     sys.setswitchinterval(SWITCH_SECONDS)
     without_pandas()
-    return asyncio.run(_run(home, settings, standby=standby))
+    try:
+        return asyncio.run(_run(home, settings, lines, standby=standby))
+    finally:
+        lines.tell(all_of_it=True)
 
 
-async def _run(home: Home, settings: Settings, *, standby: bool) -> int:
+async def _run(home: Home, settings: Settings, lines: LineBudget, *, standby: bool) -> int:
     loop = asyncio.get_running_loop()
+    _tell_left_out(loop, lines)
     end: asyncio.Future[str | None] = loop.create_future()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, _end, end, None)
@@ -177,6 +183,12 @@ def _collect_here(loop: asyncio.AbstractEventLoop) -> None:
         loop.call_later(COLLECT_SECONDS, collect)
 
     loop.call_later(COLLECT_SECONDS, collect)
+
+
+def _tell_left_out(loop: asyncio.AbstractEventLoop, lines: LineBudget) -> None:
+    """From now on say which lines of the log were left out, when their window is over."""
+    lines.tell()
+    loop.call_later(lines.seconds, _tell_left_out, loop, lines)
 
 
 def _reload(access: Access, policies: Policies) -> None:

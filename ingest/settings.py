@@ -143,6 +143,11 @@ class ManagementLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     acquire_linger_ms_max: int
 
 
+class LogLines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    lines_max: int
+    window_ms: int
+
+
 class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     users: str
     permissions: str
@@ -171,6 +176,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subscription: dict[str, Value]
     topic: dict[str, Value]
     management: ManagementLimits
+    log: LogLines
     security: Security
 
     @property
@@ -342,6 +348,8 @@ def _management_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
     return (
         (management.request_bytes_max >= 512, "management.request_bytes_max must be 512 at least"),
         (management.requests_max >= 1, "management.requests_max must be positive"),
+        (settings.log.lines_max >= 1, "log.lines_max must be positive"),
+        (settings.log.window_ms >= 100, "log.window_ms must be 100 at least"),
         (management.replies_bytes_max >= 1, "management.replies_bytes_max must be positive"),
         (management.query_count_max >= 1, "management.query_count_max must be positive"),
         (management.held_count_max >= 1, "management.held_count_max must be positive"),

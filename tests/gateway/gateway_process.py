@@ -64,7 +64,8 @@ class Gateway:
         self.home = folder / "home"
         self.log_path = folder / "gateway.log"
         self.config = folder / "gateway.toml"
-        self.config.write_text(toml(settings or {}))
+        # Tests read what peers cause to be logged: none of it is left out.
+        self.config.write_text(toml({"log": {"lines_max": 1_000_000}, **(settings or {})}))
         self.port = free_port()
         self.options: list[str] = []
         self.environment: dict[str, str] = {}  #: of the process, beside the test's own

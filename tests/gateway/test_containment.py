@@ -355,6 +355,7 @@ OTHERS = {
     "ingest/heartbeat.py _look call_soon_threadsafe": "whose the home is",
     "ingest/serve.py _collect_here call_later": "the collector of cycles",
     "ingest/serve.py collect call_later": "the collector of cycles",
+    "ingest/serve.py _tell_left_out call_later": "lines of the log",
     "ingest/turns.py spend call_soon": "goes on serving subscriptions",
     "ingest/watched.py start call_later": "files of operators",
     "ingest/listener.py _listen add_reader": "nobody's yet",
