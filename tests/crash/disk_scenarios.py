@@ -4,12 +4,14 @@ no room. Scenarios like the others.
 
 from collections.abc import Sequence
 
-from faults import Fault
+from faults import Fault, Where
 from history import How
 from points import ALL_SYNCS, POINTS
 from scenarios import Scenario, Settings, anywhere, kill
 from world import World
 
+#: Calls of commits, and some of upkeep, that may fail and leave the gateway as it was.
+CALLS = ("create", "write", "link", "unlink")
 #: The gateway's exit code when it stops by itself, with a reason.
 GAVE_UP_CODE = 1
 
@@ -91,6 +93,38 @@ def kills_then_power_cut(times: int, *, points: Sequence[str] = tuple(POINTS)) -
             assert world.start()
 
     return Scenario(harm, shadow=True)
+
+
+# Errors whose effect did or didn't happen.
+
+
+def unknown_outcomes(times: int, *, settings: Settings | None = None) -> Scenario:
+    """A call on the table says that it failed, and had its effect or not: once or a few times, with
+    each call by which commits and upkeep are made, syncs apart. The gateway goes on, and tries
+    again; sometimes it is killed while it doesn't know."""
+
+    def harm(world: World) -> None:
+        for _ in range(times):
+            world.work_for(world.draw.randrange(1, 60))
+            calls, when = world.draw.choice(CALLS), world.draw.choice(("before", "after"))
+            where = Where(calls, "tables/topic_log/*", when)
+            fired = world.layer.fired
+            world.arm(
+                Fault(where, "errno", world.draw.randrange(1, 6), world.draw.choice((1, 1, 4)))
+            )
+            world.work(
+                lambda fired=fired: world.layer.fired > fired,  # type: ignore[misc]
+                f"{calls} fails {when} its effect",
+            )
+            if world.draw.random() < 0.3:
+                world.kill()
+                world.arm(None)
+                assert world.start()
+            world.work_for(world.draw.randrange(1, 60))
+            world.arm(None)
+
+    commit: dict[str, object] = {"retry_ms": 20, "interval_ms": 50}
+    return Scenario(harm, settings or {"commit": commit}, slow=settings is not None)
 
 
 # Full disks.

@@ -85,6 +85,7 @@ DISKS: Mapping[str, Scenario] = {
         disks.power_cuts(2, strict=False),
         disks.kills_then_power_cut(1),
     ),
+    "doesn't say what became of it": disks.unknown_outcomes(4),
     "has no room for the journal": disks.full_disk("journal", 1),
     "has no room for the tables": disks.full_disk("tables", 1),
 }
@@ -187,6 +188,11 @@ _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "power cuts": (5, lambda draw: disks.power_cuts(_STEPS, strict=draw.random() < 0.5)),
     "power cuts at points": (3, _power_cuts),
     "killed, then a power cut": (3, lambda draw: disks.kills_then_power_cut(2)),
+    "unknown outcomes": (4, lambda draw: disks.unknown_outcomes(2 * _STEPS)),
+    "unknown outcomes in upkeep": (
+        2,
+        lambda draw: disks.unknown_outcomes(2 * _STEPS, settings=of.OFTEN),
+    ),
     "full journal": (1, lambda draw: disks.full_disk("journal", 2)),
     "full tables": (1, lambda draw: disks.full_disk("tables", 2)),
     "paused owner": (2, _paused),
