@@ -18,10 +18,10 @@ from ingest.named import Named
 from ingest.table_reads import TableReads
 from ingest.tallies import Tallies
 from pipeline.amqp_writer import Writable
+from pipeline.gathering import stretches
 from pipeline.operations import EVENTS, Operation, moved
 from pipeline.outcome import Outcome
 from pipeline.refusal import LOCKED, Refusal
-from pipeline.sequences import stretches
 from pipeline.tables import never_owed as table_of_never_owed
 from pipeline.tables.topic_log import TopicLog
 

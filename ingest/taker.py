@@ -13,9 +13,10 @@ from ingest.connection import Connection
 from ingest.held import Deliveries
 from ingest.link import Link
 from pipeline.delivery import WITHOUT_STATE, Verdict
+from pipeline.gathering import gathered
 from pipeline.message import Slab
 from pipeline.performative import WalkedAttach
-from pipeline.sequences import Run, SequenceSet, gathered
+from pipeline.sequences import Run, SequenceSet
 
 #: What one sequence counts among the bytes that a subscription hands out in one pass.
 SEQUENCE_BYTES = 8

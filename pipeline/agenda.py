@@ -5,36 +5,26 @@ owed: a subscription finds every message that is owed by reading on, whether it 
 """
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import compress
 from typing import Final
 
+from pipeline.sequences import SequenceSet
+from pipeline.sorting import as_run
 from pipeline.traits import PRIORITY, Traits
 
 #: Stretches behind each other become one while it holds no more sequences than this, and while
 #: what is in them expires within this time (microseconds): a stretch is looked through as a whole.
 STRETCH_MAX: Final = 4_096
 TOGETHER_US: Final = 1_000_000
-#: Sequences that are gone before a list is cut: makes leaving O(1) on average.
+#: Stretches that have lapsed before the heap is made anew: makes leaving O(1) on average.
 _TRIM_AT: Final = 4_096
 
-
-@dataclass(slots=True)
-class High:
-    """The messages of one high priority, ascending. The one at `i` is the `base + i`-th that there
-    ever was, so a reader's place stays right when those before it leave."""
-
-    sequences: "array[int]" = field(default_factory=lambda: array("q"))
-    base: int = 0
-
-    def trim(self, below: int) -> None:
-        gone = bisect_left(self.sequences, below)
-        if gone == len(self.sequences) or gone >= max(_TRIM_AT, len(self.sequences) // 2):
-            del self.sequences[:gone]
-            self.base += gone
+#: The priorities above the usual one; a header that says more means 9.
+HIGH: Final = range(9, PRIORITY, -1)
+#: Priority -> what makes a 1 of its bytes and a 0 of all others.
+_MASKS: Final = [bytes(one == level for one in range(256)) for level in range(10)]
 
 
 class Agenda:
@@ -43,7 +33,8 @@ class Agenda:
     __slots__ = ("_lapses", "_last", "_trimmed", "added", "high")
 
     def __init__(self) -> None:
-        self.high: dict[int, High] = {}  #: priority above 4 -> its messages; the highest first
+        #: Priority above 4 -> its messages; the highest first.
+        self.high: dict[int, SequenceSet] = {}
         self.added = 0  #: messages of a high priority that there ever were
         self._lapses: list[tuple[int, int, int]] = []  #: a heap: earliest expiry, start, stop
         #: The last stretch, which may still grow: (earliest expiry, start, stop); not in the heap.
@@ -54,7 +45,7 @@ class Agenda:
         """These messages, all that the topic has from `first` to `stop - 1`, became durable, or
         were found at start. They come in the order of their sequences."""
         priority = bytes(traits.priority)
-        if priority and max(priority) > PRIORITY:
+        if priority:
             self._add_high(priority, traits)
         if traits.expires_at:
             expiries = memoryview(traits.expires_at).cast("B").cast("q")
@@ -66,7 +57,9 @@ class Agenda:
         """Nobody is owed anything below this sequence."""
         self._trimmed = max(self._trimmed, below)
         for high in self.high.values():
-            high.trim(below)
+            first = high.first()
+            if first is not None and first < below:
+                high.discard(range(first, below))
         if self._last is not None and self._last[2] <= below:
             self._last = None
         if len(self._lapses) > _TRIM_AT and below > self._lapses[0][2]:
@@ -91,16 +84,18 @@ class Agenda:
         return min(times, default=None)
 
     def _add_high(self, priority: bytes, traits: Traits) -> None:
-        for level in sorted(set(priority), reverse=True):
-            if level <= PRIORITY:
-                break
+        for level in HIGH:
+            if level not in priority:
+                continue
             if level not in self.high:
-                self.high[level] = High()
+                self.high[level] = SequenceSet()
                 self.high = {one: self.high[one] for one in sorted(self.high, reverse=True)}
-            sequences = traits.sequences or range(traits.first, traits.first + len(priority))
-            found = array("q", compress(sequences, [one == level for one in priority]))
-            self.high[level].sequences.extend(found)
-            self.added += len(found)
+            mask = priority.translate(_MASKS[level])
+            self.added += mask.count(1)
+            if traits.sequences is None:
+                self.high[level].add_mask(traits.first, mask)
+            else:
+                self.high[level].add(as_run(array("q", compress(traits.sequences, mask))))
 
     def _add_stretch(self, earliest: int, first: int, stop: int) -> None:
         last = self._last

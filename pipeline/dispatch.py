@@ -17,11 +17,12 @@ from pipeline.agenda import Agenda
 from pipeline.attempts import Attempts
 from pipeline.delivery import Event, event_of
 from pipeline.effects import NOBODY, Bury, Deliver, Effect, Settled
+from pipeline.gathering import gathered
 from pipeline.offering import Offered, Offering
 from pipeline.outcome import Outcome, Reason
 from pipeline.places import Places
 from pipeline.policy import DEFAULT, Policy
-from pipeline.sequences import Run, SequenceSet, gathered
+from pipeline.sequences import Run, SequenceSet
 from pipeline.traits import Traits
 from pipeline.unread import FOREVER
 

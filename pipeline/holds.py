@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
-from pipeline.sequences import Run, SequenceSet, gathered
+from pipeline.gathering import gathered
+from pipeline.sequences import Run, SequenceSet
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -14,10 +14,11 @@ from itertools import repeat
 from typing import Final
 
 from pipeline.effects import NOBODY, Effect
+from pipeline.gathering import gathered
 from pipeline.groups import BUCKETS
 from pipeline.outcome import Reason
 from pipeline.places import Places
-from pipeline.sequences import Run, gathered
+from pipeline.sequences import Run
 from pipeline.sorting import Sorted, as_run, column, sort
 from pipeline.traits import PRIORITY, Traits
 from pipeline.waiting import Whose, stuck

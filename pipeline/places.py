@@ -15,6 +15,7 @@ from pipeline.agenda import Agenda
 from pipeline.attempts import Attempts
 from pipeline.delivery import FINAL, Event, State, next_state
 from pipeline.effects import NOBODY, Bury, Deliver, Effect, Settled
+from pipeline.gathering import gathered
 from pipeline.giving_up import OUTCOMES, REASONS, keeps
 from pipeline.groups import PARKED_MAX, Groups
 from pipeline.holds import Holds
@@ -22,7 +23,7 @@ from pipeline.line import Line
 from pipeline.outcome import Outcome, Reason
 from pipeline.policy import Policy
 from pipeline.redelivery import delay_us
-from pipeline.sequences import Run, SequenceSet, gathered
+from pipeline.sequences import Run, SequenceSet
 from pipeline.traits import PRIORITY
 from pipeline.unread import FOREVER, Unread
 from pipeline.waiting import Waiting, Whose, stuck

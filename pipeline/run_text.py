@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate, pairwise
 
 from pipeline.errors import InvalidRequest
-from pipeline.sequences import Run, stretches, strided
+from pipeline.gathering import stretches, strided
+from pipeline.sequences import Run
 
 #: A longer text is packed, if that is shorter.
 PLAIN_MAX = 2_048

@@ -7,12 +7,14 @@ Rule 2: the agenda says which of the unread have a high priority, so that they c
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import Final
 
-from pipeline.agenda import Agenda, High
-from pipeline.sequences import Run, SequenceSet, gaps, gathered
+from pipeline.agenda import Agenda
+from pipeline.gathering import gaps, gathered
+from pipeline.sequences import Run, SequenceSet
 
 #: Messages that aren't there are skipped so many at a time.
 _SKIPPED: Final = 4_096
@@ -30,7 +32,7 @@ class Unread:
         self.agenda = agenda
         self.reach = 0  #: nothing from here on was delivered ahead of the position
         self.read_before = 0  #: what lies below it may have been delivered before a rewinding
-        self._at: dict[int, int] = {}  #: priority -> how far its messages were read early
+        self._at: dict[int, int] = {}  #: priority -> where to look on for its messages
         self.seen = -1  #: there is nothing to read early among the first so many of the agenda
         self.position = position
         self.move(position)
@@ -41,8 +43,7 @@ class Unread:
         first = self.passed.first()
         if first is None or first > position:
             return
-        if position in self.passed:
-            self.position = next(self.passed.runs_within(position, FOREVER)).stop
+        self.position = self.passed.gap(position)
         self.passed.discard(range(first, self.position))
 
     def pass_over(self, run: Run) -> None:
@@ -90,9 +91,9 @@ class Unread:
         if self.agenda is None or self.agenda.added == self.seen:
             return None
         for priority, high in self.agenda.high.items():
-            at = self._place(priority, high)
-            if at < len(high.sequences):
-                return priority, high.sequences[at]
+            found = self._next(priority, high)
+            if found is not None:
+                return priority, found
         self.seen = self.agenda.added
         return None
 
@@ -101,9 +102,7 @@ class Unread:
         if self.agenda is None or not run:
             return
         for priority, high in self.agenda.high.items():
-            known = high.sequences
-            part = known[bisect_left(known, run[0]) : bisect_right(known, run[-1])]
-            found = array("q", sorted({*part}.intersection(run)))
+            found = array("q", [one for one in run if one in high])
             if found:
                 yield priority, found
 
@@ -112,8 +111,11 @@ class Unread:
         sequences. Others that the agenda knows there aren't owed: they are passed over."""
         assert self.agenda is not None  # noqa: S101
         high = self.agenda.high[priority]
-        at = self._place(priority, high)
-        part = high.sequences[at : min(bisect_left(high.sequences, stop), at + most)]
+        first = self._next(priority, high)
+        if first is None:
+            return range(0)
+        known = chain.from_iterable(high.runs_within(first, stop))
+        part = array("q", islice(known, most))
         listed = sequences if isinstance(sequences, range) else frozenset(sequences)
         found = array("q", [one for one in part if one not in self.passed and one in listed])
         strangers = array("q", [one for one in part if one not in listed])
@@ -126,16 +128,13 @@ class Unread:
         while (ahead := self.ahead()) is not None and ahead[0] == priority and ahead[1] < stop:
             self.early(priority, stop, range(0), _SKIPPED)
 
-    def _place(self, priority: int, high: High) -> int:
-        """Where the first unread message of this priority stands in the agenda's list."""
-        sequences = high.sequences
-        at = max(self._at.get(priority, 0) - high.base, 0)
-        if at < len(sequences) and sequences[at] < self.position:
-            at = bisect_left(sequences, self.position)
-        while at < len(sequences) and sequences[at] in self.passed:
-            at += 1
-        self._at[priority] = at + high.base
-        return at
+    def _next(self, priority: int, high: SequenceSet) -> int | None:
+        """The first unread message of this priority."""
+        at = max(self._at.get(priority, 0), self.position)
+        while (found := high.next(at)) is not None and found in self.passed:
+            at = self.passed.gap(found)
+        self._at[priority] = at if found is None else found
+        return found
 
     def _listed(
         self, sequences: "array[int]", start: int, stop: int, room: int

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
-from pipeline.sequences import Run, SequenceSet, gathered
+from pipeline.gathering import gathered
+from pipeline.sequences import Run, SequenceSet
 from pipeline.traits import PRIORITY
 
 #: Who may have a message: anybody (None, or not known yet), one consumer, those with one of these

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.tables import commits, page_traits, schema
@@ -23,6 +24,9 @@ from pipeline.traits import PRIORITY, Traits
 #: about how many bytes they have, and when the last one was published (microseconds).
 Volume: TypeAlias = tuple[str, int, int, int, int]
 
+#: Where at least one message in so many is unusual, what all of a topic say is less than a list.
+MANY: Final = 16
+
 #: What makes a message wait its turn elsewhere than behind those before it, or not at all.
 _ORDERING: Final = ("priority", "expires_at")
 
@@ -35,7 +39,8 @@ def messages_of(files: Iterable[AddedFile]) -> list[AddedFile]:
 
 def survey(store: Store, files: Sequence[AddedFile], since: int) -> Iterator[tuple[str, Traits]]:
     """Of the sequences from `since` on: the topic's messages of a priority above 4, and those that
-    expire; what each says of these two, ascending for each topic, in parts."""
+    expire, perhaps with others between them; what each says of these two, ascending for each topic,
+    in parts."""
     for file in files:
         if not _reaches(file.high, since) or _plain(file):
             continue
@@ -60,14 +65,28 @@ def _unusual(table: pa.Table, since: int) -> Iterator[tuple[str, Traits]]:
     columns, sequences = page_traits.columns_of(table), table["sequence"].to_numpy()
     if columns is None:
         return
-    first = (columns.priority > PRIORITY) | (columns.expires_at > 0)
-    which = np.flatnonzero(first & (sequences >= since))
+    late = sequences >= since
+    which = np.flatnonzero(((columns.priority > PRIORITY) | (columns.expires_at > 0)) & late)
+    if len(which) * MANY >= len(sequences) and (topic := _only_one(table)) is not None:
+        every = np.flatnonzero(late)
+        own = sequences[every]
+        if own[-1] - own[0] == len(own) - 1 and (np.diff(own) == 1).all():
+            dense = page_traits.traits(columns.take(every), int(own[0]), None, 0, len(own))
+            assert dense is not None  # noqa: S101 (some of these rows are unusual)
+            yield topic, dense
+            return
     some = columns.take(which)
     for topic, rows in _by_topic(table.take(pa.array(which, pa.int64())), sequences[which]):
         listed = array("q", sequences[which][rows].tobytes())
         of_topic = page_traits.traits(some.take(rows), listed[0], listed, 0, len(listed))
         assert of_topic is not None  # noqa: S101 (each of these rows is unusual)
         yield topic, of_topic
+
+
+def _only_one(table: pa.Table) -> str | None:
+    """The topic of all of these rows, if it is one."""
+    names = pc.unique(table["topic"])
+    return cast("str", names[0].as_py()) if len(names) == 1 else None
 
 
 def _by_topic(table: pa.Table, sequences: Int64s) -> Iterator[tuple[str, Int64s]]:

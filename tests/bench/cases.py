@@ -12,6 +12,7 @@ from tests.bench.claims import idle_1000, selectors_10, traits
 from tests.bench.compaction import compaction
 from tests.bench.decoding import decode
 from tests.bench.dispatching import dispatch
+from tests.bench.long import long
 from tests.bench.materializing import batches, freshness, materialize
 from tests.bench.mixed import interleaved
 from tests.bench.month import month
@@ -217,6 +218,13 @@ CASES = (
         "restart",
         restart,
         Budget(rss_mb_max=400, facts_max={"with_cursors_s": 3, "without_cursors_s": 10}),
+        own=True,
+    ),
+    Case(
+        "long",
+        "long",
+        long,
+        Budget(rss_mb_max=400, facts_max={"stuck_s": 5, "sparse_s": 5, "priorities_s": 5}),
         own=True,
     ),
     Case("selectors", "selectors", selectors, Budget(facts_max={"turns_us": 10}), own=True),

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from tests.bench import frames
 from tests.bench.bench import Bench, Measurement
 from tests.bench.homes import TOPIC, Backlog, make_backlog
 from tests.bench.peer import ANSWER_SECONDS_MAX, Endpoint, LoadError, Peer
-from tests.bench.server import free_port, fresh_home, start, stop, wait_listening
+from tests.bench.server import Server, free_port, fresh_home, start, stop, wait_listening
 
 #: Messages that are owed, and subscriptions that are owed them.
 MESSAGES: Final = 1_000_000
@@ -36,9 +37,9 @@ def restart(bench: Bench) -> Measurement:
         for name in ("with_cursors", "without_cursors"):
             seconds, rss = [], []
             for _ in range(bench.settings.repeat):
-                took, peak = _first_delivery(bench, home, backlog.keys[0].name)
-                seconds.append(took)
-                rss.append(peak)
+                begun = first_delivery(bench, home, backlog.keys[0].name)
+                seconds.append(begun.seconds)
+                rss.append(begun.rss_mb)
             measurement.facts[f"{name}_s"] = sorted(seconds)[len(seconds) // 2]
             measurement.facts[f"{name}_rss_mb"] = max(rss)
             shutil.rmtree(Home(home).cursors, ignore_errors=True)
@@ -46,8 +47,17 @@ def restart(bench: Bench) -> Measurement:
     return measurement
 
 
-def _first_delivery(bench: Bench, home: Path, subscription: str) -> tuple[float, float]:
-    """Seconds from the start of the process until a message is here; its peak memory in MB."""
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """From the start of a process until a message of it is here; memory is the peak."""
+
+    seconds: float
+    cpu_seconds: float
+    rss_mb: float
+
+
+def first_delivery(bench: Bench, home: Path, subscription: str) -> Begun:
+    """Start a gateway on this home, take one message of this shared subscription, and stop it."""
     port = free_port()
     began = time.perf_counter()
     process = start(bench.serve, home, port)
@@ -62,8 +72,9 @@ def _first_delivery(bench: Bench, home: Path, subscription: str) -> tuple[float,
         took = time.perf_counter() - began
         status = Path(f"/proc/{process.pid}/status").read_text()
         peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        cpu = Server(Endpoint("127.0.0.1", port), process.pid).cpu().total
         peer.close()
-        return took, int(peak[1]) * 1024 / 1e6 if peak else 0.0
+        return Begun(took, cpu, int(peak[1]) * 1024 / 1e6 if peak else 0.0)
     finally:
         stop(process)
 

@@ -11,15 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from pipeline.sequences import SequenceSet, gathered, strided
+from pipeline.chunks import CHUNK
+from pipeline.gathering import gathered, strided
+from pipeline.lane_store import LANES_MAX
+from pipeline.sequences import SequenceSet
 
 starts = st.one_of(st.integers(0, 60), st.integers(4060, 4140), st.integers(8150, 20_500))
 steps = st.one_of(st.just(1), st.integers(1, 7), st.sampled_from([4095, 4096, 4097, 9001]))
+#: So many chunks are touched at once that most of them are packed.
+many = st.builds(lambda start, step: range(start, start + 100 * step, step), starts, steps)
 counts = st.one_of(st.just(1), st.integers(0, 40), st.integers(4000, 9000))
 
 
 @st.composite
 def runs(draw):
+    if draw(st.integers(0, 9)) == 0:
+        return draw(many)
     start, step = draw(starts), draw(steps)
     count = draw(counts if step < 10 else st.integers(0, 5))
     run = range(start, start + step * count, step)
@@ -44,6 +51,13 @@ class SetMachine(RuleBasedStateMachine):
         self.sequences.add(run)
         self.model.update(run)
         assert self.sequences.contains_all(run)
+
+    @rule(start=starts, mask=st.lists(st.booleans(), max_size=40), times=st.integers(1, 300))
+    def add_mask(self, start, mask, times):
+        """A byte says of each sequence whether it is in."""
+        mask = bytes(mask) * times
+        self.sequences.add_mask(start, mask)
+        self.model.update(start + nth for nth, one in enumerate(mask) if one)
 
     @rule(run=runs())
     def discard(self, run):
@@ -89,8 +103,28 @@ class SetMachine(RuleBasedStateMachine):
     @invariant()
     def no_empty_chunks(self):
         """A chunk without members would make the lowest one lie about the first."""
-        assert all(self.sequences._counts.values())
+        assert all(0 < count <= CHUNK for count in self.sequences._counts.values())
         assert self.sequences._counts.keys() == self.sequences._lanes.keys()
+
+    @invariant()
+    def few_chunks_are_not_packed(self):
+        hot = [one for one, lane in self.sequences._lanes.items() if isinstance(lane, bytearray)]
+        assert hot == [*self.sequences._lanes][self.sequences._cold :]
+        assert len(hot) <= LANES_MAX
+
+    @rule(start=st.one_of(starts, st.integers(0, 1_000_000)))
+    def next(self, start):
+        """The first member, wherever one begins to look."""
+        wanted = min([one for one in self.model if one >= start], default=None)
+        assert self.sequences.next(start) == wanted
+
+    @rule(start=starts)
+    def gap(self, start):
+        """The first that is no member, wherever one begins to look."""
+        end = start
+        while end in self.model:
+            end += 1
+        assert self.sequences.gap(start) == end
 
 
 TestSetMachine = SetMachine.TestCase

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from pipeline.sequences import CHUNK
-from pipeline.tables.lanes import bitmap_of, set_of
+from pipeline.chunks import CHUNK
+from pipeline.tables.lanes import WINDOW, bitmap_of, set_of
 
 near = st.integers(0, 3 * CHUNK)
 edges = st.sampled_from([0, CHUNK - 1, CHUNK, 2 * CHUNK - 1, 2 * CHUNK])
@@ -24,6 +24,20 @@ def test_a_set_has_the_members_of_its_bitmap(members: set[int], blocks: set[int]
     assert found.first() == min(members, default=None)
     found.discard(range(2**41))
     assert found.first() is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 3 * WINDOW), st.integers(1, 9 * WINDOW)), max_size=4))
+def test_what_is_dense_comes_as_stretches(parts: list[tuple[int, int]]) -> None:
+    """However long they are, and wherever they begin and end."""
+    bitmap, stop, wanted = BitMap64(), 0, []
+    for gap, length in parts:
+        start = stop + gap + 1
+        stop = start + length
+        bitmap.add_range(start, stop)
+        wanted.append(range(start, stop))
+    found = set_of(bitmap)
+    assert list(found.runs()) == wanted
+    assert len(found) == len(bitmap)
 
 
 @given(st.lists(far))

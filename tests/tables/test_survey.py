@@ -33,12 +33,14 @@ def surveyed(log: TopicLog, since: int) -> dict[str, dict[int, Said]]:
     """What the survey says, checked for the order that it promises."""
     found: dict[str, dict[int, Said]] = {}
     for topic, traits in log.survey(since):
-        assert traits.sequences is not None
-        listed = list(traits.sequences)
+        count = max(len(traits.priority), len(traits.expires_at) // 8)
+        dense = range(traits.first, traits.first + count)
+        listed = list(dense if traits.sequences is None else traits.sequences)
         of_topic = found.setdefault(topic, {})
         assert listed == sorted(set(listed))
         assert listed[0] == traits.first > max(of_topic, default=-1)
-        of_topic |= {one: said(traits, one) for one in listed}
+        what = {one: said(traits, one) for one in listed}
+        of_topic |= {one: it for one, it in what.items() if it[0] > 4 or it[1]}
     return found
 
 
