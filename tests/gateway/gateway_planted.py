@@ -6,13 +6,17 @@ peer whose container is called so.
 """
 
 import functools
+import gc
 import importlib
+import json
+import signal
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gateway_process import Gateway
+from gateway_process import Gateway, until
 
 #: Where faults can be planted. All of it is called in work for one peer, but for the last ones.
 PLACES = (
@@ -44,6 +48,8 @@ PLACES = (
     "pipeline.dispatch:Dispatcher.settle",
     "ingest.committer:Committer.add",
 )
+#: The types of which a test counts the objects.
+COUNTED = ("ingest.", "proton.", "proton_", "pipeline.transaction.", "pipeline.temporary.")
 #: From what is given to a function to the connection that it works for.
 STEPS = ("connection", "link", "receipt", "consumer", "asked_by")
 
@@ -67,6 +73,15 @@ class Planted(Gateway):
         written = self.armed.with_suffix(".new")
         written.write_text(f"{place} {container}")
         written.rename(self.armed)
+
+    def objects(self) -> dict[str, int]:
+        """How many objects of each of the service's and the engine's types it has."""
+        assert self.process is not None
+        counts = self.armed.with_suffix(".counts")
+        counts.unlink(missing_ok=True)
+        self.process.send_signal(signal.SIGUSR1)
+        until(counts.exists, "the counts")
+        return {str(name): int(count) for name, count in json.loads(counts.read_text()).items()}
 
     def went_off(self) -> bool:
         return not self.armed.exists()
@@ -102,8 +117,20 @@ def planted(function: Callable[..., Any], place: str, armed: Path) -> Callable[.
     return call
 
 
+def count_objects(file: Path) -> None:
+    """Write down how many objects of each type there are."""
+    gc.collect()
+    kinds = [type(one) for one in gc.get_objects()]
+    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
+    counts = Counter(name for name in names if name.startswith(COUNTED))
+    written = file.with_suffix(".new")
+    written.write_text(json.dumps(counts))
+    written.rename(file)
+
+
 def main() -> None:
     armed = Path(sys.argv.pop(1))
+    signal.signal(signal.SIGUSR1, lambda *_: count_objects(armed.with_suffix(".counts")))
     for place in PLACES:
         module, _, path = place.partition(":")
         owner: Any = importlib.import_module(module)
