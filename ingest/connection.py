@@ -245,7 +245,7 @@ class Connection(Peer, asyncio.BufferedProtocol):
     @contained
     def _go_on(self) -> None:
         self._going_on = False
-        if self.alive and not self.broken and self._engine.sure():
+        if self.alive and not (self.broken or self._held) and self._engine.sure():
             self._feed(self._engine.read_pointer, 0)
 
     def _unreadable(self) -> None:
@@ -317,6 +317,8 @@ class Connection(Peer, asyncio.BufferedProtocol):
         """Stop reading from this peer, or go on."""
         self._held = on
         self._read_or_wait()
+        if not on and self._waits:
+            self._wait_turn(True)
 
     def _read_or_wait(self) -> None:
         """Whoever doesn't take what is written to it is read for as many bytes more, and no

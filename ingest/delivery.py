@@ -25,7 +25,6 @@ from ingest.sieve import Sieve
 from ingest.taker import Taker
 from ingest.turns import Allowance, Due, units
 from pipeline.address import Destination
-from pipeline.delivery import Verdict
 from pipeline.dispatch import Bury, Deliver, Effect, Settled
 from pipeline.message import Slab
 from pipeline.outcome import Outcome, Reason
@@ -34,7 +33,6 @@ from pipeline.sequences import Run
 from pipeline.subscription import SubscriptionKey
 from pipeline.tables.marks import Marks
 from pipeline.tables.topic_log import TopicLog
-from pipeline.wire_state import OUTCOMES
 
 #: Seconds that burials may take at the end, when nobody is served any more.
 FINISH_SECONDS = 5.0
@@ -77,6 +75,7 @@ class DeliveryService:
         self._live: dict[str, dict[Subscription, None]] = {}  # topic -> those with consumers
         self._due: Due[Subscription] = Due(TOPIC_SUBSCRIPTIONS)
         self._again: list[Subscription] = []  # served, and not done: behind all when the loop turns
+        self._cut: dict[Consumer, None] = {}  # get more when what they settled is durable
         self._turn = Allowance(loop, settings.delivery.turn_subscriptions_max, self._turned)
         self._sieve = Sieve()
         self._numbers = count(1)
@@ -146,8 +145,11 @@ class DeliveryService:
         credit = link.credit if able else 0
         taker, settings = isinstance(link, Taker), self._settings
         most = settings.management.acquire_max if taker else settings.amqp.unsettled_max
-        room = most - len(dispatcher.held(consumer.number))
+        held = dispatcher.held(consumer.number)
+        room = most - (link.unsettled if able and not taker else len(held))
         consumer.cut = credit > room
+        if consumer.cut and link.waiting:
+            self._cut[consumer] = None
         dispatcher.credit(consumer.number, min(credit, max(room, 0)))
 
     # Subscriptions change.
@@ -169,9 +171,8 @@ class DeliveryService:
 
     def give_up(self, subscription: Subscription, run: Run, reason: Reason) -> None:
         """Of these messages, which expired or are too many, nobody shall get what nobody holds."""
-        now = time.time_ns() // 1_000
         effects = subscription.dispatcher.give_up(run, reason)
-        self._perform(subscription, effects, now)
+        self._perform(subscription, effects, time.time_ns() // 1_000)
         if effects and subscription.consumers:
             self._wake(subscription)  # what comes behind may be delivered now
         self._log.kick()
@@ -189,7 +190,7 @@ class DeliveryService:
     def settled(self, consumer: Consumer, outcomes: Outcomes) -> None:
         """A consumer's peer gave an outcome to a run of deliveries."""
         subscription = consumer.subscription
-        said = verdict(outcomes, consumer.link)
+        said = consumer.link.verdict(outcomes)
         now = time.time_ns() // 1_000
         effects = subscription.dispatcher.settle(
             consumer.number,
@@ -263,6 +264,9 @@ class DeliveryService:
     # Serving.
 
     def _arrived(self, topics: list[str]) -> None:
+        cut, self._cut = self._cut, {}
+        for consumer in cut:
+            self.eased(consumer)
         for topic in topics:
             live = self._live.get(topic)
             if live:
@@ -389,10 +393,3 @@ def _name(subscription: Subscription, number: int) -> str:
     """Whose outcome it is, in the log; empty if it is nobody's."""
     consumer = subscription.consumers.get(number)
     return consumer.name if consumer is not None else ""
-
-
-def verdict(outcomes: Outcomes, link: Link) -> Verdict:
-    """What the peer said, in the words of the pure part."""
-    if outcomes.state == 0:
-        return link.default_outcome
-    return Verdict(OUTCOMES[outcomes.state], outcomes.failed, outcomes.undeliverable)

@@ -178,6 +178,12 @@ class Link:
         for, else the same as for JMS clients."""
         return self.attach.default_outcome or WITHOUT_STATE
 
+    def verdict(self, outcomes: Outcomes) -> Verdict:
+        """What its peer said of deliveries, in the words of the pure part."""
+        if outcomes.state == 0:
+            return self.default_outcome
+        return Verdict(OUTCOMES[outcomes.state], outcomes.failed, outcomes.undeliverable)
+
     @property
     def is_outgoing(self) -> bool:
         return bool(self.proton.is_sender)

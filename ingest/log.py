@@ -10,9 +10,8 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -22,13 +21,22 @@ from ingest.link import Link
 from ingest.runs import by_topic, slabs_of
 from ingest.settings import Settings
 from ingest.upkeep import Floors
-from ingest.waiting import Waiting, Writing
+from ingest.waiting import (
+    Exclusion,
+    Inside,
+    Receipt,
+    Waiting,
+    Writing,
+    answer,
+    recorded_bytes,
+    settled_bytes,
+)
 from ingest.workers import Failure, Worker
-from pipeline.errors import JournalFull
+from pipeline.errors import JournalFull, StoreError
 from pipeline.message import Group, MessageRun, Settlement, Slab, SubscriptionRecord
 from pipeline.moments import Moments
 from pipeline.recent import RecentMessages
-from pipeline.subscription import BEGINNINGS, SubscriptionKey
+from pipeline.subscription import BEGINNINGS
 from pipeline.tables import frame
 from pipeline.tables.journal import Journal
 from pipeline.tables.segment import FrameRef
@@ -37,36 +45,9 @@ from pipeline.tables.topic_log import TopicLog
 if TYPE_CHECKING:
     from ingest.connection import Connection
 
+__all__ = ["Inside", "Log", "Receipt", "answer"]
+
 _events = structlog.get_logger("log")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Receipt:
-    """Deliveries whose peer waits for our word, and the credit that it gets back with it."""
-
-    link: Link
-    deliveries: bytes
-    kept: int
-    credit: int
-
-
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """What the gateway itself publishes. `only`: of all subscriptions of the topic no other one is
-    owed it."""
-
-    only: SubscriptionKey | None = None
-
-
-class Exclusion(Protocol):
-    """Which subscriptions aren't owed all that is published to their topics."""
-
-    def __contains__(self, topic: str) -> bool:
-        """Whether there is any on this topic."""
-
-    def exclude(self, topic: str, publisher: "Connection | Inside", run: range) -> list[Settlement]:
-        """This publisher's messages get these sequences: what is to be recorded for those that
-        aren't owed them."""
 
 
 class Log:
@@ -100,6 +81,7 @@ class Log:
         self._waiting = Waiting()
         self._full_groups: deque[Waiting] = deque()  # what waits before it, large enough each
         self._waiting_bytes = 0
+        self._brought = 0  # of them, since a peer was last asked to wait
         self._writing: Writing | None = None
         self._worker: Worker[FrameRef] = Worker("journal", loop)
         self._committer = Committer(loop, settings, journal, table, self.recent, owned)
@@ -135,16 +117,23 @@ class Log:
     def publish_together(self, runs: Sequence[MessageRun], receipt: Receipt) -> None:
         """Runs of messages wait for one group, in which what was settled just before lies, too;
         their sender waits for the accept."""
-        waiting, link = self._waiting, receipt.link
-        waiting.receipts.append(receipt)
+        self._waiting.receipts.append(receipt)
         for run in runs:
-            self._add(run, link.connection)
-        if self._waiting_bytes > self._settings.journal.waiting_bytes_max:
+            self._add(run, receipt.link.connection)
+        if not self.slow(receipt.link):
+            self._committer.hold(receipt.link)
+
+    def slow(self, link: Link) -> bool:
+        """What this link's peer brought waits, as a whole: if that is more than may, it isn't read
+        until the group goes; whether that is so."""
+        brought, self._brought = self._brought, 0
+        most = self._settings.journal.waiting_bytes_max
+        held = brought > 0 and self._waiting_bytes > most
+        if held:
             link.connection.hold(True)
-            waiting.held.append(link)
-        else:
-            self._committer.hold(link)
+            self._waiting.held[link] = None
         self._close_full()
+        return held
 
     def acknowledge(self, receipt: Receipt) -> None:
         """Its messages are in the log, or wait for it as well as any: the sender hears that they
@@ -160,7 +149,8 @@ class Log:
     ) -> None:
         """What the gateway publishes itself, and settlements that are true only with it: all of it
         lies in one group."""
-        self._waiting.settlements += settlements
+        for one in settlements:
+            self.settle(one)
         self._waiting.aimed |= origin.only is not None
         for run in runs:
             self._add(run, origin)
@@ -174,8 +164,12 @@ class Log:
         waiting = self._waiting
         waiting.runs.append(run)
         waiting.publishers.append(publisher)
-        waiting.size += len(run.blob)
-        self._waiting_bytes += len(run.blob)
+        self._weigh(len(run.blob))
+
+    def _weigh(self, size: int) -> None:
+        self._waiting.size += size
+        self._waiting_bytes += size
+        self._brought += size
 
     def _close_full(self) -> None:
         """A commit takes in whole groups, so no group is larger than a commit should be."""
@@ -194,14 +188,17 @@ class Log:
     def settle(self, settlement: Settlement) -> None:
         """An outcome rides in the next group."""
         self._waiting.settlements.append(settlement)
+        self._weigh(settled_bytes(settlement))
 
     def confirm(self, receipt: Receipt) -> None:
         """A consumer wants to know when its outcome is durable."""
         self._waiting.confirmations.append(receipt)
+        self._weigh(len(receipt.deliveries))
 
     def record(self, record: SubscriptionRecord, then: Callable[[], None]) -> None:
         """An event in a subscription's life; `then` is called when it is durable."""
         self._waiting.records.append(record)
+        self._weigh(recorded_bytes(record))
         self._waiting.then.append(then)
 
     def after(self, then: Callable[[], None]) -> None:
@@ -264,7 +261,11 @@ class Log:
         for link in waiting.held:
             if not self._committer.hold(link):
                 link.connection.hold(False)
-        parts = frame.encode(group)
+        try:
+            parts = frame.encode(group)
+        except StoreError as error:  # nothing of it is durable: the home is as it was
+            self._stop(str(error))
+            return
         if self._settings.journal.durability == "delta":
             self._committer.write(parts, self._next_sequence, self._durable)
         else:
@@ -386,14 +387,3 @@ class Log:
     def _join(self) -> None:
         self._worker.stop()
         self._committer.join()
-
-
-def answer(receipt: Receipt, state: int) -> None:
-    """Settle a receipt's deliveries with `state`, or (0) with their peer's own."""
-    link = receipt.link
-    if not link.alive:
-        return  # the peer went without waiting; its deliveries are gone
-    if receipt.kept:
-        pump.settle(receipt.deliveries, state)
-        link.connection.touch()
-    link.answered(receipt.kept)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ingest import transactional
 from ingest.consumer import Consumer
-from ingest.delivery import DeliveryService, verdict
+from ingest.delivery import DeliveryService
 from ingest.log import Receipt
 from ingest.pump import Outcomes
 from pipeline.delivery import Verdict
@@ -51,7 +51,7 @@ class Retiring:
         parts = consumer.subscription.dispatcher.retire(
             consumer.number, run, -number, outcomes.token
         )
-        said = verdict(outcomes, consumer.link)
+        said = consumer.link.verdict(outcomes)
         found = []
         for part in parts:
             unsettled = outcomes.confirm

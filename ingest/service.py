@@ -154,10 +154,11 @@ class Gateway:
     def opened(self, connection: Connection) -> None:
         name = self._settings.gateway.container_id
         container = connection.container
-        wrong = self._access.unnamed(connection.user, container)
-        if wrong is None and container and container in self._containers:
+        wrong: str | None = self._too_long("a container-id", container)
+        wrong = wrong or self._access.unnamed(connection.user, container)
+        if not wrong and container and container in self._containers:
             wrong = f"container-id '{container}' is in use by another connection"
-        if wrong is not None:
+        if wrong:
             connection.refuse(name, INVALID_FIELD, wrong, "container-id")
             return
         if container:
@@ -194,7 +195,16 @@ class Gateway:
 
     # Links.
 
+    def _too_long(self, what: str, name: str) -> str:
+        """Why this is no name, as every settlement in the log repeats it; empty if it is one."""
+        most = self._settings.amqp.name_bytes_max
+        size = len(name.encode())
+        return f"{what} has {size} bytes, {most} at most (amqp.name_bytes_max)" * (size > most)
+
     def attached(self, link: Link) -> None:
+        if wrong := self._too_long("a link's name", link.name):
+            link.refuse(INVALID_FIELD, wrong)
+            return
         attach = termini.read(link.proton, link.desired_capabilities)
         if self.node.attached(link, attach):
             return
@@ -202,6 +212,7 @@ class Gateway:
         if isinstance(wish, wishes.Make):
             wish = self._made(link, wish.kind, attach)
         self._perform(link, wish)
+        self._log.slow(link)
         match link.owner:
             case Producer(topic=str(topic)):
                 self._temporary.joined(link, topic)
@@ -297,6 +308,7 @@ class Gateway:
             link.when_answered = partial(self._subscriptions.leave, link, closed)
         else:
             self._subscriptions.leave(link, closed)
+        self._log.slow(link)
 
     def lost(self, link: Link) -> None:
         self._let_go(link)
@@ -315,6 +327,7 @@ class Gateway:
         owner = link.owner
         if isinstance(owner, RequestLink):
             self.node.received(link, received)
+            self._log.slow(link)
             return
         assert isinstance(owner, Producer)  # noqa: S101
         if received.transaction:
@@ -350,11 +363,13 @@ class Gateway:
             return
         if not outcomes.transaction:
             self._delivery.settled(link.owner, outcomes)
+            self._log.slow(link)
         elif self._knows(link, outcomes.transaction):
             self._transactions.retire(link.owner, outcomes)
 
     def commanded(self, link: Link, message: bytes, delivery: bytes) -> None:
         refusal = self._transactions.commanded(link, message, delivery)
+        self._log.slow(link)
         if refusal is not None:
             link.end(refusal.condition, refusal.description)
 

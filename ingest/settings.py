@@ -60,6 +60,7 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     open_ms_max: int
     channels_max: int
     links_max: int
+    name_bytes_max: int
     connections_max: int
     producer_credit: int
     unsettled_max: int

@@ -2,22 +2,57 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from ingest import pump
 from ingest.link import Link
 from pipeline.message import Group, MessageRun, Settlement, Slab, SubscriptionRecord
-from pipeline.subscription import BEGINNINGS, SubscriptionEvent
+from pipeline.subscription import BEGINNINGS, SubscriptionEvent, SubscriptionKey
 
 if TYPE_CHECKING:
     from ingest.connection import Connection
-    from ingest.log import Inside, Receipt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Receipt:
+    """Deliveries whose peer waits for our word, and the credit that it gets back with it."""
+
+    link: Link
+    deliveries: bytes
+    kept: int
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What the gateway itself publishes. `only`: of all subscriptions of the topic no other one is
+    owed it."""
+
+    only: SubscriptionKey | None = None
+
+
+class Exclusion(Protocol):
+    """Which subscriptions aren't owed all that is published to their topics."""
+
+    def __contains__(self, topic: str) -> bool:
+        """Whether there is any on this topic."""
+
+    def exclude(self, topic: str, publisher: "Connection | Inside", run: range) -> list[Settlement]:
+        """This publisher's messages get these sequences: what is to be recorded for those that
+        aren't owed them."""
+
+
+#: Bytes of a row beside its names, of a sequence in it, and of a receipt for a delivery.
+ROW_BYTES = 512
+SEQUENCE_BYTES = 8
 
 
 @dataclass(slots=True)
 class Waiting:
     """What the next group will hold, and who is told when it is durable.
 
-    `size` is the messages' bytes; the connections of `held` are not read until the group goes.
+    `size` is the bytes of messages and of what was settled and recorded; the connections of `held`
+    are not read until the group goes.
     """
 
     runs: list[MessageRun] = field(default_factory=list)
@@ -28,7 +63,7 @@ class Waiting:
     confirmations: "list[Receipt]" = field(default_factory=list)
     then: list[Callable[[], None]] = field(default_factory=list)
     size: int = 0
-    held: list[Link] = field(default_factory=list)
+    held: dict[Link, None] = field(default_factory=dict)
     aimed: bool = False  #: some run is for one subscription alone
 
     def __bool__(self) -> bool:
@@ -45,6 +80,19 @@ class Waiting:
                 begun.pop(record.key.id, None)
 
 
+def settled_bytes(settlement: Settlement) -> int:
+    """What a settlement takes until it is in the table: its row, and each sequence of it."""
+    names = len(settlement.subscription) + len(settlement.topic) + len(settlement.consumer)
+    return ROW_BYTES + names + SEQUENCE_BYTES * sum(map(len, settlement.sequences))
+
+
+def recorded_bytes(record: SubscriptionRecord) -> int:
+    """What an event in a subscription's life takes until it is in the table."""
+    definition = record.definition
+    said = len(definition.topic) + len(definition.selector or "") + len(record.policy)
+    return ROW_BYTES + len(record.key.name) + len(record.key.container or "") + said
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Writing:
     """The group that the journal writes now, and its slabs as they will be delivered."""
@@ -52,3 +100,14 @@ class Writing:
     group: Group
     waiting: Waiting
     slabs: tuple[tuple[str, Slab], ...]
+
+
+def answer(receipt: Receipt, state: int) -> None:
+    """Settle a receipt's deliveries with `state`, or (0) with their peer's own."""
+    link = receipt.link
+    if not link.alive:
+        return  # the peer went without waiting; its deliveries are gone
+    if receipt.kept:
+        pump.settle(receipt.deliveries, state)
+        link.connection.touch()
+    link.answered(receipt.kept)

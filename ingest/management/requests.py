@@ -183,6 +183,10 @@ class Requests:
         if isinstance(definition, Refusal):
             return refused(definition)
         existing = self._named.get(key)
+        most = self._settings.amqp.name_bytes_max
+        if existing is None and len(request.name.encode()) > most:
+            text = f"the name has more than {most} bytes (amqp.name_bytes_max)"
+            return refused(Refusal(INVALID_FIELD, text))
         why = forbidden(self._access, user, request.verb, key, definition, existing)
         if why is not None:
             return refused(why)

@@ -36,6 +36,8 @@ HEADER_BYTES = 64
 FRAME_ALIGN = 64
 SECTION_ALIGN = 8
 
+#: Bytes of one frame: a commit takes in whole ones, and Arrow counts a column's bytes with 31 bits.
+FRAME_BYTES_MAX = 1 << 30
 #: Bytes that a message has in the columns: length, durable, priority, ttl.
 _COLUMN_WIDTHS = (4, 1, 1, 4)
 #: Bytes of a message in `expires_at` and in `deliver_at`.
@@ -128,7 +130,8 @@ _RECORDS_DECODER = msgspec.msgpack.Decoder(Records)
 def encode(group: Group) -> list[Bytes]:
     """The parts of the group's frame, in order, to be handed to `Journal.append`.
 
-    The blobs are the runs' own buffers: nobody may change them before the append is done.
+    The blobs are the runs' own buffers: nobody may change them before the append is done. Raises
+    StoreError for a group that could be durable, and never be committed.
     """
     runs = group.messages
     records = _RECORDS_ENCODER.encode(_records(group))
@@ -146,6 +149,10 @@ def encode(group: Group) -> list[Bytes]:
             sections.append(_padding(width * count, SECTION_ALIGN))
     meta = b"".join(sections)
     body_bytes = len(meta) + blob_bytes
+    if body_bytes > FRAME_BYTES_MAX:
+        raise StoreError(
+            f"group {group.number} has {body_bytes} bytes, a frame {FRAME_BYTES_MAX} at most"
+        )
     header = HEADER.pack(
         MAGIC,
         VERSION,

@@ -6,7 +6,7 @@ Numpy does the loops over messages; Python loops here go over frames, runs and s
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +24,18 @@ OFFSET_MAX: Final = 2**31 - 1
 _DAY_US = 86_400_000_000
 
 
-def build(frames: Sequence[DecodedFrame]) -> dict[str, pa.Table]:
+def build(
+    frames: Sequence[DecodedFrame], *, column_bytes_max: int = OFFSET_MAX
+) -> dict[str, pa.Table]:
     """The frames' rows by record, with the columns that rows of the record have and `day`:
-    messages by topic and sequence, the others by group. No record without rows is in it. The
-    caller bounds the frames to 2 GiB of messages."""
+    messages by topic and sequence, the others by group. No record without rows is in it.
+    More than `column_bytes_max` of messages become several chunks of a column."""
     messages = _Messages.of([f for f in frames if f.count])
     settlements = [row for f in frames for row in f.records.settlements]
     events = [row for f in frames for row in f.records.subscriptions]
     parts: dict[str, dict[str, Arrow]] = {}
     if messages.count:
-        parts[MESSAGE] = _message_columns(messages)
+        parts[MESSAGE] = _message_columns(messages, column_bytes_max)
     if settlements:
         counts = [len(f.records.settlements) for f in frames]
         parts[SETTLEMENT] = _of_frames(frames, counts) | _settlement_columns(settlements)
@@ -149,8 +151,6 @@ def _check_lengths(frames: Sequence[DecodedFrame], lengths: Int64s, begins: Int6
     wrong = np.flatnonzero(due != np.array([len(f.blob) for f in frames], np.int64))
     if len(wrong):
         raise StoreError(f"the lengths of group {frames[wrong[0]].group} don't fit its bytes")
-    if due.sum() > OFFSET_MAX:
-        raise StoreError(f"{due.sum()} bytes of messages are too many for one commit")
 
 
 def _runs(frames: Sequence[DecodedFrame], names: list[str]) -> tuple[Int64s, Int64s]:
@@ -184,7 +184,7 @@ def _in_order(
     return row, [blobs[i][cuts[i][0] : cuts[i][1]] for i in order.tolist()]
 
 
-def _message_columns(messages: _Messages) -> dict[str, Arrow]:
+def _message_columns(messages: _Messages, bytes_max: int) -> dict[str, Arrow]:
     names: Arrow = pa.array(messages.topics, pa.string())
     return _group_columns(messages.group, messages.written_at) | {
         "topic": names.take(_longs(messages.topic)),
@@ -193,22 +193,31 @@ def _message_columns(messages: _Messages) -> dict[str, Arrow]:
         "durable": pa.array(messages.durable != 0, pa.bool_()),
         "priority": pa.array(messages.priority, pa.int8()),
         "expires_at": _times(messages.expires_at, messages.expires_at == 0),
-        "message": _message_bytes(messages),
+        "message": _message_bytes(messages, bytes_max),
         "deliver_at": _times(messages.deliver_at, messages.deliver_at == 0),
     }
 
 
-def _message_bytes(messages: _Messages) -> Arrow:
-    """The column `message`: the bytes are copied once, outside of the interpreter."""
-    offsets = np.zeros(messages.count + 1, np.int32)
-    np.cumsum(messages.lengths, out=offsets[1:])
-    blob = np.empty(int(offsets[-1]), np.uint8)
+def _message_bytes(messages: _Messages, bytes_max: int) -> Arrow:
+    """The column `message`, in chunks of so many bytes at most and one message at least: the bytes
+    are copied once, outside of the interpreter."""
+    ends = np.cumsum(messages.lengths)
+    blob = np.empty(int(ends[-1]), np.uint8)
     at = 0
     for piece in messages.pieces:
         blob[at : at + len(piece)] = piece
         at += len(piece)
-    buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(blob.data)]
-    return pa.Array.from_buffers(pa.binary(), messages.count, buffers)
+    chunks: list[Arrow] = []
+    first = begin = 0
+    while first < messages.count:
+        stop = max(int(np.searchsorted(ends, begin + bytes_max, side="right")), first + 1)
+        offsets = np.zeros(stop - first + 1, np.int32)
+        offsets[1:] = ends[first:stop] - begin
+        end = begin + int(offsets[-1])
+        buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(blob[begin:end].data)]
+        chunks.append(pa.Array.from_buffers(pa.binary(), stop - first, buffers))
+        first, begin = stop, end
+    return chunks[0] if len(chunks) == 1 else cast("Arrow", pa.chunked_array(chunks))
 
 
 # Settlements and the life of subscriptions

@@ -39,6 +39,10 @@ def test_a_flag_beats_the_environment_beats_a_file(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("[amqp]\nspeed = 1", "unknown key amqp.speed"),
+        ("[amqp]\nname_bytes_max = 10", "amqp.name_bytes_max must be 64 at least"),
+        ("[amqp]\nturn_deliveries_max = 0", "amqp.turn_deliveries_max must be positive"),
+        ("[delivery]\nturn_subscriptions_max = 0", "turn_subscriptions_max must be positive"),
+        ("[commit]\nbytes = 1073741824\n[journal]\nbacklog_bytes_max = 3000000000", "1024 MiB"),
         ("[speed]\nx = 1", r"unknown section \[speed\]"),
         ('[amqp]\nproducer_credit = "many"', "producer_credit"),
         ("[amqp]\nproducer_credit = 0", "producer_credit must be positive"),

@@ -220,3 +220,24 @@ def test_damaged_records_are_refused() -> None:
     data[frame.HEADER_BYTES] = 0xC1
     with pytest.raises(StoreError, match="records of group 3"):
         frame.decode(memoryview(data))
+
+
+def test_a_group_that_no_commit_could_take_in_is_refused_before_it_is_durable() -> None:
+    """A frame of more than a gigabyte: one sentence, and not a byte to write."""
+    blob = memoryview(bytes(1)).cast("B")
+    whole = memoryview(bytearray(frame.FRAME_BYTES_MAX + 1))
+    large = replace(run("t", [b"x"]), blob=whole, lengths=array("I", [len(whole)]).tobytes())
+    with pytest.raises(StoreError, match="a frame 1073741824 at most"):
+        frame.encode(Group(1, 0, NOON, (large,)))
+    assert frame.encode(Group(1, 0, NOON, (replace(large, blob=blob),)))
+
+
+def test_more_bytes_than_one_column_counts_are_a_commit_all_the_same() -> None:
+    """A home whose journal has a frame of more than 2 GiB starts: its messages are rows of several
+    pieces, here of 100 bytes and less."""
+    many = [b"x" * n for n in range(30)]
+    one = Group(1, 0, NOON, (run("a", many), run("b", many), run("a", many)))
+    back = frame.decode(framed(one))
+    whole, pieces = build([back])[MESSAGE], build([back], column_bytes_max=100)[MESSAGE]
+    assert pieces.column("message").num_chunks > 3
+    assert pieces.equals(whole)
