@@ -165,6 +165,18 @@ CASES: dict[str, tuple[list[bytes | int], str]] = {
         [*RECEIVING, flow(handle=1, delivery_count=0x80000000, link_credit=10)],
         NOTHING,
     ),
+    "frames of no size": (
+        [frame_of("open", container_id="hostile", max_frame_size=0), *RECEIVING[1:]],
+        NOTHING,
+    ),
+    "frames of any size on any channel": (
+        [
+            frame_of("open", container_id="hostile", max_frame_size=0xFFFFFFFF, channel_max=0xFFFF),
+            begin_with(handle_max=0xFFFFFFFF),
+            *RECEIVING[2:],
+        ],
+        NOTHING,
+    ),
     "a window of nothing": (
         [*RECEIVING, flow(incoming_window=0, handle=1, delivery_count=0, link_credit=5)],
         NOTHING,
