@@ -26,8 +26,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from jobs.client.own_tables import require_own
 from jobs.gateway import Client, Gateway, Refused
 from jobs.gateway_options import Named, gateway_options
+from jobs.live import own_log
 from jobs.options import execute, folder, json_option, place_options, settings_option
 from jobs.session import session
 from jobs.settings import BackfillSettings, load
@@ -228,7 +230,10 @@ def command(
         wish = Wish(id_, str(topic), since, kept, shared, from_what_is_there)
     found = None
     if dry_run or (not no_hint and wish.selector is not None):
-        found = look(folder(home, tables), wish, settings)
+        where = folder(home, tables)
+        if asked is not None:
+            _require_own(asked, where)
+        found = look(where, wish, settings)
     if dry_run or asked is None:
         _report(wish, found, None, None, as_json=as_json)
         return
@@ -237,6 +242,14 @@ def command(
     if found is not None:
         told = _tell(hint(asked, wish, found, floor, settings), found, quiet=as_json)
     _report(wish, found, floor, told, as_json=as_json)
+
+
+def _require_own(gateway: Gateway, where: str) -> None:
+    """What is found in the tables of another gateway's log says nothing of this one's messages."""
+    with Client(gateway) as client:
+        identity = own_log(client)
+    spark = session()
+    require_own(spark, find_tables(spark, where).folder, identity, beside=True)
 
 
 def _existing(gateway: Gateway, name: str, since: str) -> Wish:

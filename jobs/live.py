@@ -7,6 +7,7 @@ from typing import Any
 from jobs.gateway import Client, Gateway, Refused
 from pipeline.errors import InvalidRequest
 from pipeline.live import Held, Live, LiveConsumer, LiveSubscription
+from pipeline.log.identity import LogIdentity
 from pipeline.management import ABSENT, Entity, Verb
 from pipeline.subscription import SubscriptionKey
 
@@ -31,7 +32,13 @@ def ask(client: Client, subscription: str | None = None) -> Live:
     durable = [row["name"] for row in client.query(_SUBSCRIPTION) if row["durable"]]
     names = durable if subscription is None else [_found(durable, subscription)]
     rows = (_subscription(client, name) for name in names)
-    return Live(asked_at, tuple(row for row in rows if row is not None))
+    found = tuple(row for row in rows if row is not None)
+    return Live(asked_at, found, own_log(client))
+
+
+def own_log(client: Client) -> LogIdentity:
+    """Which topic_log is the gateway's. Raises InvalidRequest when it is one of before."""
+    return LogIdentity.of(client.ask(Verb.READ, Entity.NODE, "self").get("table"))
 
 
 def _found(durable: list[str], subscription: str) -> str:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
+from jobs.client.own_tables import require_own
 from pipeline.live import Live
 from pipeline.transforms import stuck as reasons
 from pipeline.transforms import views
@@ -15,7 +16,7 @@ from pipeline.transforms.tables import Tables, find_tables
 def register(spark: SparkSession, place: str, gateway: str | None = None) -> Tables:
     """Make a temporary view of every table and view of a home (`pipeline.transforms.views`), with
     what a gateway says now if one is named: `stuck` knows it then. Returns the tables."""
-    return views.register(spark, place, _live(gateway, None))
+    return views.register(spark, place, _live(spark, place, gateway, None))
 
 
 def stuck(
@@ -26,25 +27,35 @@ def stuck(
     `place` is a home or the folder of Spark's tables; `gateway` is `host:port` or
     `amqp[s]://user:password@host:port`, and without one the tables alone are asked. Raises
     InvalidRequest when there are no tables or no such subscription, Unanswered when no gateway is
-    there.
+    there, StoreError when the tables lie beside another gateway's log.
     """
-    return reasons.stuck(find_tables(spark, place), _live(gateway, subscription), subscription)
+    said = _live(spark, place, gateway, subscription)
+    return reasons.stuck(find_tables(spark, place), said, subscription)
 
 
 def stuck_summary(
     spark: SparkSession, place: str, subscription: str | None = None, gateway: str | None = None
 ) -> DataFrame:
     """The same by subscription and reason."""
-    said = _live(gateway, subscription)
+    said = _live(spark, place, gateway, subscription)
     return reasons.stuck_summary(find_tables(spark, place), said, subscription)
 
 
-def _live(gateway: str | None, subscription: str | None) -> Live | None:
+def _live(
+    spark: SparkSession, place: str, gateway: str | None, subscription: str | None
+) -> Live | None:
     if gateway is None:
         return None
     from jobs.live import live  # noqa: PLC0415 - needs Proton, which a cluster needn't have
 
-    return live(gateway, subscription)
+    said = live(gateway, subscription)
+    _require_own(spark, place, said)
+    return said
+
+
+def _require_own(spark: SparkSession, place: str, said: Live) -> None:
+    if said.table is not None:
+        require_own(spark, find_tables(spark, place).folder, said.table, beside=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +70,9 @@ class Stuck:
 
 
 def summary(spark: SparkSession, place: str, said: Live, subscription: str) -> Iterator[Stuck]:
-    """The summary of one subscription by what a gateway has said, the most frequent reason
-    first."""
+    """The summary of one subscription by what a gateway has said, the most frequent reason first.
+    Raises StoreError when the tables lie beside another gateway's log."""
+    _require_own(spark, place, said)
     found = reasons.stuck_summary(find_tables(spark, place), said, subscription)
     for row in found.orderBy("messages", ascending=False).collect():
         at: datetime | None = row.oldest_at

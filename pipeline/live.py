@@ -6,6 +6,8 @@ Times are microseconds since 1970.
 
 from dataclasses import dataclass
 
+from pipeline.log.identity import LogIdentity
+
 
 @dataclass(frozen=True, slots=True)
 class LiveConsumer:
@@ -43,7 +45,11 @@ class LiveSubscription:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What was asked. A subscription that was asked for and isn't here has gone."""
+    """What was asked. A subscription that was asked for and isn't here has gone.
+
+    `table` is the gateway's log, None where no gateway was asked.
+    """
 
     asked_at: int
     subscriptions: tuple[LiveSubscription, ...]
+    table: LogIdentity | None = None

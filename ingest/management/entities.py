@@ -179,7 +179,17 @@ class Entities:
             "head": self._log.recent.head,
             "committed": self._table.sequence_version,
             "memory_bytes": self._log.recent.bytes,
+            "table": table_map(self._table),
         }
+
+    def place(self) -> Row:
+        """Where the log is, and which table: what whoever reads messages there needs."""
+        return {"log": self._table.uri, "table": table_map(self._table)}
+
+
+def table_map(table: TopicLog) -> Map:
+    """Which table this is, as it is told to those who read it themselves."""
+    return Map(tuple(table.identity.body().items()))
 
 
 def key_of(entity: Entity, name: str) -> SubscriptionKey | Refusal:

@@ -192,6 +192,7 @@ class Requests:
             return refused(why)
         if existing is not None and request.verb is Verb.READ:
             row = {**self._row(request.entity, key), "links": links(existing)}
+            row |= self._entities.place()
             return Answer(OK, f"the {request.entity}", row)
         if existing is not None and request.verb is Verb.HELD:
             return self._held(existing, request)

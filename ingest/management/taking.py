@@ -16,7 +16,7 @@ from ingest.delivery import DeliveryService
 from ingest.link import Link
 from ingest.log import Log
 from ingest.management.asking import forbidden
-from ingest.management.entities import key_of
+from ingest.management.entities import key_of, table_map
 from ingest.management.holders import Holders
 from ingest.marking import Marking
 from ingest.named import Named
@@ -168,6 +168,7 @@ class Taking:
             "more": more,
             "topic": consumer.subscription.definition.topic,
             "log": self._table.uri,
+            "table": table_map(self._table),
             "incarnation": began,
         }
         return Answer(OK, f"{sum(len(run) for run, _ in handed)} acquired", body)
@@ -320,6 +321,7 @@ class Taking:
             "topic": subscription.definition.topic,
             "selector": subscription.definition.selector,
             "log": self._table.uri,
+            "table": table_map(self._table),
             "incarnation": self._log.begun.get(key.id, 0),
         }
         return Answer(OK, f"what {key.id} is owed", body)

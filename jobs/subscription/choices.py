@@ -85,7 +85,7 @@ def choices(options: Mapping[str, str]) -> Choices:
         certificate=_file(said, "certificate"),
         key=_file(said, "key"),
         consumer=consumer,
-        log=said.get("log", ""),
+        log=_absolute(said.get("log", "")),
         storage=tuple(sorted(storage)),
         messages_max=_whole(said, "maxMessagesPerTrigger", 1),
         linger_seconds=_whole(said, "lingerSeconds", 0),
@@ -108,6 +108,11 @@ def _address(gateway: str) -> tuple[str, str, str]:
     shown_host = f"[{host}]" if ":" in host else host
     where = f"{scheme}{shown_host}" + (f":{port}" if port else "")
     return where, unquote(parts.username or ""), unquote(parts.password or "")
+
+
+def _absolute(log: str) -> str:
+    """The address as every process finds it, whatever its working folder."""
+    return log if not log or "://" in log else str(Path(log).absolute())
 
 
 def _file(said: Mapping[str, str], name: str) -> Path | None:

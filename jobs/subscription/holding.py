@@ -12,7 +12,8 @@ from typing import Any, Self
 from jobs.gateway import Client, Gateway, Refused, Unanswered
 from jobs.settings import SubscriptionSettings
 from jobs.subscription.choices import Choices
-from jobs.subscription.offset import Acquired
+from jobs.subscription.offset import Acquired, Offset
+from jobs.subscription.place import LogPlace
 from pipeline.management import Entity, Verb
 
 
@@ -24,7 +25,8 @@ class Holding:
 
     def __init__(self, choices: Choices, settings: SubscriptionSettings, holder: str = "") -> None:
         self.holder = holder or secrets.token_hex(8)
-        self.incarnation, self.topic, self.log = 0, "", ""
+        self.incarnation, self.topic = 0, ""
+        self._place: LogPlace | None = None
         self._choices, self._settings = choices, settings
         linger = choices.linger_seconds
         self._linger = settings.linger_seconds if linger is None else linger
@@ -55,9 +57,22 @@ class Holding:
     ) -> None:
         self.close()
 
-    def begin(self, keep: str, incarnation: int) -> str:
-        """Of what it had it keeps these, as far as it can, and gives back the rest. What it has."""
-        said = {"keep": keep, "incarnation": incarnation, "max": 0}
+    @property
+    def place(self) -> LogPlace:
+        """Where the log is, and which table: as of the last answer."""
+        if self._place is None:
+            self._place = LogPlace.of(self._ask(Verb.READ, {}))
+        return self._place
+
+    def begin(self, at: Offset) -> str:
+        """Of what it had it keeps what the batch has that ends at `at`, as far as it can, and gives
+        back the rest. What it has.
+
+        Nothing is asked for when the log can't be reached from here, is another one, or when the
+        batch is another gateway's: raises StoreError or InvalidRequest.
+        """
+        self.place.require(self._choices, at)
+        said = {"keep": at.sequences, "incarnation": at.incarnation, "max": 0}
         kept = self._acquire(said).get("kept", "")
         return str(kept)
 
@@ -91,7 +106,7 @@ class Holding:
         linger = {"holder": self.holder, "linger_ms": self._linger * 1_000}
         answer = self._ask(Verb.ACQUIRE, {**said, **linger})
         self.incarnation = int(answer["incarnation"])
-        self.topic, self.log = str(answer["topic"]), str(answer["log"])
+        self.topic, self._place = str(answer["topic"]), LogPlace.of(answer)
         return answer
 
     def _ask(self, verb: Verb, said: Mapping[str, object]) -> dict[str, Any]:

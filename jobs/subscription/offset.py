@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from pipeline.errors import InvalidRequest
+from pipeline.log.identity import LogIdentity
 from pipeline.run_text import sequences_of, text_of_sequences
 
-#: Of what an offset says; another one is refused.
-VERSION = 1
+#: Of what an offset says; another one is refused. The first one didn't say which table it means.
+VERSION = 2
+FIRST_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class Offset:
     """The end of a batch, with all that is in the batch; `number` 0: none was there.
 
     `sequences` and the values of `failed` (by failed attempts) are runs as text. `holder` has them,
-    of the subscription's incarnation that began in that group; they lie in the table `log`.
+    of the subscription's incarnation that began in that group; they lie in the table `log`, and
+    which one that is says `table` (None in an offset of the first version).
     """
 
     number: int = 0
@@ -68,15 +71,17 @@ class Offset:
     incarnation: int = 0
     topic: str = ""
     log: str = ""
+    table: LogIdentity | None = None
     sequences: str = ""
     failed: tuple[tuple[int, str], ...] = ()
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Self:
         """What Spark's log has. Raises InvalidRequest for what isn't ours."""
-        if said.get("version") != VERSION:
+        version = said.get("version")
+        if version not in (FIRST_VERSION, VERSION):
             raise InvalidRequest(
-                f"the query's log has an offset of version {said.get('version')!r}, which this "
+                f"the query's log has an offset of version {version!r}, which this "
                 f"source doesn't know ({VERSION} is its own); begin with another checkpoint"
             )
         failed = sorted((int(n), str(text)) for n, text in said["failed"].items())
@@ -86,6 +91,7 @@ class Offset:
             int(said["incarnation"]),
             str(said["topic"]),
             str(said["log"]),
+            LogIdentity.of(said["table"]) if said.get("table") is not None else None,
             str(said["sequences"]),
             tuple(failed),
         )
@@ -99,11 +105,20 @@ class Offset:
             "incarnation": self.incarnation,
             "topic": self.topic,
             "log": self.log,
+            "table": None if self.table is None else self.table.body(),
             "sequences": self.sequences,
             "failed": {str(failures): text for failures, text in self.failed},
         }
 
-    def next(self, holder: str, incarnation: int, topic: str, log: str, what: Acquired) -> Self:
+    def next(
+        self,
+        holder: str,
+        incarnation: int,
+        topic: str,
+        log: str,
+        table: LogIdentity,
+        what: Acquired,
+    ) -> Self:
         """The end of the batch after this one, which has these messages."""
         failed: dict[int, list[int]] = {}
         for sequence in what.sequences:
@@ -118,6 +133,7 @@ class Offset:
             incarnation=incarnation,
             topic=topic,
             log=log,
+            table=table,
             sequences=sequences,
             failed=tuple(texts),
         )

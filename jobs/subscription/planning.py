@@ -6,6 +6,7 @@ from itertools import chain
 
 from jobs.settings import SubscriptionSettings
 from jobs.subscription.choices import Choices
+from jobs.subscription.place import LogPlace
 from pipeline import run_text
 from pipeline.tables.part_reading import Part
 from pipeline.tables.parts import parts
@@ -24,7 +25,7 @@ def failed_of(said: Mapping[str, str]) -> dict[int, str]:
 
 def parts_of(
     choices: Choices,
-    log: str,
+    place: LogPlace,
     topic: str,
     sequences: "array[int]",
     settings: SubscriptionSettings,
@@ -33,11 +34,12 @@ def parts_of(
 ) -> list[Part]:
     """The tasks that read these messages. `exact`: all of them are the topic's.
 
-    Raises StoreError.
+    Raises StoreError, also when another table than the gateway's lies there.
     """
     return parts(
-        choices.log or log,
+        place.seen_by(choices),
         dict(choices.storage),
+        place.identity,
         topic,
         sequences,
         messages=settings.task_messages,

@@ -72,6 +72,7 @@ class _Looker(DataSourceReader):
         # Executors have this module, and neither Proton nor deltalake need be there.
         from jobs.settings import load  # noqa: PLC0415
         from jobs.subscription.holding import Holding  # noqa: PLC0415
+        from jobs.subscription.place import LogPlace  # noqa: PLC0415
         from jobs.subscription.planning import failed_of, parts_of, sequences_of  # noqa: PLC0415
 
         chosen, settings = self._choices, load().subscription
@@ -79,7 +80,8 @@ class _Looker(DataSourceReader):
             said = holding.owed()
         owed = sequences_of(said["owed"].values())
         failed = failed_of(said["owed"])
-        parts = parts_of(chosen, said["log"], said["topic"], owed, settings, exact=False)
+        place, topic = LogPlace.of(said), said["topic"]
+        parts = parts_of(chosen, place, topic, owed, settings, exact=False)
         selector = said["selector"]
         return [Piece(part, failed, raw=chosen.raw, selector=selector) for part in parts]
 

@@ -73,8 +73,14 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, others = found.cut(most, self._settings.offset_bytes_max)
         self._left = others if others.sequences else None
         holding = self._held(at)
+        place = holding.place
         return at.next(
-            holding.holder, holding.incarnation, holding.topic, holding.log, first
+            holding.holder,
+            holding.incarnation,
+            holding.topic,
+            place.uri,
+            place.identity,
+            first,
         ).json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -83,11 +89,9 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         batch = Offset.of(end)
-        self._held(batch)
+        place = self._held(batch).place
         sequences = sequences_of([batch.sequences])
-        parts = parts_of(
-            self._choices, batch.log, batch.topic, sequences, self._settings, exact=True
-        )
+        parts = parts_of(self._choices, place, batch.topic, sequences, self._settings, exact=True)
         failed = dict(batch.failed)
         return [Piece(part, failed, raw=self._choices.raw) for part in parts]
 
@@ -114,7 +118,11 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             from jobs.subscription.holding import Holding  # noqa: PLC0415
 
             holding = Holding(self._choices, self._settings, at.holder)
-            holding.begin(at.sequences, at.incarnation)
+            try:
+                holding.begin(at)
+            except BaseException:
+                holding.close()
+                raise
             self._holding = holding
         return self._holding
 

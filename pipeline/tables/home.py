@@ -9,9 +9,16 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folder of one gateway, by name of what lies in it. It makes no folder by itself."""
+    """The folder of one gateway, by name of what lies in it. It makes no folder by itself.
+
+    Its addresses are absolute, however `root` was typed: what a gateway tells of them is used by
+    processes with other working folders.
+    """
 
     root: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", self.root.absolute())
 
     @property
     def lock_path(self) -> Path:

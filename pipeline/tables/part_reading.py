@@ -19,8 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import StoreError
+from pipeline.log.identity import LogIdentity
 from pipeline.message_row import COPIED
 from pipeline.run_text import sequences_of
+from pipeline.tables.commits import json_name
 
 Sequences = npt.NDArray[np.int64]
 
@@ -28,6 +30,8 @@ Sequences = npt.NDArray[np.int64]
 COLUMNS = (*COPIED, "message")
 #: A table of before has no column of it.
 _LATER = {"deliver_at": pa.timestamp("us", "UTC")}
+#: What to do where no table is.
+_WHERE = "say with the option 'log' where the gateway's lies, as it is seen from here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Part:
     """The messages `wanted` (runs as text) of one topic. They lie in `units`, in this order, and
     are `count`; where that is None, some of those wanted may be no messages of the topic.
 
-    `uri` and `options` are those of the table.
+    `uri` and `options` are those of the table, `identity` says which table that must be.
     """
 
     uri: str
@@ -53,13 +57,17 @@ class Part:
     units: tuple[Unit, ...]
     wanted: str
     count: int | None
+    identity: LogIdentity
 
 
 def read(part: Part) -> Iterator[pa.RecordBatch]:
     """The messages with the columns COLUMNS, a row group at a time.
 
-    Raises StoreError when a file is gone or a message isn't where it was.
+    Raises StoreError when another table lies there, a file is gone or a message isn't where it was.
     """
+    there = entry(part.uri, part.options, part.identity.version)
+    if there is not None:  # cleaned up, it leaves the names of the files: no other table has them
+        part.identity.require(part.uri, there)
     wanted = np.frombuffer(sequences_of(part.wanted), np.int64)
     found = 0
     for unit in part.units:
@@ -83,6 +91,7 @@ def _read(part: Part, unit: Unit, wanted: Sequences) -> Iterator[pa.RecordBatch]
                 table = file.read_row_group(group, columns=names, use_threads=False)
                 yield from _chosen(table, part.topic, wanted, dt.date.fromisoformat(unit.day))
     except FileNotFoundError:
+        require_same(part.uri, part.options, part.identity)
         raise StoreError(
             f"{part.uri}: {unit.path} was merged away while it was to be read; start the query "
             "again, and it reads the same messages where they lie now"
@@ -91,16 +100,43 @@ def _read(part: Part, unit: Unit, wanted: Sequences) -> Iterator[pa.RecordBatch]
         raise StoreError(f"{part.uri}: {unit.path} can't be read: {error}") from error
 
 
+def require_same(uri: str, options: dict[str, str], identity: LogIdentity) -> None:
+    """Raise StoreError unless the table in `uri` can be reached and is the one that is meant."""
+    identity.require(uri, entry(uri, options, identity.version))
+
+
+def entry(uri: str, options: dict[str, str], version: int) -> bytes | None:
+    """The entry of a version; None if the table has none. Raises StoreError when no table can be
+    reached there."""
+    folder, name = folder_of(uri), json_name(version)
+    try:
+        if folder is None:
+            return bytes(_places(uri, options).open_input_file(name).read())
+        if not (folder / name).parent.is_dir():
+            raise StoreError(f"no topic_log can be reached in {uri} from here: {_WHERE}")
+        return (folder / name).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"no topic_log can be reached in {uri}: {error}; {_WHERE}") from error
+
+
 def parquet(uri: str, options: dict[str, str], path: str) -> pq.ParquetFile:
     """A data file of the table. Raises OSError."""
     folder = folder_of(uri)
     if folder is not None:
         return pq.ParquetFile(folder / path, page_checksum_verification=True)
+    return pq.ParquetFile(
+        _places(uri, options).open_input_file(path), page_checksum_verification=True
+    )
+
+
+def _places(uri: str, options: dict[str, str]) -> Any:
+    """The files of a table on an object store."""
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 (only object stores need it)
     from pyarrow.fs import PyFileSystem  # noqa: PLC0415
 
-    places = PyFileSystem(DeltaStorageHandler(uri, options))
-    return pq.ParquetFile(places.open_input_file(path), page_checksum_verification=True)
+    return PyFileSystem(DeltaStorageHandler(uri, options))
 
 
 def folder_of(uri: str) -> Path | None:

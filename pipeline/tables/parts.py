@@ -14,9 +14,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from pipeline.errors import StoreError
+from pipeline.log.identity import LogIdentity
 from pipeline.run_text import text_of_sequences
 from pipeline.tables.paging import MessageFile
-from pipeline.tables.part_reading import Part, Sequences, Unit, parquet
+from pipeline.tables.part_reading import Part, Sequences, Unit, parquet, require_same
 from pipeline.tables.table_state import TableState, check_ours
 
 #: A file with as many rows at most is one unit: its footer isn't read to cut it.
@@ -35,6 +36,7 @@ class _Piece:
 def parts(
     uri: str,
     options: dict[str, str],
+    identity: LogIdentity,
     topic: str,
     sequences: Iterable[int],
     *,
@@ -44,8 +46,9 @@ def parts(
     """The parts that together have the messages `sequences` (ascending), about so many each.
 
     `exact`: all of them are messages of the topic; else some may not be. Raises StoreError when
-    the table can't be read, isn't ours, or lacks one of them.
+    the table can't be read, isn't the one that `identity` says, or lacks one of them.
     """
+    require_same(uri, options, identity)
     wanted = np.fromiter(sequences, np.int64)
     if not len(wanted):
         return []
@@ -67,7 +70,8 @@ def parts(
         some = wanted[begin:end]
         units = tuple(piece.unit for piece in cluster)
         text = text_of_sequences(some.tolist())
-        made.append(Part(uri, options, topic, units, text, len(some) if exact else None))
+        count = len(some) if exact else None
+        made.append(Part(uri, options, topic, units, text, count, identity))
     if exact and done < len(wanted):
         raise _missing(uri, topic, int(wanted[done]), state)
     return made

@@ -22,6 +22,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from pipeline.errors import StoreError, TableMoved
+from pipeline.log.identity import digest
 from pipeline.tables import commits
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.store import Store, SyncFailed, UndecidedError
@@ -43,12 +44,15 @@ class _Undecided:
 class TableWriter:
     """Makes versions on the committer's thread. `state` is replaced as a whole, for all threads.
 
-    `dead` says why no version will ever be made again: an fsync failed. None while alive.
+    `newest` is the newest version that is known to be ours, and the digest of its entry: that of
+    `state` or the one after it. `dead` says why no version will ever be made again: an fsync
+    failed. None while alive.
     """
 
     def __init__(self, store: Store, state: TableState) -> None:
         self.store = store
         self.state = state
+        self.newest = state.version, _digest(store, state.version)
         self.dead: str | None = None
         self._undecided: _Undecided | None = None
 
@@ -109,6 +113,7 @@ class TableWriter:
         self._undecided = None
         if not made:
             raise self._moved()
+        self.newest = commit.state.version, digest(commit.text)
         self.state = commit.state
 
     def _unmade(self, version: int, added: list[AddedFile], error: Exception) -> StoreError:
@@ -142,3 +147,10 @@ class TableWriter:
             f"{self.store.uri} is at version {version + 1} or later, we left it at {version}: "
             "somebody else wrote to it. Stop the other writer; then start again"
         )
+
+
+def _digest(store: Store, version: int) -> str:
+    """Nothing where the entry was cleaned up, as a program of before did: then no reader can be
+    sure of the table until the next commit."""
+    name = commits.json_name(version)
+    return digest(store.read(name)) if store.exists(name) else ""

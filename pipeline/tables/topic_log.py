@@ -21,6 +21,7 @@ from deltalake.exceptions import DeltaError
 
 from pipeline.errors import StoreError, TableMoved
 from pipeline.hint import Sift
+from pipeline.log.identity import LogIdentity
 from pipeline.tables import commits, data_file, evolution, frame, rows, survey, table_state
 from pipeline.tables.checkpoint import Identity
 from pipeline.tables.commits import AddedFile
@@ -65,7 +66,9 @@ class TopicLog:
         self.path = path
         self._store = store
         self._writer = TableWriter(store, TableState.of(table))
-        self._steps = Steps(self._writer, Identity.of(table), limits)
+        identity = Identity.of(table)
+        self._id = identity.id
+        self._steps = Steps(self._writer, identity, limits)
         self._pager = Pager(path, store.parquet)
 
     @classmethod
@@ -104,6 +107,11 @@ class TopicLog:
     def uri(self) -> str:
         """Where the table lies, as deltalake wants it."""
         return self._store.uri
+
+    @property
+    def identity(self) -> LogIdentity:
+        """Which table this is, by a version that has all that `sequence_version` says."""
+        return LogIdentity(self._id, *self._writer.newest)
 
     @property
     def dead(self) -> str | None:

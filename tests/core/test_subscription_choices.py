@@ -1,12 +1,16 @@
 """What a query says to the source `subscription`, and what an offset says: read, written,
 refused."""
 
+from pathlib import Path
+
 import pytest
 
 from jobs.subscription.choices import Choices, choices
 from jobs.subscription.offset import Acquired, Offset
 from pipeline.errors import InvalidRequest
+from pipeline.log.identity import LogIdentity
 
+TABLE = LogIdentity("11-22", 5, "ab" * 16)
 RIGHT = {"gateway": "localhost:5672", "subscription": "global/orders"}
 
 
@@ -54,11 +58,11 @@ def test_an_offset_has_all_of_its_batch() -> None:
     acquired = Acquired.of({"0": "9-11,1-5/2", "2": "2,20"})
     assert acquired.sequences.tolist() == [1, 2, 3, 5, 9, 10, 11, 20]
     first, others = acquired.cut(5, 1_000)
-    offset = Offset().next("h", 7, "orders", "/lake/topic_log", first)
+    offset = Offset().next("h", 7, "orders", "/lake/topic_log", TABLE, first)
     assert (offset.number, offset.sequences, offset.failed) == (1, "1-3,5,9", ((2, "2"),))
     assert Offset.of(offset.json()) == offset
     assert others.sequences.tolist() == [10, 11, 20]
-    second = offset.next("h", 7, "orders", "/lake/topic_log", others)
+    second = offset.next("h", 7, "orders", "/lake/topic_log", TABLE, others)
     assert (second.number, second.sequences, second.failed) == (2, "10-11,20", ((2, "20"),))
 
 
@@ -69,7 +73,7 @@ def test_an_offset_is_never_longer_than_it_may_be() -> None:
     found: list[int] = []
     while left.sequences:
         first, left = left.cut(1_000, 256)
-        assert 0 < len(Offset().next("h", 1, "t", "l", first).sequences) <= 256
+        assert 0 < len(Offset().next("h", 1, "t", "l", TABLE, first).sequences) <= 256
         found += first.sequences
     assert found == irregular
 
@@ -84,3 +88,20 @@ def test_an_offset_of_another_source_is_refused() -> None:
     """Nothing is guessed of a checkpoint that isn't ours."""
     with pytest.raises(InvalidRequest, match="begin with another checkpoint"):
         Offset.of({"index": 5})
+
+
+def test_an_offset_of_before_is_read_and_says_of_no_table() -> None:
+    """A query goes on after an upgrade; where its table lay is all that it knows."""
+    said = Offset(1, "h", 7, "orders", "/lake/topic_log", TABLE, "1-3").json()
+    assert Offset.of(said).table == TABLE
+    del said["table"]
+    assert Offset.of({**said, "version": 1}) == Offset(
+        1, "h", 7, "orders", "/lake/topic_log", None, "1-3"
+    )
+
+
+def test_a_log_is_said_absolutely() -> None:
+    """Executors have other working folders; an address with a scheme is one already."""
+    assert choices({**RIGHT, "log": "lake/topic_log"}).log == str(Path("lake/topic_log").absolute())
+    assert choices({**RIGHT, "log": "s3://lake/topic_log"}).log == "s3://lake/topic_log"
+    assert choices(RIGHT).log == ""

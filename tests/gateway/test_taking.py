@@ -1,7 +1,9 @@
 """Consumers that take sequences and no bytes: in their turn, settled, kept over a lost
 connection."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +11,13 @@ from conftest import Connect
 from deltalake import DeltaTable
 from gateway_jms import Jms
 from gateway_management import Manager
+from gateway_peer import Peer
 from gateway_process import Gateway, until
 from gateway_transactions import transacted
 
+from pipeline.log.identity import LogIdentity
 from pipeline.run_text import sequences_of
+from pipeline.tables.part_reading import require_same
 
 Make = Callable[..., Gateway]
 #: Commits come soon, so that nobody waits long for what was acquired.
@@ -146,6 +151,31 @@ def test_a_lost_holder_that_does_not_linger_is_a_lost_consumer(
     assert sequences_of(kept).tolist() == [second, third]
 
 
+def test_a_lost_holder_that_has_nothing_keeps_nobody_out(
+    lake: Gateway, connect: Connect, topic: str
+) -> None:
+    """However long it would linger: of a subscription that takes one consumer, the next one can be
+    it at once. With a message of its own it stays."""
+    peer = connect("box", port=lake.port)
+    peer.leave(peer.durable(topic, topic), closed=False)
+    name = f"container/box/{topic}"
+    peer.sender(topic).publish("a")
+    peer.drop()
+    before = connect("box", port=lake.port)
+    manager = Manager(before)
+    [sequence] = acquire(manager, name, keep="", linger_ms=600_000)["acquired"][0]
+    manager.done("SETTLE", "subscription", name, holder="h", sequences=str(sequence))
+    before.drop()
+    again = connect("box", port=lake.port)
+    until(lambda: Manager(again).done("READ", "subscription", name)["consumers"] == 0, "it ends")
+    again.sender(topic).publish("b")
+    manager = Manager(again)
+    assert acquire(manager, name, keep="", linger_ms=600_000)["acquired"]
+    again.drop()
+    last = connect("box", port=lake.port)
+    assert Manager(last).done("READ", "subscription", name)["consumers"] == 1
+
+
 def test_after_a_kill_of_the_gateway_it_gets_back_what_it_kept(
     own_gateway: Make, connect: Connect, topic: str
 ) -> None:
@@ -253,3 +283,32 @@ def test_an_exclusive_subscription_has_one_consumer(
     stranger = Manager(connect(port=lake.port))
     text = stranger.refused(409, "ACQUIRE", "subscription", name, holder="g", keep="", max=1)
     assert "belongs to the container" in text
+
+
+def test_where_and_which_the_log_is_goes_with_every_answer(tmp_path: Path) -> None:
+    """However the home was typed: an absolute address, and the table whose entry that version has
+    there. Who asks before taking anything is told the same."""
+    home = tmp_path / "work" / "build" / "home"
+    home.parent.parent.mkdir()
+    with Gateway(tmp_path / "lake", SOON) as gateway:
+        gateway.stop()
+        gateway.home = Path("build/home")
+        gateway.spawn(before=lambda: os.chdir(home.parent.parent))
+        until(lambda: len(gateway.events("listening")) > 1, "the gateway listens")
+        with Peer(gateway.port) as peer:
+            peer.leave(peer.shared_durable("t", "t|global"), closed=False)
+            peer.sender("t").publish("a", "b")
+            manager = Manager(peer)
+            acquired = acquire(manager, "global/t", keep="", max=1)
+            said = [
+                acquired,
+                manager.done("READ", "subscription", "global/t"),
+                manager.done("OWED", "subscription", "global/t"),
+            ]
+            node = manager.done("READ", "node", "self")
+        for one in said:
+            assert one["log"] == str(home / "tables" / "topic_log")
+            require_same(one["log"], {}, LogIdentity.of(one["table"]))
+        assert LogIdentity.of(node["table"]).table == DeltaTable(said[0]["log"]).metadata().id
+        assert "log" not in node, "a path is told to those who may consume"
+        gateway.stop()

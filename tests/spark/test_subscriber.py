@@ -59,8 +59,9 @@ class Subscription:
 
     def row(self) -> dict[str, Any]:
         with Peer(self.gateway.port) as peer:
-            found = Manager(peer).done("READ", "subscription", f"global/{self.topic}")
-        return dict(found)
+            found = dict(Manager(peer).done("READ", "subscription", f"global/{self.topic}"))
+        del found["table"]  # says how far the log's table has come
+        return found
 
     @property
     def options(self) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from pipeline.tables.home import Home
 
 
@@ -12,3 +14,13 @@ def test_everything_lies_under_the_root(tmp_path: Path) -> None:
     assert home.topic_log == tmp_path / "tables/topic_log"
     assert home.cursors == tmp_path / "tables/cursors"
     assert home.checkpoint("materialize") == tmp_path / "checkpoints/materialize"
+
+
+def test_its_addresses_are_absolute_however_it_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a gateway says of them is used in other working folders."""
+    monkeypatch.chdir(tmp_path)
+    home = Home(Path("build/home"))
+    monkeypatch.chdir("/")
+    assert home.topic_log == tmp_path / "build/home/tables/topic_log"

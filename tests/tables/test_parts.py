@@ -1,7 +1,10 @@
 """Chosen messages, cut into parts and read side by side: just these, each once, or an error."""
 
 import random
+import time
+from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from table_groups import bodies, framed, group, run
 from pipeline.errors import StoreError
 from pipeline.tables.home import Home
 from pipeline.tables.object_store import ObjectStore
-from pipeline.tables.part_reading import COLUMNS, read
+from pipeline.tables.part_reading import COLUMNS, read, require_same
 from pipeline.tables.parts import parts
 from pipeline.tables.topic_log import TopicLog
 
@@ -42,10 +45,10 @@ def filled(log: TopicLog, seed: int, commits: int, most: int) -> Rows:
     return rows
 
 
-def read_all(log: str, topic: str, wanted: list[int], **more: Any) -> list[tuple[int, bytes]]:
+def read_all(log: TopicLog, topic: str, wanted: list[int], **more: Any) -> list[tuple[int, bytes]]:
     """What all parts give, each part in its order."""
     found: list[tuple[int, bytes]] = []
-    for part in parts(log, {}, topic, wanted, **more):
+    for part in parts(log.uri, {}, log.identity, topic, wanted, **more):
         for batch in read(part):
             assert batch.schema.names == list(COLUMNS)
             assert set(batch.column("topic").to_pylist()) <= {topic}
@@ -70,33 +73,30 @@ def test_just_what_is_wanted_is_read_and_once(tmp_path: Path, most: int) -> None
                 wanted = [one for one in due if chance.random() < share]
                 want = [(one, rows[one][1]) for one in wanted]
                 for size in (50, 100_000):
-                    assert sorted(read_all(str(log.path), topic, wanted, messages=size)) == want
+                    assert sorted(read_all(log, topic, wanted, messages=size)) == want
 
 
 def test_parts_are_about_as_large_as_they_should_be(tmp_path: Path) -> None:
     """Many when they are small; one when all fits; none for nothing."""
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run("orders", bodies(30_000, 20))))])
-    uri, wanted = str(log.path), range(30_000)
-    made = parts(uri, {}, "orders", wanted, messages=8_192)
+    uri, there, wanted = log.uri, log.identity, range(30_000)
+    made = parts(uri, {}, there, "orders", wanted, messages=8_192)
     assert [part.count for part in made] == [8_192, 8_192, 8_192, 5_424]
     assert made[0].wanted == "0-8191"
-    assert len(parts(uri, {}, "orders", wanted, messages=100_000)) == 1
-    assert parts(uri, {}, "orders", [], messages=10) == []
+    assert len(parts(uri, {}, there, "orders", wanted, messages=100_000)) == 1
+    assert parts(uri, {}, there, "orders", [], messages=10) == []
 
 
 def test_what_is_not_there_is_an_error_and_never_skipped(tmp_path: Path) -> None:
     """Of another topic, not committed, or removed: nobody gets a batch that lacks it."""
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run("a", bodies(5, 20)), run("b", bodies(5, 20))))])
-    uri = str(log.path)
     for wanted in ([3, 7], [3, 10], [10]):
         with pytest.raises(StoreError, match=r"is in no file|are there\. Nothing was skipped"):
-            read_all(uri, "a", wanted, messages=10)
-    found = read_all(uri, "a", [3, 7, 10], messages=10, exact=False)
+            read_all(log, "a", wanted, messages=10)
+    found = read_all(log, "a", [3, 7, 10], messages=10, exact=False)
     assert [one for one, _ in found] == [3]
-    with pytest.raises(StoreError, match="can't be read"):
-        parts(str(tmp_path / "nothing"), {}, "a", [1], messages=10)
 
 
 def test_a_file_that_was_merged_away_is_an_error_with_the_way_out(tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_a_file_that_was_merged_away_is_an_error_with_the_way_out(tmp_path: Path
     log = TopicLog.open(tmp_path / "log")
     for number in (1, 2):
         log.commit([framed(group(number, number * 5 - 5, run("a", bodies(5, 20))))])
-    before = parts(str(log.path), {}, "a", range(10), messages=100)
+    before = parts(log.uri, {}, log.identity, "a", range(10), messages=100)
     table = DeltaTable(log.path)
     table.optimize.compact()
     table.vacuum(0, dry_run=False, enforce_retention_duration=False)
     with pytest.raises(StoreError, match="merged away while it was to be read; start the query"):
         list(read(before[0]))
-    assert len(read_all(str(log.path), "a", list(range(10)), messages=100)) == 10
+    assert len(read_all(log, "a", list(range(10)), messages=100)) == 10
 
 
 def test_a_table_far_away_is_read_by_its_address(tmp_path: Path) -> None:
@@ -119,6 +119,79 @@ def test_a_table_far_away_is_read_by_its_address(tmp_path: Path) -> None:
         store = ObjectStore("s3://lake/parts/topic_log", options)
         log = TopicLog.open(Home(tmp_path).topic_log, store=store)
         log.commit([framed(group(1, 0, run("a", bodies(20, 20))))])
-        [part] = parts(store.uri, dict(options), "a", [3, 4, 15], messages=10)
+        [part] = parts(store.uri, dict(options), log.identity, "a", [3, 4, 15], messages=10)
         [batch] = read(part)
         assert batch.column("sequence").to_pylist() == [3, 4, 15]
+        for other, why in (
+            ("no version 9", replace(log.identity, version=9)),
+            ("another one", replace(log.identity, entry="0" * 32)),
+        ):
+            with pytest.raises(StoreError, match=other):
+                parts(store.uri, dict(options), why, "a", [3], messages=10)
+
+
+def another(path: Path) -> TopicLog:
+    """A table that somebody else made: the same sequences, other messages."""
+    log = TopicLog.open(path)
+    log.commit([framed(group(1, 0, run("a", [b"w" * 20] * 10)))])
+    return log
+
+
+def copied(log: TopicLog, to: Path) -> TopicLog:
+    """A copy, which has gone on by itself: after sequence 9 its messages are others."""
+    copytree(log.path, to)
+    copy = TopicLog.open(to)
+    copy.commit([framed(group(2, 10, run("a", [b"w" * 20] * 10)))])
+    return copy
+
+
+@pytest.mark.parametrize("which", ["another", "a copy", "an older copy", "nothing", "a file"])
+def test_another_table_in_the_same_place_is_never_read(tmp_path: Path, which: str) -> None:
+    """Neither where parts are cut nor where one is read, whatever it is that lies there."""
+    log, there = TopicLog.open(tmp_path / "log"), tmp_path / "there"
+    log.commit([framed(group(1, 0, run("a", bodies(10, 20))))])
+    match which:
+        case "another":
+            assert another(there).identity.table != log.identity.table
+        case "a copy":
+            assert copied(log, there).identity.table == log.identity.table
+        case "an older copy":
+            copytree(log.path, there)
+        case "a file":
+            there.write_text("no table")
+    log.commit([framed(group(2, 10, run("a", bodies(10, 20))))])
+    with pytest.raises(StoreError, match=r"isn't the gateway's|no topic_log can be reached"):
+        parts(str(there), {}, log.identity, "a", [3, 12], messages=10)
+    [part, *_] = parts(log.uri, {}, log.identity, "a", [3, 12], messages=10)
+    with pytest.raises(StoreError, match=r"isn't the gateway's|no topic_log can be reached"):
+        list(read(replace(part, uri=str(there))))
+
+
+def test_a_copy_that_has_all_is_as_good(tmp_path: Path) -> None:
+    """A mirror that is as new as the gateway said may be read; one that lacks the entry by now
+    is known by the names of its files."""
+    log, mirror = TopicLog.open(tmp_path / "log"), tmp_path / "mirror"
+    log.commit([framed(group(1, 0, run("a", bodies(10, 20))))])
+    copytree(log.path, mirror)
+    [part] = parts(str(mirror), {}, log.identity, "a", [3], messages=10)
+    [batch] = read(part)
+    assert batch.column("sequence").to_pylist() == [3]
+    (mirror / "_delta_log" / f"{log.identity.version:020d}.json").unlink()
+    [batch] = read(part)
+    assert batch.column("sequence").to_pylist() == [3]
+
+
+def test_what_a_table_says_of_itself_is_known_after_a_start(tmp_path: Path) -> None:
+    """After each commit, after each upkeep, and read back: the entry of a version that has all."""
+    log = TopicLog.open(tmp_path / "log")
+    seen = {log.identity}
+    for number in range(1, 13):
+        log.commit([framed(group(number, number * 5 - 5, run("a", bodies(5, 20))))])
+        while log.upkeep(now=time.time_ns() // 1_000, floor=0):
+            assert log.identity.version == log.version
+        assert TopicLog.open(log.path).identity == log.identity
+        require_same(log.uri, {}, log.identity)
+        seen.add(log.identity)
+    log.fence(7)
+    assert TopicLog.open(log.path).identity == log.identity
+    assert len({one.entry for one in seen}) == 13

@@ -1,0 +1,19 @@
+"""Whether Spark's tables lie beside the log of the gateway that is asked: what is found out in one
+home must not be told to the gateway of another, nor shown together with what that one says."""
+
+from pyspark.sql import SparkSession
+
+from jobs.delta_files import Entries, Folder
+from pipeline.log.identity import LogIdentity
+
+
+def require_own(spark: SparkSession, folder: str, identity: LogIdentity, *, beside: bool) -> None:
+    """Raise StoreError when the `topic_log` in a folder of tables isn't the one a gateway said.
+
+    `beside`: there must be one; else tables that lie by themselves are taken as they are.
+    """
+    log = f"{folder}/topic_log"
+    if not beside and not Folder(spark, log).has("_delta_log"):
+        return
+    entry = Entries(spark, log).text(identity.version)
+    identity.require(log, None if entry is None else entry.encode())
