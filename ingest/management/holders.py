@@ -4,7 +4,8 @@ Rule 1: a holder begins on a connection by saying what it keeps. Of what it had 
         that, and gives back the rest; what it wants to keep and nobody has, it gets back.
 Rule 2: the connection on which it began last has it; what another one still asks is refused.
 Rule 3: what a lost connection's holder has is its own for as long as it said, then it's given back
-        and counts as no failure.
+        and counts as no failure. One that has nothing ends with its connection: it keeps nobody out
+        of a subscription that takes one consumer.
 """
 
 import asyncio
@@ -53,7 +54,7 @@ class Holders:
         for taker in [one for one in self._takers.values() if one.asked_by is link]:
             taker.asked_by = None
             self.flowed(taker)
-            if taker.linger_ms:
+            if taker.linger_ms and _has_any(taker):
                 seconds = taker.linger_ms / 1_000
                 lingered = partial(self._lingered, taker)
                 taker.timer = self._loop.call_later(seconds, taker.later(lingered))
@@ -153,3 +154,10 @@ class Holders:
         taker.release()
         for holding in [one for one, there in self._takers.items() if there is taker]:
             del self._takers[holding]
+
+
+def _has_any(taker: Taker) -> bool:
+    consumer = taker.owner
+    if not isinstance(consumer, Consumer):
+        return False
+    return bool(consumer.subscription.dispatcher.held(consumer.number))
