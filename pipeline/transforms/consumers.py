@@ -5,6 +5,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
+from pipeline.transforms.deliveries import each_once
 from pipeline.transforms.tables import Tables
 
 #: What can become of a delivery to a consumer; a column each.
@@ -31,9 +32,10 @@ def consumers(
     """One row per subscription and consumer: its deliveries that were settled in the window from
     `since` to `until` (exclusive), what became of them, its share, throughput and times.
 
-    Without a window it is all that there is. Cost: the days of `acks` in the window, one pass.
+    Each delivery counts once (`pipeline.transforms.deliveries`). Without a window it is all that
+    there is. Cost: the days of `acks` in the window and those beside them, one pass.
     """
-    settled = _window(tables.acks.where(F.col("delivered_at").isNotNull()), since, until)
+    settled = _window(each_once(_days(tables.acks, since, until)), since, until)
     took = (F.unix_micros("settled_at") - F.unix_micros("delivered_at")) / 1_000_000
     # What a lost consumer held has the time of the loss for both: no time to settle.
     timed = F.when(F.col("outcome") != "released", took)
@@ -61,15 +63,22 @@ def _of_all() -> WindowSpec:
     return Window.partitionBy("subscription")
 
 
-def _window(acks: DataFrame, since: datetime | None, until: datetime | None) -> DataFrame:
-    """By the partition, too, so that no other day is read."""
+def _days(acks: DataFrame, since: datetime | None, until: datetime | None) -> DataFrame:
+    """By the partition, so that no other day is read; of a delivery that has two rows the second
+    one may lie on the next day."""
     if since is not None:
-        at = F.lit(since)
-        acks = acks.where((F.col("settled_at") >= at) & (F.col("day") >= _utc_day(at)))
+        acks = acks.where(F.col("day") >= F.date_sub(_utc_day(F.lit(since)), 1))
     if until is not None:
-        at = F.lit(until)
-        acks = acks.where((F.col("settled_at") < at) & (F.col("day") <= _utc_day(at)))
+        acks = acks.where(F.col("day") <= F.date_add(_utc_day(F.lit(until)), 1))
     return acks
+
+
+def _window(settled: DataFrame, since: datetime | None, until: datetime | None) -> DataFrame:
+    if since is not None:
+        settled = settled.where(F.col("settled_at") >= F.lit(since))
+    if until is not None:
+        settled = settled.where(F.col("settled_at") < F.lit(until))
+    return settled
 
 
 def _seconds(since: datetime | None, until: datetime | None) -> Column:

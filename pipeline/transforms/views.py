@@ -5,12 +5,13 @@ from pyspark.sql import SparkSession
 from pipeline.live import Live
 from pipeline.transforms.backlog import backlog
 from pipeline.transforms.consumers import consumers
+from pipeline.transforms.deliveries import deliveries
 from pipeline.transforms.pending import pending_of_all
 from pipeline.transforms.stuck import stuck, stuck_summary
 from pipeline.transforms.tables import SCHEMAS, Tables, find_tables
 
 #: The views, beside the tables of SCHEMAS.
-VIEWS = ("pending", "backlog", "consumers", "stuck", "stuck_summary")
+VIEWS = ("pending", "backlog", "deliveries", "consumers", "stuck", "stuck_summary")
 
 
 def register(spark: SparkSession, place: str, live: Live | None = None) -> Tables:
@@ -27,6 +28,7 @@ def register(spark: SparkSession, place: str, live: Live | None = None) -> Table
     views = {
         "pending": pending_of_all(tables),
         "backlog": backlog(tables),
+        "deliveries": deliveries(tables),
         "consumers": consumers(tables),
         "stuck": stuck(tables, live),
         "stuck_summary": stuck_summary(tables, live),

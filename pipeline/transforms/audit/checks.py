@@ -24,6 +24,7 @@ NAMES = (
     "floor_falls",
     "lost",
     "settled_twice",
+    "counted_once",
     "delivered_after_settlement",
     "held_twice",
     "not_owed",
