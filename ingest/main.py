@@ -15,7 +15,7 @@ from ingest.logs import LineBudget, set_up
 from ingest.management.queue_commands import queue, topic
 from ingest.management.subscription_commands import subscription
 from ingest.security.users_commands import user
-from pipeline.errors import DistributaryError, InvalidRequest
+from pipeline.errors import DistributaryError, InvalidRequest, of_a_file
 from pipeline.tables.home import Home
 
 #: Exit codes that scripts can use.
@@ -101,7 +101,7 @@ def demo(home: Path, flights: int, keep: bool, as_json: bool) -> None:
     """
     from ingest.demo.demo import run  # noqa: PLC0415 (pyspark and matplotlib are slow to import)
 
-    sys.exit(run(home, flights, keep=keep, as_json=as_json))
+    sys.exit(run(home.absolute(), flights, keep=keep, as_json=as_json))
 
 
 def main() -> None:
@@ -113,4 +113,9 @@ def main() -> None:
         sys.exit(MISUSED)
     except DistributaryError as error:
         click.echo(f"distributary: {error}", err=True)
+        sys.exit(FAILED)
+    except OSError as error:
+        if (said := of_a_file(error)) is None:
+            raise
+        click.echo(f"distributary: {said}", err=True)
         sys.exit(FAILED)

@@ -36,8 +36,13 @@ def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
 
     After a take-over from an owner that may still live its commits are fenced off first, and its
     files are read and left. On an object store that is done at every start: a commit of the last
-    owner may still be on its way.
+    owner may still be on its way. Raises StoreError, InvalidRequest.
     """
+    with home.used():
+        return _open_store(home, settings, owner)
+
+
+def _open_store(home: Home, settings: Settings, owner: Owner) -> Store:
     began = time.perf_counter()
     place = table_store(home, settings)
     table = TopicLog.open(home.topic_log, store=place, limits=settings.upkeep.limits)

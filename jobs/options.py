@@ -1,16 +1,17 @@
 """What the command lines of all jobs have in common: where the tables are, settings, exit codes."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from jobs.batch import Places
-from pipeline.errors import DistributaryError, InvalidRequest
+from pipeline.errors import DistributaryError, InvalidRequest, of_a_file
 from pipeline.tables.home import Home
 
 #: Exit codes: done or stopped; it failed, or an audit found something; bad arguments.
@@ -18,6 +19,12 @@ DONE, FAILED, MISUSED = 0, 1, 2
 
 #: An error of ours, in the traceback that Spark makes of what a batch or a source raised.
 _OURS = re.compile(r"^(?:jobs|pipeline)\.[\w.]+: (.+)$", re.MULTILINE)
+#: What a JVM says of a disk that can't be written: which file, and why.
+_DISK = re.compile(
+    r"(?:IOException|FileNotFoundException|FileSystemException|AccessDeniedException): "
+    r"([^\n]*(?:No space left on device|Read-only file system|Permission denied|Not a directory"
+    r"|Mkdirs failed|Disk quota exceeded)[^\n]*)"
+)
 _JVM_GONE = (
     "Java has gone: it was killed, or it crashed (out of memory? `dmesg` says so). "
     "Start the job again: it goes on from where it was."
@@ -96,18 +103,42 @@ def execute(command: click.Command, argv: Sequence[str], name: str) -> int:
     except DistributaryError as error:
         click.echo(f"Error: {error}", err=True)
         return FAILED
-    except PySparkException as error:
-        ours = _OURS.findall(str(error))
-        click.echo(f"Error: {ours[-1] if ours else error}", err=True)
-        return FAILED
-    except (Py4JNetworkError, ConnectionError) as error:
-        if not _of_the_jvm(error):
+    except (PySparkException, Py4JError, OSError) as error:
+        said = _sentence(error)
+        if said is None:
             raise
-        click.echo(f"Error: {_JVM_GONE}", err=True)
+        click.echo(f"Error: {said}", err=True)
         return FAILED
     except (KeyboardInterrupt, click.Abort):
         return DONE
     return code if isinstance(code, int) else DONE
+
+
+@contextmanager
+def in_a_sentence() -> Iterator[None]:
+    """What Spark or a disk says meanwhile is a DistributaryError, for commands that aren't jobs."""
+    try:
+        yield
+    except (PySparkException, Py4JError, OSError) as error:
+        said = _sentence(error)
+        if said is None:
+            raise
+        raise DistributaryError(said) from error
+
+
+def _sentence(error: PySparkException | Py4JError | OSError) -> str | None:
+    """What a person can do something about; None for a bug, which keeps its traceback."""
+    if isinstance(error, PySparkException | Py4JJavaError):
+        text = str(error)
+        ours, disk = _OURS.findall(text), _DISK.findall(text)
+        if ours:
+            return str(ours[-1])
+        if disk:
+            return f"a disk says: {disk[-1].strip()}. See to the files, their rights and the room"
+        return text if isinstance(error, PySparkException) else None
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return _JVM_GONE if _of_the_jvm(error) else None
+    return of_a_file(error) if isinstance(error, OSError) else None
 
 
 def _of_the_jvm(error: BaseException | None) -> bool:

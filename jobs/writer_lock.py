@@ -23,7 +23,7 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from pipeline.errors import TablesLocked
+from pipeline.errors import StoreError, TablesLocked
 
 NAME = ".writer"
 
@@ -34,9 +34,13 @@ ATTEMPT_SECONDS = 0.1
 
 
 def require_no_writer(folder: str) -> None:
-    """Raise TablesLocked when a living process writes the tables: known before a JVM starts."""
+    """Raise TablesLocked when a living process writes the tables, and StoreError when they can't be
+    written: known before a JVM starts. Nothing is made."""
     path = _path(folder)
-    if path is None or not path.exists():
+    if path is None:
+        return
+    _require_writable(path)
+    if not path.exists():
         return
     with path.open("rb") as file:
         try:
@@ -44,6 +48,28 @@ def require_no_writer(folder: str) -> None:
         except OSError:
             if _alive(path):
                 raise _locked(folder, path) from None
+
+
+def _require_writable(path: Path) -> None:
+    """Raise StoreError unless the lock's file can be written, or made where it will be."""
+    try:
+        if path.exists():
+            os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+            return
+        there = next(one for one in path.parents if one.exists())
+    except OSError as error:
+        raise _unwritable(path.parent, str(error.strerror)) from error
+    if not there.is_dir():
+        raise _unwritable(path.parent, f"{there} is no folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise _unwritable(path.parent, f"{there} may not be written")
+
+
+def _unwritable(folder: Path, why: str) -> StoreError:
+    return StoreError(
+        f"the tables in {folder} can't be written: {why}. See to its rights and its disk, or name "
+        "another folder"
+    )
 
 
 @contextmanager
@@ -57,7 +83,10 @@ def writing(spark: SparkSession, folder: str, job: str) -> Iterator[None]:
     if path is None:
         yield
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(path.parent, str(error.strerror)) from error
     file = spark._jvm.java.io.RandomAccessFile(str(path), "rw")  # type: ignore[union-attr]
     try:
         _acquire(file.getChannel(), folder, path)

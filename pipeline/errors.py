@@ -18,6 +18,14 @@
 """
 
 
+def of_a_file(error: OSError) -> str | None:
+    """The sentence for what a disk says of a file that a person named; None if it names none, so
+    that a bug keeps its traceback."""
+    if not error.filename:
+        return None
+    return f"{error.filename}: {error.strerror or error}. See to the file, its rights and the disk"
+
+
 class DistributaryError(Exception):
     """The base of every error that this project raises."""
 

@@ -36,12 +36,15 @@ def stuck(client: "Client", id_: str, place: Path, as_json: bool) -> None:
     beyond them is a line of its own.
     """
     from jobs.live import ask  # noqa: PLC0415 (Spark takes a while)
+    from jobs.options import in_a_sentence  # noqa: PLC0415
     from jobs.session import session  # noqa: PLC0415
     from jobs.views import summary  # noqa: PLC0415
 
     said = ask(client, id_)
     [one] = said.subscriptions
-    rows = [asdict(row) for row in summary(session(), str(place), said, one.subscription)]
+    with in_a_sentence():
+        found = summary(session(), str(place.absolute()), said, one.subscription)
+        rows = [asdict(row) for row in found]
     if as_json:
         print_json(rows)
     else:

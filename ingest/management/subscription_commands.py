@@ -223,9 +223,11 @@ def foretell_rewind(
     if home is None and tables is None:
         raise InvalidRequest("--dry-run needs --home DIR, or --tables DIR, to look at")
     from jobs.foretell import foretell  # noqa: PLC0415 (pyspark is slow to import)
+    from jobs.options import in_a_sentence  # noqa: PLC0415
 
     place = str(Home(home.absolute()).spark_tables) if home is not None else ""
-    foretell(tables or place, id_, to, as_json=as_json)
+    with in_a_sentence():
+        foretell(tables or place, id_, to, as_json=as_json)
 
 
 @subscription.command()

@@ -3,8 +3,18 @@
 Whoever writes anything under a home owns it.
 """
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from pipeline.errors import InvalidRequest, StoreError
+
+#: What the system says when a path can't be a folder, whoever asks.
+_NO_FOLDER = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +29,28 @@ class Home:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", self.root.absolute())
+
+    def make(self) -> None:
+        """Make the folder if it is absent. Raises InvalidRequest where none can be, StoreError
+        where it isn't allowed or there is no room: each one sentence."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            text = f"{self.root} can't be a gateway's home: {_said(error, self.root)}"
+            if error.errno in _NO_FOLDER:
+                raise InvalidRequest(f"{text}. Name another folder with --home") from error
+            raise StoreError(f"{text}. See to its rights and its disk, or name another") from error
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """What the system says of the files meanwhile is a StoreError, one sentence."""
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"the home {self.root} can't be used: {_said(error, self.root)}. See to its files, "
+                "their rights and the disk's room; nothing that was accepted is lost"
+            ) from error
 
     @property
     def lock_path(self) -> Path:
@@ -62,3 +94,10 @@ class Home:
     def checkpoint(self, name: str) -> Path:
         """Where the Spark query `name` keeps its checkpoint."""
         return self.root / "checkpoints" / name
+
+
+def _said(error: OSError, root: Path) -> str:
+    """What the system says, and of which path, if it isn't the home itself."""
+    why = error.strerror or str(error)
+    path = error.filename
+    return why if path is None or str(path) == str(root) else f"{path}: {why}"

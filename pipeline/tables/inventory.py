@@ -120,7 +120,7 @@ def take(home: Home, store: Store | None = None) -> Inventory:
     """
     check_is_home(home)
     log = store or LocalStore(home.topic_log)
-    return unmoved(lambda: _take(home, log))
+    return unmoved(log, lambda: _take(home, log))
 
 
 def _take(home: Home, store: Store) -> Inventory:

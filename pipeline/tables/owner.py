@@ -94,9 +94,10 @@ class Owner:
 
 def acquire(home: Home) -> Owner:
     """Own the home now; the folder is made when it is absent. Raises HomeLocked when it has an
-    owner, which a kill leaves nothing of: the flock goes with the process."""
-    home.root.mkdir(parents=True, exist_ok=True)
-    with _turn(home) as ours:
+    owner, which a kill leaves nothing of: the flock goes with the process. Raises InvalidRequest
+    where no home can be, and StoreError where the files can't be written."""
+    home.make()
+    with home.used(), _turn(home) as ours:
         fd = os.open(home.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             claim = Claim.read(fd)
@@ -124,7 +125,7 @@ class Standby:
     """Waits for a home: `attempt` again and again, and it is ours when its owner has gone."""
 
     def __init__(self, home: Home, lease_seconds: float) -> None:
-        home.root.mkdir(parents=True, exist_ok=True)
+        home.make()
         self._home, self._lease = home, lease_seconds
         self._seen: tuple[int, Claim] | None = None
         self._since = 0.0  # when what is seen was seen first
@@ -136,8 +137,9 @@ class Standby:
 
     def attempt(self, now: float) -> Owner | None:
         """The home, if nobody owns it or its owner has shown no life for a lease; `now` in seconds
-        of any clock that runs evenly and doesn't jump."""
-        with _turn(self._home) as ours:
+        of any clock that runs evenly and doesn't jump. Raises StoreError when the lock can't be
+        read or written."""
+        with self._home.used(), _turn(self._home) as ours:
             if not ours:
                 return None  # another one is just taking it
             fd = os.open(self._home.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -51,15 +51,20 @@ class TableView:
             return False
 
 
-def unmoved(read: Callable[[], T]) -> T:
+def unmoved(store: Store, read: Callable[[], T]) -> T:
     """What `read` gives when nothing was replaced under it; begun again when something was.
 
-    Raises Moved when that doesn't end.
+    Raises Moved when that doesn't end, StoreError when the disk or the table's `store` can't be
+    read.
     """
-    for _ in range(TRIES - 1):
-        with suppress(Moved):
-            return read()
-    return read()
+    try:
+        for _ in range(TRIES - 1):
+            with suppress(Moved):
+                return read()
+        return read()
+    except OSError as error:
+        why = " ".join(str(error).split())
+        raise StoreError(f"what belongs to {store.uri} can't be read: {why}") from error
 
 
 def open_view(store: Store) -> TableView:

@@ -15,6 +15,7 @@ from pipeline.tables import frame, segment
 from pipeline.tables.journal import Journal
 from pipeline.tables.marks import Marks, Standpoint
 from pipeline.tables.owner import lock
+from pipeline.tables.store import LocalStore
 from pipeline.tables.table_view import unmoved
 from pipeline.tables.verify.home import repair
 from pipeline.tables.verify.journal import read_journal
@@ -49,7 +50,7 @@ def test_a_journal_that_is_written_and_recycled_meanwhile_is_read_as_of_one_mome
     views = []
     try:
         while (journal.last_group or 0) < GROUPS_READ_BESIDE:
-            views.append(unmoved(lambda: read_journal(folder)))
+            views.append(unmoved(LocalStore(folder), lambda: read_journal(folder)))
     finally:
         ended.set()
         writer.join()

@@ -60,7 +60,7 @@ def verify(
     """
     check_is_home(home)
     log = store or LocalStore(home.topic_log)
-    return unmoved(lambda: _verify(home, log, deep, progress))
+    return unmoved(log, lambda: _verify(home, log, deep, progress))
 
 
 def repair(home: Home) -> Cut | None:
