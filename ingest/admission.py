@@ -11,6 +11,7 @@ from ingest.subscriptions import Subscriptions
 from ingest.temporary import Temporary
 from pipeline.address import Destination, is_temporary
 from pipeline.refusal import Refusal
+from pipeline.registry import key_of_queue
 from pipeline.subscription import SubscriptionKey
 from pipeline.subscriptions.rights import LinkOperation
 from pipeline.temporary import Deed, Whose
@@ -57,7 +58,9 @@ class Admission:
         """Why this user may not use a destination for the first time: a queue that isn't there."""
         if not self._subscriptions.lacks(destination):
             return None
-        return self._access.refusal(user, LinkOperation.MAKE_QUEUE, destination.topic)
+        refusal = self._access.refusal(user, LinkOperation.MAKE_QUEUE, destination.topic)
+        census = self._subscriptions.named.census
+        return refusal or census.refusal(key_of_queue(destination), user)
 
     def making_temporary(self, user: str, topic: str) -> Refusal | None:
         """Why this user may not make a temporary destination."""

@@ -96,13 +96,14 @@ class Moving:
         dispatcher, key = subscription.dispatcher, subscription.key
         assert key is not None  # noqa: S101
         back = place < dispatcher.floor
+        dropped = self._tallies.owed_below(subscription, place)
         dispatcher.rewind(place)
         self._delivery.changed(subscription, moved=True)
         dispatcher.paused = True
         for sequences in known.values():
             for run in stretches(one for one in sequences if one >= place):
                 dispatcher.exclude(run)
-        self._named.remember(EVENTS[operation], subscription, floor=place)
+        self._named.remember(EVENTS[operation], subscription, floor=place, dropped=dropped)
         await self.durable()
         again = {outcome: some for outcome, some in known.items() if some}
         for outcome, sequences in again.items():
@@ -113,7 +114,7 @@ class Moving:
         self.serve(subscription)
         if back:
             await self._count_again(subscription.definition.topic, place)
-        return {"floor": place}
+        return {"floor": place, **dropped.facts}
 
     async def begin_before(
         self, subscription: Subscription, floor: int, *, whole: bool

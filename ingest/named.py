@@ -18,9 +18,17 @@ from ingest.policies import Policies, buries
 from pipeline.cursor import Doubt
 from pipeline.dispatch import Dispatcher
 from pipeline.message import SubscriptionRecord
-from pipeline.policy import Policy, TopicPolicy
-from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from pipeline.policy import Policy, Redefine, TopicPolicy
+from pipeline.subscription import (
+    MADE_BY_CLIENT,
+    Definition,
+    Made,
+    SubscriptionEvent,
+    SubscriptionKey,
+)
+from pipeline.subscriptions.quota import Census, Quota
 from pipeline.tables.snapshot import Snapshot, SubscriptionState
+from pipeline.tally import NOTHING, Dropped
 
 _events = structlog.get_logger("gateway")
 
@@ -36,24 +44,30 @@ class Named:
         doubts: Mapping[str, Doubt],
         policies: Policies,
         claims: Claims,
+        quota: Quota,
     ) -> None:
         """Raises InvalidRequest when a subscription has a policy of its own that isn't right."""
         self._log, self._marking, self._policies = log, marking, policies
         self._claims = claims
+        #: How many there are of what clients have made.
+        self.census = Census(quota)
         #: Told of each that is owed nothing any more.
         self.gone: Callable[[Subscription], None] = lambda _subscription: None
         #: What those say of their policy that say anything.
         self._own = {state.key: state.policy for state in snapshot.subscriptions if state.policy}
         #: Those that an operator has paused.
         self._paused = {state.key for state in snapshot.subscriptions if state.paused}
+        #: Who made them.
+        self._made = {state.key: state.made for state in snapshot.subscriptions}
         self._all: dict[SubscriptionKey, Subscription] = {
             state.key: self._restored(state, doubts[state.key.id])
             for state in snapshot.subscriptions
         }
         self.exclusions = log.exclusion = Exclusions()
-        for subscription in self._all.values():
+        for key, subscription in self._all.items():
             self.exclusions.add(subscription)
             claims.add(subscription)
+            self.census.add(key, self._made[key])
         policies.follow(self._reconsider)
         #: How many events of a subscription aren't durable yet.
         self._unsure: dict[SubscriptionKey, int] = {}
@@ -82,6 +96,15 @@ class Named:
         if topic is None:
             topic = self._all[key].definition.topic if key in self._all else ""
         return self._policies.of_subscription(key, topic, self.own_policy(key))
+
+    def redefine(self, key: SubscriptionKey) -> Redefine:
+        """What a consumer with another definition does to the subscription of this key."""
+        made = self._made.get(key, MADE_BY_CLIENT)
+        return self.policy(key).redefine.of(made.origin)
+
+    def made(self, key: SubscriptionKey) -> Made:
+        """Who made the subscription of this key, which is there."""
+        return self._made[key]
 
     def own_policy(self, key: SubscriptionKey) -> str:
         """What the subscription says of its policy, as text; empty if it says nothing."""
@@ -157,16 +180,22 @@ class Named:
         event: SubscriptionEvent,
         key: SubscriptionKey,
         definition: Definition,
+        made: Made = MADE_BY_CLIENT,
         *,
         policy: str | None = None,
         floor: int | None = None,
+        dropped: Dropped = NOTHING,
     ) -> Subscription:
-        """A subscription begins, or begins anew with another definition: then what operators have
-        said of it (a pause, a policy) stays. `policy` is one of its own from the beginning on,
-        `floor` the first sequence that it is owed, unless that is what waits now."""
+        """A subscription begins, or begins anew with another definition: then what was said of it
+        (a pause, a policy, who made it) stays, and `dropped` is what it was owed. `policy`
+        is one of its own from the beginning on, `floor` the first sequence that it is owed, unless
+        that is what waits now."""
         before = self._all.get(key)
         if policy:
             self._own[key] = policy
+        if before is None:
+            self._made[key] = made
+            self.census.add(key, made)
         subscription = Subscription(key, definition, self._dispatcher(key, definition, floor))
         if before is not None:
             subscription.dispatcher.paused = self.paused(key)
@@ -176,7 +205,7 @@ class Named:
         self._claims.add(subscription)
         self._all[key] = subscription
         if key.durable:
-            self.remember(event, subscription, floor=floor)
+            self.remember(event, subscription, floor=floor, dropped=dropped)
         return subscription
 
     def remember(
@@ -186,11 +215,14 @@ class Named:
         then: Callable[[], None] = lambda: None,
         *,
         floor: int | None = None,
+        made: Made | None = None,
+        dropped: Dropped = NOTHING,
     ) -> None:
         """Record the event; `then` is called when it is durable, until then nobody is told of it.
 
         The caller has made sure that the last one is durable. `floor` is the first sequence that
-        the subscription is owed from now on, unless that is what waits now.
+        the subscription is owed from now on, unless that is what waits now. `dropped` is what
+        the event takes from it. `made` is said of one that has gone.
         """
         key = subscription.key
         assert key is not None, "a private subscription is nobody's business"  # noqa: S101
@@ -212,10 +244,24 @@ class Named:
             self._log.next_sequence if floor is None else floor,
             paused=self.paused(key),
             policy=self.own_policy(key),
+            made=self._made[key] if made is None else made,
+            dropped=dropped.messages,
         )
         self._log.record(record, durable)
-        topic = subscription.definition.topic
-        _events.info(f"subscription.{event.value}", subscription=key.id, topic=topic)
+        self._tell(event, subscription, dropped)
+
+    def _tell(self, event: SubscriptionEvent, subscription: Subscription, dropped: Dropped) -> None:
+        """The event in the log: a warning with the number if messages were lost by it."""
+        definition, key = subscription.definition, subscription.key
+        assert key is not None  # noqa: S101
+        said: dict[str, object] = {"subscription": key.id, "topic": definition.topic}
+        if not dropped.messages:
+            _events.info(f"subscription.{event.value}", **said)
+            return
+        said["dropped"] = dropped.messages
+        if dropped.at_most:
+            said["at_most"] = True
+        _events.warning(f"subscription.{event.value}", **said)
 
     def paused(self, key: SubscriptionKey) -> bool:
         """Whether an operator has paused it. Its dispatcher may stand still for other reasons."""
@@ -241,10 +287,17 @@ class Named:
         self._apply_policy(key)
         self.remember(SubscriptionEvent.CONFIGURED, subscription)
 
-    def delete(self, subscription: Subscription, then: Callable[[], None] = lambda: None) -> None:
-        """It is no more; `then` is called when that is durable."""
+    def delete(
+        self,
+        subscription: Subscription,
+        then: Callable[[], None] = lambda: None,
+        *,
+        dropped: Dropped = NOTHING,
+    ) -> None:
+        """It is no more, and was owed what is `dropped`; `then` is called when that is durable."""
         key = subscription.key
         assert key is not None  # noqa: S101
+        made = self._made[key]
         self.drop(key)
         if not key.durable:
             then()
@@ -254,12 +307,14 @@ class Named:
             self._marking.deleted(subscription)
             then()
 
-        self.remember(SubscriptionEvent.DELETED, subscription, deleted)
+        event = SubscriptionEvent.DELETED
+        self.remember(event, subscription, deleted, made=made, dropped=dropped)
 
     def drop(self, key: SubscriptionKey) -> None:
         """It is no more, and nothing of it was durable, or that is recorded by the caller."""
         subscription = self._all.pop(key)
         self.gone(subscription)
+        self.census.remove(key, self._made.pop(key))
         self._own.pop(key, None)
         self._paused.discard(key)
         self.exclusions.remove(subscription)

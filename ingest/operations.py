@@ -23,7 +23,7 @@ from pipeline.amqp_writer import Writable
 from pipeline.log_place import AtEnd, AtSequence, AtTime, Place
 from pipeline.operations import Deed, Operation, Standing, decide, moved, standing
 from pipeline.refusal import DELETED, PRECONDITION_FAILED, Refusal
-from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from pipeline.subscription import Definition, Made, Origin, SubscriptionEvent, SubscriptionKey
 from pipeline.tables.topic_log import TopicLog
 
 #: An operator intervened to detach the link (AMQP 1.0, 2.8.17).
@@ -40,7 +40,8 @@ _END = AtEnd()
 class Order:
     """What is to be done to the subscription of this key. `place` is that of a rewind or a skip, or
     where a new one begins; `definition` is that of a new one, `policy` the text of its own policy.
-    `from_what_is_there`: a new one may begin later than its place, where the log begins."""
+    `from_what_is_there`: a new one may begin later than its place, where the log begins. `user` is
+    who orders it."""
 
     operation: Operation
     key: SubscriptionKey
@@ -48,6 +49,7 @@ class Order:
     definition: Definition | None = None
     policy: str = ""
     from_what_is_there: bool = False
+    user: str = ""
 
 
 class Links(Protocol):
@@ -72,6 +74,7 @@ class Operations:
     ) -> None:
         self._loop, self._log, self._table, self._named = loop, log, table, named
         self._delivery, self._links = delivery, links
+        self._tallies = tallies
         self._reads = TableReads(loop)
         self._moving = Moving(log, table, named, delivery, tallies, self._reads)
         #: One order for a subscription after the other.
@@ -168,6 +171,7 @@ class Operations:
             SubscriptionEvent.CREATED,
             order.key,
             order.definition,
+            Made(Origin.OPERATOR, order.user),
             policy=order.policy,
             floor=None if to is None else floor,
         )
@@ -197,9 +201,10 @@ class Operations:
                 return {"links": self._end_consumers(subscription, DETACH_FORCED, "closed")}
             case Deed.DELETE | Deed.END_AND_DELETE:
                 links = self._end_users(subscription)
-                self._named.delete(subscription)
+                dropped = self._tallies.owed_below(subscription)
+                self._named.delete(subscription, dropped=dropped)
                 await self._moving.durable()
-                return {"links": links}
+                return {"links": links, **dropped.facts}
             case Deed.CREATE | Deed.REDRIVE:
                 raise AssertionError(deed)  # the one has no subscription, the other is `Redrive`'s
             case _ as never:

@@ -42,7 +42,7 @@ from pipeline import wishes
 from pipeline.address import Destination, Kind, destination_of
 from pipeline.cursor import Doubt
 from pipeline.refusal import INVALID_FIELD, Refusal
-from pipeline.subscription import SubscriptionKey
+from pipeline.subscription import Made, Origin, SubscriptionKey
 from pipeline.subscriptions.rights import LinkOperation
 from pipeline.tables.snapshot import Snapshot
 from pipeline.tables.topic_log import TopicLog
@@ -70,7 +70,7 @@ class Gateway:
         self._access = access
         self._containers: dict[str, Connection] = {}
         self._subscriptions = Subscriptions(
-            log, marking, snapshot, doubts, access, policies, claims
+            log, marking, snapshot, doubts, access, policies, claims, settings.amqp.quota
         )
         log.begun.update((state.key.id, state.began) for state in snapshot.subscriptions)
         self._temporary = Temporary(self._subscriptions, log, settings.amqp.temporary_max)
@@ -88,7 +88,6 @@ class Gateway:
     def bind(self, engine: Engine, delivery: DeliveryService, table: TopicLog) -> None:
         """Those that know this one, and that it must know."""
         self.engine, self._delivery = engine, delivery
-        self._subscriptions.bind(delivery)
         self._transactions = Coordinator(
             self._loop,
             self._settings.amqp,
@@ -109,6 +108,7 @@ class Gateway:
         )
         self.backlogs.limited = self._limited
         self.intake.admit, self.intake.published = self.backlogs.admit, self.backlogs.published
+        self._subscriptions.bind(delivery, self.backlogs.tallies)
         peers = Peers(engine)
         self.node = open_node(
             self._loop,
@@ -145,9 +145,9 @@ class Gateway:
         """The subscriptions that have a name."""
         return self._subscriptions.named
 
-    def keep_queue(self, queue: Destination) -> SubscriptionKey:
-        """Make the queue if it isn't there: what waits for the log from now on is kept for it."""
-        return self._subscriptions.keep_queue(queue)
+    def keep_dead_letters(self, queue: Destination) -> SubscriptionKey:
+        """Make a queue of dead letters if it isn't there."""
+        return self._subscriptions.keep_queue(queue, Made(Origin.GATEWAY))
 
     # Connections.
 
@@ -252,7 +252,8 @@ class Gateway:
         if refusal is not None:
             link.refuse(refusal.condition, refusal.description)
         elif destination.is_queue and not destination.is_temporary:
-            key = self._subscriptions.keep_queue(destination)
+            made = Made(Origin.CLIENT, link.connection.user)
+            key = self._subscriptions.keep_queue(destination, made)
             opened = partial(self._open_producer, link, destination)
             self._subscriptions.named.when_sure(key, link.later(opened))
         else:
@@ -352,7 +353,8 @@ class Gateway:
         if refusal is not None:
             return refusal
         if destination.is_queue and not destination.is_temporary:
-            self._subscriptions.keep_queue(destination)
+            made = Made(Origin.CLIENT, link.connection.user)
+            self._subscriptions.keep_queue(destination, made)
         return destination.topic
 
     def _reply_to(self, link: Link, address: str) -> str | Refusal:

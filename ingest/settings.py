@@ -22,6 +22,7 @@ from pipeline.errors import InvalidRequest
 from pipeline.layers import Tree, merge
 from pipeline.policy import DEFAULT, DEFAULT_TOPIC, Policy, TopicPolicy
 from pipeline.selector.parser import CHARS_MAX, DEPTH_MAX
+from pipeline.subscriptions.quota import Quota
 from pipeline.tables.limits import CHECKPOINT_COMMITS, UpkeepLimits
 
 #: Says commands where the gateway is; no setting of its own, though it looks like one.
@@ -67,6 +68,10 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     turn_deliveries_max: int
     write_buffer_bytes: int
     temporary_max: int
+    queues_max: int
+    queues_of_user_max: int
+    subscriptions_max: int
+    subscriptions_of_client_id_max: int
     transactions_max: int
     transaction_bytes_max: int
     transaction_timeout_seconds: int
@@ -76,6 +81,16 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def decode(self) -> DecodeLimits:
         """What one frame, request or command may bring."""
         return DecodeLimits(self.decode_values_max, self.decode_depth_max)
+
+    @property
+    def quota(self) -> Quota:
+        """What clients may make that lasts."""
+        return Quota(
+            self.queues_max,
+            self.queues_of_user_max,
+            self.subscriptions_max,
+            self.subscriptions_of_client_id_max,
+        )
 
 
 class Ownership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -281,6 +296,7 @@ def _check(settings: Settings) -> None:
             amqp.open_ms_max >= amqp.handshake_ms_max,
             "amqp.open_ms_max must be amqp.handshake_ms_max at least",
         ),
+        *amqp.quota.rules(),
         (amqp.idle_timeout_ms >= 1_000, "amqp.idle_timeout_ms must be 1000 at least"),
         (journal.segment_bytes >= 1 << 20, "journal.segment_bytes must be 1 MiB at least"),
         (

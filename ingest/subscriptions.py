@@ -20,13 +20,14 @@ from ingest.marking import Marking
 from ingest.named import Named
 from ingest.policies import Policies
 from ingest.security.access import Access
+from ingest.tallies import Tallies
 from pipeline import wishes
 from pipeline.address import Destination
 from pipeline.cursor import Doubt
 from pipeline.errors import StoreError
 from pipeline.outcome import Reason
 from pipeline.policy import Backlog
-from pipeline.refusal import LIMIT_EXCEEDED, LOCKED, NOT_FOUND, Refusal
+from pipeline.refusal import LIMIT_EXCEEDED, LOCKED, NOT_FOUND, PRECONDITION_FAILED, Refusal
 from pipeline.registry import (
     AttachAction,
     LeaveAction,
@@ -35,11 +36,20 @@ from pipeline.registry import (
     decide_leave,
     key_of_queue,
 )
-from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from pipeline.subscription import Definition, Made, Origin, SubscriptionEvent, SubscriptionKey
+from pipeline.subscriptions.quota import Quota
 from pipeline.subscriptions.rights import LinkOperation
 from pipeline.tables.snapshot import Snapshot
 
 _events = structlog.get_logger("gateway")
+
+
+#: The condition of each refusal of an attach.
+_REFUSED = {
+    AttachAction.REFUSE_IN_USE: LOCKED,
+    AttachAction.REFUSE_FULL: LIMIT_EXCEEDED,
+    AttachAction.REFUSE_FIXED: PRECONDITION_FAILED,
+}
 
 
 class Lookup:
@@ -63,14 +73,17 @@ class Subscriptions:
         access: Access,
         policies: Policies,
         claims: Claims,
+        quota: Quota,
     ) -> None:
         self._log, self._marking, self._access = log, marking, access
-        self.named = Named(log, marking, snapshot, doubts, policies, claims)
+        self.named = Named(log, marking, snapshot, doubts, policies, claims, quota)
         self._delivery: DeliveryService
+        self._tallies: Tallies
 
-    def bind(self, delivery: DeliveryService) -> None:
-        """Who serves them. What a crash left to be buried is buried, though nobody asks for it."""
-        self._delivery = delivery
+    def bind(self, delivery: DeliveryService, tallies: Tallies) -> None:
+        """Who serves them, and who counts what waits for them. What a crash left to be buried is
+        buried, though nobody asks for it."""
+        self._delivery, self._tallies = delivery, tallies
         self.named.gone = delivery.end
         for subscription in self.named.all():
             exhausted = subscription.dispatcher.exhausted()
@@ -102,12 +115,12 @@ class Subscriptions:
             len(existing.consumers) if existing else 0,
             definition,
             self.named.policy(key).consumers_max,
+            self.named.redefine(key),
         )
+        if decision.reason:
+            link.refuse(_REFUSED[decision.action], f"{key.id}: {decision.reason}")
+            return
         match decision.action:
-            case AttachAction.REFUSE_IN_USE:
-                link.refuse(LOCKED, f"{key.id}: {decision.reason}")
-            case AttachAction.REFUSE_FULL:
-                link.refuse(LIMIT_EXCEEDED, f"{key.id}: {decision.reason}")
             case AttachAction.JOIN:
                 assert existing is not None  # noqa: S101
                 self._join(link, existing, _kind(key), selector)
@@ -120,10 +133,17 @@ class Subscriptions:
             ):
                 link.refuse(refusal.condition, refusal.description)
             case AttachAction.CREATE:
-                created = self.named.define(SubscriptionEvent.CREATED, key, definition)
+                made = Made(Origin.CLIENT, link.connection.user)
+                created = self.named.define(SubscriptionEvent.CREATED, key, definition, made)
                 self._join(link, created, _kind(key), selector)
             case AttachAction.REDEFINE:
-                redefined = self.named.define(SubscriptionEvent.REDEFINED, key, definition)
+                assert existing is not None  # noqa: S101
+                redefined = self.named.define(
+                    SubscriptionEvent.REDEFINED,
+                    key,
+                    definition,
+                    dropped=self._tallies.owed_below(existing),
+                )
                 self._join(link, redefined, _kind(key), selector)
 
     def _again(
@@ -141,7 +161,8 @@ class Subscriptions:
             return None
         user, topic, current = link.connection.user, definition.topic, self.named.get(key)
         if current is None:
-            return self._access.refusal(user, LinkOperation.MAKE_DURABLE, topic, key)
+            refusal = self._access.refusal(user, LinkOperation.MAKE_DURABLE, topic, key)
+            return refusal or self.named.census.refusal(key, user)
         former = current.definition.topic
         return self._access.refusal(user, LinkOperation.REDEFINE, topic, key, former)
 
@@ -163,7 +184,7 @@ class Subscriptions:
 
     def browse(self, link: Link, queue: Destination, selector: str | None) -> None:
         """Let the link see what the queue has, when the queue is there."""
-        key = self.keep_queue(queue)
+        key = self.keep_queue(queue, Made(Origin.CLIENT, link.connection.user))
         self.named.when_sure(key, link.later(partial(self._browse, link, key, selector)))
 
     def _browse(self, link: Link, key: SubscriptionKey, selector: str | None) -> None:
@@ -187,11 +208,12 @@ class Subscriptions:
             and key_of_queue(destination) not in self.named
         )
 
-    def keep_queue(self, queue: Destination) -> SubscriptionKey:
+    def keep_queue(self, queue: Destination, made: Made) -> SubscriptionKey:
         """Make the queue if it isn't there: what waits for the log from now on is kept for it."""
         key = key_of_queue(queue)
         if key not in self.named:
-            self.named.define(SubscriptionEvent.CREATED, key, Definition(queue.topic, shared=True))
+            definition = Definition(queue.topic, shared=True)
+            self.named.define(SubscriptionEvent.CREATED, key, definition, made)
         return key
 
     def drop_queue(self, queue: Destination) -> None:
@@ -283,7 +305,9 @@ class Subscriptions:
         elif (refusal := self._unended(link, key, LinkOperation.END_DURABLE)) is not None:
             link.detach(closed=True, condition=refusal.condition, description=refusal.description)
         else:
-            self.named.delete(current, link.later(partial(_detach, link, closed)))
+            dropped = self._tallies.owed_below(current)
+            detached = link.later(partial(_detach, link, closed))
+            self.named.delete(current, detached, dropped=dropped)
 
     def lost(self, link: Link) -> None:
         """No detach came, or nobody would read our answer to it."""

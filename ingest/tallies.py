@@ -13,11 +13,12 @@ import structlog
 
 from ingest.claims import Claims
 from ingest.consumer import Subscription
+from pipeline.dispatch import FOREVER
 from pipeline.errors import StoreError
 from pipeline.message import Slab
 from pipeline.recent import RecentMessages
 from pipeline.tables.topic_log import TopicLog
-from pipeline.tally import Tally, Volume, waiting
+from pipeline.tally import Dropped, Tally, Volume, waiting
 
 _events = structlog.get_logger("gateway")
 
@@ -148,6 +149,20 @@ class Tallies:
             outstanding=outstanding,
             beyond=dispatcher.beyond,
         )
+
+    def owed_below(self, subscription: Subscription, place: int | None = None) -> Dropped:
+        """What it is owed below a place, in all if that is None: so much drops an event that takes
+        it away."""
+        dispatcher = subscription.dispatcher
+        stop = FOREVER if place is None else place
+        read = dispatcher.outstanding_below(stop)
+        tally = self._tallies.get(subscription.definition.topic)
+        if tally is None or stop <= dispatcher.position:
+            return Dropped(read)
+        unread = tally.since(dispatcher.position).messages - tally.since(stop).messages
+        unread = max(unread - dispatcher.beyond_below(stop), 0)
+        selects = subscription.definition.selector is not None
+        return Dropped(read + unread, at_most=selects and unread > 0)
 
 
 def _before(table: TopicLog, since: int, head: int) -> Iterator[Part]:

@@ -15,6 +15,7 @@ from ingest.log import Log
 from ingest.subscriptions import Subscriptions
 from pipeline.address import Destination, Kind
 from pipeline.refusal import DELETED, LIMIT_EXCEEDED, Refusal
+from pipeline.subscription import MADE_BY_CLIENT
 from pipeline.temporary import Whose
 
 _events = structlog.get_logger("gateway")
@@ -51,7 +52,7 @@ class Temporary:
         self._counts[link.connection] = count + 1
         self._nodes[made.topic] = self._of_link[link] = _Node(made, link)
         if made.is_queue:
-            self._subscriptions.keep_queue(made)
+            self._subscriptions.keep_queue(made, MADE_BY_CLIENT)
         _events.debug("temporary.made", address=made.topic, container=link.connection.container)
         return made
 

@@ -31,6 +31,7 @@ FIRST = ("messages", "acks", "cursors")
 LATER = {
     "acks": {"floor"},
     "cursors": {"failures"},
+    "subscriptions": {"origin", "created_by", "dropped"},
     "messages": {"deliver_at", "user_id", "group_sequence", "delivery_count", "message"},
 }
 

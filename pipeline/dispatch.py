@@ -114,6 +114,14 @@ class Dispatcher:
         """How many messages above the position are settled, or were read early."""
         return len(self._places.unread.passed)
 
+    def outstanding_below(self, sequence: int) -> int:
+        """How many of those that are outstanding lie below this sequence."""
+        return sum(map(len, self._places.outstanding.runs_within(0, sequence)))
+
+    def beyond_below(self, sequence: int) -> int:
+        """How many of those beyond the position lie below this sequence."""
+        return sum(map(len, self._places.unread.passed.runs_within(0, sequence)))
+
     @property
     def burying(self) -> int:
         """How many are given up and wait for their copies to be kept; they are outstanding."""

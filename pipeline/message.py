@@ -10,7 +10,13 @@ from dataclasses import dataclass
 
 from pipeline.outcome import Outcome
 from pipeline.sequences import Run
-from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from pipeline.subscription import (
+    MADE_BY_CLIENT,
+    Definition,
+    Made,
+    SubscriptionEvent,
+    SubscriptionKey,
+)
 from pipeline.traits import Bytes, Traits
 
 __all__ = [
@@ -74,7 +80,8 @@ class SubscriptionRecord:
 
     `floor` is the first sequence that it is owed: the head of the log when it was created or
     redefined. `policy` is what was said of its own policy, as text (`pipeline.policy`); empty if
-    nothing was.
+    nothing was. `made` says who made it, in each of its events. `dropped` is how many messages
+    that it was owed the event took from it; with a selector the most that it can be.
     """
 
     event: SubscriptionEvent
@@ -83,6 +90,8 @@ class SubscriptionRecord:
     floor: int
     paused: bool = False
     policy: str = ""
+    made: Made = MADE_BY_CLIENT
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,8 @@ Every field has a default that asks nothing of anybody. 0 means: no such limit.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pipeline.subscription import Origin
+
 
 class Overflow(StrEnum):
     """What happens when a backlog is full."""
@@ -13,6 +15,22 @@ class Overflow(StrEnum):
     REFUSE = "refuse"  #: publishers are refused: amqp:resource-limit-exceeded
     DROP_OLDEST = "drop_oldest"
     DEAD_LETTER = "dead_letter"  #: the oldest go to the dead letters
+
+
+class Redefine(StrEnum):
+    """What happens when a consumer comes to a durable subscription, which nobody consumes, with
+    another topic, selector or no-local than it has."""
+
+    AUTO = "auto"  #: `refuse` where an operator has made it, `replace` where a client has
+    REFUSE = "refuse"  #: the consumer is refused, the subscription stays
+    INHERIT = "inherit"  #: who says neither selector nor no-local gets what is there; else `refuse`
+    REPLACE = "replace"  #: what it was owed is dropped, and it begins anew (JMS)
+
+    def of(self, origin: Origin) -> "Redefine":
+        """What holds for a subscription that was made so."""
+        if self is not Redefine.AUTO:
+            return self
+        return Redefine.REFUSE if origin is Origin.OPERATOR else Redefine.REPLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +74,7 @@ class Policy:
     message_groups: bool = True
     #: Milliseconds that a consumer may hold a delivery; then it has failed and goes to the next.
     lock_ms: int = 0
+    redefine: Redefine = Redefine.AUTO
     backlog: Backlog = Backlog()
 
 

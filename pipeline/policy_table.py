@@ -18,7 +18,7 @@ Rule 2: every table must be right over the defaults alone; what it contradicts i
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ from pipeline.policy import (
     Backlog,
     Overflow,
     Policy,
+    Redefine,
     TopicPolicy,
 )
 from pipeline.quoting import quoted
@@ -96,6 +97,13 @@ class _Reader:
             raise self.wrong(f"{key} must be a string")
         return value
 
+    def word(self, key: str, below: str, words: Iterable[str]) -> str:
+        """One of these words."""
+        value, known = self.text(key, below), list(words)
+        if value not in known:
+            raise self.wrong(f"{key} is {quoted(value)}; it must be one of {', '.join(known)}")
+        return value
+
     def finish(self) -> None:
         """Nothing else may be in the table."""
         for key in self._said:
@@ -127,6 +135,7 @@ def over(below: Policy, said: Table, where: str) -> Policy:
         single_active=read.truth("single_active", below.single_active),
         message_groups=read.truth("message_groups", below.message_groups),
         lock_ms=read.whole("lock_ms", below.lock_ms, MS_MOST),
+        redefine=Redefine(read.word("redefine", below.redefine, Redefine)),
         backlog=_backlog(read, below.backlog),
     )
     read.finish()
@@ -148,11 +157,7 @@ def topic_over(below: TopicPolicy, said: Table, where: str) -> TopicPolicy:
 
 
 def _backlog(read: _Reader, below: Backlog) -> Backlog:
-    word = read.text("backlog_overflow", below.overflow)
-    if word not in set(Overflow):
-        raise read.wrong(
-            f"backlog_overflow is {quoted(word)}; it must be one of {', '.join(Overflow)}"
-        )
+    word = read.word("backlog_overflow", below.overflow, Overflow)
     return Backlog(
         messages_max=read.whole("backlog_messages_max", below.messages_max, COUNT_MOST),
         bytes_max=read.whole("backlog_bytes_max", below.bytes_max, COUNT_MOST),

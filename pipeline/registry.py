@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pipeline.address import Destination
+from pipeline.policy import Redefine
 from pipeline.subscription import Definition, SubscriptionKey
 
 #: Ends the subscription's name in a link name; what follows counts links, or says the scope.
@@ -105,6 +106,7 @@ class Fit(StrEnum):
     ABSENT = "absent"  #: there is nothing
     OTHER_SHARING = "other sharing"  #: shared, and wanted exclusively; or the other way round
     OTHER_DEFINITION = "other definition"  #: another topic, selector or no-local
+    FIXED_DEFINITION = "fixed definition"  #: the same, and it may not be redefined
     SAME_SHARED = "same, shared"
     SAME_EXCLUSIVE = "same, exclusive"
 
@@ -122,6 +124,7 @@ class AttachAction(StrEnum):
     JOIN = "join"
     REDEFINE = "redefine"  #: drop the backlog, take the new definition, then join
     REFUSE_IN_USE = "refuse in use"
+    REFUSE_FIXED = "refuse fixed"
     REFUSE_FULL = "refuse full"
 
 
@@ -149,6 +152,12 @@ _EXCLUSIVE = AttachDecision(
     "The subscription is not shared and has an active consumer.",
 )
 
+_FIXED = AttachDecision(
+    AttachAction.REFUSE_FIXED,
+    "The subscription has another topic, selector or no-local, and isn't redefined by consumers "
+    "(redefine of its policy): say the same, or delete it.",
+)
+
 _FULL = AttachDecision(
     AttachAction.REFUSE_FULL,
     "The subscription has as many consumers as it may (consumers_max of its policy).",
@@ -163,6 +172,9 @@ ATTACH: dict[tuple[Fit, Presence], AttachDecision] = {
     (Fit.OTHER_DEFINITION, Presence.NOBODY): _REDEFINE,
     (Fit.OTHER_DEFINITION, Presence.SOME): _OTHER_DEFINITION,
     (Fit.OTHER_DEFINITION, Presence.FULL): _OTHER_DEFINITION,
+    (Fit.FIXED_DEFINITION, Presence.NOBODY): _FIXED,
+    (Fit.FIXED_DEFINITION, Presence.SOME): _FIXED,
+    (Fit.FIXED_DEFINITION, Presence.FULL): _FIXED,
     (Fit.SAME_SHARED, Presence.NOBODY): _JOIN,
     (Fit.SAME_SHARED, Presence.SOME): _JOIN,
     (Fit.SAME_SHARED, Presence.FULL): _FULL,
@@ -173,11 +185,15 @@ ATTACH: dict[tuple[Fit, Presence], AttachDecision] = {
 
 
 def decide_attach(
-    existing: Definition | None, consumers: int, wanted: Definition, consumers_max: int = 0
+    existing: Definition | None,
+    consumers: int,
+    wanted: Definition,
+    consumers_max: int = 0,
+    redefine: Redefine = Redefine.REPLACE,
 ) -> AttachDecision:
     """What a link that wants this definition does to the subscription of its key. `consumers_max`
-    is how many that may have, 0: any number."""
-    return ATTACH[_fit(existing, wanted), _presence(consumers, consumers_max)]
+    is how many that may have, 0: any number; `redefine` is what its policy says, not `auto`."""
+    return ATTACH[_fit(existing, wanted, redefine), _presence(consumers, consumers_max)]
 
 
 def _presence(consumers: int, consumers_max: int) -> Presence:
@@ -186,13 +202,15 @@ def _presence(consumers: int, consumers_max: int) -> Presence:
     return Presence.FULL if 0 < consumers_max <= consumers else Presence.SOME
 
 
-def _fit(existing: Definition | None, wanted: Definition) -> Fit:
+def _fit(existing: Definition | None, wanted: Definition, redefine: Redefine) -> Fit:
     if existing is None:
         return Fit.ABSENT
     if existing.shared != wanted.shared:
         return Fit.OTHER_SHARING
-    if existing != wanted:
-        return Fit.OTHER_DEFINITION
+    silent = wanted.selector is None and not wanted.no_local and wanted.topic == existing.topic
+    if existing != wanted and not (silent and redefine is Redefine.INHERIT):
+        replaced = redefine is Redefine.REPLACE
+        return Fit.OTHER_DEFINITION if replaced else Fit.FIXED_DEFINITION
     return Fit.SAME_SHARED if existing.shared else Fit.SAME_EXCLUSIVE
 
 

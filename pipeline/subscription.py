@@ -28,6 +28,26 @@ class SubscriptionEvent(StrEnum):
     DELETED = "deleted"
 
 
+class Origin(StrEnum):
+    """Who made a subscription."""
+
+    CLIENT = "client"  #: by using it; also what was made before this was recorded
+    OPERATOR = "operator"  #: by a request to `$management`
+    GATEWAY = "gateway"  #: a queue of dead letters
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How a subscription came to be: by whom, and which user that was ("" if nobody knows)."""
+
+    origin: Origin = Origin.CLIENT
+    user: str = ""
+
+
+#: What is taken for granted of a subscription of which nothing was recorded.
+MADE_BY_CLIENT = Made()
+
+
 #: With these a new incarnation begins: it is owed what lies from the event's floor on, whatever was
 #: settled before.
 BEGINNINGS = frozenset(

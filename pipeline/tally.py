@@ -141,6 +141,27 @@ class Tally:
         return self._stops[count - 1] if count else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """How many messages that a subscription was owed something took from it. `at_most`: nobody has
+    looked which of them its selector selects."""
+
+    messages: int = 0
+    at_most: bool = False
+
+    @property
+    def facts(self) -> dict[str, int | bool]:
+        """The same in an answer."""
+        said: dict[str, int | bool] = {"dropped": self.messages}
+        if self.at_most and self.messages:
+            said["at_most"] = True
+        return said
+
+
+#: Nothing was taken.
+NOTHING = Dropped()
+
+
 def waiting(tally: Tally, *, floor: int, position: int, outstanding: int, beyond: int) -> Volume:
     """What a subscription has waiting: `outstanding` messages were read and aren't settled, of
     those that lie from `position` on `beyond` are among these or are settled. The bytes of these

@@ -125,6 +125,8 @@ class Entities:
             "shared": definition.shared,
             "selector": definition.selector,
             "no_local": definition.no_local,
+            "origin": self._named.made(key).origin.value,
+            "created_by": self._named.made(key).user or None,
             "paused": self._named.paused(key),
             "consumers": len(subscription.consumers),
             "in_flight": dispatcher.in_flight,

@@ -12,6 +12,7 @@ from typing import assert_never
 from ingest.consumer import Subscription
 from ingest.hints import Hints
 from ingest.management.asking import forbidden, forbidden_policy
+from ingest.management.dropped import dropped_by, lost
 from ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
 from ingest.management.holding import HELD, held, links
 from ingest.management.redrive import Redrive
@@ -167,11 +168,15 @@ class Requests:
             names = ", ".join(key.id for key in keys[:5])
             text = f"'{topic.topic}' has {len(keys)} durable subscriptions ({names}"
             return Answer(409, f"{text}{', ...' if len(keys) > 5 else ''}); say force to end them")
+        dropped = 0
         for key in keys:
             done = await self._operations.perform(Order(Operation.DELETE_ANYWAY, key))
-            if isinstance(done, Refusal) and self._named.get(key) is not None:
+            if not isinstance(done, Refusal):
+                dropped += dropped_by(done)
+            elif self._named.get(key) is not None:
                 return refused(done)
-        return Answer(NO_CONTENT, f"{len(keys)} durable subscriptions have ended")
+        text = f"{len(keys)} durable subscriptions have ended; messages dropped: {dropped}"
+        return Answer(NO_CONTENT, text, {"dropped": dropped})
 
     # Subscriptions and queues.
 
@@ -205,7 +210,7 @@ class Requests:
     async def _operate(
         self, user: str, key: SubscriptionKey, definition: Definition | None, request: Request
     ) -> Answer:
-        order = self._order(key, definition, request)
+        order = self._order(user, key, definition, request)
         if isinstance(order, Refusal):
             return refused(order)
         why = forbidden_policy(self._access, user, self._named, order)
@@ -215,10 +220,10 @@ class Requests:
         if isinstance(done, Refusal):
             return refused(done)
         if request.verb is Verb.DELETE:
-            return Answer(NO_CONTENT, f"{key.id} has been deleted", done)
+            return Answer(NO_CONTENT, f"{key.id} has been deleted{lost(done)}", done)
         status = CREATED if request.verb is Verb.CREATE else OK
-        row = self._row(request.entity, key)
-        return Answer(status, _SAID[request.verb].format(key.id), {**row, **done})
+        row, text = self._row(request.entity, key), _SAID[request.verb].format(key.id)
+        return Answer(status, f"{text}{lost(done)}", {**row, **done})
 
     def _row(self, entity: Entity, key: SubscriptionKey) -> Row:
         """What it says of itself now; nothing if it has gone meanwhile."""
@@ -263,7 +268,7 @@ class Requests:
         return Definition(topic.topic, shared=shared, selector=kept, no_local=no_local)
 
     def _order(
-        self, key: SubscriptionKey, definition: Definition | None, request: Request
+        self, user: str, key: SubscriptionKey, definition: Definition | None, request: Request
     ) -> Order | Refusal:
         operation = _OPERATIONS[request.verb]
         if operation is Operation.DELETE and request.attributes.get("force") is True:
@@ -274,7 +279,7 @@ class Requests:
         said = request.attributes
         to = _place(said.get("since" if operation is Operation.CREATE else "to"))
         whole = said.get("from_what_is_there") is not True
-        return Order(operation, key, to, definition, policy, from_what_is_there=not whole)
+        return Order(operation, key, to, definition, policy, not whole, user)
 
     def _policy(self, key: SubscriptionKey, said: Value) -> str | Refusal:
         """A policy as the text that its record has. Raises InvalidRequest if it can't be."""

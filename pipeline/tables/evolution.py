@@ -1,4 +1,4 @@
-"""A table of the first format becomes one of ours: a commit that says the new schema, and nothing
+"""A table of a former format becomes one of ours: a commit that says the new schema, and nothing
 else.
 
 Columns are only added, at the end, and null in the rows that there are: no file is touched, and who

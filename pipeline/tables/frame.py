@@ -72,6 +72,9 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     floor: int
     paused: bool = False
     policy: str = ""
+    origin: str | None = None
+    created_by: str | None = None
+    dropped: int | None = None
 
 
 class Records(msgspec.Struct, array_like=True, frozen=True):
@@ -237,6 +240,9 @@ def _subscription_row(record: SubscriptionRecord) -> SubscriptionRow:
         record.floor,
         record.paused,
         record.policy,
+        record.made.origin.value,
+        record.made.user or None,
+        record.dropped,
     )
 
 

@@ -272,4 +272,7 @@ def _event_columns(
         "recorded_at": _times(written),
         "paused": pa.array([r.paused for r in rows], pa.bool_()),
         "policy": pa.array([r.policy or None for r in rows], pa.string()),
+        "origin": pa.array([r.origin for r in rows], pa.string()),
+        "created_by": pa.array([r.created_by for r in rows], pa.string()),
+        "dropped": pa.array([r.dropped for r in rows], pa.int64()),
     }

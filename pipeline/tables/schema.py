@@ -218,12 +218,37 @@ COLUMNS: Final = (
         "",
         "what holds after the event; null if nothing was",
     ),
+    Column(
+        "origin",
+        pa.string(),
+        "subscription: who made it",
+        "",
+        "client, operator or gateway, the same in all of its events; null is client",
+    ),
+    Column(
+        "created_by",
+        pa.string(),
+        "subscription: the user who made it",
+        "",
+        "the same in all of its events; null if nobody knows",
+    ),
+    Column(
+        "dropped",
+        pa.int64(),
+        "subscription: how many messages that it was owed the event took from it",
+        "messages",
+        "not negative; with a selector the most that it can be; null if nobody counted",
+    ),
 )
 
 SCHEMA: Final[pa.Schema] = pa.schema([pa.field(c.name, c.type) for c in COLUMNS])
-#: The columns that tables of the first format lack.
-ADDED: Final = ("deliver_at", "paused", "policy")
-FIRST_SCHEMA: Final[pa.Schema] = pa.schema([f for f in SCHEMA if f.name not in ADDED])
+#: The columns that came later, together each time: a table of before lacks the last ones of these.
+ADDED: Final = (("deliver_at", "paused", "policy"), ("origin", "created_by", "dropped"))
+#: The schemas of before, the first one first.
+FORMER_SCHEMAS: Final[tuple[pa.Schema, ...]] = tuple(
+    pa.schema([f for f in SCHEMA if not any(f.name in later for later in ADDED[nth:])])
+    for nth in range(len(ADDED))
+)
 PARTITIONS: Final = ["record", "day"]
 
 #: The columns of each record; all others are null in its rows, and absent from its files.
@@ -234,7 +259,8 @@ _OWN: Final = {
         "sequences floor"
     ),
     SUBSCRIPTION: (
-        "topic subscription floor event shared selector no_local recorded_at paused policy"
+        "topic subscription floor event shared selector no_local recorded_at paused policy "
+        "origin created_by dropped"
     ),
 }
 #: What the rows of each record are in memory: the day tells which partition they belong to.

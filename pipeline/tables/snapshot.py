@@ -22,7 +22,10 @@ from pipeline.errors import StoreError
 from pipeline.sequences import SequenceSet
 from pipeline.subscription import (
     BEGINNINGS,
+    MADE_BY_CLIENT,
     Definition,
+    Made,
+    Origin,
     SubscriptionEvent,
     SubscriptionKey,
 )
@@ -57,6 +60,8 @@ _EVENT_COLUMNS = [
     "no_local",
     "paused",
     "policy",
+    "origin",
+    "created_by",
 ]
 _BEGINS = pa.array(sorted(event.value for event in BEGINNINGS), pa.string())
 _KNOWN = pa.array(sorted(event.value for event in SubscriptionEvent), pa.string())
@@ -68,8 +73,8 @@ class SubscriptionState:
     """One durable subscription: everything owed below `floor` is settled, and `settled` above.
 
     `failures` are of messages that it is owed. Who goes on from here may keep and change `settled`.
-    `began` is the group in which its incarnation began; `paused` and `policy` are as its last event
-    says them.
+    `began` is the group in which its incarnation began; `paused`, `policy` and `made` are as its
+    last event says them.
     """
 
     key: SubscriptionKey
@@ -80,6 +85,7 @@ class SubscriptionState:
     began: int = 0
     paused: bool = False
     policy: str = ""
+    made: Made = MADE_BY_CLIENT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +116,7 @@ class _Event:
     definition: Definition
     paused: bool
     policy: str
+    made: Made
 
     @property
     def order(self) -> tuple[int, int]:
@@ -159,6 +166,7 @@ def load(home: Home, log: TopicLog) -> Snapshot:
             fold.life.began.group,
             fold.life.last.paused,
             fold.life.last.policy,
+            fold.life.last.made,
         )
         for name, fold in sorted(folds.items())
     ]
@@ -239,6 +247,7 @@ def _lives(log: TopicLog) -> dict[str, _Life]:
                 Definition(row["topic"], row["shared"], row["selector"], row["no_local"]),
                 bool(row.get("paused")),
                 row.get("policy") or "",
+                _made(row.get("origin"), row.get("created_by"), log),
             )
             for latest in (last, began) if event.what in BEGINNINGS else (last,):
                 known = latest.get(row["subscription"])
@@ -267,6 +276,17 @@ def latest_events(table: pa.Table) -> pa.Table:
         np.maximum.at(last, of[which], group[which])
         found |= which & (group == last[of])
     return table.filter(pa.array(found | ~known))
+
+
+def _made(origin: str | None, user: str | None, log: TopicLog) -> Made:
+    """Who made a subscription; of rows of before nobody knows."""
+    try:
+        return Made(Origin.CLIENT if origin is None else Origin(origin), user or "")
+    except ValueError:
+        raise StoreError(
+            f"{log.path} says {origin!r} of who made a subscription, which we don't know: "
+            "a later version of the program wrote it. Start that one"
+        ) from None
 
 
 def _known(word: str, subscription: str, log: TopicLog) -> SubscriptionEvent:

@@ -171,8 +171,8 @@ def _occupied(store: Store) -> bool:
 
 
 def check_ours(uri: str, table: DeltaTable) -> None:
-    """Raise StoreError for a table whose schema, partitions or protocol isn't ours. Those of the
-    first format are."""
+    """Raise StoreError for a table whose schema, partitions or protocol isn't ours. Those of
+    former formats are."""
     protocol = table.protocol()
     versions = (protocol.min_reader_version, protocol.min_writer_version)
     if versions != (schema.READER_VERSION, schema.WRITER_VERSION):
@@ -181,7 +181,7 @@ def check_ours(uri: str, table: DeltaTable) -> None:
             f"ours is {schema.READER_VERSION} and {schema.WRITER_VERSION}. It was not written here"
         )
     due = Schema.from_arrow(schema.SCHEMA)
-    known = table.schema() == due or is_first(table)
+    known = table.schema() == due or is_former(table)
     if not known or table.metadata().partition_columns != schema.PARTITIONS:
         raise StoreError(
             f"{uri} has another schema than topic_log: {_difference(table.schema(), due)}. "
@@ -189,9 +189,10 @@ def check_ours(uri: str, table: DeltaTable) -> None:
         )
 
 
-def is_first(table: DeltaTable) -> bool:
-    """Whether the table is of the first format, which lacks the columns `schema.ADDED`."""
-    return bool(table.schema() == Schema.from_arrow(schema.FIRST_SCHEMA))
+def is_former(table: DeltaTable) -> bool:
+    """Whether the table is of a former format, which lacks some of the columns `schema.ADDED`."""
+    found = table.schema()
+    return any(found == Schema.from_arrow(former) for former in schema.FORMER_SCHEMAS)
 
 
 def _difference(found: Schema, due: Schema) -> str:

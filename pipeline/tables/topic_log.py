@@ -313,7 +313,7 @@ def _open(store: Store) -> DeltaTable:
 
 def _with_all_columns(store: Store, table: DeltaTable) -> DeltaTable:
     for _ in range(EVOLUTION_TRIES_MAX):
-        if not table_state.is_first(table):
+        if not table_state.is_former(table):
             return table
         evolution.evolve(store, table, _now())
         table = _open(store)

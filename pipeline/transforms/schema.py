@@ -145,6 +145,13 @@ SUBSCRIPTIONS = _table(
     ("no_local", BooleanType(), "whether it leaves out what its own container publishes"),
     ("paused", BooleanType(), "whether its consumers get nothing after the event"),
     ("policy", StringType(), "what it says of its own policy, as JSON; null if nothing"),
+    ("origin", StringType(), "who made it: client, operator or gateway; null is client"),
+    ("created_by", StringType(), "the user who made it; null if nobody knows"),
+    (
+        "dropped",
+        LongType(),
+        "messages that it was owed and the event took from it, with a selector at most; or null",
+    ),
     (
         "floor",
         LongType(),

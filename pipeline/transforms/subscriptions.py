@@ -7,7 +7,13 @@ from pipeline.subscription import BEGINNINGS
 from pipeline.transforms.schema import SUBSCRIPTIONS
 
 #: Columns that came later than the log: null in one that no gateway has opened since.
-_LATER = {"paused": "boolean", "policy": "string"}
+_LATER = {
+    "paused": "boolean",
+    "policy": "string",
+    "origin": "string",
+    "created_by": "string",
+    "dropped": "bigint",
+}
 
 
 def subscriptions(log: DataFrame) -> DataFrame:

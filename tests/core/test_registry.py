@@ -3,6 +3,7 @@
 import pytest
 
 from pipeline.address import Kind, destination_of
+from pipeline.policy import Redefine
 from pipeline.registry import (
     ATTACH,
     CLAIMS,
@@ -19,11 +20,11 @@ from pipeline.registry import (
     key_of_lookup,
     key_of_queue,
 )
-from pipeline.subscription import Definition, SubscriptionKey
+from pipeline.subscription import Definition, Origin, SubscriptionKey
 
 SHARED = Definition("orders", shared=True)
 EXCLUSIVE = Definition("orders", shared=False)
-CREATE, JOIN, REDEFINE, REFUSE, FULL = AttachAction
+CREATE, JOIN, REDEFINE, REFUSE, FIXED, FULL = AttachAction
 KEEP, DELETE, LEAVE_REFUSE = LeaveAction
 
 ATTACH_ROWS = [
@@ -136,6 +137,44 @@ def test_attach_where_consumers_are_limited(existing, consumers, most, wanted, a
     decision = decide_attach(existing, consumers, wanted, most)
     assert decision.action is action
     assert bool(decision.reason) == (action in (REFUSE, FULL))
+
+
+SELECTED = Definition("orders", shared=True, selector="a = 1")
+LOCAL = Definition("orders", shared=False, no_local=True)
+REDEFINE_ROWS = [
+    # what its policy says, what there is, consumers, what is wanted, what happens
+    (Redefine.REFUSE, SELECTED, 0, SHARED, FIXED),
+    (Redefine.REFUSE, SELECTED, 2, SHARED, FIXED),
+    (Redefine.REFUSE, SELECTED, 0, SELECTED, JOIN),
+    (Redefine.REFUSE, SELECTED, 0, Definition("bills", shared=True), FIXED),
+    (Redefine.REFUSE, SELECTED, 0, EXCLUSIVE, REFUSE),
+    (Redefine.REFUSE, None, 0, SHARED, CREATE),
+    (Redefine.INHERIT, SELECTED, 0, SHARED, JOIN),
+    (Redefine.INHERIT, SELECTED, 2, SHARED, JOIN),
+    (Redefine.INHERIT, SELECTED, 0, Definition("orders", shared=True, selector="b = 2"), FIXED),
+    (Redefine.INHERIT, SELECTED, 0, Definition("bills", shared=True), FIXED),
+    (Redefine.INHERIT, LOCAL, 0, EXCLUSIVE, JOIN),
+    (Redefine.INHERIT, LOCAL, 1, EXCLUSIVE, REFUSE),
+    (Redefine.INHERIT, EXCLUSIVE, 0, LOCAL, FIXED),
+    (Redefine.REPLACE, SELECTED, 0, SHARED, REDEFINE),
+    (Redefine.REPLACE, SELECTED, 1, SHARED, REFUSE),
+]
+
+
+@pytest.mark.parametrize(("said", "existing", "consumers", "wanted", "action"), REDEFINE_ROWS)
+def test_attach_with_another_definition(said, existing, consumers, wanted, action):
+    """As the policy says; what is refused changes nothing."""
+    decision = decide_attach(existing, consumers, wanted, redefine=said)
+    assert decision.action is action
+    assert bool(decision.reason) == (action in (REFUSE, FIXED))
+
+
+def test_an_operators_subscription_is_not_redefined_by_an_omission():
+    """Unless its policy says so; a client's is as JMS says."""
+    of = Redefine.AUTO.of
+    assert [of(one) for one in Origin] == [Redefine.REPLACE, Redefine.REFUSE, Redefine.REPLACE]
+    for said in set(Redefine) - {Redefine.AUTO}:
+        assert {said.of(one) for one in Origin} == {said}
 
 
 @pytest.mark.parametrize(("kind", "closed", "others", "action"), LEAVE_ROWS)

@@ -80,7 +80,7 @@ def test_what_has_nowhere_to_go_stays(connect: Connect, topic: str) -> None:
             "subscription",
             f"container/{peer.container}/{name}",
             topic=topic,
-            policy={"dead_letter_address": grave},
+            policy={"dead_letter_address": grave, "redefine": "replace"},
         )
     gone, there = peer.durable(topic, "gone"), peer.durable(topic, "there")
     moved, choosy = peer.durable(topic, "moved"), peer.durable(topic, "choosy")

@@ -7,6 +7,7 @@ two of them with a ttl and one with priority 7.
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from table_story import KEEP_ALL, paged, table_rows
 from verify_homes import snapshot
 
 from pipeline.errors import StoreError, TableMoved
-from pipeline.subscription import SubscriptionEvent
+from pipeline.subscription import Made, Origin, SubscriptionEvent
 from pipeline.tables import evolution, inventory, schema, tiers, upkeep
 from pipeline.tables.home import Home
 from pipeline.tables.snapshot import load
@@ -138,11 +139,48 @@ def test_any_other_difference_is_refused(home: Home) -> None:
     """A table with a column that nobody here knows isn't ours, and stays as it is."""
     DeltaTable(home.topic_log).alter.add_columns([Field("deliver_at", "string", nullable=True)])
     before = snapshot(home.root)
-    with pytest.raises(StoreError, match="look at deliver_at, paused, policy"):
+    with pytest.raises(
+        StoreError, match="look at created_by, deliver_at, dropped, origin, paused, policy"
+    ):
         TopicLog.open(home.topic_log)
     with pytest.raises(StoreError, match="another schema"):
         open_view(LocalStore(home.topic_log))
     assert snapshot(home.root) == before
+
+
+@pytest.mark.parametrize("lacking", [1, 2])
+def test_a_table_of_any_former_format_is_taken_over(tmp_path: Path, lacking: int) -> None:
+    """Each lacks the last columns of those that came later; the gateway's next start adds them."""
+    home = Home(tmp_path)
+    former = schema.FORMER_SCHEMAS[len(schema.ADDED) - lacking]
+    DeltaTable.create(
+        home.topic_log,
+        former,
+        partition_by=schema.PARTITIONS,
+        configuration=schema.CONFIGURATION,
+    )
+    assert open_view(LocalStore(home.topic_log)).state.group == 0
+    log = TopicLog.open(home.topic_log)
+    assert DeltaTable(home.topic_log).schema() == Schema.from_arrow(schema.SCHEMA)
+    made = Made(Origin.OPERATOR, "ops")
+    born = replace(event(SubscriptionEvent.CREATED, 0), made=made)
+    log.commit([framed(group(1, 0, run("orders", bodies(0, 3)), subscriptions=[born]))])
+    purged = replace(event(SubscriptionEvent.PURGED, 3), made=made, dropped=3)
+    log.commit([framed(group(2, 3, subscriptions=[purged]))])
+    events = DeltaTable(home.topic_log).to_pyarrow_table(filters=[("record", "=", "subscription")])
+    rows = sorted(events.to_pylist(), key=lambda row: row["group"])
+    assert [(row["origin"], row["created_by"], row["dropped"]) for row in rows] == [
+        ("operator", "ops", 0),
+        ("operator", "ops", 3),
+    ]
+    (state,) = load(home, log).subscriptions
+    assert (state.made, state.floor) == (made, 3)
+
+
+def test_who_made_what_is_of_before_nobody_knows(home: Home) -> None:
+    """It counts as a client's."""
+    (state,) = load(home, TopicLog.open(home.topic_log)).subscriptions
+    assert state.made == Made(Origin.CLIENT, "")
 
 
 DIES = """

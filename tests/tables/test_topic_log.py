@@ -83,6 +83,8 @@ def test_a_group_is_the_rows_that_the_contract_says(tmp_path: Path) -> None:
             "no_local": False,
             "recorded_at": TIME,
             "paused": False,
+            "origin": "client",
+            "dropped": 0,
         }
     ]
 

@@ -1,0 +1,106 @@
+"""How many queues and durable subscriptions clients may make: counted as they come and go.
+
+Rule 1: what an operator makes isn't counted, and never refused.
+Rule 2: queues of dead letters are made by the gateway and never refused; they count among all
+        queues, so that nobody makes any number of them by way of others.
+Rule 3: what is there stays: a limit refuses what is new, also when it was lowered.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from pipeline.refusal import LIMIT_EXCEEDED, Refusal
+from pipeline.subscription import Made, Origin, SubscriptionKey
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The limits; each stands in the settings under `[amqp]`."""
+
+    queues_max: int  #: queues in all
+    queues_of_user_max: int  #: queues that one user has made
+    subscriptions_max: int  #: durable subscriptions in all
+    subscriptions_of_client_id_max: int  #: durable subscriptions of one client id
+
+    def rules(self) -> tuple[tuple[bool, str], ...]:
+        """What must hold of the limits, and the sentence for one that doesn't."""
+        return (
+            (
+                0 <= self.queues_of_user_max <= self.queues_max,
+                "amqp.queues_of_user_max must be from 0 to amqp.queues_max",
+            ),
+            (
+                0 <= self.subscriptions_of_client_id_max <= self.subscriptions_max,
+                "amqp.subscriptions_of_client_id_max must be from 0 to amqp.subscriptions_max",
+            ),
+        )
+
+
+class Census:
+    """How many there are, of all and of each user and client id."""
+
+    __slots__ = ("_client_ids", "_queues", "_quota", "_subscriptions", "_users")
+
+    def __init__(self, quota: Quota) -> None:
+        self._quota = quota
+        self._queues = self._subscriptions = 0
+        self._users: Counter[str] = Counter()
+        self._client_ids: Counter[str] = Counter()
+
+    def add(self, key: SubscriptionKey, made: Made) -> None:
+        """One has come."""
+        self._count(key, made, 1)
+
+    def remove(self, key: SubscriptionKey, made: Made) -> None:
+        """It has gone; `made` is what it came with."""
+        self._count(key, made, -1)
+
+    def refusal(self, key: SubscriptionKey, user: str) -> Refusal | None:
+        """Why a client of this user can't make it."""
+        if not key.durable:
+            return None
+        quota, container = self._quota, key.container
+        if key.queue:
+            return _full(self._queues, quota.queues_max, "queues", "amqp.queues_max") or _full(
+                self._users[user],
+                quota.queues_of_user_max,
+                f"queues that user '{user}' has made",
+                "amqp.queues_of_user_max",
+            )
+        most = quota.subscriptions_max
+        refusal = _full(
+            self._subscriptions, most, "durable subscriptions", "amqp.subscriptions_max"
+        )
+        if refusal is not None or container is None:
+            return refusal
+        return _full(
+            self._client_ids[container],
+            quota.subscriptions_of_client_id_max,
+            f"durable subscriptions of the client id '{container}'",
+            "amqp.subscriptions_of_client_id_max",
+        )
+
+    def _count(self, key: SubscriptionKey, made: Made, change: int) -> None:
+        if not key.durable or made.origin is Origin.OPERATOR:
+            return
+        if not key.queue:
+            self._subscriptions += change
+            if key.container is not None:
+                _change(self._client_ids, key.container, change)
+            return
+        self._queues += change
+        if made.origin is Origin.CLIENT:
+            _change(self._users, made.user, change)
+
+
+def _change(counts: Counter[str], name: str, change: int) -> None:
+    counts[name] += change
+    if not counts[name]:
+        del counts[name]
+
+
+def _full(count: int, most: int, what: str, setting: str) -> Refusal | None:
+    if count < most:
+        return None
+    text = f"there are {count} {what} ({setting}); end some, or have an operator make it"
+    return Refusal(LIMIT_EXCEEDED, text)
