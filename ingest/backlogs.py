@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ingest.claims import Claims
 from ingest.consumer import Subscription
 from ingest.log import Log
+from ingest.overflows import Overflows
 from ingest.paging import Paging
 from ingest.tallies import Tallies
 from ingest.values import SlabReader
@@ -92,6 +93,7 @@ class Backlogs:
         self._aging: dict[str, None] = {}  # topics with limits by age
         self._task: asyncio.Task[None] | None = None
         self._seconds = scan_ms / 1_000
+        self._overflows = Overflows(loop.time)
         self._timer = loop.call_later(self._seconds, self._scan)
         claims.changed = self.changed
         log.counted = self.arrived
@@ -210,6 +212,7 @@ class Backlogs:
     def _scan(self) -> None:
         """Look at what grows too old, and begin to count anew."""
         self._timer = self._loop.call_later(self._seconds, self._scan)
+        self._overflows.tell()
         self.tallies.trim()
         for topic in tuple(self._aging):
             found = self._of(topic)
@@ -260,6 +263,7 @@ class Backlogs:
             some = self._too_much(subscription, slab, run)
             if some:
                 self._give_up(subscription, some, Reason.OVERFLOW)
+                self._overflows.add(name_of(subscription), len(some))
             elif run:
                 return  # nothing that lies behind is too old
             at = some[-1] + 1 if len(some) < len(run) else slab.stop
@@ -336,9 +340,14 @@ class Backlogs:
         return run[:count]
 
 
+def name_of(subscription: Subscription) -> str:
+    """What it is called in the log and in refusals."""
+    return subscription.key.id if subscription.key is not None else "a consumer of its own"
+
+
 def _full(subscription: Subscription, limit: Backlog) -> str:
     """Whose backlog it is and what it may be, in words."""
-    name = subscription.key.id if subscription.key is not None else "a consumer of its own"
+    name = name_of(subscription)
     most = (
         (limit.messages_max, "messages"),
         (limit.bytes_max, "bytes"),

@@ -110,6 +110,8 @@ class UpkeepClock:
             bytes=result.bytes,
             ms=round(result.seconds * 1_000),
         )
+        if result.messages:
+            _events.warning("retention.dropped", messages=result.messages, owed_to="nobody")
         self._rest(result.seconds * (REST_BEHIND if self.behind() else REST))
 
     def _failed(self, error: BaseException) -> None:

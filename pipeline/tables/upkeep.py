@@ -10,7 +10,7 @@ import datetime as dt
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline.errors import StoreError
-from pipeline.tables import commits, event_retention, merge, retention, tiers
+from pipeline.tables import commits, event_retention, merge, retention, schema, tiers
 from pipeline.tables.checkpoint import Identity
 from pipeline.tables.commits import AddedFile
 from pipeline.tables.limits import CHECKPOINT_COMMITS, UpkeepLimits
@@ -39,12 +39,14 @@ SEEN_INTERVAL_US: Final = 60_000_000
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What one step did: `files` were written, merged or removed, of so many `bytes`."""
+    """What one step did: `files` were written, merged or removed, of so many `bytes`. `messages`
+    are gone from the table."""
 
     kind: str
     files: int
     bytes: int
     seconds: float
+    messages: int = 0
 
 
 class Steps:
@@ -89,7 +91,7 @@ class Steps:
                 before = self._writer.state
                 if done := kind(now, floor):
                     self._note_removed(before)
-                    return Upkeep(done.kind, done.files, done.bytes, time.perf_counter() - began)
+                    return replace(done, seconds=time.perf_counter() - began)
         except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
             raise StoreError(f"upkeep of {self._store.uri} failed: {error}") from error
         return None
@@ -147,7 +149,9 @@ class Steps:
         text = commits.encode("DELETE", at=now, removed=files)
         gone = {file.path for file in files}
         self._writer.make(lambda _added: text, lambda at, _: at.swapped(gone, ()))
-        return Upkeep("retention", len(files), sum(file.size for file in files), 0.0)
+        size = sum(file.size for file in files)
+        messages = sum(file.rows for file in files if file.record == schema.MESSAGE)
+        return Upkeep("retention", len(files), size, 0.0, messages)
 
     def _forget_events(self, now: int, _floor: int) -> Upkeep | None:
         """Asked once for each day: what can be forgotten changes when retention has moved on."""

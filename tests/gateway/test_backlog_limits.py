@@ -155,6 +155,11 @@ def test_the_oldest_are_dropped(limited: Limited, connect: Connect) -> None:
     slow.confirm([held])
     holds(peer.durable("t", "away"), 5, 6, 7)
     assert slow.nothing()
+    until(lambda: len(gateway.events("backlog.overflowed")) >= 2, "warnings")
+    for event in gateway.events("backlog.overflowed"):
+        assert event["level"] == "warning"
+        assert event["dropped"] >= 1
+        assert event["subscription"].split("/")[-1] in ("slow", "away")
 
 
 def dropped(gateway: Gateway) -> int:

@@ -47,6 +47,14 @@ def test_what_is_owed_never_goes(ten_days: Story, floor: int, first: int) -> Non
     assert table_rows(ten_days.log.path) == ten_days.messages()[first:]
 
 
+def test_what_went_is_counted(ten_days: Story) -> None:
+    """Messages, not the settlements that go with them."""
+    done = []
+    while step := ten_days.log.upkeep(now=ten_days.now, floor=ten_days.next_sequence):
+        done.append(step)
+    assert {step.kind: step.messages for step in done if step.messages} == {"retention": 30}
+
+
 def test_kept_for_ever_is_kept(tmp_path: Path) -> None:
     """With retention off no day goes, however old."""
     story = Story(tmp_path / "log")
