@@ -128,14 +128,7 @@ async def _serve(
     limits = msgspec.structs.replace(settings.amqp, connections_max=room)
     engine = Engine(loop, gateway, limits, access, sure=heartbeat.sure)
     delivery = DeliveryService(
-        loop,
-        settings,
-        log,
-        store.table,
-        store.marks,
-        claims,
-        engine.flush,
-        gateway.keep_dead_letters,
+        loop, settings, log, store.table, store.marks, claims, engine.flush, gateway.keep_queue
     )
     gateway.bind(engine, delivery, store.table)
     floors = IdleFloors(

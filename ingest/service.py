@@ -145,7 +145,7 @@ class Gateway:
         """The subscriptions that have a name."""
         return self._subscriptions.named
 
-    def keep_dead_letters(self, queue: Destination) -> SubscriptionKey:
+    def keep_queue(self, queue: Destination) -> SubscriptionKey:
         """Make a queue of dead letters if it isn't there."""
         return self._subscriptions.keep_queue(queue, Made(Origin.GATEWAY))
 

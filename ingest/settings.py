@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from ingest import budgets
+from ingest import budgets, login_rules
 from pipeline import policy_table
 from pipeline.amqp_types import DEPTH_MAX as NESTING_MAX
 from pipeline.amqp_types import DecodeLimits
@@ -318,7 +318,7 @@ def _check(settings: Settings) -> None:
         *_delivery_rules(settings.delivery),
         *_management_rules(settings),
         *_transaction_rules(amqp),
-        *_security_rules(settings),
+        *login_rules.rules(settings),
     )
     for holds, sentence in rules:
         if not holds:
@@ -384,31 +384,5 @@ def _transaction_rules(amqp: Amqp) -> tuple[tuple[bool, str], ...]:
         (
             amqp.transaction_timeout_seconds >= 1,
             "amqp.transaction_timeout_seconds must be positive",
-        ),
-    )
-
-
-def _security_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
-    security = settings.security
-    return (
-        (
-            bool(security.tls_certificate) == bool(security.tls_key),
-            "security.tls_certificate and security.tls_key go together",
-        ),
-        (
-            bool(security.tls_certificate) or not security.tls_client_ca,
-            "security.tls_client_ca needs security.tls_certificate: certificates come by TLS",
-        ),
-        (
-            bool(security.permissions) or not security.client_ids,
-            "security.client_ids needs security.permissions: without them everybody manages all",
-        ),
-        (security.password_checks_max >= 1, "security.password_checks_max must be positive"),
-        (
-            bool(security.users or security.tls_client_ca) or settings.anonymous,
-            (
-                f"nobody could log in at {settings.gateway.listen}: name security.users or "
-                "security.tls_client_ca, or set security.anonymous = true to let anybody in"
-            ),
         ),
     )
