@@ -204,7 +204,7 @@ class Materialization:
     def _messages(self, part: Slice, after: int) -> DataFrame | None:
         if not part.has("message"):
             return None
-        rows = messages(self.log.rows(part, "message", after))
+        rows = messages(self.log.rows(part, "message", after), self.settings.message)
         return self._in_files(rows, part.bytes_of("message"))
 
     def _acks(self, part: Slice, after: int) -> DataFrame | None:

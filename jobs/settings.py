@@ -10,8 +10,10 @@ from pathlib import Path
 
 import msgspec
 
+from pipeline.amqp_types import DecodeLimits
 from pipeline.errors import InvalidRequest
 from pipeline.layers import Tree, merge
+from pipeline.transforms.decoding.one_by_one import MessageLimits
 
 #: Hours for which removed files stay at least: who began to read or write before may need them.
 REMOVED_HOURS_MIN = 24
@@ -26,6 +28,13 @@ class MaterializeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     slice_rows: int
     slice_bytes: int
     task_bytes: int
+    decode_values_max: int
+    json_chars_max: int
+
+    @property
+    def message(self) -> MessageLimits:
+        """What one message may become in the table `messages`."""
+        return MessageLimits(DecodeLimits(self.decode_values_max), self.json_chars_max)
 
 
 class UpkeepSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,6 +115,11 @@ def _materialize_rules(settings: JobSettings) -> tuple[tuple[bool, str], ...]:
         (materialize.upkeep_minutes >= 0, "materialize.upkeep_minutes must not be negative"),
         (materialize.near_versions >= 0, "materialize.near_versions must not be negative"),
         (materialize.slice_rows >= 1, "materialize.slice_rows must be 1 at least"),
+        (
+            materialize.decode_values_max >= 1_024,
+            "materialize.decode_values_max must be 1024 at least: what a plain message has",
+        ),
+        (materialize.json_chars_max >= 1, "materialize.json_chars_max must be positive"),
         (
             1 <= materialize.task_bytes <= materialize.slice_bytes,
             "materialize.task_bytes must be from 1 to materialize.slice_bytes: a slice has tasks",

@@ -4,8 +4,12 @@ import json
 from typing import TypeAlias
 from uuid import UUID
 
-from pipeline.amqp_types import Decimal, Described, Map, Value
+from pipeline.amqp_types import Decimal, DecodeError, Described, Map, Value
 from pipeline.sections import Identifier
+
+#: Characters that one message's lists and maps may have as JSON, unless somebody says otherwise: a
+#: binary of 16 MiB in hexadecimal.
+JSON_CHARS_MAX = 32 << 20
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -23,13 +27,36 @@ def identifier(value: Identifier | None) -> str | None:
             return f"ID:AMQP_ULONG:{value}"
 
 
-def as_json(value: Value) -> str:
+class JsonRoom:
+    """How many characters may still be written as JSON for one message.
+
+    A list is five times its bytes, and a map in the key of a map has its quotes escaped at each
+    level, so that it doubles: nobody knows how long a text becomes before it is written.
+    """
+
+    __slots__ = ("_left", "_most")
+
+    def __init__(self, chars_max: int = JSON_CHARS_MAX) -> None:
+        self._most = self._left = chars_max
+
+    def take(self, text: str) -> str:
+        """The text, for which there is room. Raises DecodeError if there is none."""
+        self._left -= len(text)
+        if self._left < 0:
+            raise DecodeError(f"as JSON it has more than {self._most} characters (json_chars_max)")
+        return text
+
+
+def as_json(value: Value, room: JsonRoom | None = None) -> str:
     """Compact JSON: bytes and decimals in hexadecimal, a described value without its descriptor,
-    keys of maps as text. NaN and the infinities, which JSON lacks, are strings."""
-    return json.dumps(_json(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    keys of maps as text. NaN and the infinities, which JSON lacks, are strings. Raises DecodeError
+    where there is no room for it."""
+    room = JsonRoom() if room is None else room
+    plain = _json(value, room)
+    return room.take(json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
 
-def _json(value: Value) -> Json:
+def _json(value: Value, room: JsonRoom) -> Json:
     match value:
         case bytes():
             return value.hex()
@@ -38,16 +65,16 @@ def _json(value: Value) -> Json:
         case UUID():
             return str(value)
         case Described():
-            return _json(value.value)
+            return _json(value.value, room)
         case list():
-            return [_json(element) for element in value]
+            return [_json(element, room) for element in value]
         case Map():
-            return {_key(key): _json(element) for key, element in value.pairs}
+            return {_key(key, room): _json(element, room) for key, element in value.pairs}
         case float() if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124
             return str(value)
         case _:
             return value
 
 
-def _key(value: Value) -> str:
-    return value if isinstance(value, str) else as_json(value)
+def _key(value: Value, room: JsonRoom) -> str:
+    return value if isinstance(value, str) else as_json(value, room)

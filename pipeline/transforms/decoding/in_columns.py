@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.amqp_types import DecodeError, read
+from pipeline.amqp_types import DecodeBudget, DecodeError, DecodeLimits, read
+from pipeline.rendering import JsonRoom
 from pipeline.sections import Kind
 from pipeline.transforms.decoding.blob import (
     BINARIES,
@@ -20,7 +21,6 @@ from pipeline.transforms.decoding.blob import (
     STRINGS,
     Array,
     Blob,
-    Codes,
     Mask,
     Values,
     faulty_texts,
@@ -28,12 +28,14 @@ from pipeline.transforms.decoding.blob import (
 )
 from pipeline.transforms.decoding.entries import application_properties, no_booleans, whole_numbers
 from pipeline.transforms.decoding.one_by_one import (
+    LIMITS,
     TEXT_PREFIXES,
     TIMESTAMP_MS_MAX,
     TIMESTAMP_MS_MIN,
+    MessageLimits,
     as_text,
 )
-from pipeline.transforms.decoding.walk import HEADS, Found, walk
+from pipeline.transforms.decoding.walk import ELEMENTS_MAX, HEADS, Found, walk
 
 #: Columns that are fields of the properties section, by the same name.
 TEXT_FIELDS = (
@@ -51,11 +53,13 @@ UNSHOWN = ("content_encoding", "reply_to_group_id")
 _IS_BINARY, _IS_STRING = table(*BINARIES), table(*STRINGS)
 _IS_PLAIN_ID = table(*STRINGS, NULL)
 _IS_BYTES_OR_TEXT = table(*BINARIES, *STRINGS, NULL)
+#: Values that a message may have here beside those of its body: sections, and elements of maps.
+_VALUES_BESIDE = len(Kind) + 4 * ELEMENTS_MAX
 _KINDS = (0, Kind.DATA, Kind.SEQUENCE, Kind.VALUE)
 _KIND_NAMES = ("none", "data", "sequence", "value")
 
 
-def decoded_in_columns(blob: Blob) -> tuple[dict[str, Array], Mask]:
+def decoded_in_columns(blob: Blob, limits: MessageLimits = LIMITS) -> tuple[dict[str, Array], Mask]:
     """The columns of a blob's messages by name, and which messages are in doubt."""
     found = walk(blob)
     doubt = found.doubt
@@ -69,7 +73,7 @@ def decoded_in_columns(blob: Blob) -> tuple[dict[str, Array], Mask]:
     columns["user_id"], _ = _bytes_as_text(blob, user, _IS_BINARY.take(user.codes))
     columns["properties"], odd = application_properties(blob, found.application_properties)
     doubt |= odd
-    columns |= _body(blob, found.body, found.kinds, columns["content_type"], doubt)
+    columns |= _body(blob, found, columns["content_type"], doubt, limits)
     columns["error"] = pa.nulls(blob.count, pa.string())
     columns["message"] = pa.nulls(blob.count, pa.binary())
     _check_the_rest(blob, found, doubt)
@@ -105,8 +109,9 @@ def _times_and_counts(blob: Blob, found: Found) -> dict[str, Array]:
 
 
 def _body(
-    blob: Blob, body: Values, kinds: Codes, content_type: Array, doubt: Mask
+    blob: Blob, found: Found, content_type: Array, doubt: Mask, limits: MessageLimits
 ) -> dict[str, Array]:
+    body, kinds = found.body, found.kinds
     binary, text = _IS_BINARY.take(body.codes), _IS_STRING.take(body.codes)
     names = np.zeros(blob.count, np.int32)
     for nth, kind in enumerate(_KINDS):
@@ -117,7 +122,7 @@ def _body(
     texts, no_texts = _bytes_as_text(blob, body, text | readable)
     doubt |= no_texts & text
     if (others := ~_IS_BYTES_OR_TEXT.take(body.codes)).any():
-        written = _written_out(blob, body, others, doubt)
+        written = _written_out(blob, body, others, doubt, limits)
         places = np.arange(blob.count)
         places[others] = blob.count + np.arange(len(written))
         texts = pa.concat_arrays([texts, written]).take(places)
@@ -128,16 +133,23 @@ def _body(
     }
 
 
-def _written_out(blob: Blob, body: Values, which: Mask, doubt: Mask) -> Array:
-    """Lists, maps and numbers as text. Each is read by itself: JSON is made in Python anyway."""
+def _written_out(
+    blob: Blob, body: Values, which: Mask, doubt: Mask, limits: MessageLimits
+) -> Array:
+    """Lists, maps and numbers as text. Each is read by itself: JSON is made in Python anyway.
+
+    One that comes near a limit is in doubt: how much the whole message is, isn't counted here.
+    """
+    most = max(limits.decode.values_max - _VALUES_BESIDE, 0)
+    near = DecodeLimits(most, limits.decode.depth_max)
     firsts = (body.starts - HEADS.take(body.codes))[which]  # with its constructor
     texts: list[str | None] = []
     for nth, first, stop in zip(
         np.flatnonzero(which).tolist(), firsts.tolist(), body.stops[which].tolist(), strict=True
     ):
         try:
-            value, _ = read(blob.bytes[first:stop].tobytes(), 0)
-            texts.append(as_text(value))
+            value, _ = read(blob.bytes[first:stop].tobytes(), 0, DecodeBudget(stop - first, near))
+            texts.append(as_text(value, JsonRoom(limits.json_chars_max)))
         except (DecodeError, IndexError, struct.error, UnicodeDecodeError):
             doubt[nth] = True
             texts.append(None)

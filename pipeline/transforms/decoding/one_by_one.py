@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from pipeline.amqp_types import Decimal, Map, Value
-from pipeline.rendering import as_json, identifier
+from pipeline.amqp_types import DECODE_LIMITS, Decimal, DecodeLimits, Map, Value
+from pipeline.rendering import JSON_CHARS_MAX, JsonRoom, as_json, identifier
 from pipeline.sections import Body, DecodeError, Message, Typed, decode
 from pipeline.transforms.schema import MESSAGES
 
@@ -21,7 +21,20 @@ LONG_MAX = 2**63 - 1
 TEXT_PREFIXES = ("text/", "application/json", "application/xml")
 
 
-def decoded_one_by_one(messages: "pa.Array[Any]") -> "dict[str, pa.Array[Any]]":
+@dataclass(frozen=True, slots=True)
+class MessageLimits:
+    """What one message may become; one that would become more can't be decoded, and says so."""
+
+    decode: DecodeLimits = DECODE_LIMITS
+    json_chars_max: int = JSON_CHARS_MAX
+
+
+LIMITS = MessageLimits()
+
+
+def decoded_one_by_one(
+    messages: "pa.Array[Any]", limits: MessageLimits = LIMITS
+) -> "dict[str, pa.Array[Any]]":
     """The columns of a binary array's messages by name."""
     columns = Columns()
     for data in cast("list[bytes | None]", messages.to_pylist()):
@@ -29,7 +42,7 @@ def decoded_one_by_one(messages: "pa.Array[Any]") -> "dict[str, pa.Array[Any]]":
             columns.add_error("the log has no bytes of this message", data)
             continue
         try:
-            columns.add(decode(data))
+            columns.add(decode(data, limits.decode), JsonRoom(limits.json_chars_max))
         except DecodeError as error:
             columns.add_error(str(error), data)
     return columns.arrays()
@@ -48,19 +61,23 @@ class Properties:
     booleans: list[bool | None] = field(default_factory=list)
     binaries: list[bytes | None] = field(default_factory=list)
 
-    def add(self, found: dict[str, Typed]) -> None:
+    def add(self, found: dict[str, Typed], room: JsonRoom) -> None:
+        """Add a message's properties, or nothing of them. Raises DecodeError."""
+        written = {
+            name: as_text(value, room) for name, (_, value) in found.items() if _is_written(value)
+        }
         for name, (kind, value) in found.items():
             self.names.append(name)
             self.types.append(kind)
-            self._add_value(value)
+            self._add_value(value, written.get(name))
         self.offsets.append(len(self.names))
 
     def add_null(self) -> None:
         self.offsets[-1] = None  # where it would begin: that is how Arrow has a map that is null
         self.offsets.append(len(self.names))
 
-    def _add_value(self, value: Value) -> None:
-        text, long, double, boolean, binary = None, None, None, None, None
+    def _add_value(self, value: Value, text: str | None) -> None:
+        long, double, boolean, binary = None, None, None, None
         match value:
             case None:
                 pass
@@ -77,7 +94,7 @@ class Properties:
             case Decimal():
                 binary = value.raw
             case _:
-                text = as_text(value)
+                pass
         self.texts.append(text)
         self.longs.append(long)
         self.doubles.append(double)
@@ -124,8 +141,11 @@ class Columns:
     error: list[str | None] = field(default_factory=list)
     message: list[bytes | None] = field(default_factory=list)
 
-    def add(self, message: Message) -> None:
+    def add(self, message: Message, room: JsonRoom) -> None:
+        """Add a message, or nothing of it. Raises DecodeError."""
         standard = message.properties
+        text, binary = body_columns(message.body, standard.content_type, room)
+        self.properties.add(message.application_properties, room)
         self.message_id.append(identifier(standard.message_id))
         self.correlation_id.append(identifier(standard.correlation_id))
         self.subject.append(standard.subject)
@@ -137,8 +157,6 @@ class Columns:
         self.user_id.append(_user(standard.user_id))
         self.group_sequence.append(standard.group_sequence)
         self.delivery_count.append(message.header.delivery_count)
-        self.properties.add(message.application_properties)
-        text, binary = body_columns(message.body, standard.content_type)
         self.body_kind.append(message.body.kind)
         self.body_text.append(text)
         self.body_bytes.append(binary)
@@ -185,12 +203,21 @@ class Columns:
         }
 
 
-def body_columns(body: Body, content_type: str | None) -> tuple[str | None, bytes | None]:
-    """What stands in `body_text` and in `body_bytes`."""
+def _is_written(value: Value) -> bool:
+    """Whether a property's value has no column of its own, but is a text in that of texts."""
+    if isinstance(value, bool | str | float | bytes | Decimal | None):
+        return False
+    return not isinstance(value, int) or value > LONG_MAX
+
+
+def body_columns(
+    body: Body, content_type: str | None, room: JsonRoom
+) -> tuple[str | None, bytes | None]:
+    """What stands in `body_text` and in `body_bytes`. Raises DecodeError."""
     if body.kind == "none":
         return None, None
     if not isinstance(body.value, bytes):
-        return as_text(body.value), None
+        return as_text(body.value, room), None
     if (content_type or "").startswith(TEXT_PREFIXES):
         try:
             return body.value.decode(), body.value
@@ -199,16 +226,17 @@ def body_columns(body: Body, content_type: str | None) -> tuple[str | None, byte
     return None, body.value
 
 
-def as_text(value: Value) -> str | None:
+def as_text(value: Value, room: JsonRoom) -> str | None:
+    """A value as a text, whatever it is. Raises DecodeError."""
     match value:
         case None:
             return None
         case str():
             return value
         case list() | Map():
-            return as_json(value)
+            return as_json(value, room)
         case _:
-            return as_json(value).strip('"')
+            return as_json(value, room).strip('"')
 
 
 def _user(user: bytes | None) -> str | None:
