@@ -274,9 +274,7 @@ class Gateway:
         """Why this is no selector, if it is none."""
         if selector is None:
             return None
-        limits = self._settings.delivery
-        chars_max, depth_max = limits.selector_chars_max, limits.selector_depth_max
-        return wishes.unreadable(selector, chars_max=chars_max, depth_max=depth_max)
+        return wishes.unreadable(selector, self._settings.delivery.selector)
 
     def _browse(self, link: Link, wish: wishes.Browse) -> None:
         queue = wish.queue

@@ -21,7 +21,7 @@ from pipeline.amqp_types import DecodeLimits
 from pipeline.errors import InvalidRequest
 from pipeline.layers import Tree, merge
 from pipeline.policy import DEFAULT, DEFAULT_TOPIC, Policy, TopicPolicy
-from pipeline.selector.parser import CHARS_MAX, DEPTH_MAX
+from pipeline.selector.parser import CHARS_MAX, DEPTH_MAX, PASSES_MAX, SelectorLimits
 from pipeline.subscriptions.quota import Quota
 from pipeline.tables.limits import CHECKPOINT_COMMITS, UpkeepLimits
 
@@ -140,11 +140,17 @@ class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     page_retry_ms: int
     selector_chars_max: int
     selector_depth_max: int
+    selector_passes_max: int
     expiry_scan_ms: int
     turn_subscriptions_max: int
     policies: str
     duplicates_max: int
     hint_matches_max: int
+
+    @property
+    def selector(self) -> SelectorLimits:
+        chars_max, depth_max = self.selector_chars_max, self.selector_depth_max
+        return SelectorLimits(chars_max, depth_max, self.selector_passes_max)
 
 
 class ManagementLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -354,6 +360,10 @@ def _delivery_rules(delivery: DeliveryLimits) -> tuple[tuple[bool, str], ...]:
         (
             1 <= delivery.selector_depth_max <= DEPTH_MAX,
             f"delivery.selector_depth_max must be from 1 to {DEPTH_MAX}",
+        ),
+        (
+            1 <= delivery.selector_passes_max <= PASSES_MAX,
+            f"delivery.selector_passes_max must be from 1 to {PASSES_MAX}",
         ),
         (delivery.duplicates_max >= 1, "delivery.duplicates_max must be positive"),
         (delivery.hint_matches_max >= 0, "delivery.hint_matches_max must not be negative"),

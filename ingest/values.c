@@ -20,9 +20,10 @@ typedef struct {
  * the number (INTEGER: of an application property alone, and an int64 can hold it), or two int32,
  * places in the blob: where the text begins and ends (TEXT: of an application property alone,
  * perhaps no UTF-8), or the value, its constructor included (OTHER). UNSAID: a field of a header
- * that doesn't have it, or of one that isn't there. */
-void pump_values(const wanted_t *wanted, const char *blob, const int32_t *offsets, uint32_t count,
-                 uint8_t *kinds, int64_t *values);
+ * that doesn't have it, or of one that isn't there. Of application properties with more than
+ * `elements_max` keys and values nothing is looked at. Returns how many bytes were passed over. */
+uint64_t pump_values(const wanted_t *wanted, const char *blob, const int32_t *offsets,
+                     uint32_t count, uint32_t elements_max, uint8_t *kinds, int64_t *values);
 /* cdef:end */
 
 enum { APPLICATION_PROPERTIES = 0x74, NESTED_MAX = 32 };
@@ -131,10 +132,10 @@ static void put_property(const cells_t *cells, size_t column, const uint8_t *m, 
 /* The named properties of a map whose section ends at `end`: of a name that comes twice the last
  * one, and nothing at all unless the map is whole. */
 static void read_properties_map(const wanted_t *w, const uint8_t *m, size_t end, size_t at,
-                                const cells_t *cells) {
+                                uint32_t elements_max, const cells_t *cells) {
   uint32_t count;
   size_t key = map_entries(m, end, at, &count), value, next;
-  if (!key || count % 2 || count > end - key) return;
+  if (!key || count % 2 || count > end - key || count > elements_max) return;
   uint32_t left = count;
   for (; key < end && left; key = next, left -= 2) {
     if (m[key] != 0xa1 && m[key] != 0xb1) break;
@@ -147,35 +148,40 @@ static void read_properties_map(const wanted_t *w, const uint8_t *m, size_t end,
     for (uint32_t i = 0; i < w->name_count; i++) put(cells, w->field_count + i, VALUE_ABSENT, 0);
 }
 
-static void read_values(const wanted_t *w, const uint8_t *m, size_t size, const cells_t *cells) {
+static size_t read_values(const wanted_t *w, const uint8_t *m, size_t size, uint32_t elements_max,
+                          const cells_t *cells) {
   uint32_t in_header = 0, field;
   while (in_header < w->field_count && w->fields[2 * in_header] == HEADER) in_header++;
   int before = NOT_A_SECTION, code;
   int last = w->name_count ? APPLICATION_PROPERTIES
              : w->field_count ? w->fields[2 * w->field_count - 2] : NOT_A_SECTION;
   for (field = 0; field < in_header; field++) put(cells, field, VALUE_UNSAID, 0);
-  for (size_t at = 0, value = 0, end; at < size; at = end, before = code) {
+  size_t at = 0;
+  for (size_t value = 0, end; at < size; at = end, before = code) {
     code = any_section(m, size, at, &value);
     /* What a header says, it says itself; and nothing is known of what begins with no section. */
     if (!before && code <= HEADER)
       for (field = 0; field < in_header; field++) put(cells, field, VALUE_ABSENT, 0);
-    if (code <= before || code > last || !(end = skipped(m, size, value, 0))) return;
+    if (code <= before || code > last || !(end = skipped(m, size, value, 0))) return at;
     if (code == APPLICATION_PROPERTIES) {
-      read_properties_map(w, m, end, value, cells);
-      return;
+      read_properties_map(w, m, end, value, elements_max, cells);
+      return end;
     }
     if (code == HEADER && in_header) read_fields(w, 0, m, end, value, cells);
     if (code == PROPERTIES && in_header < w->field_count)
       read_fields(w, in_header, m, end, value, cells);
   }
+  return at;
 }
 
-void pump_values(const wanted_t *wanted, const char *blob, const int32_t *offsets, uint32_t count,
-                 uint8_t *kinds, int64_t *values) {
+uint64_t pump_values(const wanted_t *wanted, const char *blob, const int32_t *offsets,
+                     uint32_t count, uint32_t elements_max, uint8_t *kinds, int64_t *values) {
+  uint64_t looked = 0;
   memset(kinds, VALUE_ABSENT, (size_t)count * (wanted->field_count + wanted->name_count));
   for (uint32_t i = 0; i < count; i++) {
     const cells_t cells = {kinds + i, values + i, count, (const uint8_t *)blob};
-    read_values(wanted, (const uint8_t *)blob + offsets[i], (size_t)(offsets[i + 1] - offsets[i]),
-                &cells);
+    looked += read_values(wanted, (const uint8_t *)blob + offsets[i],
+                          (size_t)(offsets[i + 1] - offsets[i]), elements_max, &cells);
   }
+  return looked;
 }

@@ -11,6 +11,7 @@ from typing import Any, cast
 from ingest.native import ffi, lib
 from pipeline.message import Bytes, Slab
 from pipeline.selector.reading import (
+    ELEMENTS_MAX,
     FIELDS,
     Become,
     Columns,
@@ -69,20 +70,23 @@ class SlabReader:
         self._kinds = bytearray(READ_MAX * len(self._names))
         self._values = bytearray(8 * READ_MAX * len(self._names))
 
-    def columns(self, slab: Slab, first: int, stop: int) -> Columns:
-        """The values of all its names in the slab's messages with these indices."""
+    def columns(self, slab: Slab, first: int, stop: int) -> tuple[Columns, int]:
+        """The values of all its names in the slab's messages with these indices, and how many of
+        their bytes were looked at for that."""
         assert 0 <= first <= stop <= slab.count  # noqa: S101
         found: dict[str, list[object]] = {name: [] for name in self._names}
+        looked = 0
         for begin in range(first, stop, READ_MAX):
-            self._read(slab, begin, min(stop - begin, READ_MAX), found)
-        return found
+            looked += self._read(slab, begin, min(stop - begin, READ_MAX), found)
+        return found, looked
 
-    def _read(self, slab: Slab, first: int, count: int, found: dict[str, list[object]]) -> None:
-        lib.pump_values(
+    def _read(self, slab: Slab, first: int, count: int, found: dict[str, list[object]]) -> int:
+        looked = lib.pump_values(
             self._wanted,
             ffi.from_buffer(slab.blob),
             ffi.from_buffer("int32_t[]", slab.offsets) + first,
             count,
+            ELEMENTS_MAX,
             ffi.from_buffer("uint8_t[]", self._kinds),
             ffi.from_buffer("int64_t[]", self._values),
         )
@@ -97,6 +101,7 @@ class SlabReader:
             )
             found[name] += cells.values(read, unsaid)
             at += count
+        return int(looked)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

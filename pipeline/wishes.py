@@ -11,7 +11,7 @@ from pipeline.address import Destination, Kind, destination_of, kind_of_topic, s
 from pipeline.refusal import INVALID_FIELD, NOT_IMPLEMENTED, Refusal
 from pipeline.registry import key_of_link, key_of_lookup, key_of_queue
 from pipeline.selector.lexer import SelectorError
-from pipeline.selector.parser import parse
+from pipeline.selector.parser import SelectorLimits, parse
 from pipeline.subscription import Definition, SubscriptionKey
 from pipeline.temporary import wanted_kind
 
@@ -189,10 +189,10 @@ def _selector(attach: Attach) -> str | Refusal | None:
     return Refusal(INVALID_FIELD, "a source has one selector, not several")
 
 
-def unreadable(selector: str, *, chars_max: int, depth_max: int) -> Refusal | None:
+def unreadable(selector: str, limits: SelectorLimits) -> Refusal | None:
     """Why this is no selector, if it is none."""
     try:
-        parse(selector, chars_max=chars_max, depth_max=depth_max)
+        parse(selector, limits)
     except SelectorError as error:
         return Refusal(INVALID_FIELD, str(error))
     return None

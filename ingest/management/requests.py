@@ -257,11 +257,8 @@ class Requests:
             text = "no-local knows what its container publishes from now on: it can't begin before"
             return Refusal(INVALID_FIELD, text)
         selector = said.get("selector")
-        limits = self._settings.delivery
         if isinstance(selector, str):
-            refusal = wishes.unreadable(
-                selector, chars_max=limits.selector_chars_max, depth_max=limits.selector_depth_max
-            )
+            refusal = wishes.unreadable(selector, self._settings.delivery.selector)
             if refusal is not None:
                 return refusal
         kept = selector if isinstance(selector, str) and selector.strip() else None

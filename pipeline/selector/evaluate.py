@@ -13,14 +13,12 @@ Rule 4: no exception comes out, whatever the values are.
 
 import math
 import operator
-import re
 from collections.abc import Callable
 from typing import TypeAlias, assert_never, cast
 
 from pipeline.selector.lexer import EXACT_END
+from pipeline.selector.like import fitting
 from pipeline.selector.syntax import (
-    ANY,
-    ONE,
     And,
     Arithmetic,
     Between,
@@ -36,10 +34,8 @@ from pipeline.selector.syntax import (
     Not,
     Operator,
     Or,
-    Part,
     Selector,
     identifiers,
-    pattern_parts,
 )
 
 #: The value of an identifier: bool, int (64 bits), float or str, just these classes; None if it
@@ -256,34 +252,14 @@ def _in(choices: frozenset[str]) -> Callable[[object], object]:
 
 
 def _like(pattern: str, escape: str | None) -> Callable[[object], object]:
-    matches = re.compile(expression_of(pattern_parts(pattern, escape) or [])).match
+    fits = fitting(pattern, escape)
 
     def like(value: object) -> bool | None:
         if isinstance(value, str):
-            return None if len(value) > TEXT_CHARS_MAX else matches(value) is not None
+            return None if len(value) > TEXT_CHARS_MAX else fits(value)
         return None if value is None else False
 
     return like
-
-
-def expression_of(parts: list[Part]) -> str:
-    """A regular expression that matches whole texts as the pattern does.
-
-    What follows an ANY is found where it stands first, and never looked for elsewhere (an atomic
-    group): if the rest fits anywhere, it fits behind the first place. So the work is bounded by
-    the lengths of text and pattern, multiplied. The last piece is looked for at the end only.
-    """
-    pieces: list[str] = [""]
-    for part in parts:
-        if part == ANY:
-            pieces.append("")
-        else:
-            pieces[-1] += "." if part == ONE else re.escape(str(part))
-    first, *rest = pieces
-    if not rest:
-        return rf"(?s:{first})\Z"
-    middle = "".join(f"(?>.*?{piece})" for piece in rest[:-1] if piece)
-    return rf"(?s:{first}{middle}.*{rest[-1]})\Z"
 
 
 # Arithmetic.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pipeline.message import Slab
 from pipeline.selector.evaluate import Code, truth
 from pipeline.selector.keys import keyed, required
+from pipeline.selector.like import passes
 from pipeline.selector.parser import parse
 from pipeline.selector.reading import Columned, Reader
 from pipeline.selector.syntax import Selector
@@ -28,6 +29,14 @@ READING = 2
 #: Messages that are read at a time, at least and at most. More than the least only where there is
 #: room for all of them.
 CHUNK_MIN, CHUNK_MAX = 16, 64
+#: Bytes of the messages that are read at a time: fewer messages where they are large.
+CHUNK_BYTES = 1 << 20
+#: What takes as long as one evaluation: characters that are gone over, bytes that are read of a
+#: message in front of its body (as many as READING_BYTES go with the reading itself).
+CHARS_LIKE_ONE, BYTES_LIKE_ONE, READING_BYTES = 512, 1_024, 512
+#: A message whose texts are as much work for all selectors is evaluated for each alone, when that
+#: one's turn has come.
+TOGETHER_MAX = 256
 #: Sequences of a stretch: until it has as many, it grows.
 SPAN_MAX = 512
 
@@ -46,8 +55,8 @@ class Matches:
 
 #: Makes what reads the values of these names.
 Reading = Callable[[Iterable[str]], Columned]
-#: The number of a selector, and what it is of a message.
-_Numbered = tuple[int, Code]
+#: The number of a selector, what it is of a message, and how often it goes over its texts.
+_Numbered = tuple[int, Code, int]
 
 
 class _Together:
@@ -57,7 +66,7 @@ class _Together:
     value; the others are evaluated for each message.
     """
 
-    __slots__ = ("_always", "_by_value", "_reader", "numbers")
+    __slots__ = ("_always", "_by_value", "_passes", "_reader", "numbers")
 
     def __init__(self, reading: Reading, selectors: list[Selector]) -> None:
         self.numbers = {selector.text: number for number, selector in enumerate(selectors)}
@@ -65,9 +74,10 @@ class _Together:
         self._reader = reading(sorted(names))
         self._always: list[_Numbered] = []
         self._by_value: dict[str, dict[object, list[_Numbered]]] = {}
+        self._passes = sum(passes(selector.expression) for selector in selectors)
         keys = keyed([required(selector.expression) for selector in selectors])
         for number, (selector, key) in enumerate(zip(selectors, keys, strict=True)):
-            one = (number, truth(selector))
+            one = (number, truth(selector), passes(selector.expression))
             if key is None:
                 self._always.append(one)
                 continue
@@ -76,18 +86,23 @@ class _Together:
             for value in values:
                 by_value.setdefault(value, []).append(one)
 
-    def evaluate(
+    def evaluate(  # noqa: C901 (calls cost more)
         self, slab: Slab, start: int, own: int, room: int, work_max: int
     ) -> "tuple[list[array[int]], int, int]":
         """What each matches from the sequence `start` on, until the one with the number `own` has
-        as much as there is room for; where that is, and how much work it took."""
+        as much as there is room for; where that is, and how much work it took. No work: the first
+        message is too much for all of them together."""
         listed, found = slab.sequences, [array("q") for _ in self.numbers]
-        mine, spent, budget = found[own], 0, work_max * READING
+        mine, spent, budget, evaluated = found[own], 0, work_max * READING, False
         at = max(start - slab.first, 0) if listed is None else bisect_left(listed, start)
         row: dict[str, object] = {}
+        offsets = memoryview(slab.offsets).cast("B").cast("i")
         while at < slab.count and len(mine) < room and spent < budget:
             stop = at + min(slab.count - at, CHUNK_MAX, max(room - len(mine), CHUNK_MIN))
-            columns = self._reader.columns(slab, at, stop)
+            while offsets[stop] - offsets[at] > CHUNK_BYTES and stop - at > 1:
+                stop = (at + stop) // 2
+            columns, looked = self._reader.columns(slab, at, stop)
+            spent += max(looked - READING_BYTES * (stop - at), 0) // BYTES_LIKE_ONE
             every = list(columns.items())
             lookups = [(columns[name], by.get) for name, by in self._by_value.items()]
             for index in range(stop - at):
@@ -99,11 +114,18 @@ class _Together:
                 if candidates:
                     for name, column in every:
                         row[name] = column[index]
+                    if self._passes:
+                        long = _longest(row)
+                        extra = long * sum(one[2] for one in candidates) // CHARS_LIKE_ONE
+                        if extra > TOGETHER_MAX and len(found) > 1:
+                            return found, _place(slab, at), -(-spent // READING) if evaluated else 0
+                        spent += extra
                     sequence = slab.first + at if listed is None else listed[at]
-                    for number, code in candidates:
+                    for number, code, _ in candidates:
                         if code(row.get) is True:
                             found[number].append(sequence)
                 at += 1
+                evaluated = True
                 spent += READING - 1 + len(candidates)
                 if spent >= budget or len(mine) >= room:
                     break
@@ -214,6 +236,10 @@ class _Topic:
         numbers = self._together.numbers
         own = numbers[text]
         found, stop, work = self._together.evaluate(slab, start, own, room, work_max)
+        if not work and stop < slab.stop:
+            alone = self._selectors[text].alone
+            (sequences,), stop, work = alone.evaluate(slab, start, 0, room, 1)
+            return Matches(sequences, stop, work)
         mine = found[own][:]
         matched = zip(numbers, found, strict=True)
         self._keep(start, stop, {text: some for text, some in matched if some})
@@ -247,6 +273,11 @@ def selected(selections: Selections, claim: Definition, slab: Slab) -> Run:
         found.extend(some if some is not None else [s for s in every if start <= s < matches.stop])
         start = matches.stop
     return found
+
+
+def _longest(row: dict[str, object]) -> int:
+    """Characters of the longest text among a message's values."""
+    return max((len(value) for value in row.values() if isinstance(value, str)), default=0)
 
 
 def _place(slab: Slab, at: int) -> int:

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from pipeline.selector import lexer
 from pipeline.selector.lexer import EXACT_END, SelectorError, Token, tokens
+from pipeline.selector.like import passes
 from pipeline.selector.syntax import (
     And,
     Arithmetic,
@@ -37,6 +38,8 @@ from pipeline.selector.syntax import (
 #: Characters of a selector. What is in the log was accepted, perhaps with another setting, so this
 #: is the bound of the setting, and of all that is read back.
 CHARS_MAX = 65_536
+#: And passes over texts (`pipeline.selector.like`): as many as characters at most.
+PASSES_MAX = CHARS_MAX
 #: Levels of a tree, and of parentheses and right operands in its text: each costs stack.
 DEPTH_MAX = 128
 
@@ -84,11 +87,34 @@ class _Part:
     depth: int = 1
 
 
-def parse(text: str, *, chars_max: int = CHARS_MAX, depth_max: int = DEPTH_MAX) -> Selector:
+@dataclass(frozen=True, slots=True)
+class SelectorLimits:
+    """What a selector may be: characters, levels, and passes over the texts of one message."""
+
+    chars_max: int = CHARS_MAX
+    depth_max: int = DEPTH_MAX
+    passes_max: int = PASSES_MAX
+
+
+#: Of what is read back.
+LIMITS = SelectorLimits()
+
+
+def parse(text: str, limits: SelectorLimits = LIMITS) -> Selector:
     """The selector that the text is. Raises SelectorError, and nothing else."""
-    if len(text) > chars_max:
-        raise SelectorError(text, chars_max, f"it goes on beyond {chars_max} characters")
-    whole = _Parser(text, min(depth_max, DEPTH_MAX)).whole()
+    if len(text) > limits.chars_max:
+        raise SelectorError(
+            text, limits.chars_max, f"it goes on beyond {limits.chars_max} characters"
+        )
+    whole = _Parser(text, min(limits.depth_max, DEPTH_MAX)).whole()
+    if (often := passes(whole)) > limits.passes_max:
+        raise SelectorError(
+            text,
+            0,
+            f"it goes {often} times over a text, {limits.passes_max} times at most: once for each "
+            "LIKE, + and = of two names; of a LIKE with a _ between two % once for each character "
+            "there",
+        )
     return Selector(text, whole, frozenset(identifiers(whole)))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from pipeline.amqp_types import (
+    DECODE_LIMITS,
     READERS,
     TYPE_NAMES,
     DecodeBudget,
@@ -39,9 +40,14 @@ class Columned(Protocol):
     """What reads the values of some names out of many messages at a time, as `Reader` does. There
     is a faster one for those who know C; what it says is the same."""
 
-    def columns(self, slab: Slab, first: int, stop: int) -> Columns:
-        """The values of all its names in the slab's messages with these indices."""
+    def columns(self, slab: Slab, first: int, stop: int) -> tuple[Columns, int]:
+        """The values of all its names in the slab's messages with these indices, and about how
+        many of their bytes were looked at for that."""
 
+
+#: Keys and values of application properties that are looked at: a message with more says nothing
+#: there. It can't be decoded either (`DECODE_LIMITS`).
+ELEMENTS_MAX = DECODE_LIMITS.values_max
 
 #: Bytes that are looked at first: what selectors name stands in front of the body.
 HEAD_BYTES = 4_096
@@ -138,11 +144,13 @@ class Reader:
             self._walk(bytes(blob[start:stop]), values)
         return values
 
-    def columns(self, slab: Slab, first: int, stop: int) -> Columns:
+    def columns(self, slab: Slab, first: int, stop: int) -> tuple[Columns, int]:
         """As `Columned` says: one message after the other."""
         offsets = memoryview(slab.offsets).cast("B").cast("i")
         rows = [self.read(slab.blob, offsets[at], offsets[at + 1]) for at in range(first, stop)]
-        return {name: [row.get(name) for row in rows] for name in self._names}
+        texts = (text for row in rows for text in row.values() if isinstance(text, str))
+        looked = sum(map(len, texts))
+        return {name: [row.get(name) for row in rows] for name in self._names}, looked
 
     def _walk(self, data: bytes, values: Values) -> bool:  # noqa: C901, PLR0912 (calls cost more)
         """Gather the values; False if the sections couldn't be followed to the last one needed."""
@@ -223,6 +231,8 @@ class Reader:
             elif code == 0xD1:
                 at, stop, count = compound(data, at + 1, wide=True)
             else:
+                return
+            if count > ELEMENTS_MAX:
                 return
             while at < stop:
                 if data[at] == 0xA1:

@@ -13,8 +13,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from pipeline.selector.evaluate import TEXT_CHARS_MAX
+from pipeline.selector.like import Piece, pieces
 from pipeline.selector.syntax import (
-    ANY,
     ONE,
     And,
     Arithmetic,
@@ -30,9 +30,7 @@ from pipeline.selector.syntax import (
     Negative,
     Not,
     Or,
-    Part,
     Selector,
-    pattern_parts,
 )
 from pipeline.transforms.selector_values import (
     PARTS,
@@ -102,8 +100,7 @@ def _truth(node: Expression, names: Names) -> Column:  # noqa: C901 (one case fo
         case Between(operand, low, high):
             return _of([operand, low, high], names, _between)
         case Like(operand, pattern, escape):
-            parts = pattern_parts(pattern, escape) or []
-            return _of([operand], names, lambda value: _like(value, parts))
+            return _of([operand], names, lambda value: _like(value, pattern, escape))
         case In(identifier, choices):
             return _of_text(value_of(identifier, names), lambda text: text.isin(*choices))
         case IsNull(operand):
@@ -250,29 +247,61 @@ def _of_text(value: Value, result: Callable[[Column], Column]) -> Column:
     return F.when(value.text.isNotNull(), result(value.text)).otherwise(no_text)
 
 
-def _like(value: Value, parts: list[Part]) -> Column:
+def _like(value: Value, pattern: str, escape: str | None) -> Column:
+    """As `pipeline.selector.like`: what the text ends with is looked at by itself, so that all the
+    rest goes over the text once."""
+    first, *rest = pieces(pattern, escape)
+    *between, last = rest or [Piece(())]
+    middle, end = [one for one in between if one.parts], len(last.parts)
+    shortest = sum(len(one.parts) for one in (first, *middle, last))
+
+    def fits(text: Column) -> Column:
+        if not rest:
+            return F.rlike(text, F.lit(rf"(?s)\A{_expression_of(first)}\z"))
+        body = F.left(text, F.length(text) - end) if end else text
+        conditions = [F.length(text) >= shortest, _begins(body, first, middle)]
+        if end:
+            ending = F.right(text, F.lit(end))
+            conditions.append(F.rlike(ending, F.lit(rf"(?s)\A{_expression_of(last)}\z")))
+        return _joined(conditions, Column.__and__)
+
     def matches(text: Column) -> Column:
-        return F.when(F.length(text) <= TEXT_CHARS_MAX, F.rlike(text, F.lit(_expression_of(parts))))
+        return F.when(F.length(text) <= TEXT_CHARS_MAX, fits(text))
 
     return _of_text(value, matches)
 
 
-def _expression_of(parts: list[Part]) -> str:
-    """As `pipeline.selector.evaluate.expression_of`, for Java."""
-    pieces: list[list[str]] = [[]]
-    for part in parts:
-        if part == ANY:
-            pieces.append([])
-        elif part == ONE:
-            pieces[-1].append(".")
+def _begins(text: Column, first: Piece, middle: list[Piece]) -> Column:
+    """Whether a text has the pieces one behind the other, the first one where it begins.
+
+    Few long pieces are looked for one by one; many short ones are one regular expression, which
+    tries a piece at each place and comes to the next one without going over the text again.
+    """
+    begin = rf"(?s)\A{_expression_of(first)}"
+    longest = max((len(one.parts) for one in middle), default=0)
+    literals = [one.literal for one in middle if one.literal is not None]
+    if longest <= len(middle) or len(literals) < len(middle):
+        found = _grouped([f"(?>.*?{_expression_of(one)})" for one in middle])
+        return F.rlike(text, F.lit(begin + found))
+
+    def behind(at: Column, literal: Column) -> Column:
+        place = F.call_function("locate", literal, text, at + 1)
+        return F.nullif(place, F.lit(0)) - 1 + F.length(literal)
+
+    at = F.aggregate(F.array(*map(F.lit, literals)), F.lit(len(first.parts)), behind)
+    return F.rlike(text, F.lit(begin)) & at.isNotNull()
+
+
+def _expression_of(piece: Piece) -> str:
+    """A regular expression of Java's for what lies between two `%`."""
+    items = []
+    for part in piece.parts:
+        if part == ONE:
+            items.append(".")
         else:
             text = str(part)
-            pieces[-1].append(text if text.isalnum() or not text.isascii() else f"\\{text}")
-    first, *rest = map(_grouped, pieces)
-    if not rest:
-        return rf"(?s)\A{first}\z"
-    middle = _grouped([f"(?>.*?{piece})" for piece in rest[:-1] if piece])
-    return rf"(?s)\A{first}{middle}.*{rest[-1]}\z"
+            items.append(text if text.isalnum() or not text.isascii() else f"\\{text}")
+    return _grouped(items)
 
 
 def _grouped(items: list[str]) -> str:

@@ -7,7 +7,7 @@ from selector_trees import conditions
 
 from pipeline.errors import InvalidRequest
 from pipeline.selector.lexer import SelectorError
-from pipeline.selector.parser import CHARS_MAX, DEPTH_MAX, FORBIDDEN, parse
+from pipeline.selector.parser import CHARS_MAX, DEPTH_MAX, FORBIDDEN, SelectorLimits, parse
 from pipeline.selector.syntax import printed
 
 #: Text -> what it says, with every parenthesis that it means.
@@ -184,9 +184,9 @@ def test_names_are_gathered():
 def test_a_text_has_a_length():
     """The last length that is right, and the first that isn't."""
     text = "a = 1"
-    assert parse(text, chars_max=5)
+    assert parse(text, SelectorLimits(chars_max=5))
     with pytest.raises(SelectorError, match="beyond 4 characters"):
-        parse(text, chars_max=4)
+        parse(text, SelectorLimits(chars_max=4))
 
 
 @pytest.mark.parametrize(
@@ -206,14 +206,14 @@ def test_a_tree_has_a_depth(nested):
         with pytest.raises(SelectorError, match=f"deeper than {DEPTH_MAX} levels"):
             parse(nested(depth))
     with pytest.raises(SelectorError, match="deeper than 9 levels"):
-        parse(nested(10), depth_max=9)
+        parse(nested(10), SelectorLimits(depth_max=9))
 
 
 def test_a_row_of_conditions_is_no_depth():
     """Thousands of alternatives are one node."""
     text = " OR ".join(f"a = {n}" for n in range(4_000))
     assert len(text) < CHARS_MAX
-    assert parse(text, depth_max=3)
+    assert parse(text, SelectorLimits(depth_max=3))
 
 
 KEYWORDS = "NOT AND OR BETWEEN LIKE ESCAPE IN IS TRUE FALSE NULL"

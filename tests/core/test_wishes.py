@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.address import Destination, Kind
 from pipeline.refusal import Refusal
+from pipeline.selector.parser import SelectorLimits
 from pipeline.subscription import Definition, SubscriptionKey
 from pipeline.wishes import (
     NO_LOCAL,
@@ -167,11 +168,14 @@ def test_what_can_not_be_had_is_refused_with_a_sentence(attach: Attach, conditio
 
 
 def test_a_selector_that_is_none_is_refused_with_its_place() -> None:
-    refusal = unreadable("a = ", chars_max=100, depth_max=10)
+    refusal = unreadable("a = ", SelectorLimits(100, 10, 2))
     assert refusal is not None
     assert refusal.condition == "amqp:invalid-field"
     assert "line 1" in refusal.description
-    assert unreadable("a = 1", chars_max=100, depth_max=10) is None
+    assert unreadable("a = 1", SelectorLimits(100, 10, 2)) is None
+    often = unreadable("a LIKE '%x__%'", SelectorLimits(100, 10, 2))
+    assert often is not None
+    assert "3 times over a text, 2 times at most" in often.description
 
 
 @pytest.mark.parametrize(

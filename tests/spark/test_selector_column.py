@@ -221,3 +221,30 @@ def test_a_column_is_never_null(spark: SparkSession) -> None:
     table = rows(spark, [encoded({"a": 1}), encoded({})])
     found = table.select(column(parse("a = 1")).alias("s")).collect()
     assert [row.s for row in found] == [True, False]
+
+
+#: Texts, and patterns with few long pieces, many short ones, pieces with `_`, and none.
+LIKE_TEXTS = ["", "a", "abc", "aab" * 7, "ab" * 9 + "c", "x%y_z", "ab\ncd", "é😀é", "a" * 300 + "b"]
+LIKE_PATTERNS = [
+    *("", "%", "_", "%%", "a%", "%c", "a%c", "%b%", "a_c", "%a_", "_%", "%_%", "___%"),
+    *("%aab%aab%", "%aabaab%baab%", "a%bab%bc", "%ab%ab%ab%ab%", "%abc", "ab%abc", "a%a"),
+    *("%é%", "é%é", "%😀%", "%b!%", "ab%cd", "%" + "a" * 299 + "b%", "%" + "a" * 300 + "%b"),
+    *("%ab_ab%", "%a%b%c%", "aab%aab", "%aabaab%c", "%abab%c", "c%", "%abaabab%", "%ba%ab%"),
+]
+
+
+def test_like_is_the_same_whatever_the_pattern(spark: SparkSession) -> None:
+    """Of both: pieces that overlap, that are at both ends, longer than the text, or empty."""
+    data = [encoded({"a": text}) for text in LIKE_TEXTS]
+    selectors = [parse(f"a LIKE '{pattern}'") for pattern in LIKE_PATTERNS]
+    found, wanted = by_spark(selectors, rows(spark, data)), by_gateway(selectors, data)
+    for selector, have, want in zip(selectors, found, wanted, strict=True):
+        assert have == want, selector.text
+
+
+def test_a_long_pattern_is_no_more_work_than_a_short_one(spark: SparkSession) -> None:
+    """A hundred rows of which each would take seconds if lengths were multiplied."""
+    table = rows(spark, [encoded({"a": "a" * (TEXT_CHARS_MAX - 1) + "b"})] * 100)
+    patterns = ["%" + "a" * 8_000 + "c%", "%" + "a" * 8_000 + "c", "%" + "a%" * 4_000 + "c%"]
+    selectors = [parse(f"a LIKE '{pattern}'") for pattern in patterns]
+    assert by_spark(selectors, table) == [[False] * 100] * 3
