@@ -9,11 +9,12 @@ CASES ?=
 SEED ?= 7
 ROUNDS ?= 20
 ROUND ?=
+FRAMES ?= 20000
 SECONDS ?= 3600
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench run crash soak jms clean tools
+.PHONY: help demo test check bench run crash fuzz soak jms clean tools
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -40,6 +41,9 @@ crash: $(READY) ## Kills, power cuts, bad disks: ROUNDS of them drawn by SEED, o
 
 soak: $(READY) ## The models at random, for SECONDS, from SEED on: for nights
 	nice $(BIN)/python -m tests.soak --seed $(SEED) --seconds $(SECONDS)
+
+fuzz: $(READY) ## Random conversations, C with sanitizers: ROUNDS of FRAMES drawn by SEED, or ROUND alone
+	$(BIN)/python -m tests.fuzz --seed $(SEED) --rounds $(ROUNDS) --frames $(FRAMES) $(if $(ROUND),--round $(ROUND))
 
 jms: $(READY) ## The Qpid JMS client's tests: Java against a real gateway
 	$(BIN)/python -m tests.jms

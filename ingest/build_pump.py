@@ -20,8 +20,9 @@ SOURCES = ("message.c", "values.c", "pump.c", "frame_values.c", "guard.c", "walk
 BEGIN, END = "/* cdef:begin */", "/* cdef:end */"
 
 
-def compile_pump() -> Path:
-    """Build the extension beside its sources and return its path. Needs a C compiler."""
+def compile_pump(folder: Path = HERE, flags: tuple[str, ...] = ("-O2",)) -> Path:
+    """Build the extension, beside its sources if nothing else is said, and return its path. Needs a
+    C compiler, and gives it the flags."""
     from cffi import FFI  # noqa: PLC0415 (a build requirement, not there when this file is linted)
 
     sources = [(HERE / name).read_text() for name in SOURCES]
@@ -29,8 +30,9 @@ def compile_pump() -> Path:
     for source in sources:
         builder.cdef(source.partition(BEGIN)[2].partition(END)[0])
     whole = "\n".join([endpoint_tables(), *sources])
-    builder.set_source("_pump", whole, extra_compile_args=["-O2"])
-    return Path(builder.compile(tmpdir=str(HERE), target="_pump.*"))
+    arguments = {"extra_compile_args": [*flags], "extra_link_args": [*flags]}
+    builder.set_source("_pump", whole, **arguments)
+    return Path(builder.compile(tmpdir=str(folder), target="_pump.*"))
 
 
 def endpoint_tables() -> str:

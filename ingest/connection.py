@@ -369,7 +369,10 @@ class Connection(Peer, asyncio.BufferedProtocol):
             transport.close()
         elif not self._ended:
             self._ended = True
-            transport.write_eof()
+            try:
+                transport.write_eof()
+            except OSError:  # the peer has reset its socket, and the loop hasn't read that yet
+                transport.abort()
             self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
 
     def _tick(self) -> None:

@@ -7,7 +7,7 @@ import selectors
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -135,9 +135,11 @@ class Bench:
             if trouble:
                 raise LoadError(f"can't unsubscribe {subscription}: {trouble}")
 
-    def load(self, *specs: Spec) -> list[Outcome]:
-        """Run clients at the same time, started in that order once all are ready."""
+    def load(self, *specs: Spec, meanwhile: Callable[[], None] = lambda: None) -> list[Outcome]:
+        """Run clients at the same time, started in that order once all are ready; something else
+        is begun right before them."""
         with _ready(specs) as running:
+            meanwhile()
             return _finish(running, specs)
 
     def measured(self, *specs: Spec) -> tuple[list[Outcome], Cpu | None]:

@@ -6,12 +6,14 @@ Cases of one group share a server and its home; every group begins with a fresh 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tests.bench.attacks import ATTACKS
 from tests.bench.auditing import auditing
 from tests.bench.bench import Bench, Measurement
 from tests.bench.claims import idle_1000, selectors_10, traits
 from tests.bench.compaction import compaction
 from tests.bench.decoding import decode
 from tests.bench.dispatching import dispatch
+from tests.bench.hostile import hostile
 from tests.bench.long import long
 from tests.bench.materializing import batches, freshness, materialize
 from tests.bench.mixed import interleaved
@@ -25,6 +27,10 @@ from tests.bench.transactions import transactions
 
 #: Messages published before the first case of a group, so that nothing is measured cold.
 WARM_UP_COUNT = 20_000
+#: The longest that a hostile peer may have others wait, on a quiet machine, and the memory that
+#: docs/limits.md adds up to for one connection, with the gateway's own.
+HOSTILE_STALL_MS_MAX = 50
+HOSTILE_RSS_MB_MAX = 640
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +295,16 @@ CASES = (
             },
         ),
         own=True,
+    ),
+    *(
+        Case(
+            f"hostile-{name}",
+            f"hostile-{name}",
+            hostile(name),
+            Budget(stall_ms_max=HOSTILE_STALL_MS_MAX, rss_mb_max=HOSTILE_RSS_MB_MAX),
+            own=True,
+        )
+        for name in ATTACKS
     ),
 )
 

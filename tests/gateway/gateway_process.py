@@ -51,13 +51,15 @@ def _environment() -> dict[str, str]:
 class Gateway:
     """One home and the gateway that serves it, if it runs.
 
-    `settings` are those of its `--config` file, `options` more of its command line. `start`, `kill`
-    and `stop` in any order; the log of all its lives is one file.
+    `settings` are those of its `--config` file, `options` more of its command line, `environment`
+    more of its environment. `start`, `kill` and `stop` in any order; the log of all its lives is
+    one file.
     """
 
     #: Events that no test may cause.
     BUGS = ("gateway.bug", "connection.bug")
     COMMAND = (str(Path(sys.executable).with_name("distributary")),)
+    LOGGING = ("--json", "--verbose")
 
     def __init__(self, folder: Path, settings: Settings | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +91,7 @@ class Gateway:
         """Start the process without waiting for anything."""
         assert self.process is None, "it runs already"
         options_given = ["--home", self.home, "--listen", f"127.0.0.1:{self.port}"]
-        files = ["--config", self.config, "--json", "--verbose"]
+        files = ["--config", self.config, *self.LOGGING]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self.COMMAND, "serve", *options_given, *files, *self.options],
