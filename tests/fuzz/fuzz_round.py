@@ -164,7 +164,7 @@ class Tried(Gateway):
     def _words(self, line: str) -> str:
         """A finding's line, with the frames of a sanitizer's report that are ours or Proton's."""
         text = self.log
-        at = text.rfind("AddressSanitizer: ") if "AddressSanitizer" in line else text.rfind(line)
+        at = text.rfind(line)
         frames = re.findall(r"#\d+ 0x\w+ in (\w+)", text[at : at + 6_000])
         return f"{line[:3_000]}" + (f" in {', '.join(frames[:12])}" if frames else "")
 

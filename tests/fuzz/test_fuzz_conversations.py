@@ -16,7 +16,7 @@ from gateway_hostile import MIB, rss
 
 TRANSCRIPTS = sorted(Path(__file__).with_name("transcripts").glob("*.txt"))
 #: Conversations of the short round, and what memory may grow by in the second half of them.
-CONVERSATIONS = 300
+CONVERSATIONS = 200
 GROWTH_BYTES_MAX = 24 * MIB
 
 

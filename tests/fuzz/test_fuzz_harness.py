@@ -19,8 +19,8 @@ from ingest import build_pump
 PLANTED = """
 #include <stdlib.h>
 static void planted(int code) {
-  char *block = malloc(4);
-  *(volatile char *)(block + (code == FLOW ? 4 : 3)) = 1;
+  char *volatile block = malloc(4);
+  block[code == FLOW ? 4 : 3] = 1;
   free(block);
 }
 """
