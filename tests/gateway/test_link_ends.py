@@ -16,6 +16,8 @@ from proton import Endpoint, Terminus
 
 Make = Callable[..., Gateway]
 VICTIM = "victim"
+#: Descriptors of the coordinator's states (AMQP 1.0 part 4, 4.5.7 and 4.5.8).
+DECLARED, TRANSACTIONAL = 0x33, 0x34
 SETTINGS = {
     "amqp": {"idle_timeout_ms": 1_500},
     "commit": {"interval_ms": 20},
@@ -50,10 +52,22 @@ def all_kinds(gateway: Planted, peer: Peer) -> None:
     peer.shared_durable("owed", "owed|global").take()
     peer.sender("queue://q").publish("z")
     peer.receiver("queue://q", capabilities=("queue",), copy=True).take()
-    controller = peer.sender(None, kind=Terminus.COORDINATOR)
-    controller.send(value_of(make("declare")))
+    begin_transaction(peer)
     said = {"holder": "h", "max": 1, "keep": ""}
     Manager(peer).done("ACQUIRE", "subscription", "global/owed", **said)
+
+
+def begin_transaction(peer: Peer) -> None:
+    """One with a message in it."""
+    declared = peer.sender(None, kind=Terminus.COORDINATOR).send(value_of(make("declare")))
+    peer.until(lambda: declared.remote_state == DECLARED, "a transaction")
+    link = peer.sender("t").link
+    posted = link.delivery("posted")
+    posted.local.data = [declared.remote.data[0]]
+    posted.update(TRANSACTIONAL)
+    link.stream(encoded("half"))
+    link.advance()
+    peer.until(lambda: posted.remote_state == TRANSACTIONAL, "what it becomes")
 
 
 # Causes that leave the connection.
