@@ -123,10 +123,14 @@ OF_LINKS: tuple[Cause, ...] = (detached, closed, session_ended)
 OF_CONNECTIONS: tuple[Cause, ...] = (connection_closed, dropped, no_frame, silent, bug)
 
 
-def nothing_is_left(gateway: Planted, before: dict[str, int]) -> None:
+def nothing_is_left(
+    gateway: Planted, before: dict[str, int], alive: Callable[[], None] = lambda: None
+) -> None:
+    """`alive` is called meanwhile: by the silence of a peer all of it would go."""
     left: dict[str, tuple[int, int]] = {}
 
     def same() -> bool:
+        alive()
         now = gateway.objects()
         left.clear()
         left.update(
@@ -161,7 +165,7 @@ def test_nothing_is_left_of_links(counted: Planted, cause: Cause) -> None:
         before = counted.objects()
         all_kinds(counted, peer)
         cause(counted, peer)
-        nothing_is_left(counted, before)
+        nothing_is_left(counted, before, peer.heard)
 
 
 @pytest.mark.parametrize("cause", OF_CONNECTIONS, ids=lambda cause: cause.__name__)
