@@ -228,6 +228,8 @@ class Connection(Peer, asyncio.BufferedProtocol):
         elif not more:
             self._unreadable()
         self._wait_turn(waits)
+        if self.inbound.unfinished_bytes:
+            self._engine.bound_unfinished()
         self._room = next_room(self._room, self._engine.loop.time() - began)
         self.touch()
         self._handler.passed()

@@ -24,6 +24,7 @@ from ingest.pump import Pump
 from ingest.security.access import Access
 from ingest.settings import Amqp
 from ingest.turns import READ_BYTES
+from pipeline.refusal import LIMIT_EXCEEDED
 
 _events = structlog.get_logger("gateway")
 
@@ -69,6 +70,20 @@ class Engine:
 
     def remove(self, connection: Connection) -> None:
         self.connections.discard(connection)
+
+    def bound_unfinished(self) -> None:
+        """What all peers have begun to send and not finished lies in memory: the one with most of
+        it ends when that is too much. Waiting would free nothing: none of them could finish."""
+        most = self.limits.unfinished_together_bytes_max
+        size = sum(one.inbound.unfinished_bytes for one in self.connections if one.alive)
+        if size > most:
+            largest = max(self.connections, key=lambda one: one.inbound.unfinished_bytes)
+            largest.inbound.unfinished_bytes = 0
+            largest.close(
+                LIMIT_EXCEEDED,
+                f"{size} bytes of unfinished messages on all connections, {most} at most "
+                "(amqp.unfinished_together_bytes_max), and this one has most of them",
+            )
 
     def broke(self, error: Exception, peer: str, container: str = "", user: str = "") -> None:
         """A bug ends a peer."""

@@ -56,6 +56,8 @@ class Inbound:
         #: Flows that want an answer: their channels, and their handles if they have one. Each once,
         #: however often a peer asks that doesn't read.
         self.echoes: dict[tuple[int, int | None], None] = {}
+        #: Bytes of messages that its peer has begun and not finished, as of its last read.
+        self.unfinished_bytes = 0
         self.turn = PeerTurn(limits.turn_deliveries_max)
         #: We have closed the connection: nothing counts any more but the peer's own close.
         self.closing = False
@@ -75,7 +77,7 @@ class Inbound:
         self._pump.unfinished, eaten = False, False
         while not eaten and not (part and self.turn.over):
             eaten = not self._connection.alive or self._eat()
-        if self._pump.unfinished and not self.closing:
+        if (self._pump.unfinished or self.unfinished_bytes) and not self.closing:
             self._bound_unfinished()
         return eaten
 
@@ -110,6 +112,7 @@ class Inbound:
     def _bound_unfinished(self) -> None:
         """What a peer has begun to send and doesn't finish lies in memory."""
         size = sum(map(pumping.waiting_bytes, {link.session for link in self._links.values()}))
+        self.unfinished_bytes = size
         most = self._limits.unfinished_bytes_max
         if size > most:
             self._connection.close(

@@ -53,6 +53,7 @@ class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message_bytes_max: int
     unfinished_bytes_max: int
+    unfinished_together_bytes_max: int
     frame_bytes_max: int
     decode_values_max: int
     decode_depth_max: int

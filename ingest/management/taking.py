@@ -28,7 +28,6 @@ from pipeline.amqp_types import Map, Value
 from pipeline.amqp_writer import Writable
 from pipeline.dispatch import Deliver
 from pipeline.errors import InvalidRequest, StoreError
-from pipeline.gathering import gathered
 from pipeline.management import (
     BAD_REQUEST,
     CONFLICT,

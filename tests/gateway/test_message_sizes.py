@@ -204,6 +204,30 @@ def test_unfinished_messages_have_a_limit(
     assert receiver.bodies() == ["unharmed"]
 
 
+def test_unfinished_messages_of_all_connections_have_a_limit(
+    own_gateway: Make, connect: Connect, topic: str
+) -> None:
+    """`amqp.unfinished_together_bytes_max`: the connection with most of them ends, no other."""
+    together = {"unfinished_together_bytes_max": UNFINISHED}
+    limits = {"message_bytes_max": MESSAGE, "unfinished_bytes_max": UNFINISHED}
+    with own_gateway({"amqp": {**limits, **together}}) as gateway:
+        with (
+            producing(gateway, f"{topic}0", 2, 1) as most,
+            producing(gateway, f"{topic}1", 2, 1) as little,
+            producing(gateway, f"{topic}2", 2, 1) as last,
+        ):
+            most.send(part(0, 50_000, 0), part(1, 30_000, 0))
+            little.send(part(0, 60_000, 0))
+            assert most.heard() == little.heard() == []
+            last.send(part(0, 20_000, 0))
+            close = most.next(CLOSE)
+            assert close.error == "amqp:resource-limit-exceeded"
+            assert "amqp.unfinished_together_bytes_max" in close.says
+            little.send(part(1, 60_000, 0))  # what ended counts no more
+            assert little.heard() == last.heard() == []
+        gateway.stop()
+
+
 def test_messages_of_many_frames_are_no_longer_unfinished_when_they_end(
     own_gateway: Make, connect: Connect, topic: str
 ) -> None:

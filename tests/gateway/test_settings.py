@@ -1,10 +1,12 @@
 """Settings: where they come from, and what stops the start."""
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from ingest.budgets import together
 from ingest.settings import load
 from pipeline.errors import InvalidRequest
 from pipeline.policy import DEFAULT, DEFAULT_TOPIC, Backlog, Policy, TopicPolicy
@@ -13,6 +15,17 @@ from pipeline.policy import DEFAULT, DEFAULT_TOPIC, Backlog, Policy, TopicPolicy
 def test_defaults_hold_without_a_file() -> None:
     """The shipped defaults are complete and fit together."""
     assert load(environment={}).gateway.address == ("127.0.0.1", 5672)
+
+
+def test_the_page_of_limits_has_their_sum() -> None:
+    """As it is computed from the defaults."""
+    page = Path(__file__).parents[2].joinpath("docs", "limits.md").read_text()
+    sums = together(load(environment={}))
+    said = dict(re.findall(r"^    (the gateway|and a connection) +(\d+) MiB", page, re.MULTILINE))
+    assert said == {
+        "the gateway": str(sums.gateway >> 20),
+        "and a connection": str(sums.connection >> 20),
+    }
 
 
 def test_the_policies_of_the_shipped_defaults_ask_nothing() -> None:
