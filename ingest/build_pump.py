@@ -30,8 +30,8 @@ def compile_pump(folder: Path = HERE, flags: tuple[str, ...] = ("-O2",)) -> Path
     for source in sources:
         builder.cdef(source.partition(BEGIN)[2].partition(END)[0])
     whole = "\n".join([endpoint_tables(), *sources])
-    arguments = {"extra_compile_args": [*flags], "extra_link_args": [*flags]}
-    builder.set_source("_pump", whole, **arguments)
+    given = [*flags]
+    builder.set_source("_pump", whole, extra_compile_args=given, extra_link_args=given)
     return Path(builder.compile(tmpdir=str(folder), target="_pump.*"))
 
 
