@@ -163,8 +163,11 @@ def test_another_table_in_the_same_place_is_never_read(tmp_path: Path, which: st
     with pytest.raises(StoreError, match=r"isn't the gateway's|no topic_log can be reached"):
         parts(str(there), {}, log.identity, "a", [3, 12], messages=10)
     [part, *_] = parts(log.uri, {}, log.identity, "a", [3, 12], messages=10)
+    found = read(replace(part, uri=str(there)))
     with pytest.raises(StoreError, match=r"isn't the gateway's|no topic_log can be reached"):
-        list(read(replace(part, uri=str(there))))
+        if which == "an older copy":
+            next(found)  # a file that both have, by its name
+        next(found)
 
 
 def test_a_copy_that_has_all_is_as_good(tmp_path: Path) -> None:
