@@ -31,6 +31,8 @@ COLUMNS: Final = [
 ]
 #: Sequences that are read at once: some 40 bytes each until they are in the bitmaps.
 VALUES_MAX: Final = 1 << 20
+#: After so many settled sequences the bitmaps are looked through for stretches, which cost little.
+STRETCHES_EVERY: Final = 1 << 24
 
 
 @dataclass(slots=True)
@@ -67,6 +69,7 @@ class Settlements:
         self._floors = np.array([one.floor for one in self._standings], np.int64)
         self._failed: list[_Failed] = []
         self._failed_count = 0
+        self._settled_count = 0
 
     def add(self, rows: pa.Table) -> None:
         """Rows with the columns COLUMNS."""
@@ -122,6 +125,11 @@ class Settlements:
             own = values[begin:end]
             settled |= bitmap_of(np.sort(own[own >= floor]))
             settled.remove_range(0, floor)
+        self._settled_count += len(values)
+        if self._settled_count >= STRETCHES_EVERY:
+            self._settled_count = 0
+            for one in self._standings:
+                one.settled.run_optimize()
 
     def _add_failed(self, rows: pa.Table, of_row: Int64s, back: npt.NDArray[np.bool_]) -> None:
         counts = rows["delivery_count"].to_numpy().astype(np.int64)
