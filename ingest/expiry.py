@@ -19,11 +19,12 @@ from pipeline.agenda import Agenda
 from pipeline.errors import StoreError
 from pipeline.message import Slab
 from pipeline.outcome import Reason
-from pipeline.selector.matching import Selections
+from pipeline.selector.matching import Selections, selected_parts
 from pipeline.sequences import Run
+from pipeline.subscription import Definition
 
-#: Selectors evaluated for one slab and subscription at most; a slab has no more messages than that.
-_ALL = 1 << 40
+#: Evaluations of a selector between two turns of the loop.
+PART_EVALUATIONS = 1_000
 
 
 class Expiry:
@@ -40,7 +41,6 @@ class Expiry:
         self._loop, self._claims, self._give_up = loop, claims, give_up
         self._seconds = scan_ms / 1_000
         self._lookup, self._retry_us = paging.lookup(), int(paging.retry_seconds * 1e6)
-        self._selections = Selections(SlabReader)
         self._task: asyncio.Task[None] | None = None
         self._timer = loop.call_later(self._seconds, self._begin)
 
@@ -74,8 +74,8 @@ class Expiry:
         while (slab := await self._lookup.slab(topic, at, stretch.stop)) is not None:
             expired, later = _expired(slab, range(at, stretch.stop), now)
             if expired:
-                for subscription in self._claims.of(topic):
-                    self._expire(subscription, slab, expired)
+                for subscription in list(self._claims.of(topic)):
+                    await self._expire(subscription, slab, expired)
             if later:
                 next_one = min(next_one or later, later)
             at = slab.stop
@@ -83,20 +83,23 @@ class Expiry:
         if next_one:
             agenda.again(stretch, next_one)
 
-    def _expire(self, subscription: Subscription, slab: Slab, expired: "array[int]") -> None:
+    async def _expire(self, subscription: Subscription, slab: Slab, expired: "array[int]") -> None:
         """Give up what of these the subscription claims."""
-        claim = subscription.definition
         if subscription.ended or subscription.dispatcher.floor > expired[-1]:
             return
-        if claim.selector is not None:
-            self._selections.join(claim)
-            start = expired[0]
-            found = self._selections.matches(claim, slab, start, room=_ALL, work_max=_ALL)
-            self._selections.leave(claim)
-            assert found.sequences is not None  # noqa: S101
-            expired = array("q", sorted(set(expired).intersection(found.sequences)))
-        if expired:
+        if subscription.definition.selector is not None:
+            expired = await self._claimed(subscription.definition, slab, expired)
+        if expired and not subscription.ended:
             self._give_up(subscription, expired, Reason.EXPIRED)
+
+    async def _claimed(self, claim: Definition, slab: Slab, expired: "array[int]") -> "array[int]":
+        """What of these a selector selects; others have their turns while it is evaluated."""
+        selections, wanted, found = Selections(SlabReader), frozenset(expired), array("q")
+        selections.join(claim)
+        for part in selected_parts(selections, claim, slab, PART_EVALUATIONS):
+            found.extend(one for one in part if one in wanted)
+            await asyncio.sleep(0)
+        return found
 
 
 def _expired(slab: Slab, within: range, now: int) -> "tuple[array[int], int]":

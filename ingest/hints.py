@@ -93,7 +93,7 @@ class Hints:
             for sequence in matched:
                 if sequence < part.stop and sequence not in named:
                     return sequence
-            left -= slab.count
+            left -= max(slab.count, found.work)
             if left <= 0 or slab.stop >= part.stop:
                 break
         return None

@@ -42,7 +42,7 @@ from pipeline.outcome import Outcome
 from pipeline.quoting import quoted
 from pipeline.refusal import NOT_FOUND, Refusal
 from pipeline.run_text import parts_of, text_of
-from pipeline.selector.matching import Selections, selected
+from pipeline.selector.matching import Selections, selected_parts
 from pipeline.sequences import Run, SequenceSet
 from pipeline.subscription import SubscriptionKey
 from pipeline.tables.topic_log import TopicLog
@@ -53,6 +53,8 @@ TAKING = frozenset({Verb.ACQUIRE, Verb.SETTLE, Verb.OWED})
 #: between two looks at it.
 COMMIT_SECONDS_MAX = 20.0
 LOOK_SECONDS = 0.01
+#: Evaluations of a selector between two turns of the loop.
+PART_EVALUATIONS = 1_000
 #: The outcomes that a holder may give.
 _OUTCOMES = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.RELEASED, Outcome.MODIFIED)
 
@@ -249,10 +251,10 @@ class Taking:
             slab = await lookup.slab(definition.topic, at, stop)
             if slab is None:
                 break
-            there = selected(selections, definition, slab)
-            found.append(array("q", [one for one in there if one in wanted]))
+            for part in selected_parts(selections, definition, slab, PART_EVALUATIONS):
+                found.append(array("q", [one for one in part if one in wanted]))
+                await asyncio.sleep(0)  # others have their turns
             at = slab.stop
-            await asyncio.sleep(0)  # others have their turns
         return [run for run in found if run]
 
     def _give_back(self, taker: Taker, consumer: Consumer, runs: Iterable[Run]) -> None:

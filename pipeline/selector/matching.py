@@ -8,7 +8,7 @@ Rule 2: what is found out is the same whoever asks, and whenever.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from pipeline.message import Slab
@@ -263,16 +263,26 @@ def selected(selections: Selections, claim: Definition, slab: Slab) -> Run:
     """All messages of a slab that a claim selects, which has joined if it has a selector."""
     if claim.selector is None:
         return range(slab.first, slab.stop) if slab.sequences is None else slab.sequences
-    found, start = array("q"), slab.first
-    while start < slab.stop:
-        matches = selections.matches(
-            claim, slab, start, room=slab.count, work_max=READING * slab.count
-        )
-        every = slab.sequences or range(slab.first, slab.stop)
-        some = matches.sequences
-        found.extend(some if some is not None else [s for s in every if start <= s < matches.stop])
-        start = matches.stop
+    found = array("q")
+    for part in selected_parts(selections, claim, slab, READING * slab.count):
+        found.extend(part)
     return found
+
+
+def selected_parts(
+    selections: Selections, claim: Definition, slab: Slab, work_max: int
+) -> Iterator[Run]:
+    """The same in parts, each of which takes so much work at most: a caller may let others go on
+    between two of them."""
+    if claim.selector is None:
+        yield selected(selections, claim, slab)
+        return
+    start = slab.first
+    while start < slab.stop:
+        found = selections.matches(claim, slab, start, room=slab.count, work_max=work_max)
+        assert found.sequences is not None  # noqa: S101
+        yield found.sequences
+        start = found.stop
 
 
 def _longest(row: dict[str, object]) -> int:
