@@ -19,7 +19,7 @@ OWN = {
     *("journal.full", "journal.has_space", "journal.replayed", "journal.cut", "journal.strays"),
     *("commit.failed", "batch.committed", "upkeep.done", "upkeep.failed", "backlogs.uncounted"),
     *("messages.unreadable", "messages.readable", "connections.fewer", "lines.left_out"),
-    *("policies.kept", "policies.reloaded"),
+    *("policies.kept", "policies.reloaded", "backlog.overflowed", "retention.dropped"),
     *("security.open", "security.cleartext", "security.kept", "security.reloaded"),
 }
 
