@@ -47,7 +47,7 @@ class PeerTurn:
     #: What is as much work as a delivery, half a microsecond: a run of messages or of outcomes, a
     #: link or session that comes or goes, any other event that Python sees.
     RUN = 32
-    LINK = 256
+    LINK = 800
     EVENT = 8
 
     __slots__ = ("_done", "most")
