@@ -164,9 +164,9 @@ def test_another_table_in_the_same_place_is_never_read(tmp_path: Path, which: st
         parts(str(there), {}, log.identity, "a", [3, 12], messages=10)
     [part, *_] = parts(log.uri, {}, log.identity, "a", [3, 12], messages=10)
     found = read(replace(part, uri=str(there)))
+    if which == "an older copy":
+        next(found)  # a file that both have, by its name
     with pytest.raises(StoreError, match=r"isn't the gateway's|no topic_log can be reached"):
-        if which == "an older copy":
-            next(found)  # a file that both have, by its name
         next(found)
 
 
