@@ -21,6 +21,8 @@ TRANSACTIONS = 3
 TEMPORARY = "temp-{}://fuzz-temporary-{:017d}"
 TEMPORARIES = 4
 
+#: When all messages were made: a seed says every byte, and what expires has not expired yet.
+MADE_MS = 4_000_000_000_000
 TOPICS = ["fuzz", "fuzz", "fuzz", "topic://fuzz", "other"]
 QUEUES = ["queue://fuzz", "queue://fuzz", "queue://DLQ.fuzz", "queue://few"]
 SUBSCRIPTIONS = ["global/N", "global/few", "fuzz-0/N", "fuzz-1/N", "x", "", "global/" + "n" * 300]
@@ -64,7 +66,7 @@ def message(dice: Dice) -> bytes:
         to = dice.choice(TOPICS + QUEUES)
         body = dice.choice(["x", 7, {"a": [1, None]}, b"y" * 5_000, None])
         ttl = dice.choice([0, 0, 0, 1, 60_000])
-        return text_message(body, to, priority=dice.choice([4, 4, 0, 9]), ttl=ttl)
+        return text_message(body, to, priority=dice.choice([4, 4, 0, 9]), ttl=ttl, at_ms=MADE_MS)
     parts = [_section(code, dice) for code in range(0x70, 0x79) if dice.random() < 0.4]
     if dice.random() < 0.1:
         dice.shuffle(parts)

@@ -49,7 +49,7 @@ def test_each_cell_is_said() -> None:
     """A few hundred conversations are enough to say every performative in every state of what it
     names, legal and not."""
     cells: Counter[Cell] = Counter()
-    for seed in range(400):
+    for seed in range(800):
         Speaker(Dice(seed), "fuzz", cells).frames(60)
     assert [str(cell) for cell in CELLS if not cells[cell]] == []
 
