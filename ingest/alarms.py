@@ -5,11 +5,11 @@ methods run on the loop's thread.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
 
+from ingest import clock
 from ingest.consumer import Subscription
 
 #: Seconds after which the clock is looked at again, at the latest: it may have been set.
@@ -53,14 +53,14 @@ class Alarms:
             self._timer = None
         if self._times:
             self._set_for = self._times[0][0]
-            seconds = (self._set_for - time.time_ns() // 1_000) / 1_000_000
+            seconds = (self._set_for - clock.now()) / 1_000_000
             self._timer = self._loop.call_later(
                 min(max(seconds, 0.0), WAIT_SECONDS_MAX), self._ring
             )
 
     def _ring(self) -> None:
         self._timer = None
-        now = time.time_ns() // 1_000
+        now = clock.now()
         rung: list[Subscription] = []
         while self._times and self._times[0][0] <= now:
             due, _, subscription = heappop(self._times)

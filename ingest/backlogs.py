@@ -6,12 +6,12 @@ thread.
 """
 
 import asyncio
-import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ingest import clock
 from ingest.claims import Claims
 from ingest.consumer import Subscription
 from ingest.log import Log
@@ -153,7 +153,7 @@ class Backlogs:
         if found is None or not found.refusing.subscriptions:
             return count, None
         room, sizes = found.refusing, array("I", lengths)
-        now, taken = time.time_ns() // 1_000, 0
+        now, taken = clock.now(), 0
         if now < room.until and room.take(count, sum(sizes)):
             taken = count
         else:
@@ -320,7 +320,7 @@ class Backlogs:
         if tally is None:
             return 0
         age = 1_000 * subscription.dispatcher.policy.backlog.age_ms_max
-        return tally.older(time.time_ns() // 1_000 - age)
+        return tally.older(clock.now() - age)
 
     def _too_much(self, subscription: Subscription, slab: Slab, run: Run) -> Run:
         """The first ones of these that are too many, too large or too old."""

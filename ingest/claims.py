@@ -73,8 +73,7 @@ class Claims:
     def seed(self, survey: Iterable[tuple[str, Traits]]) -> None:
         """What there was before the start, as the table tells it."""
         for topic, traits in survey:
-            last = traits.first if traits.sequences is None else traits.sequences[-1]
-            self.found(topic, traits.first, last + 1, traits)
+            self.found(topic, traits.first, traits.stop, traits)
 
     def found(self, topic: str, first: int, stop: int, traits: Traits) -> None:
         """The topic has these from `first` to `stop - 1`."""

@@ -6,12 +6,12 @@ durable. All methods run on the loop's thread.
 """
 
 import asyncio
-import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ingest import clock
 from ingest.consumer import Subscription
 from ingest.log import Inside, Log, Receipt
 from ingest.paging import Paging
@@ -154,7 +154,7 @@ class DeadLetters:
         subscription = grave.subscription
         if subscription.key is None or subscription.ended:
             return
-        now = time.time_ns() // 1_000
+        now = clock.now()
         reason = grave.bury.reason
         attempts = grave.bury.delivery_count + (reason in _IN_ONE_MORE)
         burial = Burial(subscription.key.id, subscription.definition.topic, reason, attempts, now)

@@ -6,11 +6,10 @@ the loop's thread.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from itertools import count, groupby
 
-from ingest import oversize
+from ingest import clock, oversize
 from ingest.alarms import Alarms
 from ingest.claims import Claims
 from ingest.consumer import Consumer, Subscription
@@ -110,7 +109,7 @@ class DeliveryService:
         subscription = consumer.subscription
         if subscription.consumers.pop(consumer.number, None) is None:
             return
-        now = time.time_ns() // 1_000
+        now = clock.now()
         for settled in subscription.dispatcher.detach(consumer.number):
             self._record(subscription, consumer.name, settled, now, now)
         self._sieve.stop(consumer)
@@ -172,7 +171,7 @@ class DeliveryService:
     def give_up(self, subscription: Subscription, run: Run, reason: Reason) -> None:
         """Of these messages, which expired or are too many, nobody shall get what nobody holds."""
         effects = subscription.dispatcher.give_up(run, reason)
-        self._perform(subscription, effects, time.time_ns() // 1_000)
+        self._perform(subscription, effects, clock.now())
         if effects and subscription.consumers:
             self._wake(subscription)  # what comes behind may be delivered now
         self._log.kick()
@@ -191,7 +190,7 @@ class DeliveryService:
         """A consumer's peer gave an outcome to a run of deliveries."""
         subscription = consumer.subscription
         said = consumer.link.verdict(outcomes)
-        now = time.time_ns() // 1_000
+        now = clock.now()
         effects = subscription.dispatcher.settle(
             consumer.number,
             outcomes.run,
@@ -314,7 +313,7 @@ class DeliveryService:
                     break
                 before = wanted
                 continue
-            now = time.time_ns() // 1_000
+            now = clock.now()
             if selects or dispatcher.selectors:
                 part = self._sieve.part(subscription, slab, wanted, PASS_EVALUATIONS - work)
                 work += part.work

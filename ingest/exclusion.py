@@ -6,9 +6,9 @@ said when the message gets its sequence, and for a durable one it is recorded in
 group: right also while nobody consumes it, and after a restart.
 """
 
-import time
 from collections.abc import Iterable
 
+from ingest import clock
 from ingest.connection import Connection
 from ingest.consumer import Subscription
 from ingest.log import Inside
@@ -107,7 +107,7 @@ def _drop(
 def never_owed(subscription: Subscription, run: Run, outcome: Outcome, consumer: str) -> Settlement:
     """The record of messages that a durable subscription isn't owed."""
     assert subscription.key is not None  # noqa: S101
-    now = time.time_ns() // 1_000
+    now = clock.now()
     return Settlement(
         subscription=subscription.key.id,
         topic=subscription.definition.topic,

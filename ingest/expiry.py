@@ -6,10 +6,10 @@ expired; these are looked at, in memory or in the table, beside all other work.
 """
 
 import asyncio
-import time
 from array import array
 from collections.abc import Callable
 
+from ingest import clock
 from ingest.claims import Claims
 from ingest.consumer import Subscription
 from ingest.paging import Paging
@@ -61,7 +61,7 @@ class Expiry:
 
     async def _scan(self) -> None:
         self._claims.trim()
-        now = time.time_ns() // 1_000
+        now = clock.now()
         for topic, agenda, stretch in self._claims.lapsed(now):
             try:
                 await self._look_through(topic, agenda, stretch, now)

@@ -9,10 +9,10 @@ All methods run on the loop's thread.
 """
 
 import asyncio
-import time
 from collections.abc import Iterable, Iterator
 from heapq import nsmallest
 
+from ingest import clock
 from ingest.consumer import Subscription
 from ingest.log import Log
 from ingest.named import Named
@@ -95,7 +95,7 @@ class IdleFloors:
         floor = subscription.dispatcher.floor
         if subscription.ended or floor - subscription.recorded < self._record_sequences:
             return
-        now = time.time_ns() // 1_000
+        now = clock.now()
         nothing = Settled(NOBODY, range(floor, floor), Outcome.ACCEPTED, True, 0)
         self._log.settle(subscription.settlement(nothing, "", now, now))
         self._log.kick()

@@ -2,12 +2,11 @@
 to a full backlog is not taken.
 """
 
-import time
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ingest import pump, relay
+from ingest import clock, pump, relay
 from ingest.link import Link
 from ingest.log import Log, Receipt
 from ingest.policies import Policies
@@ -95,7 +94,7 @@ class Intake:
                 places = self.windows.add(
                     one.run.topic,
                     one.ids,
-                    time.time_ns() // 1_000,
+                    clock.now(),
                     messages=policy.duplicates_messages,
                     age=policy.duplicates_ms * 1_000,
                 )
@@ -124,7 +123,7 @@ class Intake:
             places = self.windows.add(
                 run.topic,
                 ids(received, start, start + run.count),
-                time.time_ns() // 1_000,
+                clock.now(),
                 messages=policy.duplicates_messages,
                 age=policy.duplicates_ms * 1_000,
             )

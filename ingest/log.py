@@ -7,7 +7,6 @@ All methods run on the loop's thread; the journal is a thread of its own.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from ingest import pump
+from ingest import clock, pump
 from ingest.committer import Committer
 from ingest.link import Link
 from ingest.runs import by_topic, slabs_of
@@ -247,7 +246,7 @@ class Log:
         group = Group(
             self._next_group,
             self._next_sequence,
-            time.time_ns() // 1_000,
+            clock.now(),
             runs,
             tuple(settlements),
             tuple(waiting.records),

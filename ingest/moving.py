@@ -10,6 +10,7 @@ import asyncio
 import time
 from array import array
 
+from ingest import clock
 from ingest.consumer import Subscription
 from ingest.delivery import DeliveryService
 from ingest.exclusion import never_owed
@@ -194,5 +195,5 @@ class Moving:
             )
             if self._table.sequence_version == committed:
                 break  # nothing has left memory for the table meanwhile
-        now = time.time_ns() // 1_000
+        now = clock.now()
         self._tallies.count_again(topic, parts, self._log.recent, since, now)

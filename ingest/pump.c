@@ -93,7 +93,7 @@ typedef struct {
   uint64_t *deliveries; /* pn_delivery_t still to be settled, 0 if done already */
   uint32_t room, count, kept; /* kept: how many deliveries are not 0 */
   uint32_t expiring, delayed; /* how many messages have such a time */
-  int64_t now; /* when they came: 0 until the first of them asks, then the same for all */
+  int64_t now; /* when they came, by the service's clock; 0: by the machine's, when first asked */
   uint64_t link, transaction; /* of all of them; transaction 0: none */
   /* Outgoing links. */
   pump_outcome *outcomes;

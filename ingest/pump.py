@@ -11,6 +11,7 @@ from typing import Any
 from cproton import ffi as proton_ffi
 from cproton import lib as proton
 
+from ingest import clock
 from ingest.native import ffi, lib
 from pipeline.message import Bytes, MessageRun, Slab
 from pipeline.sequences import Run
@@ -26,8 +27,7 @@ ROOM_BYTES = 1 << 20
 #: A message doesn't say what kind of destination it goes to.
 NO_DESTINATION = 255
 
-ACCEPTED = 0x24
-REJECTED = 0x25
+ACCEPTED, REJECTED = 0x24, 0x25
 
 #: Where a message has its address, and its id.
 _PLACES = ("to_at", "to_size", "id_at", "id_size")
@@ -160,7 +160,7 @@ class Pump:
         """Eat events up to one that needs a decision; says why it stopped (a `Stop`)."""
         p = self._p
         p.count = p.kept = p.bytes_used = p.outcomes_count = p.unsettled_count = p.settled_count = 0
-        p.expiring = p.delayed = p.now = p.seen = 0
+        p.expiring, p.delayed, p.seen, p.now = 0, 0, 0, clock.now()
         stop = int(lib.pump_events(collector, p))
         self.received_count, self.outcomes_count = int(p.count), int(p.outcomes_count)
         self.seen = int(p.seen)

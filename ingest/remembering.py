@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from ingest import clock
 from ingest.policies import Policies
 from ingest.pump import Pump
 from pipeline.duplicates import Windows
@@ -64,7 +65,7 @@ def _remember(
 ) -> int:
     """How many messages were read for it."""
     age = policy.duplicates_ms * 1_000
-    now = time.time_ns() // 1_000
+    now = clock.now()
     times = [now - age * left // PARTS for left in range(PARTS if age else 1, -1, -1)]
     starts = [table.first_sequence_at(at) for at in times[:-1]] if age else [0]
     at = max(_start(policy.duplicates_messages, ends), starts[0])

@@ -3,11 +3,10 @@
 All methods run on the loop's thread.
 """
 
-import time
 from array import array
 from dataclasses import dataclass
 
-from ingest import transactional
+from ingest import clock, transactional
 from ingest.consumer import Consumer
 from ingest.delivery import DeliveryService
 from ingest.log import Receipt
@@ -91,7 +90,7 @@ class Retiring:
             own = array("q", [sequence for sequence, gone in pairs if not gone])
             dispatcher = subscription.dispatcher
             if own and dispatcher.restore(
-                retired.holder, own, retired.consumer.number, time.time_ns() // 1_000
+                retired.holder, own, retired.consumer.number, clock.now()
             ):
                 rest = array("q", [sequence for sequence, gone in pairs if gone])
         if rest:
@@ -99,7 +98,7 @@ class Retiring:
             self._end(retired, rest, _UNSEEN if unseen else _SEEN, None)
 
     def _end(self, retired: Retired, run: Run, said: Verdict, receipt: Receipt | None) -> None:
-        now = time.time_ns() // 1_000
+        now = clock.now()
         consumer = retired.consumer
         subscription = consumer.subscription
         effects = subscription.dispatcher.settle(

@@ -1,7 +1,6 @@
 """Whether a queue has messages: looked at, not counted, as it is asked before they are lost."""
 
-import time
-
+from ingest import clock
 from ingest.consumer import Subscription
 from ingest.log import Log
 from ingest.paging import Paging
@@ -22,7 +21,7 @@ async def empty_below(subscription: Subscription, log: Log, paging: Paging) -> i
         slab = await lookup.slab(subscription.definition.topic, wanted, end)
         if slab is None:
             break
-        now = time.time_ns() // 1_000
+        now = clock.now()
         effects = view.offer(slab.first, slab.stop, slab.sequences, now=now)
         if any(isinstance(one, Deliver) and one.run[0] < end for one in effects):
             return None

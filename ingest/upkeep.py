@@ -6,13 +6,13 @@ table has every group in which the outcomes behind them may lie.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import structlog
 
+from ingest import clock
 from ingest.settings import Settings
 from ingest.workers import Failure
 from pipeline.errors import HomeLost, StoreError, TableMoved
@@ -75,7 +75,8 @@ class UpkeepClock:
         self._take_floors()
         floor = min(self._floor, self.floors().floor)  # one may have begun further back meanwhile
         self._running = True
-        self._submit(lambda: self._step(floor), self._done)
+        now = clock.now()
+        self._submit(lambda: self._step(now, floor), self._done)
 
     def end(self) -> None:
         """Begin no more steps."""
@@ -89,10 +90,10 @@ class UpkeepClock:
         if self._taken is None:
             self._taken = self.floors()
 
-    def _step(self, floor: int) -> Upkeep | None:
+    def _step(self, now: int, floor: int) -> Upkeep | None:
         """On the committer's thread."""
         self._owned()
-        return self._table.upkeep(now=time.time_ns() // 1_000, floor=floor)
+        return self._table.upkeep(now=now, floor=floor)
 
     def _done(self, result: Result) -> None:
         self._running = False

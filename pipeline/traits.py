@@ -44,6 +44,14 @@ class Traits:
         columns = (self.priority, self.expires_at, self.deliver_at, self.groups)
         return _OBJECT_BYTES + sum(len(column) for column in columns)
 
+    @property
+    def stop(self) -> int:
+        """The sequence after the last message; `first` if all arrays are empty."""
+        if self.sequences is not None:
+            return self.sequences[-1] + 1
+        long = (self.expires_at, self.deliver_at, self.groups)
+        return self.first + max(len(self.priority), *(len(column) // 8 for column in long))
+
     def place(self, sequence: int) -> int:
         """Where a message of the slab lies in the arrays."""
         if self.sequences is None:

@@ -5,11 +5,11 @@ letter: after a crash it is in one of the two places. All methods run on the loo
 """
 
 import asyncio
-import time
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ingest import clock
 from ingest.consumer import Subscription
 from ingest.dead_letters import dead_letters_of
 from ingest.delivery import DeliveryService
@@ -125,7 +125,7 @@ class Redrive:
             slab = await lookup.slab(topic, wanted, end)
             if slab is None:
                 break
-            now = time.time_ns() // 1_000
+            now = clock.now()
             effects = view.offer(slab.first, slab.stop, slab.sequences, now=now)
             for effect in effects:
                 if isinstance(effect, Deliver):
@@ -181,7 +181,7 @@ class Redrive:
         ]
         if not copies:
             return
-        now = time.time_ns() // 1_000
+        now = clock.now()
         settlements = [queue.settlement(settled, "", now, now) for settled in taken]
         self._log.write([run_of(topic, copies)], settlements, Inside(only=to))
         job.done.redriven += len(copies)

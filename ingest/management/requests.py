@@ -5,10 +5,10 @@ Rule 2: of what a user may not see nothing is said, not even that it is there.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
+from ingest import clock
 from ingest.consumer import Subscription
 from ingest.hints import Hints
 from ingest.management.asking import forbidden, forbidden_policy
@@ -355,7 +355,7 @@ def _place(to: Value) -> Place:
         return AtEnd()
     if isinstance(to, Timestamp):
         return AtTime(min(max(int(to), 0) * 1_000, PLACE_MAX))
-    return place(to, time.time_ns() // 1_000)
+    return place(to, clock.now())
 
 
 def _verbs(entity: Entity) -> list[Value]:

@@ -6,11 +6,11 @@ it, is said in `ingest.management.holders`. All methods run on the loop's thread
 """
 
 import asyncio
-import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
+from ingest import clock
 from ingest.consumer import Consumer, Subscription
 from ingest.delivery import DeliveryService
 from ingest.link import Link
@@ -222,7 +222,7 @@ class Taking:
         ours = await self._ours(consumer.subscription, lost)
         if not taker.alive:
             return []
-        now = time.time_ns() // 1_000
+        now = clock.now()
         for wanted in ours:
             for effect in self._delivery.claim(consumer, wanted, now):
                 if isinstance(effect, Deliver):
@@ -295,7 +295,7 @@ class Taking:
         undeliverable: bool = False,
     ) -> int:
         """Settle what it has of a run; how many that are."""
-        subscription, now = consumer.subscription, time.time_ns() // 1_000
+        subscription, now = consumer.subscription, clock.now()
         count = 0
         for token, part in taker.ending(run):
             effects = subscription.dispatcher.settle(

@@ -3,6 +3,7 @@
 is made small and kept under build/fuzz."""
 
 import argparse
+import random
 import sys
 import time
 from collections import Counter
@@ -20,7 +21,6 @@ from fuzz_cells import CELLS, Cell  # noqa: E402
 from fuzz_round import Finding, Place, Tried, conversation, frames_of  # noqa: E402
 from fuzz_transcript import Act  # noqa: E402
 from fuzz_trials import Trials, together  # noqa: E402
-from fuzz_values import Dice  # noqa: E402
 
 #: Conversations that may have played a part in a failure, besides the one in which it showed.
 SUSPECTS = 30
@@ -51,7 +51,7 @@ class Run:
 
     def round(self, seed: int, number: int, frames: int) -> str:
         """One round; what it says of itself."""
-        dice = Dice(f"{seed}/{number}")
+        dice = random.Random(f"{seed}/{number}")
         until_frames, recent = self.frames + frames, []
         began = self.frames
         gateway = Tried(Place(KEPT / f"round-{number}", self.environment))

@@ -45,7 +45,7 @@ CELLS = [
         f"{_NOWHERE}; {FREE}; {RECEIVES}; {DETACHED}",
     ),
     *_cells("disposition as receiver", f"{COVERED}; {BEYOND}", f"{_NOWHERE}; {INVERTED}"),
-    *_cells("disposition as sender", OWN, f"{_NOWHERE}; {BEYOND}; {INVERTED}"),
+    *_cells("disposition as sender", f"{OWN}; {BEYOND}", f"{_NOWHERE}; {INVERTED}"),
     *_cells(
         "detach",
         f"{SENDS}; {RECEIVES}; {COORDINATES}; {MANAGES}",

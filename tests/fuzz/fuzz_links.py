@@ -1,9 +1,10 @@
 """The attaches of random conversations: every kind of link that the gateway serves."""
 
+import random
 from dataclasses import dataclass
 
 from fuzz_messages import QUEUES, SELECTORS, TOPICS, address, temporary
-from fuzz_values import Dice, text_bytes, variable, wild
+from fuzz_values import text_bytes, variable, wild
 from gateway_codec import Encoded
 from gateway_fields import make
 from gateway_jms import GLOBAL, OUTCOMES, SHARED, no_local, selector
@@ -20,8 +21,9 @@ NAMES = [
     "N|global-volatile1",
     "few|global",
     "x",
+    "|",
+    "",
 ]
-STRANGE_NAMES = ["", "|", "N|", "|global", "x" * 300]
 
 
 @dataclass
@@ -30,10 +32,9 @@ class Wanted:
 
     sends: bool
     kind: str
-    name: object = ""
 
 
-def attach(dice: Dice) -> tuple[Wanted, dict[str, object]]:
+def attach(dice: random.Random) -> tuple[Wanted, dict[str, object]]:
     """A link of any kind, and the fields of its attach but the handle."""
     make_one = dice.choices(
         [_consumer, _producer, _maker, _coordinator, _manager, _answers, _lookup],
@@ -41,32 +42,30 @@ def attach(dice: Dice) -> tuple[Wanted, dict[str, object]]:
     )[0]
     wanted, fields = make_one(dice)
     fields.setdefault("role", not wanted.sends)
-    wanted.name = fields.setdefault("name", _name(dice))
+    fields.setdefault("name", _name(dice))
     fields.setdefault("snd_settle_mode", dice.choice([0, 0, 1, 2]))
     fields.setdefault("rcv_settle_mode", dice.choice([0, 0, 0, 1]))
     if wanted.sends:
         fields["initial_delivery_count"] = dice.choice([0, 0, 0xFFFFFFFF])
-    if dice.odd(0.04):
+    if dice.random() < 0.04:
         fields["properties"] = {symbol("p"): wild(dice)} if dice.random() < 0.5 else wild(dice)
-    if dice.odd(0.03):
+    if dice.random() < 0.03:
         fields["unsettled"] = {b"tag": make("accepted")} if dice.random() < 0.5 else wild(dice)
-    if dice.odd(0.05):
-        fields["desired_capabilities"] = dice.choice([["shared"], ["é"], wild(dice)])
+    if dice.random() < 0.05:
+        fields["desired_capabilities"] = dice.choice([["shared", "global"], ["é"], wild(dice)])
     if dice.random() < 0.05:
         fields["max_message_size"] = dice.choice([0, 1, 100, 1 << 40])
     return wanted, fields
 
 
-def _name(dice: Dice) -> object:
+def _name(dice: random.Random) -> object:
     draw = dice.random()
-    if dice.odd(0.01):
-        return dice.choice(STRANGE_NAMES)
-    if dice.odd(0.01):
+    if draw < 0.02:
         return Encoded(variable(dice, text_bytes(dice), 0xA1))
     return dice.choice(NAMES) if draw < 0.6 else f"link-{dice.randrange(1_000)}"
 
 
-def _consumer(dice: Dice) -> tuple[Wanted, dict[str, object]]:
+def _consumer(dice: random.Random) -> tuple[Wanted, dict[str, object]]:
     to = address(dice)
     durable, browser = dice.random() < 0.35, dice.random() < 0.15
     queue = to in QUEUES
@@ -75,10 +74,8 @@ def _consumer(dice: Dice) -> tuple[Wanted, dict[str, object]]:
     )
     dynamic = dice.random() < 0.05
     filters = dice.choice(
-        [None, None, None, selector(dice.choice(SELECTORS)), no_local(), {symbol("x"): "y"}]
+        [None, None, None, selector(dice.choice(SELECTORS)), no_local(), {symbol("x"): wild(dice)}]
     )
-    if dice.odd(0.03):
-        filters = {symbol("x"): wild(dice)}
     source = make(
         "source",
         address=None if dynamic else to,
@@ -101,20 +98,20 @@ def _consumer(dice: Dice) -> tuple[Wanted, dict[str, object]]:
     return Wanted(False, "consumer"), fields
 
 
-def _outcome(dice: Dice) -> object:
-    if dice.odd(0.05):
+def _outcome(dice: random.Random) -> object:
+    if dice.random() < 0.05:
         return wild(dice)
     return dice.choice(
         [None, make("modified", delivery_failed=True), make("released"), make("accepted")]
     )
 
 
-def _producer(dice: Dice) -> tuple[Wanted, dict[str, object]]:
+def _producer(dice: random.Random) -> tuple[Wanted, dict[str, object]]:
     """To a topic, a queue, a temporary destination; without an address the relay."""
     to = None if dice.random() < 0.25 else address(dice)
-    words = ["queue"] if to in QUEUES else dice.choice([["topic"], []]) if to in TOPICS else []
-    if dice.odd(0.02):
-        words = ["é"]
+    words = (
+        ["queue"] if to in QUEUES else dice.choice([["topic"], [], ["é"]]) if to in TOPICS else []
+    )
     target = make("target", address=to, capabilities=words or None)
     fields = {
         "source": make("source", address="s", outcomes=OUTCOMES),
@@ -123,7 +120,7 @@ def _producer(dice: Dice) -> tuple[Wanted, dict[str, object]]:
     return Wanted(True, "producer"), fields
 
 
-def _maker(dice: Dice) -> tuple[Wanted, dict[str, object]]:
+def _maker(dice: random.Random) -> tuple[Wanted, dict[str, object]]:
     """Makes a temporary destination; a part of them are receivers' own."""
     target = make(
         "target",
@@ -136,20 +133,20 @@ def _maker(dice: Dice) -> tuple[Wanted, dict[str, object]]:
     return Wanted(True, "producer"), {"source": make("source"), "target": _spoilt(target, dice)}
 
 
-def _coordinator(dice: Dice) -> tuple[Wanted, dict[str, object]]:
+def _coordinator(dice: random.Random) -> tuple[Wanted, dict[str, object]]:
     target = make("coordinator", capabilities=["amqp:local-transactions"])
     fields = {"source": make("source", outcomes=OUTCOMES), "target": _spoilt(target, dice)}
     return Wanted(True, "coordinator"), fields
 
 
-def _manager(_dice: Dice) -> tuple[Wanted, dict[str, object]]:
+def _manager(_dice: random.Random) -> tuple[Wanted, dict[str, object]]:
     return Wanted(True, "management"), {
         "source": make("source"),
         "target": make("target", address="$management"),
     }
 
 
-def _answers(dice: Dice) -> tuple[Wanted, dict[str, object]]:
+def _answers(dice: random.Random) -> tuple[Wanted, dict[str, object]]:
     """A receiver of the node's answers."""
     target = make("target", address=dice.choice(["answers", "answers", None, temporary(dice)]))
     return Wanted(False, "answers"), {
@@ -158,7 +155,7 @@ def _answers(dice: Dice) -> tuple[Wanted, dict[str, object]]:
     }
 
 
-def _lookup(dice: Dice) -> tuple[Wanted, dict[str, object]]:
+def _lookup(dice: random.Random) -> tuple[Wanted, dict[str, object]]:
     """The attach of an unsubscribe: a receiver without a source."""
     return Wanted(False, "lookup"), {
         "source": None,
@@ -167,10 +164,10 @@ def _lookup(dice: Dice) -> tuple[Wanted, dict[str, object]]:
     }
 
 
-def _spoilt(terminus: Described, dice: Dice) -> object:
+def _spoilt(terminus: Described, dice: random.Random) -> object:
     """The terminus, now and then with any value in one of its fields."""
-    if not dice.odd(0.04) or not terminus.value:
-        return wild(dice) if dice.odd(0.005) else terminus
+    if dice.random() > 0.04 or not terminus.value:
+        return wild(dice) if dice.random() < 0.005 else terminus
     fields = list(terminus.value)
     fields[dice.randrange(len(fields))] = wild(dice)
     return Described(terminus.descriptor, fields)

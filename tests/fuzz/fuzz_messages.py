@@ -5,7 +5,9 @@ commands to the coordinator.
 player puts in the one that came, which is as long.
 """
 
-from fuzz_values import EDGES, Dice, error, text_bytes, value, variable
+import random
+
+from fuzz_values import EDGES, text_bytes, value, variable
 from gateway_codec import Encoded, encode
 from gateway_fields import make
 from gateway_jms import text_message
@@ -21,8 +23,6 @@ TRANSACTIONS = 3
 TEMPORARY = "temp-{}://fuzz-temporary-{:017d}"
 TEMPORARIES = 4
 
-#: When all messages were made: a seed says every byte, and what expires has not expired yet.
-MADE_MS = 4_000_000_000_000
 TOPICS = ["fuzz", "fuzz", "fuzz", "topic://fuzz", "other"]
 QUEUES = ["queue://fuzz", "queue://fuzz", "queue://DLQ.fuzz", "queue://few"]
 SUBSCRIPTIONS = ["global/N", "global/few", "fuzz-0/N", "fuzz-1/N", "x", "", "global/" + "n" * 300]
@@ -41,32 +41,32 @@ SELECTORS = [
 ]
 
 
-def transaction(dice: Dice) -> bytes:
+def transaction(dice: random.Random) -> bytes:
     return TRANSACTION + bytes([dice.randrange(TRANSACTIONS)])
 
 
-def temporary(dice: Dice) -> str:
+def temporary(dice: random.Random) -> str:
     return TEMPORARY.format(dice.choice(["queue", "topic"]), dice.randrange(TEMPORARIES))
 
 
-def address(dice: Dice) -> object:
+def address(dice: random.Random) -> object:
     """Where a link or a message goes."""
     draw = dice.random()
     if draw < 0.1:
         return temporary(dice)
-    if dice.odd(0.02):
+    if draw < 0.13:
         return Encoded(variable(dice, text_bytes(dice), 0xA1))
     return dice.choice(TOPICS if draw < 0.6 else QUEUES)
 
 
-def message(dice: Dice) -> bytes:
+def message(dice: random.Random) -> bytes:
     """A message: mostly as JMS clients send them, else put together from any sections."""
     draw = dice.random()
     if draw < 0.5:
         to = dice.choice(TOPICS + QUEUES)
         body = dice.choice(["x", 7, {"a": [1, None]}, b"y" * 5_000, None])
         ttl = dice.choice([0, 0, 0, 1, 60_000])
-        return text_message(body, to, priority=dice.choice([4, 4, 0, 9]), ttl=ttl, at_ms=MADE_MS)
+        return text_message(body, to, priority=dice.choice([4, 4, 0, 9]), ttl=ttl)
     parts = [_section(code, dice) for code in range(0x70, 0x79) if dice.random() < 0.4]
     if dice.random() < 0.1:
         dice.shuffle(parts)
@@ -77,7 +77,7 @@ def message(dice: Dice) -> bytes:
     return b"".join(parts)
 
 
-def _section(code: int, dice: Dice) -> bytes:
+def _section(code: int, dice: random.Random) -> bytes:
     """One section; now and then with any value in it."""
     if dice.random() < 0.15:
         return encode(Described(ulong(code), Encoded(value(dice))))
@@ -125,7 +125,7 @@ def _section(code: int, dice: Dice) -> bytes:
 # Requests to the node.
 
 
-def request(dice: Dice) -> bytes:
+def request(dice: random.Random) -> bytes:
     """A request to `$management`: mostly one that there is, with attributes that mostly fit."""
     entity = dice.choice(list(Entity))
     verb = dice.choice(list(REQUESTS[entity]))
@@ -135,14 +135,14 @@ def request(dice: Dice) -> bytes:
     name = _name(entity, dice)
     if dice.random() < 0.95:
         said["name"] = name
-    if dice.odd(0.1):
+    if dice.random() < 0.05:
         said[dice.choice(["operation", "type", "name", "offset"])] = Encoded(value(dice, 1))
     attributes: dict[object, object] = {}
     for attribute, kind in REQUESTS[entity].get(verb, {}).items():
         if kind.required or dice.random() < 0.5:
             attributes[attribute] = _attribute(attribute, kind, dice)
     body: object = attributes
-    if dice.odd(0.1):
+    if dice.random() < 0.05:
         body = Encoded(value(dice))
     properties = [
         dice.choice([ulong(1), "m", b"m", Encoded(value(dice, 0))]),
@@ -156,7 +156,7 @@ def request(dice: Dice) -> bytes:
     return b"".join(encode(Described(ulong(code), one)) for code, one in sections)
 
 
-def _name(entity: Entity, dice: Dice) -> object:
+def _name(entity: Entity, dice: random.Random) -> object:
     match entity:
         case Entity.NODE:
             return dice.choice(["self", "self", "other"])
@@ -167,8 +167,8 @@ def _name(entity: Entity, dice: Dice) -> object:
     return dice.choice(["fuzz", "other", "", "topic://fuzz"])
 
 
-def _attribute(name: str, kind: Attribute, dice: Dice) -> object:
-    if dice.odd(0.1):
+def _attribute(name: str, kind: Attribute, dice: random.Random) -> object:
+    if dice.random() < 0.08:
         return Encoded(value(dice))
     match name:
         case "selector":
@@ -198,35 +198,12 @@ def _attribute(name: str, kind: Attribute, dice: Dice) -> object:
 # Commands to the coordinator.
 
 
-def command(dice: Dice) -> bytes:
+def command(dice: random.Random) -> bytes:
     draw = dice.random()
     if draw < 0.5:
         return value_of(make("declare"))
-    if not dice.odd(0.1):
+    if draw < 0.9:
         return value_of(make("discharge", txn_id=transaction(dice), fail=dice.random() < 0.4))
-    if draw < 0.75:
+    if draw < 0.95:
         return value_of(make("discharge", txn_id=Encoded(value(dice, 0))))
     return value_of(Encoded(value(dice)))
-
-
-# What becomes of deliveries.
-
-
-def outcome(dice: Dice) -> Described | Encoded | None:
-    """The state of a disposition, alone or in a transaction."""
-    if dice.odd(0.02):
-        return Encoded(value(dice))
-    annotations = {symbol("x-opt-a"): Encoded(value(dice, 1))} if dice.random() < 0.2 else None
-    modified = make(
-        "modified",
-        delivery_failed=True,
-        undeliverable_here=dice.random() < 0.5,
-        message_annotations=annotations,
-    )
-    rejected = make("rejected", error=error(dice) if dice.random() < 0.5 else None)
-    final = dice.choice([make("accepted"), make("accepted"), make("released"), rejected, modified])
-    received = make("received", section_number=0, section_offset=dice.choice([0, 1 << 40]))
-    if dice.random() < 0.2:
-        within = received if dice.odd(0.1) else final
-        return make("transactional-state", txn_id=transaction(dice), outcome=within)
-    return dice.choice([final, final, final, final, received, None])

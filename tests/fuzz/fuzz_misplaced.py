@@ -1,9 +1,10 @@
 """Frames for places where they must not be: each is right by itself."""
 
+import random
+
 from fuzz_cells import Cell
 from fuzz_links import attach
 from fuzz_messages import message
-from fuzz_values import Dice
 from gateway_fields import make
 from gateway_frames import EMPTY_FRAME, frame_of, framed
 
@@ -12,7 +13,7 @@ UNKNOWN = [b"\x00\x53\x19\x45", b"\x00\x53\xff\x45", b"\x00\xa3\x01x\x45", b"\x4
 WINDOW = {"incoming_window": 9, "next_outgoing_id": 0, "outgoing_window": 9}
 
 
-def misplaced(cell: Cell, channel: int, handle: int, dice: Dice, name: str) -> bytes:
+def misplaced(cell: Cell, channel: int, handle: int, dice: random.Random, name: str) -> bytes:
     """The performative of the cell, on this channel and handle; `name` is the container's."""
     kind = cell.performative.partition(" ")[0]
     if kind == "empty":

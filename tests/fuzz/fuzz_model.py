@@ -5,6 +5,7 @@ a rule: its place (a cell that isn't legal), a field's value, or some bytes. Not
 the gateway says is guessed, its deliveries begin at 0.
 """
 
+import random
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -29,19 +30,19 @@ from fuzz_cells import (
     Cell,
 )
 from fuzz_links import Wanted, attach
-from fuzz_messages import command, message, outcome, request, transaction
+from fuzz_messages import command, message, request, transaction
 from fuzz_misplaced import misplaced
-from fuzz_values import EDGES, Dice, damaged, error, in_other_words, value, wild
+from fuzz_values import EDGES, damaged, error, in_other_words, value, wild
+from gateway_codec import Encoded
 from gateway_fields import FIELDS, make
 from gateway_frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, frame_of, framed
-from proton import symbol
+from proton import Described, symbol
 
 #: How often a frame breaks a rule by its place, has a field of any value, and has other bytes.
-MISPLACED, MISTYPED, DAMAGED, REWORDED = 0.012, 0.012, 0.006, 0.03
+MISPLACED, MISTYPED, DAMAGED, REWORDED = 0.012, 0.02, 0.01, 0.03
 #: Frames that are still said after one that isn't legal: most connections are over then.
 AFTER_ILLEGAL = 4
 CHANNELS, HANDLES = 3, 6
-MECHANISMS = ["PLAIN", "X", "SCRAM-SHA-256", "EXTERNAL", ""]
 #: What isn't served: TLS inside of AMQP, another protocol, half a header, two of them.
 HEADERS = [b"AMQP\x02\x01\x00\x00", b"HTTP/1.1", b"AMQP\x00\x01", b"", AMQP_HEADER * 2]
 
@@ -53,25 +54,23 @@ class Session:
     links: dict[int, Wanted] = field(default_factory=dict)
     detached: set[int] = field(default_factory=set)
     deliveries: int = 0
-    unfinished: dict[int, int] = field(default_factory=dict)  #: by handle: the delivery's id
+    unfinished: dict[int, bool] = field(default_factory=dict)
 
 
 class Speaker:
     """Says frames, one after the other; `cells` counts where they were said."""
 
-    def __init__(self, dice: Dice, container: str, cells: Counter[Cell]) -> None:
+    def __init__(self, dice: random.Random, container: str, cells: Counter[Cell]) -> None:
         self._dice, self._container, self._cells = dice, container, cells
         self._sessions: dict[int, Session] = {}
         self._ended: set[int] = set()
         self._state = UNOPENED
         self._broken = False
-        #: A consumer that was attached and has no credit yet: its channel and handle.
-        self._wants: tuple[int, int] | None = None
 
     def frames(self, length: int) -> list[bytes]:
         """A conversation of so many frames, headers first."""
         said = [*self._hello()]
-        if self._dice.odd(0.05):
+        if self._dice.random() < 0.05:
             said.append(self._misplaced(UNOPENED))
         if self._state == UNOPENED:
             said.append(self._finished(self._open()))
@@ -89,33 +88,34 @@ class Speaker:
 
     def _hello(self) -> list[bytes]:
         dice = self._dice
-        if dice.odd(0.02):
+        if dice.random() < 0.02:
             return [dice.choice(HEADERS)]
         if dice.random() > 0.3:
             return [AMQP_HEADER]
         said = frame_of(
             "sasl-init",
-            mechanism=dice.choice(MECHANISMS) if dice.odd(0.1) else "ANONYMOUS",
+            mechanism=dice.choice(["ANONYMOUS"] * 6 + ["PLAIN", "X", "SCRAM-SHA-256"]),
             initial_response=dice.choice([b"", b"\0u\0p", b"n,,n=u,r=x"]),
-            hostname=wild(dice) if dice.odd(0.05) else None,
+            hostname=wild(dice) if dice.random() < 0.05 else None,
         )
-        if dice.odd(0.1):
+        if dice.random() < 0.1:
             said = damaged(said, dice)
-        more = [frame_of("sasl-response", response=b"x")] if dice.odd(0.1) else []
+        more = [frame_of("sasl-response", response=b"x")] if dice.random() < 0.1 else []
         return [SASL_HEADER, said, *more, AMQP_HEADER]
 
     # One frame.
 
     def _frame(self) -> bytes:
         """The next frame, mostly one that is legal."""
-        if self._state == "opened" and self._dice.odd(MISPLACED):
+        if self._state == "opened" and self._dice.random() < MISPLACED:
             return self._misplaced("opened")
         return self._finished(self._legal())
 
     def _finished(self, frame: bytes) -> bytes:
-        if self._dice.odd(DAMAGED):
+        draw = self._dice.random()
+        if draw < DAMAGED:
             return damaged(frame, self._dice)
-        return in_other_words(frame, self._dice) if self._dice.random() < REWORDED else frame
+        return in_other_words(frame, self._dice) if draw < DAMAGED + REWORDED else frame
 
     def _said(self, performative: str, where: str, frame: bytes) -> bytes:
         cell = BY_NAME[performative, where]
@@ -126,9 +126,9 @@ class Speaker:
     def _made(self, kind: str, channel: int = 0, payload: bytes = b"", **given: object) -> bytes:
         """A frame of these fields; by a draw one of them has any value at all."""
         dice = self._dice
-        if dice.odd(MISTYPED):
+        if dice.random() < MISTYPED:
             given[dice.choice(FIELDS[kind][1])[0].replace("-", "_")] = wild(dice)
-        if dice.odd(0.004):  # no list, or one with any fields
+        if dice.random() < 0.004:  # no list, or one with any fields
             body = b"\x00\x53" + bytes([FIELDS[kind][0]]) + value(dice)
             return framed(body + payload, channel=channel)
         return frame_of(kind, channel=channel, payload=payload, **given)
@@ -139,8 +139,6 @@ class Speaker:
             return self._said("empty", self._state, EMPTY_FRAME)
         if not self._sessions or (len(self._sessions) < CHANNELS and dice.random() < 0.03):
             return self._begin(dice.choice([n for n in range(CHANNELS) if n not in self._sessions]))
-        if self._wants is not None and self._wants[0] in self._sessions:
-            return self._flow(self._wants[0])
         channel = dice.choice(list(self._sessions))
         session = self._sessions[channel]
         links = len(session.links)
@@ -205,27 +203,14 @@ class Speaker:
         handle = self._dice.choice([n for n in range(HANDLES + 1) if n not in session.links])
         where = DETACHED if handle in session.detached else FREE
         session.links[handle], fields = attach(self._dice)
-        if not self._dice.odd(0.02):
-            self._renamed(session.links[handle], fields)
         session.detached.discard(handle)
-        if not session.links[handle].sends and self._dice.random() < 0.8:
-            self._wants = channel, handle
         return self._said("attach", where, self._made("attach", channel, handle=handle, **fields))
-
-    def _renamed(self, link: Wanted, fields: dict[str, object]) -> None:
-        """Another name, if the peer has a link of this name and role."""
-        links = [one for session in self._sessions.values() for one in session.links.values()]
-        while [(one.name, one.sends) for one in links].count((link.name, link.sends)) > 1:
-            link.name = fields["name"] = f"link-{self._dice.randrange(1_000_000)}"
 
     def _flow(self, channel: int) -> bytes:
         dice, session = self._dice, self._sessions[channel]
         handle = dice.choice([None, *session.links, *session.links])
-        if self._wants is not None and self._wants[0] == channel:
-            handle = self._wants[1]
-        self._wants = None
         window = {
-            "next_incoming_id": dice.choice(EDGES) if dice.odd(0.05) else 0,
+            "next_incoming_id": dice.choice([0, 0, 1, dice.choice(EDGES)]),
             "incoming_window": dice.choice([2_047, 2_047, 5, 0]),
             "next_outgoing_id": 1,
             "outgoing_window": 0x7FFFFFFF,
@@ -241,7 +226,7 @@ class Speaker:
             channel,
             **window,
             handle=handle,
-            delivery_count=dice.choice(EDGES) if dice.odd(0.1) else 0,
+            delivery_count=dice.choice([0, 0, dice.choice(EDGES)]),
             link_credit=dice.choice([1, 10, 900, 900, dice.choice(EDGES)]),
             drain=dice.random() < 0.2,
             echo=dice.random() < 0.1,
@@ -261,23 +246,20 @@ class Speaker:
         makes = {COORDINATES: command, MANAGES: request}.get(where, message)
         payload = makes(dice)
         more = dice.random() < 0.06
-        begun = session.unfinished.pop(handle, None)
-        if more or begun is not None:
+        continues = session.unfinished.get(handle, False)
+        session.unfinished[handle] = more
+        if more or continues:
             payload = payload[: dice.randrange(len(payload) + 1)]
-        if begun is None:
+        if not continues:
             session.deliveries += 1
-        id_ = session.deliveries if begun is None else begun
-        if more:
-            session.unfinished[handle] = id_
-        if dice.odd(0.01):
-            id_ += dice.choice([1, -1, 7])
         state = (
             make("transactional-state", txn_id=transaction(dice)) if dice.random() < 0.15 else None
         )
-        if dice.odd(0.03):
+        if dice.random() < 0.03:
             state = dice.choice(
                 [make("accepted"), make("received", section_number=0, section_offset=0), wild(dice)]
             )
+        id_ = session.deliveries - (0 if dice.random() < 0.97 else dice.choice([1, -1, 7]))
         frame = self._made(
             "transfer",
             channel,
@@ -293,21 +275,47 @@ class Speaker:
         )
         return self._said("transfer", where, frame)
 
+    def _state_of(self) -> Described | Encoded | None:
+        dice = self._dice
+        outcome = dice.choice(
+            [
+                make("accepted"),
+                make("accepted"),
+                make("released"),
+                make("rejected"),
+                make("rejected", error=error(dice)),
+                make(
+                    "modified",
+                    delivery_failed=True,
+                    undeliverable_here=dice.random() < 0.5,
+                    message_annotations={symbol("x-opt-a"): wild(dice)}
+                    if dice.random() < 0.2
+                    else None,
+                ),
+                make("received", section_number=0, section_offset=dice.choice([0, 1 << 40])),
+                None,
+            ]
+        )
+        if dice.random() < 0.2:
+            return make("transactional-state", txn_id=transaction(dice), outcome=outcome)
+        return wild(dice) if dice.random() < 0.02 else outcome
+
     def _disposition(self, channel: int, *, misplaced: str = "") -> bytes:
         dice, session = self._dice, self._sessions.get(channel, Session())
-        role = not session.deliveries or dice.random() < 0.75
-        if role:
-            first = dice.choice([0, 0, 1, dice.randrange(40)])
-            last = first + dice.choice([0, 0, 1, 30])
-        else:
-            first = max(1, session.deliveries - 2)
-            last = dice.randint(first, session.deliveries)
+        role = dice.random() < 0.75
+        first = (
+            dice.choice([0, 0, 1, dice.randrange(40)]) if role else max(1, session.deliveries - 2)
+        )
         where = misplaced or (COVERED if role else OWN)
+        last = first + dice.choice([0, 0, 1, 30])
         if misplaced == INVERTED:
             first, last = last + 3, first
-        elif not misplaced and (dice.random() < 0.05 if role else dice.odd(0.03)):
-            where, first = BEYOND, dice.choice(EDGES)
-            last = min(0xFFFFFFFF, first + dice.choice([0, 30, 0x7FFFFFFE]))
+        elif not misplaced and dice.random() < 0.05:
+            where, first, last = (
+                BEYOND,
+                dice.choice(EDGES),
+                dice.choice([0xFFFFFFFF, 0x7FFFFFFF + last]),
+            )
         frame = self._made(
             "disposition",
             channel,
@@ -315,7 +323,7 @@ class Speaker:
             first=first,
             last=last if dice.random() < 0.9 else None,
             settled=dice.random() < 0.7,
-            state=outcome(dice),
+            state=self._state_of(),
         )
         return self._said(f"disposition as {'receiver' if role else 'sender'}", where, frame)
 

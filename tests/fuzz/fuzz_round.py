@@ -6,6 +6,7 @@ the gateway doesn't stop cleanly, or its home isn't sound at the end.
 """
 
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -23,7 +24,6 @@ from fuzz_model import Speaker
 from fuzz_play import Stuck, play
 from fuzz_recorded import recorded
 from fuzz_transcript import Act, Drop, Hear, Say
-from fuzz_values import Dice
 from gateway_process import Gateway, until
 
 #: Seconds that the witness's message may take: a sanitizer's build on a busy machine is slow.
@@ -58,8 +58,6 @@ SETTINGS: Mapping[str, Mapping[str, object]] = {
 #: How often what comes is awaited behind a frame: a peer that sends before a session or its credit
 #: is there is wrong at once, and would not get far.
 AWAITED = {0x11: 0.95, 0x12: 0.8, 0x13: 0.2}
-#: How wild a connection is: one in three hardly breaks a rule.
-WILDNESS = [0.05, 0.3, 0.5, 1.0, 2.0]
 WITNESS = Path(__file__).with_name("fuzz_witness.py")
 CLIENTS = Path(gateway_process.__file__).parent
 
@@ -190,7 +188,7 @@ class Tried(Gateway):
 # What is said.
 
 
-def conversation(dice: Dice, cells: Counter[Cell]) -> list[Act]:
+def conversation(dice: random.Random, cells: Counter[Cell]) -> list[Act]:
     """Several connections at once, each by its own model or by a recording, interleaved."""
     queues = [_one(number, dice, cells) for number in range(dice.choice([1, 2, 3, 4]))]
     acts: list[Act] = []
@@ -204,12 +202,11 @@ def conversation(dice: Dice, cells: Counter[Cell]) -> list[Act]:
     return acts
 
 
-def _one(number: int, dice: Dice, cells: Counter[Cell]) -> list[Act]:
-    dice.wildness = dice.choice(WILDNESS)
+def _one(number: int, dice: random.Random, cells: Counter[Cell]) -> list[Act]:
     if dice.random() < 0.12:
         frames = recorded(dice)
     else:
-        container = f"fuzz-{dice.randrange(4) if dice.odd(0.1) else number}"
+        container = f"fuzz-{dice.randrange(4)}"
         frames = Speaker(dice, container, cells).frames(dice.choice([20, 60, 150]))
     acts: list[Act] = []
     for frame in frames:

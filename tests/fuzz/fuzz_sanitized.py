@@ -110,5 +110,5 @@ def environment(folder: Path = FOLDER) -> Mapping[str, str]:
         "allocator_may_return_null=1:quarantine_size_mb=64",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "PYTHONMALLOC": "malloc",  # bytes of Python's own are guarded, too
-        "PYTHONPATH": os.pathsep.join([str(folder / "site"), str(ROOT)]),
+        "PYTHONPATH": str(folder / "site"),
     }

@@ -55,22 +55,10 @@ CONDITIONS = ["amqp:internal-error", "amqp:connection:forced", "é", "x" * 200]
 #: Bytes in front of a frame's body.
 FRAME_HEAD_BYTES = 8
 
-
-class Dice(random.Random):
-    """Draws by a seed. `wildness` multiplies how often a conversation breaks a rule: most are calm,
-    so that they get deep."""
-
-    wildness = 1.0
-
-    def odd(self, often: float) -> bool:
-        """Whether a rule is broken now."""
-        return self.random() < often * self.wildness
+Made = Callable[[random.Random, int], bytes]
 
 
-Made = Callable[[Dice, int], bytes]
-
-
-def text_bytes(dice: Dice) -> bytes:
+def text_bytes(dice: random.Random) -> bytes:
     """The bytes of a text, of any kind."""
     match dice.randrange(8):
         case 0:
@@ -86,28 +74,28 @@ def text_bytes(dice: Dice) -> bytes:
     return bytes(dice.choice(b"abcN|:/#*. ") for _ in range(dice.randrange(12)))
 
 
-def variable(dice: Dice, data: bytes, short: int) -> bytes:
+def variable(dice: random.Random, data: bytes, short: int) -> bytes:
     """Binary, string or symbol, in the short or the long form."""
     if len(data) < 256 and dice.random() < 0.8:
         return bytes([short, len(data)]) + data
     return bytes([short + 0x10]) + struct.pack(">I", len(data)) + data
 
 
-def _text(dice: Dice, _depth: int) -> bytes:
+def _text(dice: random.Random, _depth: int) -> bytes:
     return variable(dice, text_bytes(dice), dice.choice([0xA1, 0xA1, 0xA3, 0xA0]))
 
 
-def _number(dice: Dice, _depth: int) -> bytes:
+def _number(dice: random.Random, _depth: int) -> bytes:
     number = dice.choice(EDGES)
     kind = dice.choice([ubyte, ushort, uint, ulong, int, timestamp])
     return encode(kind(number & {ubyte: 0xFF, ushort: 0xFFFF}.get(kind, 0xFFFFFFFF)))
 
 
-def _list(dice: Dice, depth: int) -> bytes:
+def _list(dice: random.Random, depth: int) -> bytes:
     return compound(dice, 0xC0, [value(dice, depth - 1) for _ in range(dice.randrange(5))])
 
 
-def _map(dice: Dice, depth: int) -> bytes:
+def _map(dice: random.Random, depth: int) -> bytes:
     """A map; its keys are of any type, may be compound, and may stand there twice."""
     pairs = dice.randrange(4)
     parts = [value(dice, depth - 1) for _ in range(2 * pairs)]
@@ -118,7 +106,7 @@ def _map(dice: Dice, depth: int) -> bytes:
     return compound(dice, 0xC1, parts)
 
 
-def compound(dice: Dice, short: int, parts: list[bytes]) -> bytes:
+def compound(dice: random.Random, short: int, parts: list[bytes]) -> bytes:
     """A list or a map with a count and a size that are now and then not its own."""
     data, count = b"".join(parts), len(parts)
     size_off = 0
@@ -148,7 +136,7 @@ ELEMENTS = {
 }
 
 
-def array(dice: Dice, depth: int) -> bytes:
+def array(dice: random.Random, depth: int) -> bytes:
     """An array: of nothing at all, of very many nulls, of texts, of arrays, of described values."""
     match dice.randrange(6):
         case 0:
@@ -175,7 +163,7 @@ def array(dice: Dice, depth: int) -> bytes:
     return b"\xf0" + struct.pack(">II", len(body) + 4, count) + body
 
 
-def _described(dice: Dice, depth: int) -> bytes:
+def _described(dice: random.Random, depth: int) -> bytes:
     """Described by a number, a name, another value; of what we know, or not."""
     known = dice.choice([0x1D, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2B, 0x30, 0x34, 0x77])
     name = dice.choice([b"amqp:accepted:list", b"amqp:error:list", b"jms-selector", b"x", b"\xff"])
@@ -189,11 +177,11 @@ def _described(dice: Dice, depth: int) -> bytes:
     return b"\x00" + dice.choice(by) + value(dice, depth - 1)
 
 
-def _odd(dice: Dice, _depth: int) -> bytes:
+def _odd(dice: random.Random, _depth: int) -> bytes:
     return dice.choice(ODD)
 
 
-def _deep(dice: Dice, _depth: int) -> bytes:
+def _deep(dice: random.Random, _depth: int) -> bytes:
     """Lists in lists, a few or very many."""
     data = b"\x40"
     for _ in range(dice.choice([5, 30, 60, 300])):
@@ -201,7 +189,7 @@ def _deep(dice: Dice, _depth: int) -> bytes:
     return data
 
 
-def _nulls(dice: Dice, _depth: int) -> bytes:
+def _nulls(dice: random.Random, _depth: int) -> bytes:
     """A list of arrays of nulls: few bytes that say that there are very many values."""
     one = b"\xf0\x00\x00\x00\x05" + struct.pack(">I", dice.choice([255, 60_000])) + b"\x40"
     return b"\xd0" + struct.pack(">II", len(one) * 30 + 4, 30) + one * 30
@@ -212,7 +200,7 @@ _NESTED: list[Made] = [_list, _map, array, _described]
 _RARE: list[Made] = [_deep, _nulls]
 
 
-def value(dice: Dice, depth: int = 3) -> bytes:
+def value(dice: random.Random, depth: int = 3) -> bytes:
     """Any value."""
     draw = dice.random()
     if depth <= 0 or draw < 0.55:
@@ -220,12 +208,12 @@ def value(dice: Dice, depth: int = 3) -> bytes:
     return dice.choice(_NESTED if draw < 0.97 else _RARE)(dice, depth)
 
 
-def wild(dice: Dice) -> Encoded:
+def wild(dice: random.Random) -> Encoded:
     """Any value, to be put into a field."""
     return Encoded(value(dice))
 
 
-def error(dice: Dice) -> Described:
+def error(dice: random.Random) -> Described:
     """An error that a peer says."""
     return make(
         "error",
@@ -235,7 +223,7 @@ def error(dice: Dice) -> Described:
     )
 
 
-def damaged(frame: bytes, dice: Dice) -> bytes:
+def damaged(frame: bytes, dice: random.Random) -> bytes:
     """A frame with a few bytes wrong; its size mostly fits, so that what follows is read."""
     body = bytearray(frame[8:])
     at = dice.randrange(len(body) + 1)
@@ -259,7 +247,7 @@ def damaged(frame: bytes, dice: Dice) -> bytes:
     return struct.pack(">I", 8 + len(body)) + frame[4:8] + bytes(body)
 
 
-def in_other_words(frame: bytes, dice: Dice) -> bytes:
+def in_other_words(frame: bytes, dice: random.Random) -> bytes:
     """The same frame, written in a way that is as right: its descriptor by eight bytes or by its
     name, its header longer."""
     code = frame[10] if len(frame) > FRAME_HEAD_BYTES + 3 else 0

@@ -151,12 +151,10 @@ def coordinator(*, handle: int = 0, channel: int = 0) -> bytes:
     )
 
 
-def text_message(
-    body: object, to: str = "t", *, priority: int = 4, ttl: int = 0, at_ms: int | None = None
-) -> bytes:
-    """A persistent TextMessage to a topic, section by section; `at_ms` is its time, if not now."""
+def text_message(body: object, to: str = "t", *, priority: int = 4, ttl: int = 0) -> bytes:
+    """A persistent TextMessage to a topic, section by section."""
     annotations = {symbol("x-opt-jms-msg-type"): byte(5), symbol("x-opt-jms-dest"): byte(1)}
-    now = timestamp(time.time() * 1_000 if at_ms is None else at_ms)
+    now = timestamp(time.time() * 1_000)
     expiry = timestamp(now + ttl) if ttl else None
     properties = [f"{UUID}-1", None, to, *[None] * 5, expiry, now]
     header = [True, ubyte(priority) if priority != 4 else None, uint(ttl) if ttl else None]

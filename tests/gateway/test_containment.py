@@ -224,6 +224,7 @@ def too_long(gateway: Planted, topic: str) -> None:
 def lingered(gateway: Planted, topic: str) -> None:
     with Peer(gateway.port) as peer:
         peer.leave(peer.shared_durable(topic, f"{topic}|global"), closed=False)
+        peer.sender(topic).publish("one")  # a holder that has nothing doesn't linger
     with Peer(gateway.port, VICTIM) as peer:
         said = {"holder": "h", "max": 1, "keep": "", "linger_ms": 50}
         Manager(peer).done("ACQUIRE", "subscription", f"global/{topic}", **said)
