@@ -302,16 +302,16 @@ class DeliveryService:
         dispatcher, head = subscription.dispatcher, self._log.recent.head
         selects = subscription.definition.selector is not None
         sent = work = 0
-        before = None
+        missed = stuck = None
         while (wanted := dispatcher.wanted(head)) is not None:
             if sent >= PASS_BYTES or work >= PASS_EVALUATIONS:
                 self._again.append(subscription)
                 return sent, work
             slab = self.paging.find(subscription, wanted)
             if slab is None:
-                if subscription.reading or wanted == before:
+                if subscription.reading or wanted == missed:
                     break
-                before = wanted
+                missed = wanted
                 continue
             now = clock.now()
             if selects or dispatcher.selectors:
@@ -329,8 +329,9 @@ class DeliveryService:
                 effects = dispatcher.offer(
                     slab.first, slab.stop, slab.sequences, now=now, traits=slab.traits
                 )
-            assert effects or wanted != before, f"nothing becomes of {wanted}"  # noqa: S101
-            before = wanted
+            assert effects or wanted != stuck, f"nothing becomes of {wanted}"  # noqa: S101
+            # What was delivered may be back already, as too large: others are asked then.
+            stuck = None if effects else wanted
             if slab.traits is not None:
                 work += slab.count // MESSAGES_LIKE_ONE_EVALUATION
             self._marks.deliver(subscription.mark, dispatcher.reach)
