@@ -123,12 +123,12 @@ class Connection(Peer, asyncio.BufferedProtocol):
 
     @contained
     def pause_writing(self) -> None:
-        self.writable = False
+        self.writable = self._engine.takes(self, False)
         self._handler.writable(self, False)
 
     @contained
     def resume_writing(self) -> None:
-        self.writable, self._unheard = True, 0
+        self.writable, self._unheard = self._engine.takes(self, True), 0
         self.touch()
         self._read_or_wait()
         self._handler.writable(self, True)

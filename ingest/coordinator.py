@@ -30,6 +30,7 @@ from pipeline.refusal import NOT_IMPLEMENTED, Refusal
 from pipeline.transaction import (
     TIMED_OUT,
     Ended,
+    Held,
     Limits,
     Step,
     Transactions,
@@ -95,6 +96,7 @@ class Coordinator:
         self._limits = Limits(
             limits.transactions_max, limits.transaction_bytes_max, limits.unfinished_bytes_max
         )
+        self._held = Held(limits.transactions_together_bytes_max)
         self._timeout_seconds = limits.transaction_timeout_seconds
         self._of: dict[Connection, _Transactions] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
@@ -110,7 +112,7 @@ class Coordinator:
         """A peer wants to declare transactions."""
         link.owner = Controller(next(self._controllers))
         if link.connection not in self._of:
-            self._of[link.connection] = Transactions(self._limits, self._numbers)
+            self._of[link.connection] = Transactions(self._limits, self._numbers, self._held)
         termini.coordinate(link.proton)
         link.open()
         link.grant(COMMAND_CREDIT)

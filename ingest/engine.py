@@ -18,6 +18,7 @@ from collections.abc import Callable
 import structlog
 
 from ingest import pump as pumping
+from ingest.budgets import PASS_BYTES
 from ingest.connection import WRITE_BYTES, Connection
 from ingest.link import Handler
 from ingest.pump import Pump
@@ -54,6 +55,8 @@ class Engine:
         self.internal_errors = 0
         self.touched: list[Connection] = []
         self.connections: set[Connection] = set()
+        #: Those whose peer doesn't take what is written to it; who has stood still longest first.
+        self._stalled: dict[Connection, None] = {}
 
     def connection(self) -> Connection:
         """The protocol factory for `loop.create_server`."""
@@ -70,6 +73,26 @@ class Engine:
 
     def remove(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self._stalled.pop(connection, None)
+
+    def takes(self, connection: Connection, takes: bool) -> bool:
+        """Whether the peer takes what is written to it, from now on. What waits for those that
+        don't lies in memory: when that is too much, who has stood still longest is dropped."""
+        if takes:
+            self._stalled.pop(connection, None)
+            return takes
+        self._stalled[connection] = None
+        each, most = self.limits.write_buffer_bytes + PASS_BYTES, self.limits.unwritten_bytes_max
+        if len(self._stalled) * each > most:
+            longest = next(iter(self._stalled))
+            del self._stalled[longest]
+            longest.close(
+                LIMIT_EXCEEDED,
+                f"more than {most} bytes wait for peers that don't take them "
+                "(amqp.unwritten_bytes_max), and this one has stood still longest",
+            )
+            longest.abort()
+        return takes
 
     def bound_unfinished(self) -> None:
         """What all peers have begun to send and not finished lies in memory: the one with most of

@@ -23,7 +23,7 @@ from pipeline.layers import Tree, merge
 from pipeline.policy import DEFAULT, DEFAULT_TOPIC, Policy, TopicPolicy
 from pipeline.selector.parser import CHARS_MAX, DEPTH_MAX, PASSES_MAX, SelectorLimits
 from pipeline.subscriptions.quota import Quota
-from pipeline.tables.limits import CHECKPOINT_COMMITS, UpkeepLimits
+from pipeline.tables.limits import UpkeepLimits
 
 #: Says commands where the gateway is; no setting of its own, though it looks like one.
 OF_CLIENTS = "DISTRIBUTARY_GATEWAY"
@@ -68,6 +68,7 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unsettled_max: int
     turn_deliveries_max: int
     write_buffer_bytes: int
+    unwritten_bytes_max: int
     temporary_max: int
     queues_max: int
     queues_of_user_max: int
@@ -75,6 +76,7 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subscriptions_of_client_id_max: int
     transactions_max: int
     transaction_bytes_max: int
+    transactions_together_bytes_max: int
     transaction_timeout_seconds: int
     bare_address: Literal["topic", "queue"]
 
@@ -158,6 +160,7 @@ class ManagementLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     request_bytes_max: int
     requests_max: int
     replies_bytes_max: int
+    replies_together_bytes_max: int
     query_count_max: int
     held_count_max: int
     holders_max: int
@@ -275,7 +278,6 @@ def _typed(text: str) -> object:
 def _check(settings: Settings) -> None:
     """Each limit alone, and those that must fit together."""
     amqp, journal, commit = settings.amqp, settings.journal, settings.commit
-    upkeep = settings.upkeep
     _ = settings.gateway.address, settings.topic_policy
     policy_table.check(settings.policy, "settings: [subscription]")
     rules = (
@@ -320,7 +322,6 @@ def _check(settings: Settings) -> None:
             "journal.backlog_bytes_max must be twice amqp.message_bytes_max at least",
         ),
         (commit.interval_ms >= 10, "commit.interval_ms must be 10 at least"),
-        *_upkeep_rules(upkeep),
         *budgets.rules(settings),
         *_delivery_rules(settings.delivery),
         *_management_rules(settings),
@@ -330,23 +331,6 @@ def _check(settings: Settings) -> None:
     for holds, sentence in rules:
         if not holds:
             raise InvalidRequest(f"settings: {sentence}")
-
-
-def _upkeep_rules(upkeep: UpkeepSettings) -> tuple[tuple[bool, str], ...]:
-    return (
-        (
-            upkeep.log_entries_max >= 2 * CHECKPOINT_COMMITS,
-            f"upkeep.log_entries_max must be {2 * CHECKPOINT_COMMITS} at least: two checkpoints",
-        ),
-        (upkeep.retention_days >= 0, "upkeep.retention_days must not be negative; 0: for ever"),
-        (upkeep.idle_floor_sequences >= 1, "upkeep.idle_floor_sequences must be positive"),
-        (upkeep.removed_bytes_max >= 0, "upkeep.removed_bytes_max must not be negative"),
-        (upkeep.log_retention_days >= 1, "upkeep.log_retention_days must be positive"),
-        (
-            not upkeep.retention_days or upkeep.retention_days >= upkeep.log_retention_days,
-            "upkeep.retention_days must be upkeep.log_retention_days at least, or jobs miss rows",
-        ),
-    )
 
 
 def _delivery_rules(delivery: DeliveryLimits) -> tuple[tuple[bool, str], ...]:

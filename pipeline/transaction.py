@@ -82,6 +82,14 @@ class Limits:
     bytes_together_max: int
 
 
+@dataclass(slots=True, eq=False)
+class Held:
+    """Bytes that the open transactions of all connections hold, and may hold, together."""
+
+    bytes_max: int
+    bytes: int = 0
+
+
 P = TypeVar("P")  #: a run of messages that was posted
 R = TypeVar("R")  #: a run of deliveries that was retired
 
@@ -127,12 +135,13 @@ class _Transaction(Generic[P, R]):
 
 class Transactions(Generic[P, R]):
     """The transactions of one connection. `numbers` gives each a number that no other one has;
-    a controller is a number of the caller's for the link that declared it."""
+    a controller is a number of the caller's for the link that declared it. `held` is shared with
+    the other connections'."""
 
-    __slots__ = ("_bytes", "_limits", "_numbers", "_open")
+    __slots__ = ("_bytes", "_held", "_limits", "_numbers", "_open")
 
-    def __init__(self, limits: Limits, numbers: Iterator[int]) -> None:
-        self._limits, self._numbers = limits, numbers
+    def __init__(self, limits: Limits, numbers: Iterator[int], held: Held) -> None:
+        self._limits, self._numbers, self._held = limits, numbers, held
         self._open: dict[int, _Transaction[P, R]] = {}
         self._bytes = 0
 
@@ -165,7 +174,7 @@ class Transactions(Generic[P, R]):
             return one.reason
         one.work.posted.append(posted)
         one.posted_bytes += size
-        self._bytes += size
+        self._hold(size)
         return None
 
     def retire(self, number: int, retired: R, count: int) -> Work[P, R] | None:
@@ -177,7 +186,7 @@ class Transactions(Generic[P, R]):
         one.step(Event.RETIRE)
         one.work.retired.append(retired)
         one.retired_bytes += size
-        self._bytes += size
+        self._hold(size)
         return None if refusal is None else self.give_up(number, refusal)
 
     def spoil(self, number: int, reason: Refusal) -> None:
@@ -187,7 +196,7 @@ class Transactions(Generic[P, R]):
         one.reason = one.reason or reason
         one.step(Event.SPOIL)
         one.work.posted.clear()
-        self._bytes -= one.posted_bytes
+        self._hold(-one.posted_bytes)
         one.posted_bytes = 0
 
     def give_up(self, number: int, reason: Refusal) -> Work[P, R]:
@@ -218,9 +227,13 @@ class Transactions(Generic[P, R]):
 
     def _take(self, one: _Transaction[P, R]) -> Work[P, R]:
         work, one.work = one.work, Work()
-        self._bytes -= one.posted_bytes + one.retired_bytes
+        self._hold(-one.posted_bytes - one.retired_bytes)
         one.posted_bytes = one.retired_bytes = 0
         return work
+
+    def _hold(self, more: int) -> None:
+        self._bytes += more
+        self._held.bytes += more
 
     def _too_large(self, one: _Transaction[P, R], more: int) -> Refusal | None:
         limits = self._limits
@@ -229,6 +242,9 @@ class Transactions(Generic[P, R]):
         elif self._bytes + more > limits.bytes_together_max:
             what, most = "a connection's open transactions", limits.bytes_together_max
             name = "unfinished_bytes_max"
+        elif self._held.bytes + more > self._held.bytes_max:
+            what, most = "the open transactions of all connections", self._held.bytes_max
+            name = "transactions_together_bytes_max"
         else:
             return None
         text = f"{what} may hold {most} bytes at most (amqp.{name}): commit more often"

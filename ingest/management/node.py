@@ -8,6 +8,7 @@ All methods run on the loop's thread.
 import asyncio
 import sys
 from array import array
+from collections import deque
 from collections.abc import Callable
 
 import structlog
@@ -58,6 +59,8 @@ class Node:
         self._decode = decode
         self._requests, self._replies, self._operations = requests, replies, operations
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: deque[tuple[Link, bytes, bytes]] = deque()
+        self._beginning: asyncio.Handle | None = None
         self.taking: Taking
 
     def attached(self, link: Link, attach: Attach) -> bool:
@@ -82,18 +85,28 @@ class Node:
             self._replies.leave(link)
 
     def received(self, link: Link, received: Received) -> None:
-        """Requests have come; each is a task of its own, begun when this pass is over."""
+        """Requests have come; each is a task of its own. They begin when this pass is over, in
+        their order, one in a turn of the loop however many came in one read."""
         offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
         deliveries = memoryview(received.deliveries).cast("Q")
         for nth in range(received.count):
             data = received.blob[offsets[nth] : offsets[nth + 1]]
             delivery = deliveries[nth].to_bytes(8, sys.byteorder) if deliveries[nth] else b""
-            task = self._loop.create_task(self._contained(link, delivery, data))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._waiting.append((link, delivery, data))
+        if self._beginning is None and self._waiting:
+            self._beginning = self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        task = self._loop.create_task(self._contained(*self._waiting.popleft()))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._beginning = self._loop.call_soon(self._begin) if self._waiting else None
 
     def close(self) -> None:
         """What isn't answered never will be."""
+        self._waiting.clear()
+        if self._beginning is not None:
+            self._beginning.cancel()
         for task in self._tasks:
             task.cancel()
         self.taking.close()

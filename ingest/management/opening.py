@@ -48,5 +48,5 @@ def open_node(
     most = settings.delivery.hint_matches_max
     hints = Hints(named, delivery.paging, lambda: table.sequence_version, most)
     requests = Requests(settings, access, named, entities, operations, redrive, hints)
-    replies = Replies(log, limits.replies_bytes_max, resolve)
+    replies = Replies(log, limits, resolve)
     return Node(loop, limits, settings.amqp.decode, requests, replies, operations, turned)

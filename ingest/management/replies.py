@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ingest.link import Link
 from ingest.log import Inside, Log
+from ingest.settings import ManagementLimits
 from pipeline.message import MessageRun, Slab
 from pipeline.refusal import LIMIT_EXCEEDED, NOT_FOUND, Refusal
 from pipeline.traits import PRIORITY
@@ -49,9 +50,9 @@ class Replies:
     """
 
     def __init__(
-        self, log: Log, bytes_max: int, resolve: Callable[[Link, str], str | Refusal]
+        self, log: Log, limits: ManagementLimits, resolve: Callable[[Link, str], str | Refusal]
     ) -> None:
-        self._log, self._bytes_max, self._resolve = log, bytes_max, resolve
+        self._log, self._limits, self._resolve = log, limits, resolve
         self._links: dict[Link, ReplyLink] = {}
 
     def join(self, link: Link, address: str) -> ReplyLink:
@@ -69,12 +70,20 @@ class Replies:
             return Refusal(NOT_FOUND, "a request must say in reply-to where its answer goes")
         taker = self._taker(link, reply_to)
         if taker is not None:
-            if taker.waiting_bytes <= self._bytes_max:
-                return None
-            text = "answers wait to be taken (management.replies_bytes_max); give credit for them"
-            return Refusal(LIMIT_EXCEEDED, f"{taker.waiting_bytes} bytes of {text}")
+            return self._too_many(taker)
         found = self._resolve(link, reply_to)
         return found if isinstance(found, Refusal) else None
+
+    def _too_many(self, taker: ReplyLink) -> Refusal | None:
+        """Why no more answers may wait for this link, if that is so."""
+        size, name = taker.waiting_bytes, "replies_bytes_max"
+        if size <= self._limits.replies_bytes_max:
+            size = sum(one.waiting_bytes for one in self._links.values())
+            name = "replies_together_bytes_max"
+            if size <= self._limits.replies_together_bytes_max:
+                return None
+        text = f"answers wait to be taken (management.{name}); give credit for them"
+        return Refusal(LIMIT_EXCEEDED, f"{size} bytes of {text}")
 
     def send(self, link: Link, reply_to: str, data: bytes) -> None:
         """Send an answer, unless its taker has gone meanwhile."""

@@ -15,6 +15,7 @@ from pipeline.transaction import (
     TIMED_OUT,
     Ended,
     Event,
+    Held,
     Limits,
     State,
     Step,
@@ -23,12 +24,13 @@ from pipeline.transaction import (
 )
 
 LIMITS = Limits(transactions_max=3, bytes_max=10_000, bytes_together_max=16_000)
+HELD_MAX = 1 << 30
 LATE = Refusal(TIMED_OUT, "too late")
 BAD = Refusal("amqp:unauthorized-access", "not for you")
 
 
 def fresh(limits: Limits = LIMITS) -> Transactions[str, str]:
-    return Transactions(limits, count(1))
+    return Transactions(limits, count(1), Held(HELD_MAX))
 
 
 def begun(transactions: Transactions[str, str], controller: int = 0) -> int:
@@ -285,3 +287,22 @@ class TransactionsMachine(RuleBasedStateMachine):
 
 TestTransactionsMachine = TransactionsMachine.TestCase
 TestTransactionsMachine.settings = settings(max_examples=150, stateful_step_count=40)
+
+
+def test_all_connections_hold_so_much_together() -> None:
+    """What one holds another can't; what ended, was given up or spoiled counts no more."""
+    held = Held(12_000)
+    mine, theirs = (Transactions[str, str](LIMITS, count(begin), held) for begin in (1, 100))
+    number, other = begun(mine), begun(theirs)
+    assert mine.post(number, "a", 1, 6_000) is None
+    refusal = theirs.post(other, "b", 1, 6_000)
+    assert refusal is not None
+    assert "amqp.transactions_together_bytes_max" in refusal.description
+    assert theirs.roll_back(other).step is Step.UNDO
+    mine.spoil(number, BAD)
+    assert held.bytes == 0
+    again = begun(theirs)
+    assert theirs.post(again, "b", 1, 6_000) is None
+    theirs.retire(again, "c", 10)
+    assert [ended.number for ended in theirs.lose(0)] == [again]
+    assert held.bytes == 0

@@ -6,6 +6,7 @@ are tried in `test_operation.py`, those of the cache in `test_backlog.py`.
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from conftest import Connect
@@ -192,6 +193,30 @@ def test_a_consumer_that_does_not_read_takes_bounded_memory(
                 reader.settle(reader.take(500, credit=False))
             assert rss(gateway) < LIVE_BYTES_MAX + size * count // 2
             raw.next(TRANSFER)
+
+
+def test_peers_that_stand_still_have_a_limit_together(own_gateway: Make, connect: Connect) -> None:
+    """`amqp.unwritten_bytes_max`: of three deaf consumers there is room for two; the first one is
+    dropped, what it had goes to others, and who reads is served as ever."""
+    room = 65_536 + MIB
+    limits = {"write_buffer_bytes": 65_536, "unwritten_bytes_max": 2 * room}
+    with own_gateway({"amqp": limits}) as gateway, ExitStack() as ends:
+        sender, deaf = connect(port=gateway.port).sender("t"), []
+        for name in ("first", "second", "third"):
+            link = receiver_frame("r", durable_source("t"))
+            raw = ends.enter_context(begun(gateway.port, name, link, credit_frame(10_000)))
+            raw.next(ATTACH)
+            deaf.append(raw)
+            stalled = len(gateway.events("connection.failed"))
+            sender.publish_data([encoded(b"x" * 20_000)] * 600)
+        until(lambda: len(gateway.events("connection.failed")) > stalled, "the first is dropped")
+        [failed] = gateway.events("connection.failed")
+        assert failed["container"] == "first"
+        assert "amqp.unwritten_bytes_max" in str(failed["reason"])
+        reader = connect(port=gateway.port).receiver("t")
+        sender.publish("x")
+        assert reader.bodies() == ["x"]
+        assert len(connect("first", port=gateway.port).durable("t", "r").take(500)) == 500
 
 
 def test_a_consumer_may_leave_while_its_socket_is_full(own_gateway: Make, connect: Connect) -> None:

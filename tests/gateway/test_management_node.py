@@ -9,7 +9,7 @@ from conftest import Connect
 from gateway_links import Incoming, encoded
 from gateway_management import NODE, Manager
 from gateway_peer import Peer
-from gateway_process import Gateway
+from gateway_process import Gateway, until
 from proton import Delivery, Message, symbol, ulong
 from proton.utils import BlockingConnection, SyncRequestResponse
 
@@ -95,6 +95,25 @@ def test_who_gives_no_credit_for_answers_is_asked_no_more(connect: Connect) -> N
     answered = manager.answers.take(first)
     assert len(answered) == first
     assert manager.ask("READ", "node", "self").status == 200
+
+
+def test_answers_of_all_links_have_a_limit_together(
+    own_gateway: Callable[..., Gateway], connect: Connect
+) -> None:
+    """`management.replies_together_bytes_max`: while one peer doesn't take its answers, requests of
+    another one are rejected; with room they are answered."""
+    limits = {"replies_bytes_max": 2_000, "replies_together_bytes_max": 2_000}
+    gateway = own_gateway({"management": limits}).start()
+    greedy, other = Manager(connect(port=gateway.port)), Manager(connect(port=gateway.port))
+    for _ in range(20):
+        greedy.send("READ", "node", "self")
+    greedy.peer.heard()
+    request = encoded(None, properties=READ, id="id", reply_to=other.address)
+    assert rejection(other.peer, request) == "amqp:resource-limit-exceeded"
+    greedy.peer.drop()
+    until(lambda: len(gateway.events("connection.closed")) >= 1, "the peer is gone")
+    assert other.ask("READ", "node", "self").status == 200
+    gateway.stop()
 
 
 @pytest.mark.usefixtures("unharmed")

@@ -8,7 +8,7 @@ import pytest
 from gateway_fields import Fields, make
 from gateway_frames import frame_of
 from gateway_jms import QUEUE, Jms, delivery, producer, source, text_message, text_of
-from gateway_process import Gateway
+from gateway_process import Gateway, until
 from gateway_transactions import (
     COORDINATOR_HANDLE,
     Transacted,
@@ -535,6 +535,25 @@ def test_a_transaction_holds_so_many_bytes(own_gateway: Make) -> None:
         other.credit(2)
         assert other.bodies(1) == ["c" * 80_000]
         assert other.empty(count=1)
+
+
+def test_all_connections_transactions_hold_so_many_bytes(own_gateway: Make) -> None:
+    """`amqp.transactions_together_bytes_max`: who wants more can only roll back, who was there goes
+    on; a connection that is lost gives its room back."""
+    limits = {"transaction_bytes_max": 100_000, "transactions_together_bytes_max": 100_000}
+    with own_gateway({"amqp": limits}) as gateway, Jms(gateway.port) as jms:
+        session = transacted(jms)
+        to = session.producer("t")
+        with Jms(gateway.port, "c") as other:
+            greedy = transacted(other)
+            [first] = greedy.post(greedy.producer("t"), "a" * 60_000)
+            assert condition_of(greedy.answer(first)) == ""
+            [second] = session.post(to, "b" * 60_000)
+            assert condition_of(session.answer(second)) == "amqp:resource-limit-exceeded"
+            assert session.roll_back() == ""
+        until(lambda: gateway.events("connection.closed"), "the other one is gone")
+        session.post(to, "c" * 60_000)
+        assert session.commit() == ""
 
 
 def test_a_transaction_has_so_much_time(own_gateway: Make) -> None:
