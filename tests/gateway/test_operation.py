@@ -408,7 +408,7 @@ def test_a_table_that_somebody_else_changed_stops_the_gateway(
         sender.publish("before")
         until(lambda: DeltaTable(gateway.home / "tables/topic_log").version(), "a commit")
         foreign_commit(gateway.home)
-        sender.publish("after")
+        sender.send(encoded("after"))  # it may stop before it answers
         peer.until(lambda: peer.connection.remote_condition, "a condition")
         assert "TableMoved" in peer.connection.remote_condition.description
         peer.drop()
@@ -419,7 +419,9 @@ def test_a_table_that_somebody_else_changed_stops_the_gateway(
         DeltaTable(gateway.home / "tables/topic_log").delete("topic = 'foreign'")
         gateway.start()
         receiver = connect("c", port=gateway.port).durable("t", "mine")
-        assert receiver.bodies(2) == ["before", "after"]
+        connect(port=gateway.port).sender("t").publish("again")
+        assert receiver.bodies(1) == ["before"]
+        assert receiver.bodies(1) in (["after"], ["again"])
         gateway.stop()
 
 
