@@ -20,7 +20,7 @@ help: ## What there is
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
 demo: $(READY) ## 336,776 flights through the gateway, four workers, Spark, a picture
-	$(BIN)/distributary demo --home build/demo
+	$(BIN)/python -m examples.demo --home build/demo
 
 test: $(READY) ## All tests: core, tables, gateway, Spark
 	$(BIN)/python -m pytest -n 2 --dist loadfile
@@ -49,7 +49,7 @@ jms: $(READY) ## The Qpid JMS client's tests: Java against a real gateway
 	$(BIN)/python -m tests.jms
 
 clean: ## Remove what was built, the virtual environment too
-	rm -rf build spark-warehouse $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis ingest/_pump.*
+	rm -rf build spark-warehouse $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis ingest/native/_pump.*
 
 # What must be there before anything else is tried.
 tools:
@@ -62,7 +62,7 @@ tools:
 	@java -version 2>&1 | $(PYTHON) -c 'import re, sys; found = re.search(r"version \"(\d+)", sys.stdin.read()); sys.exit(not found or int(found[1]) < 17)' \
 	  || { echo "Java 17 or newer is needed for Spark: install it, e.g. 'apt-get install openjdk-17-jre-headless'." >&2; exit 1; }
 
-$(READY): pyproject.toml ingest/message.c ingest/pump.c ingest/values.c ingest/walk.c ingest/build_pump.py | tools
+$(READY): pyproject.toml $(wildcard ingest/native/*.c) ingest/native/build_pump.py pipeline/amqp/endpoint_states.py | tools
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

@@ -1,9 +1,9 @@
-"""`python -m jobs NAME ...`, and what `spark-submit --py-files WHEEL` is given to start a job."""
+"""`python -m distributary.jobs NAME ...`, and what `spark-submit --py-files WHEEL` is given."""
 
 import sys
 from importlib import import_module
 
-from jobs.names import JOBS, module
+from distributary.jobs.session.job_names import JOBS, module
 
 
 def main(argv: list[str]) -> int:

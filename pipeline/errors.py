@@ -4,9 +4,9 @@
   x IllegalTransition     an event that the state does not expect: a bug of ours or of a caller
   x InvalidRequest        a person or a peer asked for something that can't be
     x SelectorError       a text that is no selector (`pipeline.selector.lexer`)
-  x DecodeError           bytes that are no AMQP value or message (`pipeline.amqp_types`)
-  x BrokenFrame           a value in a peer's frame can't be read (`ingest.link`)
-  x SparkUnavailable      no Java, or no jars, for a Spark job (`jobs.session`)
+  x DecodeError           bytes that are no AMQP value or message (`pipeline.codec.amqp_types`)
+  x BrokenFrame           a value in a peer's frame can't be read (`ingest.net.link`)
+  x SparkUnavailable      no Java, or no jars, for a Spark job (`jobs.session.session`)
   x StoreError            the disk or a table isn't what it must be
     x JournalBroken       a frame that isn't the last one is damaged
     x JournalVersion      written by another version of the program
@@ -14,7 +14,7 @@
     x TableMoved          somebody else committed to a table of which we are the only writer
     x HomeLocked          another gateway owns this home
     x HomeLost            another gateway has taken this home over from us
-    x TablesLocked        another process writes Spark's tables (`jobs.writer_lock`)
+    x TablesLocked        another process writes Spark's tables (`jobs.tables.writer_lock`)
 """
 
 
@@ -40,6 +40,15 @@ class IllegalTransition(DistributaryError):
 
 class InvalidRequest(DistributaryError):
     """What was asked for can't be done; the message says what, where and what to do."""
+
+
+class SelectorFailed(DistributaryError):
+    """A selector couldn't be evaluated for a message, which is a bug: its cause says which. Nothing
+    is known of the messages that were asked about."""
+
+    def __init__(self, selector: str, cause: Exception) -> None:
+        super().__init__(repr(cause))
+        self.selector = selector
 
 
 class StoreError(DistributaryError):

@@ -1,13 +1,21 @@
-"""What all tests share: how Hypothesis runs here, and what the crash rounds are drawn from."""
+"""What all tests share: how Hypothesis runs here, what the crash rounds are drawn from, and one
+Spark session for the whole run, small and never stopped in between.
 
-import sys
+The tests of a room of `pipeline`, `ingest` or `jobs` stand in the folder of the same name; what
+they are made of is in `support`.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from spark_settings import FAST
 
-# The crash tests' clients are made of the gateway tests' peers.
-sys.path.append(str(Path(__file__).parent / "gateway"))
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from spark_place import Place
 
 # A failure prints what replays it. There is no deadline: builds share their machine with others.
 settings.register_profile("house", deadline=None, print_blob=True)
@@ -22,3 +30,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def crash_seed(request: pytest.FixtureRequest) -> int:
     """What a crash round is drawn from, besides its name."""
     return int(request.config.getoption("--seed"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever needs the session needs a JVM, and is marked so."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    from distributary.jobs.session.session import session  # noqa: PLC0415 (pyspark takes a second)
+
+    made = session(FAST)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def place(spark: "SparkSession", tmp_path: Path) -> "Place":
+    from spark_place import Place  # noqa: PLC0415 (as above)
+
+    return Place(spark, tmp_path)

@@ -22,11 +22,11 @@ from proton.reactor import DurableSubscription, LinkOption, Selector
 from proton.utils import BlockingConnection
 from pyspark.sql import SparkSession
 
-from ingest.demo.client import Client
-from ingest.demo.flights import TOPIC, Encoder, rows
-from ingest.pump import ACCEPTED
-from jobs.materialize import once
-from pipeline.message import Slab
+from examples.demo.demo_client import Client
+from examples.demo.flights import TOPIC, Encoder, rows
+from distributary.ingest.native.pump import ACCEPTED
+from distributary.jobs.materialize.materialize import once
+from distributary.pipeline.model.message import RecordBatch
 
 #: Milliseconds between two commits of the log: notebooks wait for them.
 COMMIT_MS = 200
@@ -83,7 +83,7 @@ class SmallGateway:
                 size = min(RUN, count - sent)
                 found = [encoder.message(*one) for one in islice(self._flights, size)]
                 offsets = np.cumsum([0, *map(len, found)], dtype=np.int32)
-                client.send(link, Slab(sent, size, b"".join(found), offsets.tobytes()))
+                client.send(link, RecordBatch(sent, size, b"".join(found), offsets.tobytes()))
                 sent += size
             for outcome in client.step(0.01).outcomes:
                 assert outcome.state == ACCEPTED

@@ -1,6 +1,6 @@
 """How many messages an operation took from a subscription, in its answer."""
 
-from ingest.operations import Facts
+from distributary.ingest.subscriptions.operations import Facts
 
 
 def dropped_by(done: Facts) -> int:

@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Protocol, TypeAlias
 
-from ingest.consumer import Subscription
-from ingest.exclusion import Exclusions
-from ingest.log import Log
-from ingest.named import Named
-from pipeline.address import Destination, Kind, destination_of, kind_of_topic
-from pipeline.amqp_types import Map, Value
-from pipeline.amqp_writer import Writable
-from pipeline.management import Entity
-from pipeline.policy import Backlog, Policy, TopicPolicy
-from pipeline.policy_table import of_text
-from pipeline.refusal import INVALID_FIELD, Refusal
-from pipeline.registry import key_of_queue
-from pipeline.subscription import SubscriptionKey
-from pipeline.tables.topic_log import TopicLog
-from pipeline.tally import Volume
+from distributary.ingest.commit.group_log import Log
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.publish.exclusion import NoLocal
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.pipeline.codec.amqp_types import Map, Value
+from distributary.pipeline.codec.amqp_writer import Writable
+from distributary.pipeline.log.backlog_counter import Volume
+from distributary.pipeline.management.management_messages import Entity
+from distributary.pipeline.model.address import Destination, Kind, destination_of, kind_of_topic
+from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
+from distributary.pipeline.model.policy import Backlog, Policy, TopicPolicy
+from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.subscriptions.policy_table import of_text
+from distributary.pipeline.subscriptions.registry import key_of_queue
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 #: What one entity says of itself.
 Row: TypeAlias = dict[str, Writable]
@@ -54,7 +54,7 @@ class Entities:
         self,
         log: Log,
         table: TopicLog,
-        named: Named,
+        named: SubscriptionDirectory,
         users: Users,
         backlog: Callable[[Subscription], Volume],
     ) -> None:
@@ -62,7 +62,7 @@ class Entities:
         self._backlog = backlog
 
     @property
-    def _exclusions(self) -> Exclusions:
+    def _exclusions(self) -> NoLocal:
         return self._named.exclusions
 
     # Those that there are.
@@ -194,28 +194,28 @@ def table_map(table: TopicLog) -> Map:
     return Map(tuple(table.identity.body().items()))
 
 
-def key_of(entity: Entity, name: str) -> SubscriptionKey | Refusal:
+def key_of(entity: Entity, name: str) -> SubscriptionKey | AmqpError:
     """The subscription that a queue's or subscription's name means. Raises InvalidRequest for what
     is no id."""
     if entity is not Entity.QUEUE:
         return SubscriptionKey.parse(name)
     queue = queue_of(name)
-    return queue if isinstance(queue, Refusal) else key_of_queue(queue)
+    return queue if isinstance(queue, AmqpError) else key_of_queue(queue)
 
 
-def queue_of(name: str) -> Destination | Refusal:
+def queue_of(name: str) -> Destination | AmqpError:
     """The queue of this name or address."""
     found = destination_of(name, None, Kind.QUEUE)
     if isinstance(found, Destination) and found.kind is not Kind.QUEUE:
-        return Refusal(INVALID_FIELD, f"'{name}' is a {found.kind}, no queue")
+        return AmqpError(INVALID_FIELD, f"'{name}' is a {found.kind}, no queue")
     return found
 
 
-def topic_of(name: str) -> Destination | Refusal:
+def topic_of(name: str) -> Destination | AmqpError:
     """The topic of this name or address."""
     found = destination_of(name, None, Kind.TOPIC)
     if isinstance(found, Destination) and found.kind is not Kind.TOPIC:
-        return Refusal(INVALID_FIELD, f"'{name}' is a {found.kind}, no topic")
+        return AmqpError(INVALID_FIELD, f"'{name}' is a {found.kind}, no topic")
     return found
 
 

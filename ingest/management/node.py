@@ -8,26 +8,29 @@ All methods run on the loop's thread.
 import asyncio
 import sys
 from array import array
-from collections import deque
 from collections.abc import Callable
 
 import structlog
 
-from ingest import pump, relay, termini
-from ingest.containment import stops_all
-from ingest.link import Link
-from ingest.management.replies import Replies, ReplyLink
-from ingest.management.requests import Requests
-from ingest.management.taking import TAKING, Taking
-from ingest.operations import Operations
-from ingest.pump import Received
-from ingest.settings import ManagementLimits
-from pipeline import management, sections
-from pipeline.amqp_types import DecodeLimits
-from pipeline.management import NODE, Answer
-from pipeline.refusal import INVALID_FIELD, Refusal
-from pipeline.sections import DecodeError, Message
-from pipeline.wishes import Attach
+from distributary.ingest.management.lease_requests import TAKING, LeaseRequests
+from distributary.ingest.management.replies import Replies, ReplyLink
+from distributary.ingest.management.requests import Requests
+from distributary.ingest.native import pump
+from distributary.ingest.native.pump import Received
+from distributary.ingest.net import termini
+from distributary.ingest.net.containment import stops_all
+from distributary.ingest.net.link import Link
+from distributary.ingest.publish import relay
+from distributary.ingest.runtime.settings import ManagementLimits
+from distributary.ingest.runtime.turns import TaskTurns
+from distributary.ingest.subscriptions.operations import Operations
+from distributary.pipeline.codec import sections
+from distributary.pipeline.codec.amqp_types import DecodeLimits
+from distributary.pipeline.codec.sections import DecodeError, Message
+from distributary.pipeline.management import management_messages
+from distributary.pipeline.management.management_messages import NODE, Answer
+from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
+from distributary.pipeline.subscriptions.attach_intent import Attach
 
 _events = structlog.get_logger("gateway")
 
@@ -54,14 +57,13 @@ class Node:
         replies: Replies,
         operations: Operations,
         turned: Callable[[], None],
+        parts: TaskTurns,
     ) -> None:
         self._loop, self._limits, self._turned = loop, limits, turned
-        self._decode = decode
+        self._decode, self._parts = decode, parts
         self._requests, self._replies, self._operations = requests, replies, operations
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: deque[tuple[Link, bytes, bytes]] = deque()
-        self._beginning: asyncio.Handle | None = None
-        self.taking: Taking
+        self.taking: LeaseRequests
 
     def attached(self, link: Link, attach: Attach) -> bool:
         """Whether the link is one to the node; then it is open, or refused."""
@@ -86,27 +88,18 @@ class Node:
 
     def received(self, link: Link, received: Received) -> None:
         """Requests have come; each is a task of its own. They begin when this pass is over, in
-        their order, one in a turn of the loop however many came in one read."""
+        their order, one in a turn of the loop however many came in one read, and go on so."""
         offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
         deliveries = memoryview(received.deliveries).cast("Q")
         for nth in range(received.count):
             data = received.blob[offsets[nth] : offsets[nth + 1]]
             delivery = deliveries[nth].to_bytes(8, sys.byteorder) if deliveries[nth] else b""
-            self._waiting.append((link, delivery, data))
-        if self._beginning is None and self._waiting:
-            self._beginning = self._loop.call_soon(self._begin)
-
-    def _begin(self) -> None:
-        task = self._loop.create_task(self._contained(*self._waiting.popleft()))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        self._beginning = self._loop.call_soon(self._begin) if self._waiting else None
+            task = self._loop.create_task(self._contained(link, delivery, data))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
         """What isn't answered never will be."""
-        self._waiting.clear()
-        if self._beginning is not None:
-            self._beginning.cancel()
         for task in self._tasks:
             task.cancel()
         self.taking.close()
@@ -114,8 +107,9 @@ class Node:
 
     async def _contained(self, link: Link, delivery: bytes, data: bytes) -> None:
         """Answer a request. What nobody expected ends the peer that asked, or stops the gateway,
-        before anybody else has a turn (`ingest.containment`)."""
+        before anybody else has a turn (`ingest.net.containment`)."""
         try:
+            await self._parts.turn()
             await self._handle(link, delivery, data)
         except Exception as error:  # noqa: BLE001 (one of the two hears of it)
             if stops_all(error):
@@ -125,7 +119,7 @@ class Node:
 
     async def _handle(self, link: Link, delivery: bytes, data: bytes) -> None:
         message = self._message(link, data)
-        if isinstance(message, Refusal):
+        if isinstance(message, AmqpError):
             self._reject(link, delivery, message)
             self._turned()
             return
@@ -133,7 +127,7 @@ class Node:
             relay.accept(link, delivery)
             link.connection.touch()
         user = link.connection.user
-        request = management.parse(message)
+        request = management_messages.parse(message)
         if isinstance(request, Answer):
             answer = request
         else:
@@ -153,23 +147,25 @@ class Node:
         asked = message.properties
         correlation = asked.message_id if asked.correlation_id is None else asked.correlation_id
         reply_to = asked.reply_to or ""
-        self._replies.send(link, reply_to, management.encoded(answer, reply_to, correlation))
+        self._replies.send(
+            link, reply_to, management_messages.encoded(answer, reply_to, correlation)
+        )
         if link.alive and not link.ended:
             link.grant(1)
         self._turned()
 
-    def _message(self, link: Link, data: bytes) -> Message | Refusal:
+    def _message(self, link: Link, data: bytes) -> Message | AmqpError:
         """The request, if it is one and its answer has somewhere to go."""
         most = self._limits.request_bytes_max
         if len(data) > most:
             text = f"a request of {len(data)} bytes, {most} at most (management.request_bytes_max)"
-            return Refusal(_TOO_LARGE, text)
+            return AmqpError(_TOO_LARGE, text)
         try:
             message = sections.decode(data, self._decode)
         except DecodeError as error:
-            return Refusal(INVALID_FIELD, f"the request can't be read: {error}")
-        return self._replies.refusal(link, message.properties.reply_to) or message
+            return AmqpError(INVALID_FIELD, f"the request can't be read: {error}")
+        return self._replies.amqp_error(link, message.properties.reply_to) or message
 
-    def _reject(self, link: Link, delivery: bytes, why: Refusal) -> None:
+    def _reject(self, link: Link, delivery: bytes, why: AmqpError) -> None:
         if link.alive:
             relay.reject(link, relay.Complaint(delivery, len(delivery) // 8, 1, why))

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from ingest.engine import Engine
-from ingest.link import Link
-from ingest.producer import Producer
+from distributary.ingest.net.engine import Engine
+from distributary.ingest.net.link import Link
+from distributary.ingest.net.producer import Producer
 
 
 class Peers:

@@ -9,22 +9,22 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ingest import clock
-from ingest.consumer import Subscription
-from ingest.dead_letters import dead_letters_of
-from ingest.delivery import DeliveryService
-from ingest.log import Inside, Log
-from ingest.named import Named
-from ingest.runs import message_at, run_of
-from pipeline.dead_letter import Copy, Origin, origin, restored
-from pipeline.dispatch import Deliver, Settled
-from pipeline.errors import InvalidRequest
-from pipeline.message import Slab
-from pipeline.outcome import Outcome, Reason
-from pipeline.refusal import NOT_FOUND, Refusal
-from pipeline.registry import key_of_queue
-from pipeline.selector.matching import Selections
-from pipeline.subscription import Definition, SubscriptionKey
+from distributary.ingest.commit.batches import message_at, run_of
+from distributary.ingest.commit.group_log import Inside, Log
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.delivery.dead_letters import dead_letters_of
+from distributary.ingest.delivery.delivery_service import DeliveryService
+from distributary.ingest.runtime import clock
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.pipeline.amqp.dead_letter import Copy, Origin, origin, restored
+from distributary.pipeline.dispatch.dispatcher import Deliver, Settled
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.model.amqp_error import NOT_FOUND, AmqpError
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.outcome import Outcome, Reason
+from distributary.pipeline.model.subscription import Definition, SubscriptionKey
+from distributary.pipeline.selector.matching import Selections
+from distributary.pipeline.subscriptions.registry import key_of_queue
 
 #: Dead letters in one group, about 80 us each to read and to copy: others wait no longer for it.
 PART_MESSAGES = 100
@@ -70,8 +70,8 @@ class _Job:
             self.claims.add(claim)
             self.selections.join(claim)
         self.asked += 1
-        slab = Slab(self.asked, 1, data, array("i", [0, len(data)]).tobytes())
-        found = self.selections.matches(claim, slab, slab.first, room=1, work_max=1)
+        batch = RecordBatch(self.asked, 1, data, array("i", [0, len(data)]).tobytes())
+        found = self.selections.matches(claim, batch, batch.first, room=1, work_max=1)
         return found.sequences is None or bool(found.sequences)
 
     @property
@@ -82,7 +82,7 @@ class _Job:
 class Redrive:
     """Sends dead letters back."""
 
-    def __init__(self, log: Log, named: Named, delivery: DeliveryService) -> None:
+    def __init__(self, log: Log, named: SubscriptionDirectory, delivery: DeliveryService) -> None:
         self._log, self._named, self._delivery = log, named, delivery
 
     async def perform(
@@ -93,7 +93,7 @@ class Redrive:
         only: str | None,
         most: int | None,
         may: Callable[[str], bool],
-    ) -> Redriven | Refusal:
+    ) -> Redriven | AmqpError:
         """Send back the dead letters that lie in the queue of this key (`dead_letters`; those of
         the subscription `only`), or those that the subscription of this key has given up; `most` of
         them, and none to topics on which the user `may` not. On return it is durable. Raises
@@ -105,7 +105,7 @@ class Redrive:
         if found is None and key in self._named:
             return Redriven()  # nothing was ever given up
         if found is None:
-            return Refusal(NOT_FOUND, f"there is no durable subscription {key.id}")
+            return AmqpError(NOT_FOUND, f"there is no durable subscription {key.id}")
         job = _Job(found, only if dead_letters else key.id, most, may)
         await self._run(job)
         return job.done
@@ -122,14 +122,14 @@ class Redrive:
             wanted = view.wanted(end)
             if wanted is None:
                 break
-            slab = await lookup.slab(topic, wanted, end)
-            if slab is None:
+            batch = await lookup.batch(topic, wanted, end)
+            if batch is None:
                 break
             now = clock.now()
-            effects = view.offer(slab.first, slab.stop, slab.sequences, now=now)
+            effects = view.offer(batch.first, batch.stop, batch.sequences, now=now)
             for effect in effects:
                 if isinstance(effect, Deliver):
-                    self._take(job, slab, [one for one in effect.run if one < end])
+                    self._take(job, batch, [one for one in effect.run if one < end])
                     view.settle(1, effect.run, Outcome.ACCEPTED)
             await self._durable()
 
@@ -137,15 +137,15 @@ class Redrive:
         """No more is under way than one part."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._log.after(lambda: None if done.done() else done.set_result(None))
-        self._log.kick()
+        self._log.flush()
         await done
 
-    def _take(self, job: _Job, slab: Slab, sequences: list[int]) -> None:
+    def _take(self, job: _Job, batch: RecordBatch, sequences: list[int]) -> None:
         """Those of these that go back do; what somebody has got meanwhile stays his."""
         letters: dict[tuple[SubscriptionKey, str], list[_Letter]] = {}
         room = len(sequences) if job.most is None else job.most - job.done.redriven
         for sequence in sequences:
-            data = message_at(slab, sequence)
+            data = message_at(batch, sequence)
             where = origin(data)
             if job.only is not None and (where is None or where.subscription != job.only):
                 continue

@@ -4,12 +4,12 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 
-from ingest.link import Link
-from ingest.log import Inside, Log
-from ingest.settings import ManagementLimits
-from pipeline.message import MessageRun, Slab
-from pipeline.refusal import LIMIT_EXCEEDED, NOT_FOUND, Refusal
-from pipeline.traits import PRIORITY
+from distributary.ingest.commit.group_log import Inside, Log
+from distributary.ingest.net.link import Link
+from distributary.ingest.runtime.settings import ManagementLimits
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, NOT_FOUND, AmqpError
+from distributary.pipeline.model.header_attributes import PRIORITY
+from distributary.pipeline.model.message import PublishBatch, RecordBatch
 
 
 class ReplyLink:
@@ -36,8 +36,8 @@ class ReplyLink:
             data = self._waiting.popleft()
             self.waiting_bytes -= len(data)
             offsets = array("i", [0, len(data)]).tobytes()
-            slab = Slab(self._number, 1, data, offsets)
-            link.send(slab, range(self._number, self._number + 1), 0, 0, presettled=True)
+            batch = RecordBatch(self._number, 1, data, offsets)
+            link.send(batch, range(self._number, self._number + 1), 0, 0, presettled=True)
             self._number += 1
         if link.alive and link.draining and not self._waiting:
             link.drained()
@@ -50,7 +50,7 @@ class Replies:
     """
 
     def __init__(
-        self, log: Log, limits: ManagementLimits, resolve: Callable[[Link, str], str | Refusal]
+        self, log: Log, limits: ManagementLimits, resolve: Callable[[Link, str], str | AmqpError]
     ) -> None:
         self._log, self._limits, self._resolve = log, limits, resolve
         self._links: dict[Link, ReplyLink] = {}
@@ -64,17 +64,17 @@ class Replies:
         """It has ended; what waits for it goes nowhere."""
         self._links.pop(link, None)
 
-    def refusal(self, link: Link, reply_to: str | None) -> Refusal | None:
+    def amqp_error(self, link: Link, reply_to: str | None) -> AmqpError | None:
         """Why an answer can't go from a request on this link to this address."""
         if not reply_to:
-            return Refusal(NOT_FOUND, "a request must say in reply-to where its answer goes")
+            return AmqpError(NOT_FOUND, "a request must say in reply-to where its answer goes")
         taker = self._taker(link, reply_to)
         if taker is not None:
             return self._too_many(taker)
         found = self._resolve(link, reply_to)
-        return found if isinstance(found, Refusal) else None
+        return found if isinstance(found, AmqpError) else None
 
-    def _too_many(self, taker: ReplyLink) -> Refusal | None:
+    def _too_many(self, taker: ReplyLink) -> AmqpError | None:
         """Why no more answers may wait for this link, if that is so."""
         size, name = taker.waiting_bytes, "replies_bytes_max"
         if size <= self._limits.replies_bytes_max:
@@ -83,7 +83,7 @@ class Replies:
             if size <= self._limits.replies_together_bytes_max:
                 return None
         text = f"answers wait to be taken (management.{name}); give credit for them"
-        return Refusal(LIMIT_EXCEEDED, f"{size} bytes of {text}")
+        return AmqpError(LIMIT_EXCEEDED, f"{size} bytes of {text}")
 
     def send(self, link: Link, reply_to: str, data: bytes) -> None:
         """Send an answer, unless its taker has gone meanwhile."""
@@ -103,9 +103,9 @@ class Replies:
         return None
 
 
-def _run(topic: str, data: bytes) -> MessageRun:
+def _run(topic: str, data: bytes) -> PublishBatch:
     """One message that isn't persistent: who asked can ask again."""
-    return MessageRun(
+    return PublishBatch(
         topic,
         1,
         data,

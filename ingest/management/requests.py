@@ -4,29 +4,27 @@ Rule 1: which permission a request needs is a row of `pipeline.subscriptions.rig
 Rule 2: of what a user may not see nothing is said, not even that it is there.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
-from ingest import clock
-from ingest.consumer import Subscription
-from ingest.hints import Hints
-from ingest.management.asking import forbidden, forbidden_policy
-from ingest.management.dropped import dropped_by, lost
-from ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
-from ingest.management.holding import HELD, held, links
-from ingest.management.redrive import Redrive
-from ingest.named import Named
-from ingest.operations import Operations, Order
-from ingest.security.access import Access
-from ingest.settings import Settings
-from pipeline import wishes
-from pipeline.address import Destination
-from pipeline.amqp_types import Map, Timestamp, Value
-from pipeline.errors import InvalidRequest, StoreError
-from pipeline.hint import unpacked
-from pipeline.log_place import PLACE_MAX, AtEnd, AtTime, Place, place
-from pipeline.management import (
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.management.asking import forbidden, forbidden_policy
+from distributary.ingest.management.consumer_report import HELD, held, links
+from distributary.ingest.management.dropped import dropped_by, lost
+from distributary.ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
+from distributary.ingest.management.redrive import Redrive
+from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.settings import Settings
+from distributary.ingest.runtime.turns import TaskTurns
+from distributary.ingest.security.access import Access
+from distributary.ingest.subscriptions.hints import Hints
+from distributary.ingest.subscriptions.operations import Operations, Order
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
+from distributary.pipeline.codec.quoting import quoted
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.log.log_position import PLACE_MAX, AtEnd, AtTime, Place, place
+from distributary.pipeline.management.management_messages import (
     ABSENT,
     BAD_REQUEST,
     CREATED,
@@ -41,11 +39,13 @@ from pipeline.management import (
     refused,
     texts,
 )
-from pipeline.operations import Operation
-from pipeline.policy_table import text_of
-from pipeline.quoting import quoted
-from pipeline.refusal import INVALID_FIELD, UNAUTHORIZED, Refusal
-from pipeline.subscription import Definition, SubscriptionKey
+from distributary.pipeline.model.address import Destination
+from distributary.pipeline.model.amqp_error import INVALID_FIELD, UNAUTHORIZED, AmqpError
+from distributary.pipeline.model.subscription import Definition, SubscriptionKey
+from distributary.pipeline.subscriptions import attach_intent
+from distributary.pipeline.subscriptions.hint import unpacked
+from distributary.pipeline.subscriptions.policy_table import text_of
+from distributary.pipeline.subscriptions.subscription_operations import Operation
 
 _OPERATIONS: dict[Verb, Operation] = {
     Verb.CREATE: Operation.CREATE,
@@ -61,7 +61,7 @@ _OPERATIONS: dict[Verb, Operation] = {
 
 
 #: Names that a query looks at without a break, some 30 us each where rights have many patterns.
-LOOKED_AT_ONCE = 128
+LOOKED_AT_ONCE = 64
 
 
 class Requests:
@@ -71,12 +71,14 @@ class Requests:
         self,
         settings: Settings,
         access: Access,
-        named: Named,
+        named: SubscriptionDirectory,
         entities: Entities,
         operations: Operations,
         redrive: Redrive,
         hints: Hints,
+        parts: TaskTurns,
     ) -> None:
+        self._parts = parts
         self._settings, self._access, self._named = settings, access, named
         self._entities, self._operations, self._redrive = entities, operations, redrive
         self._hints = hints
@@ -92,7 +94,6 @@ class Requests:
 
     async def _answer(self, user: str, request: Request) -> Answer:
         if request.verb is Verb.QUERY:
-            await asyncio.sleep(0)  # many of them leave others room
             return await self._query(user, request)
         match request.entity:
             case Entity.NODE:
@@ -126,18 +127,20 @@ class Requests:
             if rights.allow(user, Verb.QUERY, topic, key):
                 names.append(name)
             if nth % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
-                await asyncio.sleep(0)  # others have their turns
+                await self._parts.turn()
         offset, count = _whole(request, "offset", 0), _whole(request, "count", most)
         if count > most:
             text = f"'count' is {count}; it may be {most} (management.query_count_max)"
             return Answer(BAD_REQUEST, f"{text}, and 'offset' leads on")
         part = names[offset : offset + count]
+        await self._parts.turn()
         rows = self._entities.rows(request.entity, part, self._may_see(user))
         wanted = _attribute_names(request, rows)
         if isinstance(wanted, Answer):
             return wanted
         results: list[Value] = [[_plain(row.get(name)) for name in wanted] for row in rows]
         body: Row = {"attributeNames": list[Value](wanted), "results": results, "total": len(names)}
+        await self._parts.turn()  # to write it is as much work
         return Answer(OK, f"{len(rows)} of {len(names)}", body)
 
     def _may_see(self, user: str) -> Callable[[Subscription], bool]:
@@ -150,9 +153,9 @@ class Requests:
         """A topic is there by its name alone: making it checks the name, ending it ends what its
         subscriptions are."""
         topic = topic_of(request.name)
-        if isinstance(topic, Refusal):
+        if isinstance(topic, AmqpError):
             return refused(topic)
-        if why := self._access.refusal(user, request.verb, topic.topic):
+        if why := self._access.amqp_error(user, request.verb, topic.topic):
             return refused(why)
         may_see = self._may_see(user)
         if request.verb is Verb.READ:
@@ -166,9 +169,9 @@ class Requests:
     async def _end_topic(self, user: str, topic: Destination, *, forced: bool) -> Answer:
         on = list(self._named.exclusions.of_topic(topic.topic))
         keys = [one.key for one in on if one.key is not None and one.durable]
-        if any(self._access.refusal(user, Verb.DELETE, topic.topic, key) for key in keys):
+        if any(self._access.amqp_error(user, Verb.DELETE, topic.topic, key) for key in keys):
             text = f"'{topic.topic}' has durable subscriptions that user '{user}' may not end"
-            return refused(Refusal(UNAUTHORIZED, text))
+            return refused(AmqpError(UNAUTHORIZED, text))
         if keys and not forced:
             names = ", ".join(key.id for key in keys[:5])
             text = f"'{topic.topic}' has {len(keys)} durable subscriptions ({names}"
@@ -176,7 +179,7 @@ class Requests:
         dropped = 0
         for key in keys:
             done = await self._operations.perform(Order(Operation.DELETE_ANYWAY, key))
-            if not isinstance(done, Refusal):
+            if not isinstance(done, AmqpError):
                 dropped += dropped_by(done)
             elif self._named.get(key) is not None:
                 return refused(done)
@@ -187,16 +190,16 @@ class Requests:
 
     async def _subscription(self, user: str, request: Request) -> Answer:
         key = key_of(request.entity, request.name)
-        if isinstance(key, Refusal):
+        if isinstance(key, AmqpError):
             return refused(key)
         definition = self._wanted(key, request)
-        if isinstance(definition, Refusal):
+        if isinstance(definition, AmqpError):
             return refused(definition)
         existing = self._named.get(key)
         most = self._settings.amqp.name_bytes_max
         if existing is None and len(request.name.encode()) > most:
             text = f"the name has more than {most} bytes (amqp.name_bytes_max)"
-            return refused(Refusal(INVALID_FIELD, text))
+            return refused(AmqpError(INVALID_FIELD, text))
         why = forbidden(self._access, user, request.verb, key, definition, existing)
         if why is not None:
             return refused(why)
@@ -216,13 +219,13 @@ class Requests:
         self, user: str, key: SubscriptionKey, definition: Definition | None, request: Request
     ) -> Answer:
         order = self._order(user, key, definition, request)
-        if isinstance(order, Refusal):
+        if isinstance(order, AmqpError):
             return refused(order)
         why = forbidden_policy(self._access, user, self._named, order)
         if why is not None:
             return refused(why)
         done = await self._operations.perform(order)
-        if isinstance(done, Refusal):
+        if isinstance(done, AmqpError):
             return refused(done)
         if request.verb is Verb.DELETE:
             return Answer(NO_CONTENT, f"{key.id} has been deleted{lost(done)}", done)
@@ -238,61 +241,61 @@ class Requests:
         queue = entity is Entity.QUEUE
         return self._entities.queue(found) if queue else self._entities.subscription(found)
 
-    def _wanted(self, key: SubscriptionKey, request: Request) -> Definition | Refusal | None:
+    def _wanted(self, key: SubscriptionKey, request: Request) -> Definition | AmqpError | None:
         """The definition of one that is to be made; None for any other request."""
         if request.verb is not Verb.CREATE:
             return None
         said = request.attributes
         if request.entity is Entity.QUEUE:
             queue = queue_of(request.name)
-            return queue if isinstance(queue, Refusal) else Definition(queue.topic, shared=True)
+            return queue if isinstance(queue, AmqpError) else Definition(queue.topic, shared=True)
         if key.queue or not key.durable:
             text = "a subscription that is made is durable; queues are made as such"
-            return Refusal(INVALID_FIELD, f"{key.id}: {text}")
+            return AmqpError(INVALID_FIELD, f"{key.id}: {text}")
         topic = topic_of(str(said["topic"]))
-        if isinstance(topic, Refusal):
+        if isinstance(topic, AmqpError):
             return topic
         shared = said.get("shared", key.container is None) is True
         no_local = said.get("no_local") is True
         if no_local and (shared or key.container is None):
-            return Refusal(
+            return AmqpError(
                 INVALID_FIELD, "no-local is for the subscriptions of one container, alone"
             )
         if no_local and "since" in said:
             text = "no-local knows what its container publishes from now on: it can't begin before"
-            return Refusal(INVALID_FIELD, text)
+            return AmqpError(INVALID_FIELD, text)
         selector = said.get("selector")
         if isinstance(selector, str):
-            refusal = wishes.unreadable(selector, self._settings.delivery.selector)
-            if refusal is not None:
-                return refusal
+            amqp_error = attach_intent.unreadable(selector, self._settings.delivery.selector)
+            if amqp_error is not None:
+                return amqp_error
         kept = selector if isinstance(selector, str) and selector.strip() else None
         return Definition(topic.topic, shared=shared, selector=kept, no_local=no_local)
 
     def _order(
         self, user: str, key: SubscriptionKey, definition: Definition | None, request: Request
-    ) -> Order | Refusal:
+    ) -> Order | AmqpError:
         operation = _OPERATIONS[request.verb]
         if operation is Operation.DELETE and request.attributes.get("force") is True:
             operation = Operation.DELETE_ANYWAY
         policy = self._policy(key, request.attributes.get("policy"))
-        if isinstance(policy, Refusal):
+        if isinstance(policy, AmqpError):
             return policy
         said = request.attributes
         to = _place(said.get("since" if operation is Operation.CREATE else "to"))
         whole = said.get("from_what_is_there") is not True
         return Order(operation, key, to, definition, policy, not whole, user)
 
-    def _policy(self, key: SubscriptionKey, said: Value) -> str | Refusal:
+    def _policy(self, key: SubscriptionKey, said: Value) -> str | AmqpError:
         """A policy as the text that its record has. Raises InvalidRequest if it can't be."""
         if not isinstance(said, Map):
             return ""
         table = texts(said)
         if isinstance(table, Answer):
-            return Refusal(INVALID_FIELD, table.description)
+            return AmqpError(INVALID_FIELD, table.description)
         for name, value in table.items():
             if not isinstance(value, str | int | float | bool):
-                return Refusal(INVALID_FIELD, f"policy: '{name}' is {quoted(value)}")
+                return AmqpError(INVALID_FIELD, f"policy: '{name}' is {quoted(value)}")
         text = text_of(table)
         self._named.check_policy(key, text)
         return text
@@ -316,7 +319,7 @@ class Requests:
         assert isinstance(matches, bytes), matches  # noqa: S101
         part = unpacked(start, stop, matches)  # raises InvalidRequest
         done = await self._hints.take(existing, str(said["topic"]), str(said["selector"]), part)
-        if isinstance(done, Refusal):
+        if isinstance(done, AmqpError):
             return refused(done)
         return Answer(OK, "its matches are known up to there", done)
 
@@ -330,7 +333,7 @@ class Requests:
             most=most if isinstance(most, int) else None,
             may=lambda topic: rights.allow(user, Verb.REDRIVE, topic),
         )
-        if isinstance(done, Refusal):
+        if isinstance(done, AmqpError):
             return refused(done)
         text = f"{done.redriven} went back"
         if done.stayed:

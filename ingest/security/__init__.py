@@ -1,1 +1,4 @@
-"""Who may connect, and what he may do: logins, certificates, users, permissions from files."""
+"""Who may connect: logins, certificates, users and permissions from files.
+
+It may import `runtime`. Start with `access`.
+"""

@@ -17,19 +17,18 @@ from typing import TypeVar
 
 import structlog
 
-from ingest.security.handshake import Handshake, Offer
-from ingest.security.tls import certified_user, context_of
-from ingest.security.users import ANONYMOUS, Users, new_secret
-from ingest.settings import Settings
-from ingest.watched import Part, Watch
-from pipeline import permission
-from pipeline.errors import InvalidRequest
-from pipeline.permission import EVERYBODY, Permissions
-from pipeline.refusal import Refusal
-from pipeline.subscription import SubscriptionKey
-from pipeline.subscriptions import owned_names
-from pipeline.subscriptions.owned_names import NameKind, OwnedNames
-from pipeline.subscriptions.rights import Rights, UserOperation, actions_of
+from distributary.ingest.runtime.settings import Settings
+from distributary.ingest.runtime.watched import Part, Watch
+from distributary.ingest.security.handshake import Handshake, Offer
+from distributary.ingest.security.tls import certified_user, context_of
+from distributary.ingest.security.users import ANONYMOUS, Users, new_secret
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.subscriptions import owned_names, permission
+from distributary.pipeline.subscriptions.owned_names import NameKind, OwnedNames
+from distributary.pipeline.subscriptions.permission import EVERYBODY, Permissions
+from distributary.pipeline.subscriptions.rights import Rights, UserOperation, actions_of
 
 T = TypeVar("T")
 
@@ -94,17 +93,18 @@ class Access:
             names, check=not anybody, keys=users.keys if users else None, certified=certified
         )
 
-    def refusal(
+    def amqp_error(
         self,
         user: str,
         operation: UserOperation,
         topic: str,
         key: SubscriptionKey | None = None,
         former: str = "",
-    ) -> Refusal | None:
-        """None when the user may do this, else what its peer is to be told; as `Rights.refusal`."""
-        refusal = self.rights.refusal(user, operation, topic, key, former)
-        if refusal is not None:
+    ) -> AmqpError | None:
+        """None when the user may do this, else what its peer is to be told; as
+        `Rights.amqp_error`."""
+        amqp_error = self.rights.amqp_error(user, operation, topic, key, former)
+        if amqp_error is not None:
             _events.info(
                 "permission.refused",
                 user=user,
@@ -112,7 +112,7 @@ class Access:
                 operation=operation.value,
                 actions=actions_of(operation),
             )
-        return refusal
+        return amqp_error
 
     def unnamed(self, user: str, client_id: str) -> str | None:
         """Why the user's connection may not bear this client id, if it may not."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from ingest.security import sasl_frames as sasl
-from ingest.security.sasl_frames import FRAME_BYTES_MAX, Init, Response
-from ingest.security.saslprep import saslprep
-from ingest.security.scram import ScramKeys, ScramServer
-from ingest.security.users import ANONYMOUS
+from distributary.ingest.security import sasl_frames as sasl
+from distributary.ingest.security.sasl_frames import FRAME_BYTES_MAX, Init, Response
+from distributary.ingest.security.saslprep import saslprep
+from distributary.ingest.security.scram import ScramKeys, ScramServer
+from distributary.ingest.security.users import ANONYMOUS
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"

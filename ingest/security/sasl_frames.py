@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 from proton import UNDESCRIBED, Array, Data, Described, symbol, ubyte, ulong
 
-from pipeline import amqp_types as amqp
-from pipeline.amqp_types import DecodeError, Symbol, Value
+from distributary.pipeline.codec import amqp_types as amqp
+from distributary.pipeline.codec.amqp_types import DecodeError, Symbol, Value
 
 #: A SASL frame is 512 bytes at most by the specification; some clients send longer names.
 FRAME_BYTES_MAX = 4_096

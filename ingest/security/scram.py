@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import pbkdf2_hmac, sha256
 
-from ingest.security.saslprep import saslprep
+from distributary.ingest.security.saslprep import saslprep
 
 MECHANISM = "SCRAM-SHA-256"
 #: What a client has to do for each login, about 15 ms in native code (RFC 7677: 4,096 at least).

@@ -3,8 +3,8 @@
 import ssl
 from pathlib import Path
 
-from ingest.settings import Security
-from pipeline.errors import InvalidRequest
+from distributary.ingest.runtime.settings import Security
+from distributary.pipeline.errors import InvalidRequest
 
 #: Rounds in which two ends in memory must have come to an understanding; three do.
 _ROUNDS_MAX = 10

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingest.security.saslprep import saslprep
-from ingest.security.scram import ITERATIONS_MIN, ScramKeys, decoy, keys_of
-from pipeline.errors import InvalidRequest
+from distributary.ingest.security.saslprep import saslprep
+from distributary.ingest.security.scram import ITERATIONS_MIN, ScramKeys, decoy, keys_of
+from distributary.pipeline.errors import InvalidRequest
 
 #: Cost of a check: about 50 ms and 16 MiB, too slow to guess, fast enough to log in.
 _N, _R, _P = 1 << 14, 8, 1

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ingest.security.users import SECRET, User, Users, new_secret, secret_text, texts
-from pipeline.errors import InvalidRequest
+from distributary.ingest.security.users import SECRET, User, Users, new_secret, secret_text, texts
+from distributary.pipeline.errors import InvalidRequest
 
 _HEAD = (
     "# Users of a gateway, written by `distributary user`; a comment of your own would not last.\n"

@@ -1,4 +1,4 @@
-"""What jobs ask a running gateway, and whether tables are of that gateway.
+"""What asks a running gateway: the other end of `$management`.
 
-It may import `pipeline`, `jobs.gateway` and pyspark. Start with `own_tables`.
+It may import `pipeline` and Proton's client. Start with `management_client`.
 """

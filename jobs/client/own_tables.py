@@ -3,8 +3,8 @@ home must not be told to the gateway of another, nor shown together with what th
 
 from pyspark.sql import SparkSession
 
-from jobs.delta_files import Entries, Folder
-from pipeline.log.identity import LogIdentity
+from distributary.jobs.tables.delta_files import Entries, Folder
+from distributary.pipeline.log.log_identity import LogIdentity
 
 
 def require_own(spark: SparkSession, folder: str, identity: LogIdentity, *, beside: bool) -> None:

@@ -1,5 +1,8 @@
-"""The data source `subscription`: a Spark query that consumes like any other consumer."""
+"""The data source `subscription`: a Spark query that consumes like any other consumer.
 
-from jobs.subscription.source import SubscriptionSource, register
+It may import `client`, `cli` and `session`. Start with `source`, then `stream`.
+"""
+
+from distributary.jobs.subscription.source import SubscriptionSource, register
 
 __all__ = ["SubscriptionSource", "register"]

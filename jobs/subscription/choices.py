@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from pipeline.errors import InvalidRequest
-from pipeline.subscription import SubscriptionKey
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.model.subscription import SubscriptionKey
 
 #: Every option, in the words of Spark, and what it says.
 KNOWN = {

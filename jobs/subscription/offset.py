@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from pipeline.errors import InvalidRequest
-from pipeline.log.identity import LogIdentity
-from pipeline.run_text import sequences_of, text_of_sequences
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.log.log_identity import LogIdentity
+from distributary.pipeline.sequences.range_text import sequences_of, text_of_sequences
 
 #: Of what an offset says; another one is refused. The first one didn't say which table it means.
 VERSION = 2

@@ -4,17 +4,17 @@ from array import array
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from jobs.settings import SubscriptionSettings
-from jobs.subscription.choices import Choices
-from jobs.subscription.place import LogPlace
-from pipeline import run_text
-from pipeline.tables.part_reading import Part
-from pipeline.tables.parts import parts
+from distributary.jobs.session.job_settings import SubscriptionSettings
+from distributary.jobs.subscription.choices import Choices
+from distributary.jobs.subscription.log_location import LogPlace
+from distributary.pipeline.sequences import range_text
+from distributary.pipeline.tables.reading.part_reading import Part
+from distributary.pipeline.tables.reading.parts import parts
 
 
 def sequences_of(texts: Iterable[str]) -> "array[int]":
     """All sequences of these runs, ascending. Raises InvalidRequest."""
-    found = [run_text.sequences_of(text) for text in texts]
+    found = [range_text.sequences_of(text) for text in texts]
     return found[0] if len(found) == 1 else array("q", sorted(chain.from_iterable(found)))
 
 

@@ -4,7 +4,6 @@ What is here runs in the driver's Python processes, except for `read`, which run
 those need pyspark, pyarrow and numpy, and no Proton.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -16,9 +15,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from jobs.subscription.choices import Choices, choices
-from pipeline.tables.part_reading import Part, read
-from pipeline.transforms.delivered import DELIVERED, DELIVERED_RAW, Batches, delivered, selected
+from distributary.jobs.subscription.choices import Choices, choices
+from distributary.jobs.subscription.piece import Piece
+from distributary.jobs.subscription.stream import Stream
+from distributary.pipeline.transforms.materialize.delivered import DELIVERED, DELIVERED_RAW, Batches
 
 
 class SubscriptionSource(DataSource):
@@ -37,29 +37,12 @@ class SubscriptionSource(DataSource):
         return _Looker(choices(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        from jobs.subscription.stream import Stream  # noqa: PLC0415 (knows this module)
-
         return Stream(choices(self.options))
 
 
 def register(spark: SparkSession) -> None:
     """Make the source known to a session: once, before it is used."""
     spark.dataSource.register(SubscriptionSource)
-
-
-class Piece(InputPartition):
-    """What one task reads: a part, and what is known of its deliveries (`failed`: runs as text by
-    failed attempts). With a selector not all of it is meant."""
-
-    def __init__(
-        self, part: Part, failed: Mapping[int, str], *, raw: bool, selector: str | None = None
-    ) -> None:
-        self.part, self.failed, self.raw, self.selector = part, failed, raw, selector
-
-    def batches(self) -> Batches:
-        """Read it, wherever this is."""
-        there = selected(read(self.part), self.part.topic, self.selector)
-        return delivered(there, self.failed, raw=self.raw)
 
 
 class _Looker(DataSourceReader):
@@ -70,10 +53,10 @@ class _Looker(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         # Executors have this module, and neither Proton nor deltalake need be there.
-        from jobs.settings import load  # noqa: PLC0415
-        from jobs.subscription.holding import Holding  # noqa: PLC0415
-        from jobs.subscription.place import LogPlace  # noqa: PLC0415
-        from jobs.subscription.planning import failed_of, parts_of, sequences_of  # noqa: PLC0415
+        from distributary.jobs.session.job_settings import load  # noqa: PLC0415
+        from distributary.jobs.subscription.driver_connection import Holding  # noqa: PLC0415
+        from distributary.jobs.subscription.log_location import LogPlace  # noqa: PLC0415
+        from distributary.jobs.subscription.planning import failed_of, parts_of, sequences_of  # noqa: PLC0415
 
         chosen, settings = self._choices, load().subscription
         with Holding(chosen, settings) as holding:

@@ -24,14 +24,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from jobs.subscription.choices import Choices
-from jobs.subscription.offset import Acquired, Offset
-from jobs.subscription.source import Piece
-from pipeline.transforms.delivered import Batches
+from distributary.jobs.subscription.choices import Choices
+from distributary.jobs.subscription.offset import Acquired, Offset
+from distributary.jobs.subscription.piece import Piece
+from distributary.pipeline.transforms.materialize.delivered import Batches
 
 if TYPE_CHECKING:
-    from jobs.settings import SubscriptionSettings
-    from jobs.subscription.holding import Holding
+    from distributary.jobs.session.job_settings import SubscriptionSettings
+    from distributary.jobs.subscription.driver_connection import Holding
 
 
 class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -57,7 +57,7 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._choices.messages_max or self._settings.trigger_messages_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        from jobs.subscription.holding import Holding  # noqa: PLC0415
+        from distributary.jobs.subscription.driver_connection import Holding  # noqa: PLC0415
 
         with Holding(self._choices, self._settings) as asking:
             self._end = asking.head()
@@ -84,7 +84,7 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ).json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        from jobs.subscription.planning import parts_of, sequences_of  # noqa: PLC0415
+        from distributary.jobs.subscription.planning import parts_of, sequences_of  # noqa: PLC0415
 
         if start == end:
             return []
@@ -107,7 +107,7 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _settings(self) -> "SubscriptionSettings":
-        from jobs.settings import load  # noqa: PLC0415 (executors don't need it)
+        from distributary.jobs.session.job_settings import load  # noqa: PLC0415 (executors don't need it)
 
         return load().subscription
 
@@ -115,7 +115,7 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The connection. The first one of this life keeps what the batch has that ends at `at`,
         which is to be written or to be settled, and nothing else."""
         if self._holding is None:
-            from jobs.subscription.holding import Holding  # noqa: PLC0415
+            from distributary.jobs.subscription.driver_connection import Holding  # noqa: PLC0415
 
             holding = Holding(self._choices, self._settings, at.holder)
             try:

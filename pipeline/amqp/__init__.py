@@ -1,4 +1,5 @@
-"""What AMQP 1.0 lets a peer say, and when: as literal tables, from which C is generated.
+"""What AMQP 1.0 lets a peer say, and when: performatives, delivery states, dead-letter copies.
 
-May import the standard library and the rest of the core. Start with `endpoint_states`.
+`endpoint_states` is the table from which the guard in C is generated. It may import `model` and
+`codec`. Start with `performative`.
 """

@@ -5,9 +5,9 @@ from what it has sent before. Three tables say it, one for each kind of endpoint
 for; a frame must be allowed by all that it concerns, and what is in none of them as a state is a
 `Violation`, which ends the connection before the engine has the frame.
 
-`ingest/build_pump.py` generates the tables of `ingest/guard.c` from these; no other place knows
-the rules. What only the engine can know (how many frames the session's incoming
-window has left, how far the gateway's own deliveries have come) it judges itself.
+`ingest/native/build_pump.py` generates the tables of `ingest/native/guard.c` from these; no other
+place knows the rules. What only the engine can know (how many frames the session's incoming window
+has left, how far the gateway's own deliveries have come) it judges itself.
 
 Connections, sessions and links: AMQP 1.0 part 2, sections 2.4 to 2.6; errors: 2.8.15 to 2.8.18.
 """

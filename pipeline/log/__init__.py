@@ -1,4 +1,5 @@
-"""The log as values: what of it one process tells another. Pure, like all of `pipeline`.
+"""The log as values: recent messages, cursors, counts, ids of duplicates, transactions, its
+identity.
 
-It may import `pipeline.errors` and the standard library. Start with `identity`.
+It may import `model` and `sequences`. Start with `recent_messages` and `transaction`.
 """

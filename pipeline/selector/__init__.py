@@ -1,1 +1,5 @@
-"""Selectors: which messages a subscription claims, in the language of JMS."""
+"""Selectors: which messages a subscription selects, in the language of JMS.
+
+It may import `model` and `codec`. Start with `syntax`, then `parser`; `matching` decides over a
+batch.
+"""

@@ -16,9 +16,9 @@ import operator
 from collections.abc import Callable
 from typing import TypeAlias, assert_never, cast
 
-from pipeline.selector.lexer import EXACT_END
-from pipeline.selector.like import fitting
-from pipeline.selector.syntax import (
+from distributary.pipeline.selector.lexer import EXACT_END
+from distributary.pipeline.selector.like import fitting
+from distributary.pipeline.selector.syntax import (
     And,
     Arithmetic,
     Between,

@@ -7,7 +7,15 @@ Rule 1: a selector is looked at by everything it requires, and wrongly at most o
 
 from collections.abc import Iterable, Sequence
 
-from pipeline.selector.syntax import And, Comparison, Expression, Identifier, In, Literal, Or
+from distributary.pipeline.selector.syntax import (
+    And,
+    Comparison,
+    Expression,
+    Identifier,
+    In,
+    Literal,
+    Or,
+)
 
 #: A name, and the values one of which it must have.
 Key = tuple[str, frozenset[object]]

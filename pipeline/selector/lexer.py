@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pipeline.errors import InvalidRequest
+from distributary.pipeline.errors import InvalidRequest
 
 KEYWORDS = frozenset(
     {"NOT", "AND", "OR", "BETWEEN", "LIKE", "ESCAPE", "IN", "IS", "TRUE", "FALSE", "NULL"}

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline.selector.syntax import (
+from distributary.pipeline.selector.syntax import (
     ANY,
     ONE,
     Arithmetic,

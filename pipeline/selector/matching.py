@@ -1,4 +1,4 @@
-"""Which messages the selectors of a topic's subscriptions match, a slab at a time.
+"""Which messages the selectors of a topic's subscriptions match, a batch at a time.
 
 Rule 1: a message that several subscriptions read one after the other is read once, and equal
         selectors are evaluated once: what was found is kept for the newest messages of the topic.
@@ -11,15 +11,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline.message import Slab
-from pipeline.selector.evaluate import Code, truth
-from pipeline.selector.keys import keyed, required
-from pipeline.selector.like import passes
-from pipeline.selector.parser import parse
-from pipeline.selector.reading import Columned, Reader
-from pipeline.selector.syntax import Selector
-from pipeline.sequences import Run
-from pipeline.subscription import Definition
+from distributary.pipeline.errors import SelectorFailed
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.subscription import Definition
+from distributary.pipeline.selector.evaluate import Code, truth
+from distributary.pipeline.selector.keys import keyed, required
+from distributary.pipeline.selector.like import passes
+from distributary.pipeline.selector.parser import parse
+from distributary.pipeline.selector.reading import Columned, Reader
+from distributary.pipeline.selector.syntax import Selector
+from distributary.pipeline.sequences.sequence_set import Run
 
 #: Stretches of one topic's newest messages whose matches are kept, besides two for each of its
 #: subscriptions: what came while the slowest of those that keep up wasn't served.
@@ -87,21 +88,21 @@ class _Together:
                 by_value.setdefault(value, []).append(one)
 
     def evaluate(  # noqa: C901 (calls cost more)
-        self, slab: Slab, start: int, own: int, room: int, work_max: int
+        self, batch: RecordBatch, start: int, own: int, room: int, work_max: int
     ) -> "tuple[list[array[int]], int, int]":
         """What each matches from the sequence `start` on, until the one with the number `own` has
         as much as there is room for; where that is, and how much work it took. No work: the first
         message is too much for all of them together."""
-        listed, found = slab.sequences, [array("q") for _ in self.numbers]
+        listed, found = batch.sequences, [array("q") for _ in self.numbers]
         mine, spent, budget, evaluated = found[own], 0, work_max * READING, False
-        at = max(start - slab.first, 0) if listed is None else bisect_left(listed, start)
+        at = max(start - batch.first, 0) if listed is None else bisect_left(listed, start)
         row: dict[str, object] = {}
-        offsets = memoryview(slab.offsets).cast("B").cast("i")
-        while at < slab.count and len(mine) < room and spent < budget:
-            stop = at + min(slab.count - at, CHUNK_MAX, max(room - len(mine), CHUNK_MIN))
+        offsets = memoryview(batch.offsets).cast("B").cast("i")
+        while at < batch.count and len(mine) < room and spent < budget:
+            stop = at + min(batch.count - at, CHUNK_MAX, max(room - len(mine), CHUNK_MIN))
             while offsets[stop] - offsets[at] > CHUNK_BYTES and stop - at > 1:
                 stop = (at + stop) // 2
-            columns, looked = self._reader.columns(slab, at, stop)
+            columns, looked = self._reader.columns(batch, at, stop)
             spent += max(looked - READING_BYTES * (stop - at), 0) // BYTES_LIKE_ONE
             every = list(columns.items())
             lookups = [(columns[name], by.get) for name, by in self._by_value.items()]
@@ -118,9 +119,13 @@ class _Together:
                         long = _longest(row)
                         extra = long * sum(one[2] for one in candidates) // CHARS_LIKE_ONE
                         if extra > TOGETHER_MAX and len(found) > 1:
-                            return found, _place(slab, at), -(-spent // READING) if evaluated else 0
+                            return (
+                                found,
+                                _place(batch, at),
+                                -(-spent // READING) if evaluated else 0,
+                            )
                         spent += extra
-                    sequence = slab.first + at if listed is None else listed[at]
+                    sequence = batch.first + at if listed is None else listed[at]
                     for number, code, _ in candidates:
                         if code(row.get) is True:
                             found[number].append(sequence)
@@ -130,7 +135,7 @@ class _Together:
                 if spent >= budget or len(mine) >= room:
                     break
         work = -(-spent // READING)
-        return found, _place(slab, at), work
+        return found, _place(batch, at), work
 
 
 @dataclass(slots=True, eq=False)
@@ -177,12 +182,13 @@ class Selections:
                 del self._topics[claim.topic]
 
     def matches(
-        self, claim: Definition, slab: Slab, start: int, *, room: int, work_max: int
+        self, claim: Definition, batch: RecordBatch, start: int, *, room: int, work_max: int
     ) -> Matches:
-        """What of the slab, from the sequence `start` on, a claim with a selector matches: until
-        there are as many as there is room for, or it took as much work as it may."""
+        """What of the batch, from the sequence `start` on, a claim with a selector matches: until
+        there are as many as there is room for, or it took as much work as it may. Raises
+        SelectorFailed, after which all is as it was."""
         assert claim.selector is not None  # noqa: S101
-        return self._topics[claim.topic].matches(claim.selector, slab, start, room, work_max)
+        return self._topics[claim.topic].matches(claim.selector, batch, start, room, work_max)
 
 
 class _Topic:
@@ -222,28 +228,40 @@ class _Topic:
         self._spans.clear()
         self._starts.clear()
 
-    def matches(self, text: str, slab: Slab, start: int, room: int, work_max: int) -> Matches:
+    def matches(
+        self, text: str, batch: RecordBatch, start: int, room: int, work_max: int
+    ) -> Matches:
         at = bisect_right(self._starts, start) - 1
-        if at >= 0 and start < self._spans[at].stop and not slab.sifted:
-            return _within(self._spans[at], text, slab, start, room)
-        if self.users == 1 or at < len(self._spans) - 1 or slab.sifted:
-            alone = self._selectors[text].alone
-            (sequences,), stop, work = alone.evaluate(slab, start, 0, room, work_max)
-            return Matches(sequences, stop, work)
+        if at >= 0 and start < self._spans[at].stop and not batch.sifted:
+            return _within(self._spans[at], text, batch, start, room)
+        if self.users == 1 or at < len(self._spans) - 1 or batch.sifted:
+            return self._alone(text, batch, start, room, work_max)
         if self._together is None:
             known = [one.selector for one in self._selectors.values()]
             self._together = _Together(self._reading, known)
         numbers = self._together.numbers
         own = numbers[text]
-        found, stop, work = self._together.evaluate(slab, start, own, room, work_max)
-        if not work and stop < slab.stop:
-            alone = self._selectors[text].alone
-            (sequences,), stop, work = alone.evaluate(slab, start, 0, room, 1)
-            return Matches(sequences, stop, work)
+        try:
+            found, stop, work = self._together.evaluate(batch, start, own, room, work_max)
+        except Exception:  # noqa: BLE001 (of one of them: each hears of its own, alone)
+            return self._alone(text, batch, start, room, work_max)
+        if not work and stop < batch.stop:
+            return self._alone(text, batch, start, room, 1)
         mine = found[own][:]
         matched = zip(numbers, found, strict=True)
         self._keep(start, stop, {text: some for text, some in matched if some})
         return Matches(mine, stop, work)
+
+    def _alone(
+        self, text: str, batch: RecordBatch, start: int, room: int, work_max: int
+    ) -> Matches:
+        """What one selector matches, evaluated without the others. Raises SelectorFailed."""
+        alone = self._selectors[text].alone
+        try:
+            (sequences,), stop, work = alone.evaluate(batch, start, 0, room, work_max)
+        except Exception as error:
+            raise SelectorFailed(text, error) from error
+        return Matches(sequences, stop, work)
 
     def _keep(self, start: int, stop: int, matched: "dict[str, array[int]]") -> None:
         last = self._spans[-1] if self._spans else None
@@ -259,27 +277,27 @@ class _Topic:
         self._starts.append(start)
 
 
-def selected(selections: Selections, claim: Definition, slab: Slab) -> Run:
-    """All messages of a slab that a claim selects, which has joined if it has a selector."""
+def selected(selections: Selections, claim: Definition, batch: RecordBatch) -> Run:
+    """All messages of a batch that a claim selects, which has joined if it has a selector."""
     if claim.selector is None:
-        return range(slab.first, slab.stop) if slab.sequences is None else slab.sequences
+        return range(batch.first, batch.stop) if batch.sequences is None else batch.sequences
     found = array("q")
-    for part in selected_parts(selections, claim, slab, READING * slab.count):
+    for part in selected_parts(selections, claim, batch, READING * batch.count):
         found.extend(part)
     return found
 
 
 def selected_parts(
-    selections: Selections, claim: Definition, slab: Slab, work_max: int
+    selections: Selections, claim: Definition, batch: RecordBatch, work_max: int
 ) -> Iterator[Run]:
     """The same in parts, each of which takes so much work at most: a caller may let others go on
     between two of them."""
     if claim.selector is None:
-        yield selected(selections, claim, slab)
+        yield selected(selections, claim, batch)
         return
-    start = slab.first
-    while start < slab.stop:
-        found = selections.matches(claim, slab, start, room=slab.count, work_max=work_max)
+    start = batch.first
+    while start < batch.stop:
+        found = selections.matches(claim, batch, start, room=batch.count, work_max=work_max)
         assert found.sequences is not None  # noqa: S101
         yield found.sequences
         start = found.stop
@@ -290,16 +308,16 @@ def _longest(row: dict[str, object]) -> int:
     return max((len(value) for value in row.values() if isinstance(value, str)), default=0)
 
 
-def _place(slab: Slab, at: int) -> int:
+def _place(batch: RecordBatch, at: int) -> int:
     """The sequence of the message with this index, or the one behind them all."""
-    if at == slab.count:
-        return slab.stop
-    return slab.first + at if slab.sequences is None else slab.sequences[at]
+    if at == batch.count:
+        return batch.stop
+    return batch.first + at if batch.sequences is None else batch.sequences[at]
 
 
-def _within(span: _Span, selector: str, slab: Slab, start: int, room: int) -> Matches:
-    """What is known already, as far as it lies in the slab."""
-    matched, stop = span.matched.get(selector, _NOTHING), min(span.stop, slab.stop)
+def _within(span: _Span, selector: str, batch: RecordBatch, start: int, room: int) -> Matches:
+    """What is known already, as far as it lies in the batch."""
+    matched, stop = span.matched.get(selector, _NOTHING), min(span.stop, batch.stop)
     first, last = bisect_left(matched, start), bisect_left(matched, stop)
     if last - first > room:
         last = first + room

@@ -11,10 +11,10 @@ never be true because of its types is an error here, as far as literals tell the
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pipeline.selector import lexer
-from pipeline.selector.lexer import EXACT_END, SelectorError, Token, tokens
-from pipeline.selector.like import passes
-from pipeline.selector.syntax import (
+from distributary.pipeline.selector import lexer
+from distributary.pipeline.selector.lexer import EXACT_END, SelectorError, Token, tokens
+from distributary.pipeline.selector.like import passes
+from distributary.pipeline.selector.syntax import (
     And,
     Arithmetic,
     Between,

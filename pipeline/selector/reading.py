@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from pipeline.amqp_types import (
+from distributary.pipeline.codec.amqp_types import (
     DECODE_LIMITS,
     READERS,
     TYPE_NAMES,
@@ -24,10 +24,11 @@ from pipeline.amqp_types import (
     read,
     skip,
 )
-from pipeline.message import Bytes, Slab
-from pipeline.rendering import identifier
-from pipeline.sections import HEADER_FIELDS, PROPERTIES_FIELDS, SYMBOLS, Kind
-from pipeline.selector.lexer import EXACT_END
+from distributary.pipeline.codec.buffers import Bytes
+from distributary.pipeline.codec.rendering import identifier
+from distributary.pipeline.codec.sections import HEADER_FIELDS, PROPERTIES_FIELDS, SYMBOLS, Kind
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.selector.lexer import EXACT_END
 
 Values = dict[str, object]
 #: Name -> its values in consecutive messages, one for each; None where one says nothing.
@@ -40,8 +41,8 @@ class Columned(Protocol):
     """What reads the values of some names out of many messages at a time, as `Reader` does. There
     is a faster one for those who know C; what it says is the same."""
 
-    def columns(self, slab: Slab, first: int, stop: int) -> tuple[Columns, int]:
-        """The values of all its names in the slab's messages with these indices, and about how
+    def columns(self, batch: RecordBatch, first: int, stop: int) -> tuple[Columns, int]:
+        """The values of all its names in the batch's messages with these indices, and about how
         many of their bytes were looked at for that."""
 
 
@@ -144,10 +145,10 @@ class Reader:
             self._walk(bytes(blob[start:stop]), values)
         return values
 
-    def columns(self, slab: Slab, first: int, stop: int) -> tuple[Columns, int]:
+    def columns(self, batch: RecordBatch, first: int, stop: int) -> tuple[Columns, int]:
         """As `Columned` says: one message after the other."""
-        offsets = memoryview(slab.offsets).cast("B").cast("i")
-        rows = [self.read(slab.blob, offsets[at], offsets[at + 1]) for at in range(first, stop)]
+        offsets = memoryview(batch.offsets).cast("B").cast("i")
+        rows = [self.read(batch.blob, offsets[at], offsets[at + 1]) for at in range(first, stop)]
         texts = (text for row in rows for text in row.values() if isinstance(text, str))
         looked = sum(map(len, texts))
         return {name: [row.get(name) for row in rows] for name in self._names}, looked

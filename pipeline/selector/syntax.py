@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import TypeAlias, assert_never
 
-from pipeline.selector.lexer import KEYWORDS
+from distributary.pipeline.selector.lexer import KEYWORDS
 
 Comparator: TypeAlias = OneOf["=", "<>", "<", "<=", ">", ">="]
 Operator: TypeAlias = OneOf["+", "-", "*", "/", "%"]

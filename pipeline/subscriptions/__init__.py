@@ -1,5 +1,6 @@
-"""Subscriptions as decisions: who may do what with them, and whose their names are.
+"""Subscriptions as decisions: which one a link means, who may do what with it, what operators do
+to it.
 
-Pure: no clock, no file, no socket. It may import what lies beside it in `pipeline`; tables and
-transforms may not be imported. Start with `rights`, the table of operations and permissions.
+It may import `management` and what stands before it. Start with `registry`; `rights` is the table
+of operations and permissions.
 """

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pipeline.errors import InvalidRequest
-from pipeline.permission import EVERYBODY, fits
-from pipeline.refusal import UNAUTHORIZED, Refusal
-from pipeline.subscription import SubscriptionKey
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.model.amqp_error import UNAUTHORIZED, AmqpError
+from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.subscriptions.permission import EVERYBODY, fits
 
 #: In a pattern of `["*"]`: the name of the user who asks.
 USER = "{user}"
@@ -71,14 +71,16 @@ class OwnedNames:
             return self.may_use(user, NameKind.SUBSCRIPTION, key.name)
         return self.may_use(user, NameKind.CLIENT_ID, key.container)
 
-    def refusal(self, user: str, key: SubscriptionKey | None) -> Refusal | None:
+    def amqp_error(self, user: str, key: SubscriptionKey | None) -> AmqpError | None:
         """None when the user may use the subscription's name, else what to tell the peer."""
         if key is None or self.may_use_key(user, key):
             return None
         what = f"subscription {key.id}"
         if key.container is not None:
             what = f"client id '{key.container}' and its subscriptions"
-        return Refusal(UNAUTHORIZED, f"user '{user}' may not use the {what}: the name is another's")
+        return AmqpError(
+            UNAUTHORIZED, f"user '{user}' may not use the {what}: the name is another's"
+        )
 
 
 ANYBODYS = OwnedNames()

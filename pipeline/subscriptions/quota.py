@@ -9,8 +9,8 @@ Rule 3: what is there stays: a limit refuses what is new, also when it was lower
 from collections import Counter
 from dataclasses import dataclass
 
-from pipeline.refusal import LIMIT_EXCEEDED, Refusal
-from pipeline.subscription import Made, Origin, SubscriptionKey
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
+from distributary.pipeline.model.subscription import Made, Origin, SubscriptionKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Census:
         """It has gone; `made` is what it came with."""
         self._count(key, made, -1)
 
-    def refusal(self, key: SubscriptionKey, user: str) -> Refusal | None:
+    def amqp_error(self, key: SubscriptionKey, user: str) -> AmqpError | None:
         """Why a client of this user can't make it."""
         if not key.durable:
             return None
@@ -68,11 +68,11 @@ class Census:
                 "amqp.queues_of_user_max",
             )
         most = quota.subscriptions_max
-        refusal = _full(
+        amqp_error = _full(
             self._subscriptions, most, "durable subscriptions", "amqp.subscriptions_max"
         )
-        if refusal is not None or container is None:
-            return refusal
+        if amqp_error is not None or container is None:
+            return amqp_error
         return _full(
             self._client_ids[container],
             quota.subscriptions_of_client_id_max,
@@ -99,8 +99,8 @@ def _change(counts: Counter[str], name: str, change: int) -> None:
         del counts[name]
 
 
-def _full(count: int, most: int, what: str, setting: str) -> Refusal | None:
+def _full(count: int, most: int, what: str, setting: str) -> AmqpError | None:
     if count < most:
         return None
     text = f"there are {count} {what} ({setting}); end some, or have an operator make it"
-    return Refusal(LIMIT_EXCEEDED, text)
+    return AmqpError(LIMIT_EXCEEDED, text)

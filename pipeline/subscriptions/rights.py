@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias, assert_never
 
-from pipeline.management import Entity, Verb
-from pipeline.permission import EVERYTHING, Action, Permissions
-from pipeline.refusal import UNAUTHORIZED, Refusal
-from pipeline.subscription import SubscriptionKey
-from pipeline.subscriptions.owned_names import ANYBODYS, OwnedNames
+from distributary.pipeline.management.management_messages import Entity, Verb
+from distributary.pipeline.model.amqp_error import UNAUTHORIZED, AmqpError
+from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.subscriptions.owned_names import ANYBODYS, OwnedNames
+from distributary.pipeline.subscriptions.permission import EVERYTHING, Action, Permissions
 
 
 class LinkOperation(StrEnum):
@@ -142,14 +142,14 @@ class Rights:
     permissions: Permissions = EVERYTHING
     names: OwnedNames = ANYBODYS
 
-    def refusal(
+    def amqp_error(
         self,
         user: str,
         operation: UserOperation,
         topic: str,
         key: SubscriptionKey | None = None,
         former: str = "",
-    ) -> Refusal | None:
+    ) -> AmqpError | None:
         """None when the user may do this to the destination `topic` (its word in the log), else
         what to tell the peer. `key` is the subscription that it is done to, if it has a name;
         `former` the topic of the one that is replaced."""
@@ -164,26 +164,26 @@ class Rights:
         self, user: str, operation: UserOperation, topic: str, key: SubscriptionKey | None = None
     ) -> bool:
         """Whether the user may do it."""
-        return self.refusal(user, operation, topic, key) is None
+        return self.amqp_error(user, operation, topic, key) is None
 
     def sees(self, user: str, key: SubscriptionKey, topic: str) -> bool:
         """Whether the user may know that there is this subscription: who may read or end it."""
         return self.allow(user, Verb.READ, topic, key) or self.allow(user, Verb.DELETE, topic, key)
 
-    def taken(self, key: SubscriptionKey) -> Refusal:
+    def taken(self, key: SubscriptionKey) -> AmqpError:
         """What is told of a name that a subscription has which the user may not see."""
-        return Refusal(UNAUTHORIZED, f"the name {key.id} can't be used here: choose another one")
+        return AmqpError(UNAUTHORIZED, f"the name {key.id} can't be used here: choose another one")
 
     def _lacks(
         self, user: str, need: Need, topic: str, key: SubscriptionKey | None
-    ) -> Refusal | None:
+    ) -> AmqpError | None:
         manages = Action.MANAGE in need.actions
         if manages and self.permissions.allow(user, Action.MANAGE, topic):
             return None
         others = [action for action in need.actions if action is not Action.MANAGE]
         if any(self.permissions.allow(user, action, topic) for action in others):
-            return self.names.refusal(user, key)
-        return self.permissions.refusal(user, topic, *need.actions)
+            return self.names.amqp_error(user, key)
+        return self.permissions.amqp_error(user, topic, *need.actions)
 
 
 def actions_of(operation: UserOperation) -> str:

@@ -1,1 +1,4 @@
-"""The only room that knows deltalake and pyarrow: the journal, `topic_log`, and the restart."""
+"""The tables of a home and the journal: how bytes become durable, are found again and stay small.
+
+The only room of the domain that writes files. It may import the rest of the domain, but no pyspark.
+"""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipeline.errors import StoreError
+from distributary.pipeline.errors import StoreError
 from tests.bench import report
 from tests.bench.bench import Bench, Settings
 from tests.bench.cases import Case, chosen, warm_up

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "gateway"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 
 from gateway_codec import Encoded, encode
 from gateway_fields import make

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "gateway"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 
 from gateway_codec import Encoded, encode
 from gateway_fields import make
@@ -123,6 +123,13 @@ def packed_sequences() -> str:
     """22 KB that say as many sequences as a packed text may."""
     steps = b"0" + b",1" * (8 * MIB - 10)
     return "~" + b64encode(zlib.compress(steps, 9)).decode()
+
+
+def with_packed(port: int) -> object:
+    """A subscription, and the text, which takes longer to make than to refuse."""
+    packed_sequences()
+    subscribed(port, "s", "t")
+    return None
 
 
 def sequences_packed(port: int, _held: object) -> None:
@@ -315,7 +322,7 @@ ATTACKS: Mapping[str, Attack] = {
     "command-nulls": Attack(command_of_nulls),
     "disposition-nulls": Attack(disposition_of_nulls),
     "rewind-nulls": Attack(rewind_of_nulls, before=lambda port: subscribed(port, "s", "t")),
-    "sequences": Attack(sequences_packed, before=lambda port: subscribed(port, "s", "t")),
+    "sequences": Attack(sequences_packed, before=with_packed),
     "lists-in-lists": Attack(lists_in_lists),
     "dispositions": Attack(disposed, before=with_unsettled),
     "like": Attack(like),

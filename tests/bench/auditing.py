@@ -13,9 +13,15 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
-from jobs.audit import Settings, build
-from jobs.session import session
-from pipeline.transforms.schema import ACKS, CURSORS, LOG_VERSIONS, MESSAGES, SUBSCRIPTIONS
+from distributary.jobs.session.session import session
+from distributary.jobs.views.audit_job import Settings, build
+from distributary.pipeline.transforms.schema.spark_schema import (
+    ACKS,
+    CURSORS,
+    LOG_VERSIONS,
+    MESSAGES,
+    SUBSCRIPTIONS,
+)
 from tests.bench.bench import Bench, Measurement
 from tests.bench.peer import LoadError
 from tests.bench.server import fresh_home

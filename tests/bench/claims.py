@@ -1,5 +1,5 @@
 """What subscriptions cost a publisher and each other: ten selectors on one topic, a thousand
-subscriptions that nobody consumes, and messages with traits."""
+subscriptions that nobody consumes, and messages with header attributes."""
 
 import statistics
 import time
@@ -80,7 +80,7 @@ def idle_1000(bench: Bench) -> Measurement:
     return measurement
 
 
-def traits(bench: Bench) -> Measurement:
+def attributes(bench: Bench) -> Measurement:
     """Publishing and draining with an expiry on every message, and with priorities drawn at
     random, each against plain messages."""
     measurement, count = Measurement(), bench.settings.count(ROUND)

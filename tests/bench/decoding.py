@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 from proton import Message, byte, symbol
 
-from ingest.demo.flights import Encoder, rows
-from pipeline.transforms.decoding.one_by_one import decoded_one_by_one
-from pipeline.transforms.messages import decoded_columns
+from distributary.pipeline.transforms.decoding.one_by_one import decoded_one_by_one
+from distributary.pipeline.transforms.materialize.messages import decoded_columns
+from examples.demo.flights import Encoder, rows
 from tests.bench.bench import Bench, Measurement
 
 #: Messages in an Arrow batch, as conf/spark.conf has it.

@@ -6,20 +6,20 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pipeline.agenda import Agenda
-from pipeline.dispatch import Deliver, Dispatcher
-from pipeline.outcome import Outcome
-from pipeline.traits import Traits
+from distributary.pipeline.dispatch.dispatcher import Deliver, Dispatcher
+from distributary.pipeline.dispatch.priority_index import PriorityIndex
+from distributary.pipeline.model.header_attributes import HeaderAttributes
+from distributary.pipeline.model.outcome import Outcome
 from tests.bench.bench import Bench, Measurement
 
 COUNT: Final = 100_000
-#: Messages of a slab, and what consumers settle at once: what a read of a busy socket brings.
+#: Messages of a batch, and what consumers settle at once: what a read of a busy socket brings.
 SLAB, SETTLED = 300, 100
 #: The credit that a consumer keeps open, refilled when half of it is used.
 CREDIT: Final = 1_000
 ROUNDS: Final = 3
 
-Shape = Callable[[int, int], "Traits | None"]
+Shape = Callable[[int, int], "HeaderAttributes | None"]
 
 
 def dispatch(_bench: Bench) -> Measurement:
@@ -37,31 +37,31 @@ def dispatch(_bench: Bench) -> Measurement:
 
 
 def _cost(consumers: int, shape: Shape, selectors: tuple[str, ...] = ()) -> float:
-    slabs = [(first, shape(first, SLAB)) for first in range(0, COUNT, SLAB)]
-    return min(_round(slabs, consumers, selectors) for _ in range(ROUNDS)) / COUNT * 1e6
+    batches = [(first, shape(first, SLAB)) for first in range(0, COUNT, SLAB)]
+    return min(_round(batches, consumers, selectors) for _ in range(ROUNDS)) / COUNT * 1e6
 
 
 def _round(
-    slabs: list[tuple[int, Traits | None]], consumers: int, selectors: tuple[str, ...]
+    batches: list[tuple[int, HeaderAttributes | None]], consumers: int, selectors: tuple[str, ...]
 ) -> float:
-    """Seconds of CPU until all are settled: slabs come one by one, as a publisher's reads do."""
-    agenda = Agenda()
-    dispatcher = Dispatcher(0, agenda=agenda)
+    """Seconds of CPU until all are settled: batches come one by one, as a publisher's reads do."""
+    priority_index = PriorityIndex()
+    dispatcher = Dispatcher(0, priority_index=priority_index)
     numbers = range(1, consumers + 1)
-    matches = [_matched(first, selectors) for first, _ in slabs]
+    matches = [_matched(first, selectors) for first, _ in batches]
     began = time.process_time()
     for number in numbers:
         selector = selectors[number % len(selectors)] if selectors else None
         dispatcher.attach(number, selector=selector)
         dispatcher.credit(number, CREDIT)
     granted = dict.fromkeys(numbers, CREDIT)
-    for (first, traits), matched in zip(slabs, matches, strict=True):
+    for (first, attributes), matched in zip(batches, matches, strict=True):
         stop = first + SLAB
-        if traits is not None:
-            agenda.add(first, stop, traits)
+        if attributes is not None:
+            priority_index.add(first, stop, attributes)
         while (wanted := dispatcher.wanted(stop)) is not None:
             assert wanted >= first, f"{wanted} was left behind {first}"
-            effects = dispatcher.offer(first, stop, traits=traits, matches=matched)
+            effects = dispatcher.offer(first, stop, attributes=attributes, matches=matched)
             for effect in effects:
                 if isinstance(effect, Deliver):
                     granted[effect.consumer] -= len(effect.run)
@@ -70,7 +70,7 @@ def _round(
                 if granted[number] < CREDIT // 2:
                     granted[number] = CREDIT
                     dispatcher.credit(number, CREDIT)
-    assert dispatcher.floor == slabs[-1][0] + SLAB
+    assert dispatcher.floor == batches[-1][0] + SLAB
     return time.process_time() - began
 
 
@@ -93,18 +93,20 @@ def _plain(_first: int, _count: int) -> None:
     return None
 
 
-def _expiring(first: int, count: int) -> Traits:
-    return Traits(first, expires_at=_longs(1 << 60 for _ in range(count)))
+def _expiring(first: int, count: int) -> HeaderAttributes:
+    return HeaderAttributes(first, expires_at=_longs(1 << 60 for _ in range(count)))
 
 
-def _priorities(first: int, count: int) -> Traits:
+def _priorities(first: int, count: int) -> HeaderAttributes:
     drawn = random.Random(first)
-    return Traits(first, priority=bytes(drawn.randrange(10) for _ in range(count)))
+    return HeaderAttributes(first, priority=bytes(drawn.randrange(10) for _ in range(count)))
 
 
-def _groups(first: int, count: int) -> Traits:
+def _groups(first: int, count: int) -> HeaderAttributes:
     drawn = random.Random(first)
-    return Traits(first, groups=_longs(drawn.randrange(1, 101) << 32 for _ in range(count)))
+    return HeaderAttributes(
+        first, groups=_longs(drawn.randrange(1, 101) << 32 for _ in range(count))
+    )
 
 
 def _longs(values: Iterable[int]) -> bytes:

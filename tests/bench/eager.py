@@ -5,11 +5,11 @@ FAN_IN is how many files become one: 2 merges after every second commit, a huge 
 
 import sys
 
-from ingest.main import main
-from pipeline.tables import spread, tiers, upkeep
+from distributary.ingest.cli.main import main
+from distributary.pipeline.tables.upkeep import recluster, table_upkeep, tiers
 
 if __name__ == "__main__":
     fan_in = int(sys.argv.pop(1))
-    tiers.FAN_IN = spread.FAN_IN = fan_in  # type: ignore[misc]
-    upkeep.CHECKPOINT_COMMITS = 10 * fan_in  # type: ignore[misc]
+    tiers.FAN_IN = recluster.FAN_IN = fan_in  # type: ignore[misc]
+    table_upkeep.CHECKPOINT_COMMITS = 10 * fan_in  # type: ignore[misc]
     sys.exit(main())

@@ -16,13 +16,13 @@ from deltalake import write_deltalake
 from proton import Message
 from pyroaring import BitMap64
 
-from pipeline.message import Group, MessageRun, Settlement, SubscriptionRecord
-from pipeline.outcome import Outcome
-from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
-from pipeline.tables import frame
-from pipeline.tables.home import Home
-from pipeline.tables.snapshot import CURSOR_COLUMNS
-from pipeline.tables.topic_log import TopicLog
+from distributary.pipeline.model.message import Group, PublishBatch, Settlement, SubscriptionRecord
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.journal import frame
+from distributary.pipeline.tables.recovery.snapshot import CURSOR_COLUMNS
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 TOPIC: Final = "backlog"
 #: 2026-11-21 12:00 UTC, in microseconds.
@@ -120,12 +120,12 @@ def _groups(backlog: Backlog, settled: list[list[range]]) -> Iterator[Group]:
     yield Group(number + 1, backlog.messages, at, (), tuple(rest))
 
 
-def _run(chance: random.Random, size: int, count: int) -> MessageRun:
+def _run(chance: random.Random, size: int, count: int) -> PublishBatch:
     """Messages whose bodies nothing can compress."""
     empty = Message(body=bytes(size), inferred=True, durable=True).encode()
     front, bodies = empty[: len(empty) - size], chance.randbytes(size * count)
     blob = b"".join([front + bodies[at : at + size] for at in range(0, size * count, size)])
-    return MessageRun(
+    return PublishBatch(
         TOPIC,
         count,
         blob,

@@ -2,12 +2,16 @@
 
 The witness publishes 1,000 messages a second and consumes them, twice: by itself, then with the
 attacker beside it. `stall ms` is the longest that one of its messages took under attack, `quiet_ms`
-the same without. RSS is the gateway's highest.
+the same without. Of that longest time the gateway's loop was at work for `loop_ms`, and ready to be
+with no core free for it for `no_core_ms`; the rest are the disk and the witness itself. RSS is the
+gateway's highest.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +26,8 @@ RATE: Final = 1_000
 SECONDS: Final = 6
 #: Seconds from the witness's beginning until the attack's: its own start is over.
 LEAD_SECONDS: Final = 1.0
+#: Seconds between two looks at what the loop's thread has used.
+LOOK_SECONDS: Final = 0.004
 
 
 def hostile(name: str) -> Callable[[Bench], Measurement]:
@@ -56,12 +62,14 @@ def _measured(bench: Bench, server: Server, attack: Attack) -> Measurement:
         attack.run(port, held)
         took.append(time.monotonic() - began)
 
-    witness = _witnessed(bench, attacks)
+    with _watched(server) as seen:
+        witness = _witnessed(bench, attacks)
     measurement.stall_ms = max(witness.latencies_ms)
     measurement.latencies_ms = witness.latencies_ms
     measurement.rss_mb = _peak_mb(server)
     measurement.facts = {
         "quiet_ms": max(quiet.latencies_ms),
+        **_in_the_worst(witness, seen),
         "attack_s": took[0],
         "cpu_s": server.cpu().total - cpu,
         "before_mb": before,
@@ -93,6 +101,49 @@ def _witnessed(bench: Bench, meanwhile: Callable[[], None]) -> Outcome:
         raise LoadError(f"the attack ended by itself: {troubles[0]!r}")
     bench.unsubscribe([name], topic)
     return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What the loop's thread had used by then, in seconds: of a core, and of waiting for one."""
+
+    at: float
+    core: float
+    waited: float
+
+
+@contextmanager
+def _watched(server: Server) -> Iterator[list[_Used]]:
+    """What the loop's thread uses meanwhile, look by look."""
+    path = Path(f"/proc/{server.pid}/task/{server.pid}/schedstat")
+    seen: list[_Used] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_SECONDS):
+            core, waited, _ = map(int, path.read_text().split())
+            seen.append(_Used(time.monotonic(), core / 1e9, waited / 1e9))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+def _in_the_worst(witness: Outcome, seen: Sequence[_Used]) -> dict[str, float]:
+    """What the loop used while the message that took longest was under way."""
+    worst = max(range(len(witness.latencies_ms)), key=witness.latencies_ms.__getitem__)
+    begin = witness.started + worst / RATE
+    end = begin + witness.latencies_ms[worst] / 1_000
+    first = max((one for one in seen if one.at <= begin), key=lambda one: one.at, default=seen[0])
+    last = min((one for one in seen if one.at >= end), key=lambda one: one.at, default=seen[-1])
+    return {
+        "loop_ms": 1_000 * (last.core - first.core),
+        "no_core_ms": 1_000 * (last.waited - first.waited),
+    }
 
 
 def _forget_peak(server: Server) -> None:

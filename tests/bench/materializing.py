@@ -20,12 +20,12 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 from proton import Message
 
-from pipeline.message import Group, MessageRun, Settlement, SubscriptionRecord
-from pipeline.outcome import Outcome
-from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
-from pipeline.tables import frame
-from pipeline.tables.home import Home
-from pipeline.tables.topic_log import TopicLog
+from distributary.pipeline.model.message import Group, PublishBatch, Settlement, SubscriptionRecord
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.journal import frame
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 from tests.bench.bench import Bench, Measurement
 from tests.bench.peer import LoadError
 from tests.bench.server import fresh_home
@@ -94,7 +94,7 @@ class Feed:
             () if first else (born,),
         )
 
-    def _run(self, count: int) -> MessageRun:
+    def _run(self, count: int) -> PublishBatch:
         properties = {"carrier": "UA", "delay": 12.5, "flight": 1545}
         empty = Message(
             body=bytes(BODY_BYTES), inferred=True, durable=True, properties=properties
@@ -102,7 +102,7 @@ class Feed:
         front = empty[: len(empty) - BODY_BYTES]
         bodies = self.chance.randbytes(BODY_BYTES * count)
         parts = [front + bodies[at * BODY_BYTES : (at + 1) * BODY_BYTES] for at in range(count)]
-        return MessageRun(
+        return PublishBatch(
             TOPIC,
             count,
             b"".join(parts),

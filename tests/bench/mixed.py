@@ -12,11 +12,11 @@ from array import array
 from pathlib import Path
 from typing import Final
 
-from pipeline.message import Group, MessageRun, SubscriptionRecord
-from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
-from pipeline.tables import frame
-from pipeline.tables.home import Home
-from pipeline.tables.topic_log import TopicLog
+from distributary.pipeline.model.message import Group, PublishBatch, SubscriptionRecord
+from distributary.pipeline.model.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.journal import frame
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 from tests.bench import frames
 from tests.bench.bench import Bench, Measurement
 from tests.bench.server import fresh_home
@@ -80,7 +80,7 @@ def _framed(group: Group) -> memoryview:
 
 def _runs(
     chance: random.Random, topics: int, count: int, *, random_data: bool
-) -> tuple[MessageRun, ...]:
+) -> tuple[PublishBatch, ...]:
     """A run of one message for each, of the topics in any order; one run if there is one topic."""
     one = frames.message(1024, topic_name(0))
     size = len(one)
@@ -96,9 +96,9 @@ def _runs(
     )
 
 
-def _run(topic: str, blob: bytes | memoryview, size: int, count: int) -> MessageRun:
+def _run(topic: str, blob: bytes | memoryview, size: int, count: int) -> PublishBatch:
     lengths = array("I", [size]) * count
-    return MessageRun(
+    return PublishBatch(
         topic, count, blob, lengths.tobytes(), b"\1" * count, b"\4" * count, bytes(4 * count)
     )
 
@@ -133,7 +133,7 @@ def _page_us(log: TopicLog, read: int) -> float:
         start = 0
         while start < log.sequence_version:
             page = log.page(topic_name(nth), start, PAGE_BYTES)
-            count += sum(slab.count for slab in page.slabs)
+            count += sum(batch.count for batch in page.batches)
             start = page.covered
     return 1e6 * (time.process_time() - began) / count
 
@@ -162,7 +162,7 @@ def _owed(home: Path, read: int) -> list[int]:
         count = start = 0
         while start < log.sequence_version:
             page = log.page(topic_name(nth), start, PAGE_BYTES)
-            count += sum(slab.count for slab in page.slabs)
+            count += sum(batch.count for batch in page.batches)
             start = page.covered
         counts.append(count)
     return counts

@@ -12,14 +12,14 @@ from array import array
 from pathlib import Path
 from typing import Final
 
-from pipeline.message import Group, MessageRun, Settlement, SubscriptionRecord
-from pipeline.outcome import Outcome
-from pipeline.subscription import Definition, SubscriptionEvent, SubscriptionKey
-from pipeline.tables import frame
-from pipeline.tables.home import Home
-from pipeline.tables.limits import UpkeepLimits
-from pipeline.tables.topic_log import TopicLog
-from pipeline.tables.upkeep import Upkeep
+from distributary.pipeline.model.message import Group, PublishBatch, Settlement, SubscriptionRecord
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.journal import frame
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+from distributary.pipeline.tables.upkeep.table_upkeep import Upkeep
+from distributary.pipeline.tables.upkeep.upkeep_limits import UpkeepLimits
 from tests.bench.bench import Bench, Measurement
 from tests.bench.server import fresh_home
 
@@ -96,15 +96,15 @@ class _Writer:
             for nth, key in enumerate(self._keys)
         )
 
-    def _runs(self, count: int) -> tuple[MessageRun, ...]:
+    def _runs(self, count: int) -> tuple[PublishBatch, ...]:
         each = max(1, count // TOPICS)
         topics = self._chance.sample(range(TOPICS), min(TOPICS, count))
         return tuple(self._run(_topic(nth), each) for nth in topics)
 
-    def _run(self, topic: str, count: int) -> MessageRun:
+    def _run(self, topic: str, count: int) -> PublishBatch:
         lengths = array("I", [BODY_BYTES]) * count
         body = self._body * count
-        return MessageRun(
+        return PublishBatch(
             topic, count, body, lengths.tobytes(), b"\1" * count, b"\4" * count, bytes(4 * count)
         )
 

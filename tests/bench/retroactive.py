@@ -11,13 +11,13 @@ from typing import Final
 
 from proton import Message
 
-from jobs.gateway import Client, Gateway
-from pipeline.hint import cut, packed
-from pipeline.management import Entity, Verb
-from pipeline.message import Group, MessageRun
-from pipeline.tables import frame
-from pipeline.tables.home import Home
-from pipeline.tables.topic_log import TopicLog
+from distributary.jobs.client.management_client import Client, Gateway
+from distributary.pipeline.management.management_messages import Entity, Verb
+from distributary.pipeline.model.message import Group, PublishBatch
+from distributary.pipeline.subscriptions.hint import cut, packed
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.journal import frame
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 from tests.bench.bench import Bench, Measurement
 from tests.bench.homes import GROUP_MESSAGES, NOON_US
 from tests.bench.server import fresh_home
@@ -97,7 +97,7 @@ def _groups(count: int) -> Iterator[Group]:
             _front("UA" if n % EVERY == 7 else "AA", n // shares) + chance.randbytes(BODY_BYTES)
             for n in numbers
         ]
-        run = MessageRun(
+        run = PublishBatch(
             TOPIC,
             len(messages),
             b"".join(messages),

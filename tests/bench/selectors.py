@@ -5,10 +5,10 @@ from array import array
 
 from proton import Message, symbol
 
-from ingest.values import SlabReader
-from pipeline.message import Slab
-from pipeline.selector.matching import Selections
-from pipeline.subscription import Definition
+from distributary.ingest.native.batch_reader import SlabReader
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.subscription import Definition
+from distributary.pipeline.selector.matching import Selections
 from tests.bench.bench import Bench, Measurement
 
 COUNT = 2_000
@@ -43,14 +43,14 @@ def _cost(texts: tuple[str, ...], width: int) -> float:
         selections.join(claim)
     best = float("inf")
     for nth in range(ROUNDS):
-        slab = Slab(nth * COUNT, COUNT, data * COUNT, offsets)
+        batch = RecordBatch(nth * COUNT, COUNT, data * COUNT, offsets)
         began = time.process_time()
-        places = [slab.first] * len(claims)
-        for stop in range(slab.first + width, slab.stop + width, width):
+        places = [batch.first] * len(claims)
+        for stop in range(batch.first + width, batch.stop + width, width):
             for which, claim in enumerate(claims):
-                while places[which] < min(stop, slab.stop):
+                while places[which] < min(stop, batch.stop):
                     found = selections.matches(
-                        claim, slab, places[which], room=COUNT, work_max=PASS_EVALUATIONS
+                        claim, batch, places[which], room=COUNT, work_max=PASS_EVALUATIONS
                     )
                     places[which] = found.stop
         best = min(best, time.process_time() - began)

@@ -9,8 +9,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from jobs import drain
-from jobs.session import session
+from distributary.jobs.session.session import session
+from distributary.jobs.subscription import drain
 from tests.bench.bench import Bench, Measurement
 from tests.bench.server import Cpu, fresh_home
 

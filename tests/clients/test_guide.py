@@ -13,11 +13,8 @@ from pathlib import Path
 import pytest
 from gateway_process import Gateway
 from jgo.maven import MavenContext, Model
-from rhea_suite import BUILT, ROOT, install, missing
-
-sys.path.append(str(Path(__file__).parents[1] / "jms"))
-
 from jms_suite import DOWNLOAD_SECONDS_MAX, jars, jdk_missing
+from rhea_suite import BUILT, ROOT, install, missing
 
 PROGRAM_SECONDS_MAX = 60
 #: The last of the javax line: the same client under the older package names.

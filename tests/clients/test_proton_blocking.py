@@ -11,7 +11,7 @@ from proton import ConnectionException, Message, SymbolList, Terminus, Timeout
 from proton.reactor import AtMostOnce, Copy, DurableSubscription, LinkOption, Selector
 from proton.utils import BlockingConnection, LinkDetached, SendException, SyncRequestResponse
 
-from ingest.security.users import hashed
+from distributary.ingest.security.users import hashed
 
 Connect = Callable[..., BlockingConnection]
 #: Seconds; what should be there comes at once.

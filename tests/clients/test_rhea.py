@@ -7,7 +7,6 @@ extras; where there is none all the same they are skipped, and `CI=true` makes t
 
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,11 +14,8 @@ from pathlib import Path
 import pytest
 from gateway_certificates import Authority
 from gateway_process import Gateway, Settings
-from rhea_suite import Result, listed, missing, run
-
-sys.path.append(str(Path(__file__).parents[1] / "jms"))
-
 from jms_control import Gateways, serve
+from rhea_suite import Result, listed, missing, run
 
 #: Seconds; the first test waits for the whole suite.
 pytestmark = pytest.mark.timeout(300)

@@ -5,8 +5,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.tables import frame, segment
-from pipeline.tables.segment import FrameRef
+from distributary.pipeline.tables.journal import frame, segment
+from distributary.pipeline.tables.journal.segment import FrameRef
 
 #: Where each part of a frame's header begins; the body's parts depend on what is in it.
 HEADER_PARTS = {

@@ -24,8 +24,8 @@ import msgspec
 from gateway_codec import decode
 from gateway_frames import ATTACH, DETACH, DISPOSITION
 
-from pipeline.subscription import SubscriptionEvent
-from pipeline.tables import frame
+from distributary.pipeline.model.subscription import SubscriptionEvent
+from distributary.pipeline.tables.journal import frame
 
 CALLS = (
     "pwritev,pwritev2,pwrite64,fdatasync,fsync,rename,renameat,unlink,unlinkat,link,linkat,"

@@ -8,10 +8,10 @@ import damage
 import pytest
 from damage import Frame
 
-from pipeline.errors import JournalBroken, StoreError
-from pipeline.message import Group, MessageRun
-from pipeline.tables import frame
-from pipeline.tables.journal import Cut, Journal
+from distributary.pipeline.errors import JournalBroken, StoreError
+from distributary.pipeline.model.message import Group, PublishBatch
+from distributary.pipeline.tables.journal import frame
+from distributary.pipeline.tables.journal.journal import Cut, Journal
 
 SEGMENT_BYTES = 1 << 16
 GROUPS = 3
@@ -46,7 +46,9 @@ class Written:
 def group(number: int) -> Group:
     """Three messages on one topic; the sizes make every section of the frame need padding."""
     blob = b"abcdefghijk" * 3
-    run = MessageRun("t", 3, blob, (11).to_bytes(4, "little") * 3, b"\1" * 3, b"\4" * 3, bytes(12))
+    run = PublishBatch(
+        "t", 3, blob, (11).to_bytes(4, "little") * 3, b"\1" * 3, b"\4" * 3, bytes(12)
+    )
     return Group(number, 3 * number, 1_000_000, (run,), (), ())
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "fuzz"
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "fuzz"), str(ROOT / "tests" / "gateway")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "fuzz"), str(ROOT / "tests" / "support")]
 
 import fuzz_sanitized as sanitized  # noqa: E402 (found by what stands above)
 import fuzz_transcript as transcript  # noqa: E402
@@ -24,6 +24,8 @@ from fuzz_trials import Trials, together  # noqa: E402
 
 #: Conversations that may have played a part in a failure, besides the one in which it showed.
 SUSPECTS = 30
+#: In every round of so many peers must log in.
+WITH_USERS = 4
 
 
 def _arguments() -> argparse.Namespace:
@@ -35,6 +37,7 @@ def _arguments() -> argparse.Namespace:
     add("--frames", type=int, default=20_000, help="frames of a round, about")
     add("--seconds", type=float, default=0.0, help="begin no round after so many; 0: no limit")
     add("--plain", action="store_true", help="the normal build, without sanitizers")
+    add("--users", action="store_true", help="where peers must log in, for --replay")
     add("--replay", type=Path, help="play this transcript, and judge")
     return parser.parse_args()
 
@@ -54,11 +57,12 @@ class Run:
         dice = random.Random(f"{seed}/{number}")
         until_frames, recent = self.frames + frames, []
         began = self.frames
-        gateway = Tried(Place(KEPT / f"round-{number}", self.environment))
+        users = number % WITH_USERS == WITH_USERS - 1
+        gateway = Tried(Place(KEPT / f"round-{number}", self.environment, users))
         try:
             with gateway:
                 while self.frames < until_frames:
-                    acts = conversation(dice, self.cells)
+                    acts = conversation(dice, self.cells, users=users)
                     recent = [*recent[-SUSPECTS:], acts]
                     self.frames += frames_of(acts)
                     self.conversations += 1
@@ -67,17 +71,19 @@ class Run:
         except Finding as finding:
             self.failed += 1
             print(f"round {number} has found: {finding}", flush=True)  # noqa: T201
-            return f"failed\n{self._kept(seed, number, recent, finding)}"
+            return f"failed\n{self._kept(seed, number, recent, finding, users)}"
         return f"passed: {self.frames - began:,} frames; the witness {gateway.said.strip()}"
 
-    def _kept(self, seed: int, number: int, recent: list[list[Act]], finding: Finding) -> str:
+    def _kept(
+        self, seed: int, number: int, recent: list[list[Act]], finding: Finding, users: bool
+    ) -> str:
         """Make what led to it small, and write it down; what became of that."""
         log = KEPT / f"round-{number}" / "gateway.log"
         (KEPT / f"round-{number}.log").write_bytes(log.read_bytes()[-1_000_000:])
         path = KEPT / f"seed-{seed}-round-{number}.txt"
         remark = f"seed {seed}, round {number}: {finding}"[:2_000]
         path.write_text(transcript.text(together(recent), remark))
-        with Trials(Place(KEPT / "trial", self.environment), finding.kind) as trials:
+        with Trials(Place(KEPT / "trial", self.environment, users), finding.kind) as trials:
             acts, again = trials.small(recent)
         path.write_text(transcript.text(acts, remark))
         said = "fails again" if again else "does not fail again by itself"
@@ -105,7 +111,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\nWithout sanitizers: python -m tests.fuzz --plain\n")
         return 2
     if arguments.replay:
-        return _replayed(Place(KEPT / "replay", environment), arguments.replay)
+        return _replayed(Place(KEPT / "replay", environment, arguments.users), arguments.replay)
     run, began = Run(environment), time.monotonic()
     numbers = range(arguments.rounds) if arguments.round is None else [arguments.round]
     for number in numbers:

@@ -14,7 +14,7 @@ from gateway_jms import text_message
 from gateway_transactions import value_of
 from proton import Described, symbol, timestamp, ubyte, uint, ulong
 
-from pipeline.management import REQUESTS, Attribute, Entity, Verb
+from distributary.pipeline.management.management_messages import REQUESTS, Attribute, Entity, Verb
 
 #: Eight bytes: of the transactions that this connection has declared, the one of this number.
 TRANSACTION = b"fuzztxn"

@@ -30,12 +30,13 @@ from fuzz_cells import (
     Cell,
 )
 from fuzz_links import Wanted, attach
+from fuzz_logins import hello
 from fuzz_messages import command, message, request, transaction
 from fuzz_misplaced import misplaced
 from fuzz_values import EDGES, damaged, error, in_other_words, value, wild
 from gateway_codec import Encoded
 from gateway_fields import FIELDS, make
-from gateway_frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, frame_of, framed
+from gateway_frames import EMPTY_FRAME, frame_of, framed
 from proton import Described, symbol
 
 #: How often a frame breaks a rule by its place, has a field of any value, and has other bytes.
@@ -43,8 +44,6 @@ MISPLACED, MISTYPED, DAMAGED, REWORDED = 0.012, 0.02, 0.01, 0.03
 #: Frames that are still said after one that isn't legal: most connections are over then.
 AFTER_ILLEGAL = 4
 CHANNELS, HANDLES = 3, 6
-#: What isn't served: TLS inside of AMQP, another protocol, half a header, two of them.
-HEADERS = [b"AMQP\x02\x01\x00\x00", b"HTTP/1.1", b"AMQP\x00\x01", b"", AMQP_HEADER * 2]
 
 
 @dataclass
@@ -60,8 +59,11 @@ class Session:
 class Speaker:
     """Says frames, one after the other; `cells` counts where they were said."""
 
-    def __init__(self, dice: random.Random, container: str, cells: Counter[Cell]) -> None:
+    def __init__(
+        self, dice: random.Random, container: str, cells: Counter[Cell], *, users: bool = False
+    ) -> None:
         self._dice, self._container, self._cells = dice, container, cells
+        self._users = users
         self._sessions: dict[int, Session] = {}
         self._ended: set[int] = set()
         self._state = UNOPENED
@@ -69,7 +71,7 @@ class Speaker:
 
     def frames(self, length: int) -> list[bytes]:
         """A conversation of so many frames, headers first."""
-        said = [*self._hello()]
+        said = hello(self._dice, users=self._users)
         if self._dice.random() < 0.05:
             said.append(self._misplaced(UNOPENED))
         if self._state == UNOPENED:
@@ -85,23 +87,6 @@ class Speaker:
             if self._dice.random() < 0.2:
                 said.append(self._misplaced(CLOSED))
         return said
-
-    def _hello(self) -> list[bytes]:
-        dice = self._dice
-        if dice.random() < 0.02:
-            return [dice.choice(HEADERS)]
-        if dice.random() > 0.3:
-            return [AMQP_HEADER]
-        said = frame_of(
-            "sasl-init",
-            mechanism=dice.choice(["ANONYMOUS"] * 6 + ["PLAIN", "X", "SCRAM-SHA-256"]),
-            initial_response=dice.choice([b"", b"\0u\0p", b"n,,n=u,r=x"]),
-            hostname=wild(dice) if dice.random() < 0.05 else None,
-        )
-        if dice.random() < 0.1:
-            said = damaged(said, dice)
-        more = [frame_of("sasl-response", response=b"x")] if dice.random() < 0.1 else []
-        return [SASL_HEADER, said, *more, AMQP_HEADER]
 
     # One frame.
 

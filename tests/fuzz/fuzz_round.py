@@ -20,6 +20,7 @@ from typing import Self
 
 import gateway_process
 from fuzz_cells import Cell
+from fuzz_logins import PASSWORD, USER, users_file
 from fuzz_model import Speaker
 from fuzz_play import Stuck, play
 from fuzz_recorded import recorded
@@ -57,7 +58,7 @@ SETTINGS: Mapping[str, Mapping[str, object]] = {
 }
 #: How often what comes is awaited behind a frame: a peer that sends before a session or its credit
 #: is there is wrong at once, and would not get far.
-AWAITED = {0x11: 0.95, 0x12: 0.8, 0x13: 0.2}
+AWAITED = {0x41: 0.9, 0x44: 0.8, 0x11: 0.95, 0x12: 0.8, 0x13: 0.2}
 WITNESS = Path(__file__).with_name("fuzz_witness.py")
 CLIENTS = Path(gateway_process.__file__).parent
 
@@ -73,10 +74,11 @@ class Finding(Exception):
 @dataclass
 class Place:
     """Where rounds are run: a folder, and the environment of the gateways (a sanitizer's, or none
-    of its own)."""
+    of its own), and whether peers must log in."""
 
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    users: bool = False
 
 
 class Tried(Gateway):
@@ -86,7 +88,10 @@ class Tried(Gateway):
 
     def __init__(self, place: Place, *, witnessed: bool = True) -> None:
         shutil.rmtree(place.folder, ignore_errors=True)
-        super().__init__(place.folder, SETTINGS)
+        place.folder.mkdir(parents=True)
+        self._login = (USER, PASSWORD) if place.users else ()
+        security = {"users": str(users_file(place.folder)), "anonymous": False}
+        super().__init__(place.folder, SETTINGS | ({"security": security} if place.users else {}))
         self.environment = dict(place.environment)
         self._read = 0
         self._witnessed = witnessed
@@ -102,7 +107,7 @@ class Tried(Gateway):
         return self
 
     def _call_witness(self) -> None:
-        command = [sys.executable, str(WITNESS), str(self.port), str(WITNESS_SECONDS)]
+        command = [sys.executable, str(WITNESS), str(self.port), str(WITNESS_SECONDS), *self._login]
         pipe = subprocess.PIPE
         self.witness = subprocess.Popen(
             command,
@@ -188,9 +193,10 @@ class Tried(Gateway):
 # What is said.
 
 
-def conversation(dice: random.Random, cells: Counter[Cell]) -> list[Act]:
-    """Several connections at once, each by its own model or by a recording, interleaved."""
-    queues = [_one(number, dice, cells) for number in range(dice.choice([1, 2, 3, 4]))]
+def conversation(dice: random.Random, cells: Counter[Cell], *, users: bool = False) -> list[Act]:
+    """Several connections at once, each by its own model or by a recording, interleaved. `users`:
+    they must log in."""
+    queues = [_one(number, dice, cells, users) for number in range(dice.choice([1, 2, 3, 4]))]
     acts: list[Act] = []
     while queues:
         at = dice.randrange(len(queues))
@@ -202,12 +208,12 @@ def conversation(dice: random.Random, cells: Counter[Cell]) -> list[Act]:
     return acts
 
 
-def _one(number: int, dice: random.Random, cells: Counter[Cell]) -> list[Act]:
+def _one(number: int, dice: random.Random, cells: Counter[Cell], users: bool) -> list[Act]:
     if dice.random() < 0.12:
         frames = recorded(dice)
     else:
         container = f"fuzz-{dice.randrange(4)}"
-        frames = Speaker(dice, container, cells).frames(dice.choice([20, 60, 150]))
+        frames = Speaker(dice, container, cells, users=users).frames(dice.choice([20, 60, 150]))
     acts: list[Act] = []
     for frame in frames:
         if dice.random() < 0.01 and len(frame) > 1:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from ingest import build_pump
+from distributary.ingest.native import build_pump
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "asan"
@@ -26,7 +26,8 @@ from importlib.util import spec_from_file_location
 class Sanitized:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        return spec_from_file_location(name, {pump!r}) if name == "ingest._pump" else None
+        ours = name == "distributary.ingest.native._pump"
+        return spec_from_file_location(name, {pump!r}) if ours else None
 
 sys.meta_path.insert(0, Sanitized)
 """

@@ -1,6 +1,6 @@
 """A client that does nothing wrong, in a process of its own: it publishes and consumes, and must be
-answered in time. `python fuzz_witness.py PORT SECONDS_MAX` says its worst answer's time when its
-input ends, or at once what it had to wait for too long.
+answered in time. `python fuzz_witness.py PORT SECONDS_MAX [USER PASSWORD]` says its worst answer's
+time when its input ends, or at once what it had to wait for too long.
 """
 
 import select
@@ -25,9 +25,9 @@ def answered(peer: Peer, sender: Outgoing, receiver: Incoming, number: int, limi
     return time.monotonic() - began
 
 
-def main(port: int, seconds: float) -> int:
+def main(port: int, seconds: float, user: str = "", password: str = "") -> int:
     worst, number = 0.0, 0
-    peer = Peer(port, "witness")
+    peer = Peer(port, "witness", user=user, password=password)
     receiver, sender = peer.receiver("witness"), peer.sender("witness")
     sys.stdout.write("ready\n")
     sys.stdout.flush()
@@ -44,4 +44,4 @@ def main(port: int, seconds: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), float(sys.argv[2])))
+    sys.exit(main(int(sys.argv[1]), float(sys.argv[2]), *sys.argv[3:]))

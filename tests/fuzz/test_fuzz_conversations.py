@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 from fuzz_cells import CELLS, Cell
+from fuzz_logins import GOOD
 from fuzz_model import Speaker
 from fuzz_round import Place, Tried, conversation
-from fuzz_transcript import read
+from fuzz_transcript import Say, read
+from gateway_frames import AMQP_HEADER, SASL_HEADER, open_frame
 from gateway_hostile import MIB, rss
 
 TRANSCRIPTS = sorted(Path(__file__).with_name("transcripts").glob("*.txt"))
 #: Conversations of the short round, and what memory may grow by in the second half of them.
-CONVERSATIONS = 200
+CONVERSATIONS, LOGINS = 200, 40
 GROWTH_BYTES_MAX = 24 * MIB
 
 
@@ -29,6 +31,18 @@ def test_whatever_is_said_the_gateway_serves(tmp_path: Path) -> None:
             if number == CONVERSATIONS // 2:
                 before = rss(gateway)
         assert rss(gateway) - before < GROWTH_BYTES_MAX
+        gateway.end()
+
+
+def test_whoever_must_log_in_is_heard_alike(tmp_path: Path) -> None:
+    """Where there are users: a login that is right opens, and whatever else is said there harms
+    nobody."""
+    with Tried(Place(tmp_path / "gateway", users=True)) as gateway:
+        gateway.converse([Say(0, one) for one in (SASL_HEADER, GOOD, AMQP_HEADER, open_frame("a"))])
+        assert not gateway.events("connection.failed")
+        for number in range(LOGINS):
+            gateway.converse(conversation(random.Random(f"u{number}"), Counter(), users=True))
+        assert gateway.events("connection.failed")
         gateway.end()
 
 
@@ -49,7 +63,7 @@ def test_each_cell_is_said() -> None:
     """A few hundred conversations are enough to say every performative in every state of what it
     names, legal and not."""
     cells: Counter[Cell] = Counter()
-    for seed in range(400):
+    for seed in range(800):
         Speaker(random.Random(seed), "fuzz", cells).frames(60)
     assert [str(cell) for cell in CELLS if not cells[cell]] == []
 

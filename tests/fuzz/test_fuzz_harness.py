@@ -13,7 +13,7 @@ from fuzz_round import Finding, Place, Tried
 from fuzz_transcript import Drop, Hear, Say, read, text
 from gateway_frames import AMQP_HEADER, begin_frame, frame_of, open_frame
 
-from ingest import build_pump
+from distributary.ingest.native import build_pump
 
 #: One byte behind a block of memory is written when a flow is walked over.
 PLANTED = """

@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "gateway"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 
 from gateway_process import Gateway
 from jms_policies import ruled

@@ -8,12 +8,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "gateway"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 
 from gateway_certificates import Authority
 
-from ingest.security.users import user_of
-from ingest.security.users_file import changing
+from distributary.ingest.security.users import user_of
+from distributary.ingest.security.users_file import changing
 
 #: Of Java's stores, which won't be without.
 STORE_PASSWORD = b"secret"

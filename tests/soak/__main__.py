@@ -14,17 +14,17 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: What is run: each holds a part of the engine against a model that is as plain as can be.
 MODELS: Final = (
-    "tests/core/test_dispatch.py",
-    "tests/core/test_delivery_rules.py",
-    "tests/core/test_view.py",
-    "tests/core/test_retired.py",
-    "tests/core/test_transaction.py",
-    "tests/core/test_duplicates.py",
-    "tests/core/test_tally.py",
-    "tests/core/test_sequences.py",
-    "tests/core/test_cursor.py",
-    "tests/core/test_recent.py",
-    "tests/tables/test_verify_histories.py",
+    "tests/pipeline/dispatch/test_dispatcher.py",
+    "tests/pipeline/dispatch/test_delivery_rules.py",
+    "tests/pipeline/dispatch/test_dispatcher_view.py",
+    "tests/pipeline/dispatch/test_retired.py",
+    "tests/pipeline/log/test_transaction.py",
+    "tests/pipeline/log/test_duplicates.py",
+    "tests/pipeline/log/test_backlog_counter.py",
+    "tests/pipeline/sequences/test_sequence_set.py",
+    "tests/pipeline/log/test_cursor.py",
+    "tests/pipeline/log/test_recent_messages.py",
+    "tests/pipeline/tables/verify/test_verify_histories.py",
 )
 #: A round takes about half a minute; one that takes so long hangs.
 ROUND_SECONDS_MAX: Final = 900

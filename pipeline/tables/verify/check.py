@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pipeline.tables.arrow import Int64s
-from pipeline.tables.stretches import Stretches
+from distributary.pipeline.tables.arrow.arrow_types import Int64s
+from distributary.pipeline.tables.arrow.range_arrays import Stretches
 
 #: Sentences of one check that are kept; the rest is counted. A broken disk breaks many files.
 PROBLEMS_MAX = 10

@@ -1,2 +1,6 @@
 """The guarantees as SQL over a home's tables: each check is one file, and its rows are what breaks
-it. `checks.py` reads the files, `views.py` makes what they ask."""
+it.
+
+`audit_checks` reads the files, `audit_views` makes what they ask. It uses none of the code that it
+judges.
+"""

@@ -1,1 +1,4 @@
-"""AMQP messages become columns: all messages of an Arrow batch at once, the odd ones one by one."""
+"""AMQP messages become columns: all messages of an Arrow batch at once, the odd ones one by one.
+
+It may import `codec`. Start with `in_columns`; `one_by_one` is the truth.
+"""

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.amqp_types import DecodeBudget, DecodeError, DecodeLimits, read
-from pipeline.rendering import JsonRoom
-from pipeline.sections import Kind
-from pipeline.transforms.decoding.blob import (
+from distributary.pipeline.codec.amqp_types import DecodeBudget, DecodeError, DecodeLimits, read
+from distributary.pipeline.codec.rendering import JsonRoom
+from distributary.pipeline.codec.sections import Kind
+from distributary.pipeline.transforms.decoding.blob import (
     BINARIES,
     NULL,
     STRINGS,
@@ -26,8 +26,7 @@ from pipeline.transforms.decoding.blob import (
     faulty_texts,
     table,
 )
-from pipeline.transforms.decoding.entries import application_properties, no_booleans, whole_numbers
-from pipeline.transforms.decoding.one_by_one import (
+from distributary.pipeline.transforms.decoding.one_by_one import (
     LIMITS,
     TEXT_PREFIXES,
     TIMESTAMP_MS_MAX,
@@ -35,7 +34,12 @@ from pipeline.transforms.decoding.one_by_one import (
     MessageLimits,
     as_text,
 )
-from pipeline.transforms.decoding.walk import ELEMENTS_MAX, HEADS, Found, walk
+from distributary.pipeline.transforms.decoding.property_maps import (
+    application_properties,
+    no_booleans,
+    whole_numbers,
+)
+from distributary.pipeline.transforms.decoding.section_walk import ELEMENTS_MAX, HEADS, Found, walk
 
 #: Columns that are fields of the properties section, by the same name.
 TEXT_FIELDS = (

@@ -1,4 +1,4 @@
-"""Messages decoded one by one by `pipeline.sections`, which knows all that AMQP allows.
+"""Messages decoded one by one by `pipeline.codec.sections`, which knows all that AMQP allows.
 
 It is the truth of what the columns of `messages` say, and decodes what isn't on the beaten track.
 """
@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from pipeline.amqp_types import DECODE_LIMITS, Decimal, DecodeLimits, Map, Value
-from pipeline.rendering import JSON_CHARS_MAX, JsonRoom, as_json, identifier
-from pipeline.sections import Body, DecodeError, Message, Typed, decode
-from pipeline.transforms.schema import MESSAGES
+from distributary.pipeline.codec.amqp_types import DECODE_LIMITS, Decimal, DecodeLimits, Map, Value
+from distributary.pipeline.codec.rendering import JSON_CHARS_MAX, JsonRoom, as_json, identifier
+from distributary.pipeline.codec.sections import Body, DecodeError, Message, Typed, decode
+from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
 
 #: Milliseconds of the years 1 to 9999, which Spark's and Python's calendars have.
 TIMESTAMP_MS_MIN, TIMESTAMP_MS_MAX = -62_135_596_800_000, 253_402_300_799_999

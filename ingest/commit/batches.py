@@ -1,0 +1,110 @@
+"""Runs of messages: joined by topic for a group, and as the batches that are delivered."""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+
+from distributary.ingest.native import pump
+from distributary.pipeline.amqp.dead_letter import Copy
+from distributary.pipeline.codec.buffers import Bytes
+from distributary.pipeline.model.header_attributes import PRIORITY, HeaderAttributes
+from distributary.pipeline.model.message import Group, PublishBatch, RecordBatch
+
+
+def by_topic(runs: Sequence[PublishBatch]) -> tuple[PublishBatch, ...]:
+    """One run for each topic, in the order in which the topics came: fewer and longer batches."""
+    if len(runs) <= 1:
+        return tuple(runs)
+    topics: dict[str, list[PublishBatch]] = {}
+    for run in runs:
+        topics.setdefault(run.topic, []).append(run)
+    return tuple(_joined(topic, same) for topic, same in topics.items())
+
+
+def _joined(topic: str, runs: list[PublishBatch]) -> PublishBatch:
+    if len(runs) == 1:
+        return runs[0]
+    counts = [run.count for run in runs]
+    return PublishBatch(
+        topic,
+        sum(counts),
+        b"".join([run.blob for run in runs]),
+        b"".join([run.lengths for run in runs]),
+        b"".join([run.durable for run in runs]),
+        b"".join([run.priority for run in runs]),
+        b"".join([run.ttl for run in runs]),
+        _times([run.expires_at for run in runs], counts),
+        _times([run.deliver_at for run in runs], counts),
+    )
+
+
+def _times(columns: list[Bytes], counts: list[int]) -> bytes:
+    """A column that is empty where it is all zeros."""
+    if not any(columns):
+        return b""
+    pairs = zip(columns, counts, strict=True)
+    return b"".join([column or bytes(8 * count) for column, count in pairs])
+
+
+def part(run: PublishBatch, start: int, stop: int, begin: int, end: int) -> PublishBatch:
+    """Messages `start .. stop - 1` of a run, whose bytes lie from `begin` to `end` of its blob."""
+    if start == 0 and stop == run.count:
+        return run
+    return PublishBatch(
+        run.topic,
+        stop - start,
+        run.blob[begin:end],
+        run.lengths[4 * start : 4 * stop],
+        run.durable[start:stop],
+        run.priority[start:stop],
+        run.ttl[4 * start : 4 * stop],
+        run.expires_at[8 * start : 8 * stop],
+        run.deliver_at[8 * start : 8 * stop],
+    )
+
+
+def batches_of(group: Group) -> tuple[tuple[str, RecordBatch], ...]:
+    """The group's messages as they will be delivered, each run's topic with its batch."""
+    batches = []
+    first = group.first_sequence
+    for run in group.messages:
+        offsets, grouped = pump.laid_out(run.blob, run.lengths, run.count)
+        batch = RecordBatch(first, run.count, run.blob, offsets)
+        batches.append((run.topic, _with_attributes(batch, run, grouped)))
+        first += run.count
+    return tuple(batches)
+
+
+def _with_attributes(batch: RecordBatch, run: PublishBatch, grouped: bool) -> RecordBatch:
+    """The batch of a run with the header attributes of its messages; the same batch if all are
+    plain."""
+    usual = bytes(run.priority).count(PRIORITY) == batch.count
+    if usual and not (run.expires_at or run.deliver_at or grouped):
+        return batch
+    marked = b"" if usual else run.priority
+    groups = pump.groups(batch) if grouped else b""
+    attributes = HeaderAttributes(batch.first, None, marked, run.expires_at, run.deliver_at, groups)
+    return replace(batch, attributes=attributes)
+
+
+def message_at(batch: RecordBatch, sequence: int) -> bytes:
+    """The bytes of a message of the batch."""
+    listed = batch.sequences
+    at = sequence - batch.first if listed is None else bisect_left(listed, sequence)
+    assert listed is None or listed[at] == sequence, f"{sequence} isn't in its batch"  # noqa: S101
+    offsets = memoryview(batch.offsets).cast("B").cast("i")
+    return bytes(batch.blob[offsets[at] : offsets[at + 1]])
+
+
+def run_of(topic: str, copies: Sequence[Copy]) -> PublishBatch:
+    """Copies as messages of this topic; they neither expire nor wait."""
+    return PublishBatch(
+        topic,
+        len(copies),
+        b"".join([one.data for one in copies]),
+        array("I", [len(one.data) for one in copies]).tobytes(),
+        bytes([one.durable for one in copies]),
+        bytes([one.priority for one in copies]),
+        bytes(4 * len(copies)),
+    )

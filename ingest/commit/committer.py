@@ -1,0 +1,255 @@
+"""The way into the table: what is due, when it is committed, what happens if it can't be.
+
+About once a second, or when enough has gathered, what the journal holds becomes one Delta commit,
+and only then its segments are used again. While the journal holds too much, producers' credit is
+kept back here. Without a journal (`durability = "delta"`) each group is a commit of its own, and
+durable with it. All methods run on the loop's thread; the committer is a thread of its own.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from distributary.ingest.commit.upkeep_clock import Result, UpkeepClock
+from distributary.ingest.net.link import Link
+from distributary.ingest.runtime.settings import Settings
+from distributary.ingest.runtime.workers import Failure, Worker
+from distributary.pipeline.codec.buffers import Bytes
+from distributary.pipeline.errors import HomeLost, StoreError, TableMoved
+from distributary.pipeline.log.recent_messages import RecentMessages
+from distributary.pipeline.tables.journal.journal import Journal
+from distributary.pipeline.tables.journal.segment import FrameRef
+from distributary.pipeline.tables.topic_log.topic_log import Commit, TopicLog
+from distributary.pipeline.tables.upkeep.table_upkeep import Upkeep
+
+_events = structlog.get_logger("log")
+
+
+class Committer:
+    """Commits the journal's frames, in order, and says when nothing more may be accepted.
+
+    `stopped` is called with the reason when the table can't go on; `paid` after credit that was
+    kept back has been given.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        journal: Journal,
+        table: TopicLog,
+        recent: RecentMessages,
+        owned: Callable[[], None],
+    ) -> None:
+        self._loop, self._settings = loop, settings
+        self._journal, self._table, self._recent = journal, table, recent
+        self._owned = owned
+        self.stopped: Callable[[str], None] = lambda _reason: None
+        self.paid: Callable[[], None] = lambda: None
+        self._worker: Worker[Commit | Upkeep | None] = Worker("committer", loop)
+        self.upkeep = UpkeepClock(loop, settings, table, owned, self._worker.submit)
+        self.upkeep.behind = lambda: self._uncommitted_bytes >= settings.commit.bytes
+        self.upkeep.stopped = self._stopped
+        self._refs: deque[tuple[FrameRef, int]] = deque()  # frame, sequence after it
+        self._uncommitted_bytes = 0
+        self._committing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._owed: dict[Link, int] = {}  # credit kept back while the journal is full
+        self._held: list[Link] = []  # producers that aren't read while it is fuller yet
+        self._stuck = False  # the last commit failed; the journal keeps what it was to have
+        self._parked = False
+        self._ending = False
+        self._dead = False
+        self._arm(settings.commit.interval_ms)
+
+    def add(self, ref: FrameRef, through: int) -> None:
+        """A frame is durable in the journal; `through` is the first sequence after it."""
+        self._refs.append((ref, through))
+        self._uncommitted_bytes += ref.size
+
+    def flush(self) -> None:
+        """Commit now if enough has gathered, unless the last commit found no space."""
+        if self._uncommitted_bytes >= self._settings.commit.bytes and not self._stuck:
+            self.commit()
+
+    def write(self, parts: Sequence[Bytes], through: int, done: Callable[[], None]) -> None:
+        """Commit one group by itself; `done` is called when it is durable, however long that takes.
+
+        A commit that finds no space is tried again until there is some.
+        """
+        self._committing, self._parked = True, False
+        self._worker.submit(
+            lambda: self._table.commit([memoryview(b"".join(parts))]),
+            lambda result: self._wrote(parts, through, done, result),
+        )
+
+    def _wrote(
+        self,
+        parts: Sequence[Bytes],
+        through: int,
+        done: Callable[[], None],
+        result: Result,
+    ) -> None:
+        self._committing = False
+        if isinstance(result, Failure):
+            if self._failed(result.error, then="publishers wait"):
+                self._parked = True
+                wait = self._settings.commit.retry_ms / 1_000
+                self._loop.call_later(wait, lambda: self._write_again(parts, through, done))
+            return
+        assert isinstance(result, Commit)  # noqa: S101
+        self._succeeded(result, sum(map(len, parts)))
+        done()
+        self._recent.committed(through)
+
+    def _write_again(self, parts: Sequence[Bytes], through: int, done: Callable[[], None]) -> None:
+        if not self._dead and not self._ending:
+            self.write(parts, through, done)
+
+    # Credit.
+
+    def pay(self, credit: dict[Link, int]) -> None:
+        """Give producers back what their accepted messages took, or keep it for later."""
+        if not self._congested:
+            _grant(credit)
+            return
+        for link, count in credit.items():
+            self._owed[link] = self._owed.get(link, 0) + count
+
+    @property
+    def _congested(self) -> bool:
+        return self._journal.backlog_bytes > self._settings.journal.backlog_bytes_max
+
+    def hold(self, link: Link) -> bool:
+        """Stop reading from a producer that goes on sending, with credit that it had, although the
+        journal is full; whether that was so. It is read again when its credit is paid."""
+        limits = self._settings.journal
+        if self._journal.backlog_bytes <= limits.backlog_bytes_max + limits.waiting_bytes_max:
+            return False
+        link.connection.hold(True)
+        self._held.append(link)
+        return True
+
+    def _pay_owed(self) -> None:
+        if self._congested or not (self._owed or self._held):
+            return
+        owed, self._owed = self._owed, {}
+        held, self._held = self._held, []
+        for link in held:
+            link.connection.hold(False)
+        _grant(owed)
+        self.paid()
+
+    # The commit.
+
+    def commit(self) -> None:
+        """Begin a commit of what is due, unless one runs or nothing is due."""
+        self._arm(self._settings.commit.interval_ms)
+        if self._committing or not self._refs or self._dead:
+            return
+        refs: list[FrameRef] = []
+        size = through = 0
+        for ref, after in self._refs:
+            if refs and size + ref.size > self._settings.commit.bytes:
+                break
+            refs.append(ref)
+            size += ref.size
+            through = after
+        self._committing = True
+        self._worker.submit(
+            lambda: self._job(refs),
+            lambda result: self._committed(len(refs), size, through, result),
+        )
+
+    def _arm(self, after_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(after_ms / 1_000, self.commit)
+
+    def _job(self, refs: list[FrameRef]) -> Commit:
+        """On the committer's thread."""
+        self._owned()
+        commit = self._table.commit(self._journal.read(refs))
+        self._journal.recycle(commit.last_group)
+        return commit
+
+    def _committed(self, frames: int, size: int, through: int, result: Result) -> None:
+        self._committing = False
+        if isinstance(result, Failure):
+            if self._failed(result.error, then="the journal keeps it; tried again soon"):
+                self._arm(self._settings.commit.retry_ms)
+            return
+        assert isinstance(result, Commit)  # noqa: S101
+        for _ in range(frames):
+            self._refs.popleft()
+        self._uncommitted_bytes -= size
+        self._recent.committed(through)
+        self._succeeded(result, size)
+        self._pay_owed()
+        if self._uncommitted_bytes >= self._settings.commit.bytes or self._ending:
+            self.commit()
+
+    def _succeeded(self, commit: Commit, size: int) -> None:
+        self._stuck = False
+        _events.debug(
+            "batch.committed",
+            version=commit.version,
+            rows=commit.rows,
+            bytes=size,
+            build_ms=round(commit.build_seconds * 1_000),
+            write_ms=round(commit.write_seconds * 1_000),
+            sync_ms=round(commit.sync_seconds * 1_000),
+        )
+        self.upkeep.tick()
+
+    def _stopped(self, reason: str) -> None:
+        self.stopped(reason)
+
+    def _failed(self, error: BaseException, *, then: str) -> bool:
+        """Whether the same may be tried again; if not, all is stopped."""
+        dead = self._table.dead or self._journal.dead
+        again = isinstance(error, StoreError | OSError) and dead is None
+        if not again or isinstance(error, TableMoved | HomeLost):
+            self.stopped(f"{type(error).__name__}: {error}")
+            return False
+        self._stuck = True
+        _events.error("commit.failed", reason=str(error), then=then)
+        return True
+
+    # The end.
+
+    def halt(self) -> None:
+        """Begin nothing more: what is in memory can't be trusted, what is on the disk can."""
+        self._dead = True
+        self.upkeep.end()
+
+    def flush_soon(self) -> None:
+        """From now on commit again as soon as a commit ends; a stuck one is tried once more."""
+        self._ending, self._stuck = True, False
+        self.upkeep.end()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a commit runs, or frames wait for one that may succeed."""
+        return self._committing or (bool(self._refs) and not self._stuck and not self._dead)
+
+    @property
+    def parked(self) -> bool:
+        """Whether a group that goes into the table by itself waits for space."""
+        return self._parked
+
+    def stop(self) -> None:
+        """End the timer. The thread ends with `join`, which blocks."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def join(self) -> None:
+        self._worker.stop()
+
+
+def _grant(credit: dict[Link, int]) -> None:
+    for link, count in credit.items():
+        if link.alive and not link.ended:
+            link.grant(count)

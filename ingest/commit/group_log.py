@@ -1,0 +1,395 @@
+"""The way to durability: what waits, the group being written, the accept.
+
+Order of durable steps (architecture, "the ways"): a run waits, its group is written and fsynced,
+only then it is accepted and offered to subscriptions. The commit that follows is the committer's.
+
+All methods run on the loop's thread; the journal is a thread of its own.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from distributary.ingest.commit.batches import batches_of, by_topic
+from distributary.ingest.commit.committer import Committer
+from distributary.ingest.commit.pending_group import (
+    Exclusion,
+    Inside,
+    PendingGroup,
+    Receipt,
+    Writing,
+    answer,
+    recorded_bytes,
+    settled_bytes,
+)
+from distributary.ingest.commit.upkeep_clock import Floors
+from distributary.ingest.native import pump
+from distributary.ingest.net.link import Link
+from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.settings import Settings
+from distributary.ingest.runtime.workers import Failure, Worker
+from distributary.pipeline.errors import JournalFull, StoreError
+from distributary.pipeline.log.publish_times import Moments
+from distributary.pipeline.log.recent_messages import RecentMessages
+from distributary.pipeline.model.message import (
+    Group,
+    PublishBatch,
+    RecordBatch,
+    Settlement,
+    SubscriptionRecord,
+)
+from distributary.pipeline.model.subscription import BEGINNINGS
+from distributary.pipeline.tables.journal import frame
+from distributary.pipeline.tables.journal.journal import Journal
+from distributary.pipeline.tables.journal.segment import FrameRef
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+if TYPE_CHECKING:
+    from distributary.ingest.net.connection import Connection
+
+__all__ = ["Inside", "Log", "Receipt", "answer"]
+
+_events = structlog.get_logger("log")
+
+
+class Log:
+    """The gateway's end of the one log.
+
+    `arrived` is called with the topics that have new durable messages; `stopped` when nothing more
+    may be accepted, with the reason.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        journal: Journal,
+        table: TopicLog,
+        *,
+        next_group: int,
+        next_sequence: int,
+        owned: Callable[[], None],
+    ) -> None:
+        self._loop, self._settings, self._journal, self._table = loop, settings, journal, table
+        self.moments = Moments()
+        self.recent = RecentMessages(head=next_sequence, bytes_max=settings.delivery.cache_bytes)
+        self.arrived: Callable[[list[str]], None] = lambda _topics: None
+        #: Told of all messages that became durable, and when they were published.
+        self.counted: Callable[[str, RecordBatch, int], None] = lambda _topic, _batch, _at: None
+        #: Told of messages that became durable and aren't all plain.
+        self.uncommon: Callable[[str, RecordBatch], None] = lambda _topic, _batch: None
+        self.stopped: Callable[[str], None] = lambda _reason: None
+        self._next_group, self._next_sequence = next_group, next_sequence
+        self._waiting = PendingGroup()
+        self._full_groups: deque[PendingGroup] = deque()  # what waits before it, large enough each
+        self._waiting_bytes = 0
+        self._brought = 0  # of them, since a peer was last asked to wait
+        self._writing: Writing | None = None
+        self._worker: Worker[FrameRef] = Worker("journal", loop)
+        self._committer = Committer(loop, settings, journal, table, self.recent, owned)
+        self._committer.stopped = self._stop
+        self._committer.paid = lambda: self.arrived([])
+        self._committer.upkeep.floors = lambda: Floors(self.last_group, self.lowest_floor())
+        self.exclusion: Exclusion | None = None
+        #: Below it nothing is owed to any durable subscription, by what is in memory.
+        self.lowest_floor: Callable[[], int] = lambda: 0
+        #: Id of each durable subscription that lives -> the group in which its incarnation began.
+        self.begun: dict[str, int] = {}
+        self._lingering: asyncio.TimerHandle | None = None
+        self._full = False
+        self._ending = False
+        self._dead = False
+
+    # What comes in.
+
+    @property
+    def next_sequence(self) -> int:
+        """The first sequence that waits: what a new subscription is owed from."""
+        return self._next_sequence
+
+    @property
+    def last_group(self) -> int:
+        """The last group that holds anything of what was said until now."""
+        return self._next_group if self._waiting else self._next_group - 1
+
+    def publish(self, run: PublishBatch, receipt: Receipt) -> None:
+        """A run of messages waits for the next group, its sender for the accept."""
+        self.publish_together((run,), receipt)
+
+    def publish_together(self, runs: Sequence[PublishBatch], receipt: Receipt) -> None:
+        """Runs of messages wait for one group, in which what was settled just before lies, too;
+        their sender waits for the accept."""
+        self._waiting.receipts.append(receipt)
+        for run in runs:
+            self._add(run, receipt.link.connection)
+        if not self.slow(receipt.link):
+            self._committer.hold(receipt.link)
+
+    def slow(self, link: Link) -> bool:
+        """What this link's peer brought waits, as a whole: if that is more than may, it isn't read
+        until the group goes; whether that is so."""
+        brought, self._brought = self._brought, 0
+        most = self._settings.journal.waiting_bytes_max
+        held = brought > 0 and self._waiting_bytes > most
+        if held:
+            link.connection.hold(True)
+            self._waiting.held[link] = None
+        self._close_full()
+        return held
+
+    def acknowledge(self, receipt: Receipt) -> None:
+        """Its messages are in the log, or wait for it as well as any: the sender hears that they
+        are accepted when all that waits now is durable."""
+        busy = self._waiting or self._full_groups or self._writing is not None
+        if busy or self._dead:
+            self._waiting.receipts.append(receipt)
+        else:
+            self._accept(PendingGroup(receipts=[receipt]))
+
+    def write(
+        self, runs: Sequence[PublishBatch], settlements: Sequence[Settlement], origin: Inside
+    ) -> None:
+        """What the gateway publishes itself, and settlements that are true only with it: all of it
+        lies in one group."""
+        for one in settlements:
+            self.settle(one)
+        self._waiting.aimed |= origin.only is not None
+        for run in runs:
+            self._add(run, origin)
+        self._close_full()
+
+    def pay(self, link: Link, credit: int) -> None:
+        """Give a producer credit back for what waits for nothing, or keep it for later."""
+        self._committer.pay({link: credit})
+
+    def _add(self, run: PublishBatch, publisher: "Connection | Inside") -> None:
+        waiting = self._waiting
+        waiting.runs.append(run)
+        waiting.publishers.append(publisher)
+        self._weigh(len(run.blob))
+
+    def _weigh(self, size: int) -> None:
+        self._waiting.size += size
+        self._waiting_bytes += size
+        self._brought += size
+
+    def _close_full(self) -> None:
+        """A commit takes in whole groups, so no group is larger than a commit should be."""
+        if self._waiting.size >= self._settings.commit.bytes:
+            self._full_groups.append(self._waiting)
+            self._waiting = PendingGroup()
+
+    def coming(self, topic: str) -> tuple[int, int]:
+        """How many messages of this topic aren't durable yet, and their bytes."""
+        groups = [*self._full_groups, self._waiting]
+        if self._writing is not None:
+            groups.append(self._writing.waiting)
+        runs = [run for group in groups for run in group.runs if run.topic == topic]
+        return sum(run.count for run in runs), sum(len(run.blob) for run in runs)
+
+    def settle(self, settlement: Settlement) -> None:
+        """An outcome rides in the next group."""
+        self._waiting.settlements.append(settlement)
+        self._weigh(settled_bytes(settlement))
+
+    def confirm(self, receipt: Receipt) -> None:
+        """A consumer wants to know when its outcome is durable."""
+        self._waiting.confirmations.append(receipt)
+        self._weigh(len(receipt.deliveries))
+
+    def record(self, record: SubscriptionRecord, then: Callable[[], None]) -> None:
+        """An event in a subscription's life; `then` is called when it is durable."""
+        self._waiting.records.append(record)
+        self._weigh(recorded_bytes(record))
+        self._waiting.then.append(then)
+
+    def after(self, then: Callable[[], None]) -> None:
+        """Call `then` when all that waits now is durable."""
+        self._waiting.then.append(then)
+
+    def commit(self) -> None:
+        """Begin a commit now, of what is durable, instead of waiting for its time."""
+        self._committer.commit()
+
+    def forget(self, topic: str) -> None:
+        """Nobody will read this topic any more: its messages leave memory, those that wait or are
+        written now when they are durable."""
+        self.recent.forget(topic)
+        if self._waiting.runs or self._full_groups or self._writing is not None:
+            self.after(partial(self.recent.forget, topic))
+
+    def flush(self) -> None:
+        """Write what waits, after it has waited for more (`journal.linger_ms`), unless a group is
+        being written: then it goes next."""
+        if self._writing is not None or self._dead:
+            return
+        linger_ms = self._settings.journal.linger_ms
+        if self._full_groups or not linger_ms or self._ending:
+            self._begin()
+        elif self._waiting and self._lingering is None:
+            self._lingering = self._loop.call_later(linger_ms / 1_000, self._begin)
+
+    def _begin(self) -> None:
+        """What waits longest becomes a group, and the group is written."""
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+        if self._writing is not None or self._dead:
+            return
+        if self._full_groups:
+            waiting = self._full_groups.popleft()
+        elif self._waiting:
+            waiting, self._waiting = self._waiting, PendingGroup()
+        else:
+            return
+        self._waiting_bytes -= waiting.size
+        waiting.note_begun(self.begun, self._next_group)
+        runs = by_topic(waiting.runs)
+        settlements = waiting.settlements + self._excluded(waiting, runs)
+        group = Group(
+            self._next_group,
+            self._next_sequence,
+            clock.now(),
+            runs,
+            tuple(settlements),
+            tuple(waiting.records),
+        )
+        batches = batches_of(group)
+        if runs:
+            self.moments.add(group.first_sequence, group.written_at, self._table.sequence_version)
+        self._next_group += 1
+        self._next_sequence += group.message_count
+        self._writing = Writing(group, waiting, batches)
+        for link in waiting.held:
+            if not self._committer.hold(link):
+                link.connection.hold(False)
+        try:
+            parts = frame.encode(group)
+        except StoreError as error:  # nothing of it is durable: the home is as it was
+            self._stop(str(error))
+            return
+        if self._settings.journal.durability == "delta":
+            self._committer.write(parts, self._next_sequence, self._durable)
+        else:
+            self._write(parts)
+
+    def _excluded(self, waiting: PendingGroup, runs: tuple[PublishBatch, ...]) -> list[Settlement]:
+        """What these messages are to the subscriptions that aren't owed all of their topic.
+
+        It becomes durable with the messages: nobody can see one without the other. Only for a
+        subscription that begins in this very group it waits for the next one: whatever is settled
+        in a group belongs to what there was before it.
+        """
+        exclusion = self.exclusion
+        if exclusion is None or not (waiting.aimed or any(run.topic in exclusion for run in runs)):
+            return []
+        next_of: dict[str, int] = {}
+        first = self._next_sequence
+        for run in runs:
+            next_of[run.topic] = first
+            first += run.count
+        found: list[Settlement] = []
+        for run, publisher in zip(waiting.runs, waiting.publishers, strict=True):
+            first = next_of[run.topic]
+            next_of[run.topic] = first + run.count
+            if waiting.aimed or run.topic in exclusion:
+                sequences = range(first, first + run.count)
+                found += exclusion.exclude(run.topic, publisher, sequences)
+        begun = {one.key.id for one in waiting.records if one.event in BEGINNINGS}
+        self._waiting.settlements += [one for one in found if one.subscription in begun]
+        return [one for one in found if one.subscription not in begun]
+
+    # The journal.
+
+    def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
+        if not self._dead:
+            self._worker.submit(
+                lambda: self._journal.append(parts), lambda result: self._written(parts, result)
+            )
+
+    def _written(
+        self, parts: list[bytes | bytearray | memoryview], result: FrameRef | Failure
+    ) -> None:
+        if isinstance(result, Failure):
+            if not isinstance(result.error, JournalFull):
+                self._stop(str(result.error))
+                return
+            if not self._full:
+                self._full = True
+                _events.error("journal.full", reason=str(result.error), then="publishers wait")
+            seconds = self._settings.journal.retry_ms / 1_000
+            self._loop.call_later(seconds, self._write, parts)
+            return
+        if self._full:
+            self._full = False
+            _events.info("journal.has_space")
+        assert self._writing is not None  # noqa: S101
+        group = self._writing.group
+        self._committer.add(result, group.first_sequence + group.message_count)
+        self._durable()
+        self._committer.flush()
+
+    def _durable(self) -> None:
+        done, self._writing = self._writing, None
+        assert done is not None  # noqa: S101
+        self.flush()  # the next group goes to the disk while this one is handed out
+        for topic, batch in done.batches:
+            self.recent.add(topic, batch)
+            self.counted(topic, batch, done.group.written_at)
+            if batch.attributes is not None:
+                self.uncommon(topic, batch)
+        self._accept(done.waiting)
+        for then in done.waiting.then:
+            then()
+        self.arrived([topic for topic, _ in done.batches])
+        self.flush()
+
+    def _accept(self, waiting: PendingGroup) -> None:
+        credit: dict[Link, int] = {}
+        for receipt in waiting.receipts:
+            answer(receipt, pump.ACCEPTED)
+            credit[receipt.link] = credit.get(receipt.link, 0) + receipt.credit
+        for receipt in waiting.confirmations:
+            answer(receipt, 0)
+        self._committer.pay(credit)
+
+    # The end.
+
+    def halt(self) -> None:
+        """Begin nothing more, and accept nothing more."""
+        self._dead = True
+        self._committer.halt()
+
+    def _stop(self, reason: str) -> None:
+        if not self._dead:
+            self.halt()
+            self.stopped(reason)
+
+    async def close(self) -> None:
+        """Write and commit all that waits, then end the threads.
+
+        A full disk is not waited for: what it can't take was not accepted, and what can't be
+        committed is in the journal.
+        """
+        self._ending = True
+        self.flush()
+        self._committer.flush_soon()
+        while self._busy():
+            self._committer.commit()
+            await asyncio.sleep(0.005)
+        self._committer.stop()
+        await self._loop.run_in_executor(None, self._join)
+        self._journal.close()
+
+    def _busy(self) -> bool:
+        """Whether there is something to write or to commit, and a disk that takes it."""
+        halted = self._full or self._dead or self._committer.parked
+        return (self._writing is not None and not halted) or self._committer.busy
+
+    def _join(self) -> None:
+        self._worker.stop()
+        self._committer.join()

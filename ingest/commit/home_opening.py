@@ -1,0 +1,115 @@
+"""What a gateway finds in its home at the start: opened, checked, and the journal emptied."""
+
+import time
+from dataclasses import dataclass
+
+import structlog
+
+from distributary.ingest.commit.table_place import table_store
+from distributary.ingest.runtime.settings import Settings
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.log.cursor import Doubt
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.home.owner import Owner
+from distributary.pipeline.tables.journal.journal import Journal, Opened
+from distributary.pipeline.tables.journal.segment import FrameRef
+from distributary.pipeline.tables.recovery import snapshot
+from distributary.pipeline.tables.recovery.dispatch_marks import DispatchMarks, Standpoint
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+_events = structlog.get_logger("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What was found at the start: the journal is empty, and the table has all."""
+
+    journal: Journal
+    table: TopicLog
+    snapshot: snapshot.Snapshot
+    marks: DispatchMarks
+    doubts: dict[str, Doubt]
+
+
+def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
+    """Open the home's journal and table, and commit what the table lacks, exactly once.
+
+    After a take-over from an owner that may still live its commits are fenced off first, and its
+    files are read and left. On an object store that is done at every start: a commit of the last
+    owner may still be on its way. Raises StoreError, InvalidRequest.
+    """
+    with home.used():
+        return _open_store(home, settings, owner)
+
+
+def _open_store(home: Home, settings: Settings, owner: Owner) -> Store:
+    began = time.perf_counter()
+    place = table_store(home, settings)
+    table = TopicLog.open(home.topic_log, store=place, limits=settings.upkeep.limits)
+    if owner.taken or place.answers_late:
+        table.fence(owner.epoch)
+    used = settings.journal.durability == "journal"
+    journal = Journal.open(
+        home.journal_dir,
+        segment_bytes=settings.journal.segment_bytes,
+        epoch=owner.epoch,
+        adopt=used and not owner.taken,
+        owned=owner.check,
+    )
+    _say_what_was_found(journal.opened)
+    _replay(journal, table, settings.commit.bytes)
+    if owner.taken or not used:
+        journal.clear()
+    if used:
+        journal.recycle(table.journal_version)
+    state = snapshot.load(home, table)
+    marks, doubts = DispatchMarks.open(
+        home.marks,
+        [Standpoint(one.key.id, one.floor, one.began) for one in state.subscriptions],
+        head=state.next_sequence,
+        next_group=state.next_group,
+    )
+    _events.info(
+        "store.opened",
+        subscriptions=len(state.subscriptions),
+        next_sequence=state.next_sequence,
+        source=state.source,
+        marks=marks.found,
+        doubtful=sum(1 for doubt in doubts.values() if doubt.below),
+        milliseconds=round((time.perf_counter() - began) * 1_000),
+    )
+    return Store(journal, table, state, marks, doubts)
+
+
+def _say_what_was_found(opened: Opened) -> None:
+    if opened.cut is not None:
+        _events.warning(
+            "journal.cut",
+            file=str(opened.cut.path),
+            offset=opened.cut.offset,
+            then="that group was never accepted; nothing is lost",
+        )
+    if opened.strays:
+        _events.warning(
+            "journal.strays",
+            files=[str(path) for path in opened.strays],
+            then="an owner that had lost the home wrote them and accepted nothing; they are gone",
+        )
+
+
+def _replay(journal: Journal, table: TopicLog, bytes_max: int) -> None:
+    """Commit the groups that the journal has and the table has not, in commits of bounded size."""
+    refs = [ref for ref in journal.frames() if ref.group > table.journal_version]
+    if refs and refs[0].group != table.journal_version + 1:
+        raise StoreError(
+            f"the table ends with group {table.journal_version} but the journal begins with "
+            f"{refs[0].group}: groups are missing. Was another home's journal or table put here?"
+        )
+    while refs:
+        part: list[FrameRef] = []
+        size = 0
+        while refs and (not part or size + refs[0].size <= bytes_max):
+            size += refs[0].size
+            part.append(refs.pop(0))
+        commit = table.commit(journal.read(part))
+        _events.info("journal.replayed", groups=len(part), bytes=size, version=commit.version)

@@ -1,0 +1,119 @@
+"""A group on its way to the disk: what gathers in it, and what of it is being written."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from distributary.ingest.native import pump
+from distributary.ingest.net.link import Link
+from distributary.pipeline.model.message import (
+    Group,
+    PublishBatch,
+    RecordBatch,
+    Settlement,
+    SubscriptionRecord,
+)
+from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent, SubscriptionKey
+
+if TYPE_CHECKING:
+    from distributary.ingest.net.connection import Connection
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Receipt:
+    """Deliveries whose peer waits for our word, and the credit that it gets back with it."""
+
+    link: Link
+    deliveries: bytes
+    kept: int
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What the gateway itself publishes. `only`: of all subscriptions of the topic no other one is
+    owed it."""
+
+    only: SubscriptionKey | None = None
+
+
+class Exclusion(Protocol):
+    """Which subscriptions aren't owed all that is published to their topics."""
+
+    def __contains__(self, topic: str) -> bool:
+        """Whether there is any on this topic."""
+
+    def exclude(self, topic: str, publisher: "Connection | Inside", run: range) -> list[Settlement]:
+        """This publisher's messages get these sequences: what is to be recorded for those that
+        aren't owed them."""
+
+
+#: Bytes of a row beside its names, of a sequence in it, and of a receipt for a delivery.
+ROW_BYTES = 512
+SEQUENCE_BYTES = 8
+
+
+@dataclass(slots=True)
+class PendingGroup:
+    """What the next group will hold, and who is told when it is durable.
+
+    `size` is the bytes of messages and of what was settled and recorded; the connections of `held`
+    are not read until the group goes.
+    """
+
+    runs: list[PublishBatch] = field(default_factory=list)
+    publishers: "list[Connection | Inside]" = field(default_factory=list)  #: of each run
+    settlements: list[Settlement] = field(default_factory=list)
+    records: list[SubscriptionRecord] = field(default_factory=list)
+    receipts: "list[Receipt]" = field(default_factory=list)
+    confirmations: "list[Receipt]" = field(default_factory=list)
+    then: list[Callable[[], None]] = field(default_factory=list)
+    size: int = 0
+    held: dict[Link, None] = field(default_factory=dict)
+    aimed: bool = False  #: some run is for one subscription alone
+
+    def __bool__(self) -> bool:
+        told = self.receipts or self.confirmations or self.then
+        return bool(self.runs or self.settlements or self.records or told)
+
+    def note_begun(self, begun: dict[str, int], group: int) -> None:
+        """The group has this number: `begun` has for each durable subscription that lives, by its
+        id, the group in which its incarnation began."""
+        for record in self.records:
+            if record.event in BEGINNINGS:
+                begun[record.key.id] = group
+            elif record.event is SubscriptionEvent.DELETED:
+                begun.pop(record.key.id, None)
+
+
+def settled_bytes(settlement: Settlement) -> int:
+    """What a settlement takes until it is in the table: its row, and each sequence of it."""
+    names = len(settlement.subscription) + len(settlement.topic) + len(settlement.consumer)
+    return ROW_BYTES + names + SEQUENCE_BYTES * sum(map(len, settlement.sequences))
+
+
+def recorded_bytes(record: SubscriptionRecord) -> int:
+    """What an event in a subscription's life takes until it is in the table."""
+    definition = record.definition
+    said = len(definition.topic) + len(definition.selector or "") + len(record.policy)
+    return ROW_BYTES + len(record.key.name) + len(record.key.container or "") + said
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Writing:
+    """The group that the journal writes now, and its batches as they will be delivered."""
+
+    group: Group
+    waiting: PendingGroup
+    batches: tuple[tuple[str, RecordBatch], ...]
+
+
+def answer(receipt: Receipt, state: int) -> None:
+    """Settle a receipt's deliveries with `state`, or (0) with their peer's own."""
+    link = receipt.link
+    if not link.alive:
+        return  # the peer went without waiting; its deliveries are gone
+    if receipt.kept:
+        pump.settle(receipt.deliveries, state)
+        link.connection.touch()
+    link.answered(receipt.kept)

@@ -1,0 +1,129 @@
+"""When the table's upkeep is done: between commits, one bounded step at a time.
+
+A step runs in the committer's thread, so a commit that comes due waits for one step at most. What
+may be forgotten follows the subscriptions: their floors are taken on the loop, and hold once the
+table has every group in which the outcomes behind them may lie.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import structlog
+
+from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.settings import Settings
+from distributary.ingest.runtime.workers import Failure
+from distributary.pipeline.errors import HomeLost, StoreError, TableMoved
+from distributary.pipeline.tables.topic_log.topic_log import Commit, TopicLog
+from distributary.pipeline.tables.upkeep.table_upkeep import Upkeep
+
+_events = structlog.get_logger("log")
+
+#: After a step that took so long the next one waits for so many times as long: upkeep has half of
+#: the committer's time, and a tenth of it while commits are behind.
+REST = 1.0
+REST_BEHIND = 9.0
+#: Seconds until it is asked again whether anything is due, when nothing was.
+IDLE_SECONDS = 0.2
+
+
+#: What a job of the committer's thread gives back.
+Result: TypeAlias = Commit | Upkeep | Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """Below `floor` nothing is owed to any durable subscription, once `group` is in the table."""
+
+    group: int
+    floor: int
+
+
+class UpkeepClock:
+    """Asks for a step after each commit, and again while there was something to do.
+
+    `submit` hands a job to the committer's thread and its result back to the loop; `stopped` is
+    called with the reason when the table can't go on.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        table: TopicLog,
+        owned: Callable[[], None],
+        submit: Callable[[Callable[[], Commit | Upkeep | None], Callable[[Result], None]], None],
+    ) -> None:
+        self._loop, self._table, self._owned, self._submit = loop, table, owned, submit
+        self._retry_seconds = settings.commit.retry_ms / 1_000
+        self.floors: Callable[[], Floors] = lambda: Floors(0, 0)
+        self.behind: Callable[[], bool] = lambda: False
+        self.stopped: Callable[[str], None] = lambda _reason: None
+        self._taken: Floors | None = None
+        self._floor = 0
+        self._running = False
+        self._ended = False
+        self._next = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def tick(self) -> None:
+        """A commit has ended well, or the pause after a step: do the next step, if its time is."""
+        if self._running or self._ended or self._loop.time() < self._next:
+            return
+        self._take_floors()
+        floor = min(self._floor, self.floors().floor)  # one may have begun further back meanwhile
+        self._running = True
+        now = clock.now()
+        self._submit(lambda: self._step(now, floor), self._done)
+
+    def end(self) -> None:
+        """Begin no more steps."""
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _take_floors(self) -> None:
+        if self._taken is not None and self._table.journal_version >= self._taken.group:
+            self._floor, self._taken = self._taken.floor, None
+        if self._taken is None:
+            self._taken = self.floors()
+
+    def _step(self, now: int, floor: int) -> Upkeep | None:
+        """On the committer's thread."""
+        self._owned()
+        return self._table.upkeep(now=now, floor=floor)
+
+    def _done(self, result: Result) -> None:
+        self._running = False
+        assert not isinstance(result, Commit)  # noqa: S101
+        if isinstance(result, Failure):
+            self._failed(result.error)
+            return
+        if result is None:
+            self._next = self._loop.time() + IDLE_SECONDS
+            return
+        _events.debug(
+            "upkeep.done",
+            kind=result.kind,
+            files=result.files,
+            bytes=result.bytes,
+            ms=round(result.seconds * 1_000),
+        )
+        if result.messages:
+            _events.warning("retention.dropped", messages=result.messages, owed_to="nobody")
+        self._rest(result.seconds * (REST_BEHIND if self.behind() else REST))
+
+    def _failed(self, error: BaseException) -> None:
+        again = isinstance(error, StoreError | OSError) and self._table.dead is None
+        if not again or isinstance(error, TableMoved | HomeLost):
+            self.stopped(f"{type(error).__name__}: {error}")
+            return
+        _events.error("upkeep.failed", reason=str(error), then="commits go on; tried again soon")
+        self._rest(self._retry_seconds)
+
+    def _rest(self, seconds: float) -> None:
+        self._next = self._loop.time() + seconds
+        if not self._ended:
+            self._timer = self._loop.call_at(self._next, self.tick)

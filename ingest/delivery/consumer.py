@@ -1,0 +1,116 @@
+"""Who is served: consumers and their subscriptions, with what the service knows of them."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from distributary.ingest.net.link import Link
+from distributary.pipeline.dispatch.dispatcher import Dispatcher, Settled
+from distributary.pipeline.model.message import RecordBatch, Settlement
+from distributary.pipeline.model.subscription import Definition, SubscriptionKey
+from distributary.pipeline.subscriptions.hint import Hint
+from distributary.pipeline.subscriptions.registry import LinkKind
+
+
+@dataclass(slots=True, eq=False)
+class Consumer:
+    """One outgoing link and its subscription."""
+
+    number: int
+    link: Link
+    name: str
+    kind: LinkKind
+    subscription: "Subscription"
+    presettled: bool
+    #: What it wants of what its subscription is owed; None: everything.
+    selector: str | None = None
+    #: Its credit is cut to what it may hold unsettled.
+    cut: bool = False
+    #: The next message is larger than it takes, and how: its link ends when it holds nothing more.
+    too_large: str = ""
+
+    @property
+    def left(self) -> bool:
+        """Whether it has been detached; its link may live on until its peer has all answers."""
+        return self.number not in self.subscription.consumers
+
+
+@dataclass(slots=True, eq=False)
+class Pages:
+    """Older messages of one subscription, read from the table: what of `covered` (a range of
+    sequences) is still to be delivered. `reading`: one more page is under way."""
+
+    batches: deque[RecordBatch] = field(default_factory=deque)
+    covered: range = range(0)
+    reading: bool = False
+
+    def clear(self, at: int = 0) -> None:
+        """From now on they begin there."""
+        self.batches.clear()
+        self.covered = range(at, at)
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """A claim on a topic and what the service knows to serve it.
+
+    `key` is None for a private one. `ahead` are the pages of its position, `aside` those of a
+    message elsewhere: one that came back, or is taken before its turn. `mark` is its slot among
+    the marks, 0 for one that has none. `alarm` is the time (microseconds) for which a timer is
+    set, 0 if none is. `hint` is what is known of what its selector matches. `unreadable` says
+    why a page of it couldn't be read, while it waits for that. `next_message` is a position
+    at which the topic is known to have a message; `recorded` the floor that the log has. `ended`:
+    it is owed nothing any more.
+    """
+
+    key: SubscriptionKey | None
+    definition: Definition
+    dispatcher: Dispatcher
+    consumers: dict[int, Consumer] = field(default_factory=dict)
+    ahead: Pages = field(default_factory=Pages)
+    aside: Pages = field(default_factory=Pages)
+    mark: int = 0
+    alarm: int = 0
+    hint: Hint | None = None
+    unreadable: str = ""
+    next_message: int = -1
+    recorded: int = 0
+    ended: bool = False
+
+    def __post_init__(self) -> None:
+        self.recorded = self.dispatcher.floor
+
+    @property
+    def durable(self) -> bool:
+        return self.key is not None and self.key.durable
+
+    @property
+    def reading(self) -> bool:
+        """Whether a page of its messages is under way."""
+        return self.ahead.reading or self.aside.reading
+
+    def forget_pages(self) -> None:
+        """None that was read is of use any more."""
+        self.ahead.clear()
+        self.aside.clear()
+
+    def consumer_name(self, number: int) -> str:
+        """Whose outcome it is, in the log; empty if it is nobody's."""
+        consumer = self.consumers.get(number)
+        return consumer.name if consumer is not None else ""
+
+    def settlement(self, settled: Settled, consumer: str, delivered: int, now: int) -> Settlement:
+        """The record of an outcome, with its floor as it is now. It must be a named one."""
+        assert self.key is not None  # noqa: S101
+        self.recorded = self.dispatcher.floor
+        return Settlement(
+            subscription=self.key.id,
+            topic=self.definition.topic,
+            consumer=consumer,
+            outcome=settled.outcome,
+            final=settled.final,
+            delivery_count=settled.delivery_count,
+            delivered_at=delivered,
+            settled_at=now,
+            floor=self.recorded,
+            sequences=(settled.run,),
+        )

@@ -1,0 +1,188 @@
+"""What subscriptions give up is kept: a copy in the queue of their dead letters.
+
+The copy and the settlement lie in one group: after a crash both are there or neither, and then the
+message is owed still. A peer that waits for our word on its outcome has it when that group is
+durable. All methods run on the loop's thread.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from distributary.ingest.commit.batches import message_at, run_of
+from distributary.ingest.commit.group_log import Inside, Log, Receipt
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.delivery.message_source import Paging
+from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.workers import watched, went_well
+from distributary.pipeline.amqp.dead_letter import Burial, Copy, copy, queue_of
+from distributary.pipeline.dispatch.dispatcher import DeadLetter
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.model.address import Destination, Kind
+from distributary.pipeline.model.message import RecordBatch, Settlement
+from distributary.pipeline.model.outcome import Reason
+from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.sequences.sequence_set import Run
+from distributary.pipeline.subscriptions.policy_table import dead_letter_queue
+
+#: Messages that are copied without a break, about 30 us each.
+BREAK_MESSAGES = 64
+#: Bytes of copies that wait to be durable; above it the others wait as what they are in the log.
+WAITING_BYTES_MAX = 8 << 20
+#: Reasons that come with an attempt which isn't among those that failed.
+_IN_ONE_MORE = frozenset({Reason.REJECTED, Reason.UNDELIVERABLE})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Grave:
+    """What one consumer ("": none) gave up at one time, and who waits for our word on it."""
+
+    subscription: Subscription
+    consumer: str
+    bury: DeadLetter
+    delivered_at: int
+    receipt: Receipt | None
+
+
+class DeadLetters:
+    """Buries what dispatchers give up, in the order in which they do."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: Log,
+        paging: Paging,
+        kept: Callable[[Destination], SubscriptionKey],
+    ) -> None:
+        """`kept` makes a queue, in the group that waits, if it isn't there."""
+        self._loop, self._log, self._lookup, self._kept = loop, log, paging.lookup(), kept
+        self._retry_seconds = paging.retry_seconds
+        self._graves: deque[_Grave] = deque()
+        #: Those whose messages couldn't be read: they wait, and the others don't wait for them.
+        self._unreadable: list[_Grave] = []
+        self._task: asyncio.Task[None] | None = None
+        self._waiting_bytes = 0
+        self._written: asyncio.Event = asyncio.Event()
+
+    def bury(
+        self,
+        subscription: Subscription,
+        consumer: str,
+        given_up: Sequence[DeadLetter],
+        delivered_at: int,
+        receipt: Receipt | None = None,
+    ) -> None:
+        """Keep copies of these; the receipt is answered when the last one is durable."""
+        last = len(given_up) - 1
+        for nth, bury in enumerate(given_up):
+            grave = _Grave(
+                subscription, consumer, bury, delivered_at, receipt if nth == last else None
+            )
+            self._graves.append(grave)
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._task is None and self._graves:
+            work = watched(self._bury(), self._loop, "burial")
+            self._task = self._loop.create_task(work)
+            self._task.add_done_callback(self._ended)
+
+    def _again(self) -> None:
+        """Try once more what couldn't be read."""
+        self._graves.extend(self._unreadable)
+        self._unreadable.clear()
+        self._begin()
+
+    async def finish(self, seconds: float) -> None:
+        """Bury what is known until now, if it takes no longer."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=seconds)
+
+    def close(self) -> None:
+        """What isn't buried is owed after the next start."""
+        self._graves.clear()
+        self._unreadable.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._task = None
+        went_well(task)
+
+    async def _bury(self) -> None:
+        while self._graves:
+            grave = self._graves.popleft()
+            try:
+                await self._one(grave)
+            except StoreError:  # the log says which; what is written of it stays written
+                if not self._unreadable:
+                    self._loop.call_later(self._retry_seconds, self._again)
+                self._unreadable.append(grave)
+                continue
+            if grave.receipt is not None:
+                self._log.confirm(grave.receipt)
+                self._log.flush()
+        self._lookup.forget()
+
+    async def _one(self, grave: _Grave) -> None:
+        """Find the messages, batch by batch, and write their copies."""
+        run, topic = grave.bury.run, grave.subscription.definition.topic
+        at = 0
+        while at < len(run) and not grave.subscription.ended:
+            batch = await self._lookup.batch(topic, run[at], run[at] + 1)
+            if batch is None:  # what retention has taken can't be copied, nor is it owed for ever
+                self._write(grave, None, run[at : at + 1])
+                at += 1
+                continue
+            stop = min(bisect_left(run, batch.stop, lo=at), at + BREAK_MESSAGES)
+            self._write(grave, batch, run[at:stop])
+            at = stop
+            await self._turn()
+
+    async def _turn(self) -> None:
+        """Others go on; and so does this when there is room."""
+        self._log.flush()
+        await asyncio.sleep(0)
+        while self._waiting_bytes > WAITING_BYTES_MAX:
+            self._written.clear()
+            await self._written.wait()
+
+    def _write(self, grave: _Grave, batch: RecordBatch | None, run: Run) -> None:
+        """Copies and settlements of those that are given up still, for one group."""
+        subscription = grave.subscription
+        if subscription.key is None or subscription.ended:
+            return
+        now = clock.now()
+        reason = grave.bury.reason
+        attempts = grave.bury.delivery_count + (reason in _IN_ONE_MORE)
+        burial = Burial(subscription.key.id, subscription.definition.topic, reason, attempts, now)
+        copies: list[Copy] = []
+        settlements: list[Settlement] = []
+        for settled in subscription.dispatcher.buried(run):
+            settlements.append(
+                subscription.settlement(settled, grave.consumer, grave.delivered_at or now, now)
+            )
+            if batch is not None:
+                copies += [copy(message_at(batch, one), one, burial) for one in settled.run]
+        if not settlements:
+            return
+        queue = dead_letters_of(subscription)
+        self._kept(queue)
+        runs = [run_of(queue.topic, copies)] if copies else []
+        size = sum(len(run.blob) for run in runs)
+        self._waiting_bytes += size
+        self._log.write(runs, settlements, Inside())
+        self._log.after(lambda: self._durable(size))
+
+    def _durable(self, size: int) -> None:
+        self._waiting_bytes -= size
+        self._written.set()
+
+
+def dead_letters_of(subscription: Subscription) -> Destination:
+    """Where its dead letters go."""
+    assert subscription.key is not None  # noqa: S101
+    own = dead_letter_queue(subscription.dispatcher.policy.dead_letter_address)
+    return own or Destination(Kind.QUEUE, queue_of(subscription.key.id))

@@ -1,0 +1,400 @@
+"""The delivery service: performs what the dispatchers of all subscriptions decide.
+
+A subscription is a position over the log. Messages come from memory when they are new, else from
+`topic_log`, a page at a time; a slow one costs others nothing. All run on the loop's thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import count, groupby
+
+from distributary.ingest.commit.group_log import Log, Receipt, answer
+from distributary.ingest.delivery import oversize
+from distributary.ingest.delivery.alarms import Alarms
+from distributary.ingest.delivery.consumer import Consumer, Subscription
+from distributary.ingest.delivery.dead_letters import DeadLetters
+from distributary.ingest.delivery.expiry import Expiry
+from distributary.ingest.delivery.leased_consumer import LeasedConsumer
+from distributary.ingest.delivery.message_source import Paging
+from distributary.ingest.delivery.selector_faults import SelectorFaults
+from distributary.ingest.delivery.selector_filter import SelectorFilter
+from distributary.ingest.delivery.topic_directory import TopicDirectory
+from distributary.ingest.native.pump import Outcomes
+from distributary.ingest.net.link import Link
+from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.settings import Settings
+from distributary.ingest.runtime.turns import Allowance, Due, units
+from distributary.pipeline.dispatch.dispatcher import DeadLetter, Deliver, Effect, Settled
+from distributary.pipeline.model.address import Destination
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.outcome import Outcome, Reason
+from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.sequences.sequence_set import Run
+from distributary.pipeline.subscriptions.registry import LinkKind
+from distributary.pipeline.tables.recovery.dispatch_marks import DispatchMarks
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+#: Seconds that burials may take at the end, when nobody is served any more.
+FINISH_SECONDS = 5.0
+#: Subscriptions of a topic that are served until those of the next topic have their turn.
+TOPIC_SUBSCRIPTIONS = 64
+#: Bytes that one subscription may hand to the engine in one pass; then the others have a turn and
+#: the sockets a chance to say that they are full.
+PASS_BYTES = 1 << 20
+#: Messages that selectors read for one subscription in one pass, 1 to 2 us each with one selector,
+#: fewer with many: 2 ms until others go on.
+PASS_EVALUATIONS = 1_000
+#: Messages that aren't plain and are looked at, delivered or not, in the time of one evaluation.
+MESSAGES_LIKE_ONE_EVALUATION = 4
+
+
+class DeliveryService:
+    """Serves subscriptions that have consumers with credit; knows nothing of the others."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        log: Log,
+        table: TopicLog,
+        marks: DispatchMarks,
+        claims: TopicDirectory,
+        flush: Callable[[], None],
+        kept: Callable[[Destination], SubscriptionKey],
+    ) -> None:
+        """`kept` makes a queue, in the group that waits, if it isn't there."""
+        self._loop, self._settings, self._log = loop, settings, log
+        self._marks, self._flush, self._claims = marks, flush, claims
+        self.paging = Paging(loop, log.recent, table, settings.delivery)
+        self.paging.resumed = self._resume
+        self.faults = SelectorFaults(loop, settings.delivery.page_retry_ms, self._resume)
+        self._alarms = Alarms(loop, self._rung)
+        self._dead_letters = DeadLetters(loop, log, self.paging, kept)
+        scan_ms = settings.delivery.expiry_scan_ms
+        self._expiry = Expiry(loop, claims, self.paging, self.faults, scan_ms, self.give_up)
+        self._live: dict[str, dict[Subscription, None]] = {}  # topic -> those with consumers
+        self._due: Due[Subscription] = Due(TOPIC_SUBSCRIPTIONS)
+        self._again: list[Subscription] = []  # served, and not done: behind all when the loop turns
+        self._cut: dict[Consumer, None] = {}  # get more when what they settled is durable
+        self._turn = Allowance(loop, settings.delivery.turn_subscriptions_max, self._turned)
+        self._sieve = SelectorFilter(self.faults)
+        self._numbers = count(1)
+        log.arrived, log.uncommon = self._arrived, claims.arrived
+
+    # Consumers come and go.
+
+    def attach(
+        self,
+        subscription: Subscription,
+        link: Link,
+        name: str,
+        kind: LinkKind,
+        selector: str | None = None,
+    ) -> Consumer:
+        """A consumer joins, with a selector of its own or without; its credit comes by `flowed`."""
+        presettled = link.sends_settled or kind is LinkKind.BROWSER
+        number = next(self._numbers)
+        consumer = Consumer(number, link, name, kind, subscription, presettled, selector)
+        if not subscription.consumers:
+            self._sieve.join(subscription)
+        subscription.consumers[consumer.number] = consumer
+        self._sieve.consume(consumer)
+        priority = link.attach.priority or 0  # a browser's is nobody's business
+        subscription.dispatcher.attach(number, priority=priority, selector=selector)
+        self._claims.add(subscription)
+        self._live.setdefault(subscription.definition.topic, {})[subscription] = None
+        return consumer
+
+    def detach(self, consumer: Consumer) -> None:
+        """A consumer goes; what it held is given back, and that is recorded."""
+        subscription = consumer.subscription
+        if subscription.consumers.pop(consumer.number, None) is None:
+            return
+        now = clock.now()
+        for settled in subscription.dispatcher.detach(consumer.number):
+            self._record(subscription, consumer.name, settled, now, now)
+        self._sieve.stop(consumer)
+        if not subscription.consumers:
+            self._sieve.leave(subscription)
+            subscription.forget_pages()
+            if subscription.key is None:
+                self.end(subscription)
+            live = self._live[subscription.definition.topic]
+            live.pop(subscription, None)
+            if not live:
+                del self._live[subscription.definition.topic]
+        self._wake(subscription)
+
+    def claim(self, consumer: Consumer, run: Run, now: int) -> list[Effect]:
+        """The consumer has all of these that are owed and that nobody has; no byte goes out."""
+        subscription = consumer.subscription
+        effects = subscription.dispatcher.claim(consumer.number, run, now)
+        self._marks.deliver(subscription.mark, subscription.dispatcher.reach)
+        return effects
+
+    def flowed(self, consumer: Consumer) -> None:
+        """The link's credit or drain changed, or its socket can or can't take more."""
+        if consumer.left:
+            return
+        self._set_credit(consumer)
+        self._wake(consumer.subscription)
+
+    def _set_credit(self, consumer: Consumer) -> None:
+        link, dispatcher = consumer.link, consumer.subscription.dispatcher
+        able = link.alive and link.connection.inbound.takes_more and not consumer.too_large
+        credit = link.credit if able else 0
+        taker, settings = isinstance(link, LeasedConsumer), self._settings
+        most = settings.management.acquire_max if taker else settings.amqp.unsettled_max
+        held = dispatcher.held(consumer.number)
+        room = most - (link.unsettled if able and not taker else len(held))
+        consumer.cut = credit > room
+        if consumer.cut and link.waiting:
+            self._cut[consumer] = None
+        dispatcher.credit(consumer.number, min(credit, max(room, 0)))
+
+    # Subscriptions change.
+
+    def changed(self, subscription: Subscription, *, moved: bool = False) -> None:
+        """Something was said to its dispatcher, which may now deliver, or wake earlier; `moved`: it
+        was rewound, and what was read of the log is of no use. `run` serves it."""
+        if moved:
+            subscription.forget_pages()
+            self._claims.changed(subscription)
+        self._alarms.look(subscription)
+        self._wake(subscription)
+
+    def end(self, subscription: Subscription) -> None:
+        """It is owed nothing any more."""
+        subscription.ended = True
+        self._alarms.forget(subscription)
+        self.faults.forget(subscription)
+        self._claims.remove(subscription)
+
+    def give_up(self, subscription: Subscription, run: Run, reason: Reason) -> None:
+        """Of these messages, which expired or are too many, nobody shall get what nobody holds."""
+        effects = subscription.dispatcher.give_up(run, reason)
+        self._perform(subscription, effects, clock.now())
+        if effects and subscription.consumers:
+            self._wake(subscription)  # what comes behind may be delivered now
+        self._log.flush()
+
+    def _rung(self, subscriptions: list[Subscription], now: int) -> None:
+        for subscription in subscriptions:
+            self._perform(subscription, subscription.dispatcher.wake(now), now)
+            self._alarms.look(subscription)
+            if subscription.consumers:
+                self._wake(subscription)
+        self._pass()
+
+    # Outcomes.
+
+    def settled(self, consumer: Consumer, outcomes: Outcomes) -> None:
+        """A consumer's peer gave an outcome to a run of deliveries."""
+        subscription = consumer.subscription
+        said = consumer.link.verdict(outcomes)
+        now = clock.now()
+        effects = subscription.dispatcher.settle(
+            consumer.number,
+            outcomes.run,
+            said.outcome,
+            failed=said.failed,
+            undeliverable=said.undeliverable,
+            now=now,
+            delivered_at=outcomes.token,
+        )
+        receipt: Receipt | None = None
+        if outcomes.confirm:
+            receipt = Receipt(consumer.link, outcomes.confirm, len(outcomes.confirm) // 8, 0)
+        self.concluded(subscription, consumer.name, effects, outcomes.token, now, receipt)
+        self.eased(consumer)
+
+    def concluded(
+        self,
+        subscription: Subscription,
+        name: str,
+        effects: Sequence[Settled | DeadLetter],
+        delivered_at: int,
+        now: int,
+        receipt: Receipt | None,
+    ) -> None:
+        """What a dispatcher made of a consumer's outcomes is recorded, in the group that waits, or
+        buried; the receipt is answered when that is durable."""
+        given_up: list[DeadLetter] = []
+        for one in effects:
+            if isinstance(one, DeadLetter):
+                given_up.append(one)
+            else:
+                self._record(subscription, name, one, delivered_at, now)
+                if not one.final:
+                    self._wake(subscription)
+        if given_up:
+            self._wake(subscription)
+            self._dead_letters.bury(subscription, name, given_up, delivered_at, receipt)
+        elif receipt is not None and subscription.durable:
+            self._log.confirm(receipt)
+        elif receipt is not None:
+            answer(receipt, 0)
+
+    def eased(self, consumer: Consumer) -> None:
+        """A consumer holds less than before."""
+        if consumer.cut and not consumer.left:
+            self._set_credit(consumer)
+            self._wake(consumer.subscription)
+        oversize.end_if_empty(consumer)
+
+    def _perform(self, subscription: Subscription, effects: Sequence[Effect], now: int) -> None:
+        """Record and bury what ended by itself: no peer said so."""
+        given_up: list[DeadLetter] = []
+        for effect in effects:
+            match effect:
+                case Settled(consumer=number):
+                    self._record(subscription, subscription.consumer_name(number), effect, now, now)
+                case DeadLetter():
+                    given_up.append(effect)
+                case Deliver():
+                    raise AssertionError(f"{effect} without messages at hand")
+        for number, same in groupby(given_up, lambda bury: bury.consumer):
+            self._dead_letters.bury(
+                subscription, subscription.consumer_name(number), list(same), now
+            )
+
+    def _record(
+        self, subscription: Subscription, consumer: str, settled: Settled, delivered: int, now: int
+    ) -> None:
+        if subscription.durable:
+            self._log.settle(subscription.settlement(settled, consumer, delivered, now))
+
+    # Serving.
+
+    def _arrived(self, topics: list[str]) -> None:
+        cut, self._cut = self._cut, {}
+        for consumer in cut:
+            self.eased(consumer)
+        for topic in topics:
+            live = self._live.get(topic)
+            if live:
+                self._due.add_all(live, topic)
+        self.run()
+        self._flush()
+
+    def run(self) -> None:
+        """Serve those that are due, as many as may be until the loop turns; the others then, in the
+        order in which they became due."""
+        due, turn = self._due, self._turn
+        while due.order and turn.left > 0:
+            sent, work = self._serve(due.take())
+            turn.spend(units(sent, work))
+
+    def _turned(self) -> None:
+        """The sockets were written and others had their turn: go on."""
+        while self._again:
+            self._wake(self._again.pop(0))
+        if self._due.order:
+            self._pass()
+
+    def _wake(self, subscription: Subscription) -> None:
+        """There may be something to do for it: `run` serves it."""
+        self._due.add(subscription, subscription.definition.topic)
+
+    def _pass(self) -> None:
+        self.run()
+        self._log.flush()
+        self._flush()
+
+    def _serve(self, subscription: Subscription) -> tuple[int, int]:
+        """Serve one, as far as one pass goes: bytes that were sent, and evaluations."""
+        dispatcher, head = subscription.dispatcher, self._log.recent.head
+        selects = subscription.definition.selector is not None
+        sent = work = 0
+        missed = stuck = None
+        while (wanted := dispatcher.wanted(head)) is not None:
+            if sent >= PASS_BYTES or work >= PASS_EVALUATIONS:
+                self._again.append(subscription)
+                self._turn.ask()
+                return sent, work
+            batch = self.paging.find(subscription, wanted)
+            if batch is None:
+                if subscription.reading or wanted == missed:
+                    break
+                missed, stuck = wanted, None
+                continue
+            now = clock.now()
+            if selects or dispatcher.selectors:
+                part = self._sieve.part(subscription, batch, wanted, PASS_EVALUATIONS - work)
+                if part is None:
+                    break
+                work += part.work
+                effects = dispatcher.offer(
+                    part.first,
+                    part.stop,
+                    part.sequences,
+                    now=now,
+                    attributes=batch.attributes,
+                    matches=part.matches,
+                )
+            else:
+                effects = dispatcher.offer(
+                    batch.first, batch.stop, batch.sequences, now=now, attributes=batch.attributes
+                )
+            assert effects or wanted != stuck, (  # noqa: S101
+                f"nothing becomes of {wanted}, read up to {dispatcher.position}, in the batch "
+                f"{batch.first} to {batch.stop - 1} of {subscription.definition}"
+            )
+            # What was delivered may be back already, as too large, and what is of a low priority is
+            # asked for again when nothing follows it; both may have to wait for others then.
+            stuck = None if effects else wanted
+            if batch.attributes is not None:
+                work += batch.count // MESSAGES_LIKE_ONE_EVALUATION
+            self._marks.deliver(subscription.mark, dispatcher.reach)
+            sent += self._deliver(subscription, batch, effects, now)
+        self._alarms.look(subscription)
+        if not (subscription.reading or subscription.unreadable):
+            self._answer_drains(subscription)
+        return sent, work
+
+    def _deliver(
+        self, subscription: Subscription, batch: RecordBatch, effects: Sequence[Effect], now: int
+    ) -> int:
+        """Perform what the dispatcher has made of a batch's messages; bytes that were sent."""
+        sent = 0
+        limited, others = list[Consumer](), list[Effect]()
+        for effect in effects:
+            if not isinstance(effect, Deliver):
+                others.append(effect)
+                continue
+            consumer = subscription.consumers[effect.consumer]
+            run = effect.run
+            if consumer.link.message_bytes_max:
+                limited.append(consumer)
+                run = oversize.fitting(consumer, batch, effect, now)
+            sent += consumer.link.send(batch, run, effect.delivery_count, now, consumer.presettled)
+            if consumer.presettled:
+                others += subscription.dispatcher.settle(
+                    consumer.number, run, Outcome.ACCEPTED, now=now, delivered_at=now
+                )
+        if others:
+            self._perform(subscription, others, now)
+        for consumer in limited:
+            oversize.end_if_empty(consumer)
+        return sent
+
+    def _resume(self, subscription: Subscription) -> None:
+        self._wake(subscription)
+        self._pass()
+
+    def _answer_drains(self, subscription: Subscription) -> None:
+        """All there is has been sent: whoever drains gives its credit back."""
+        for consumer in subscription.consumers.values():
+            link = consumer.link
+            if link.alive and link.draining and link.connection.writable:
+                link.drained()
+                self._set_credit(consumer)
+
+    async def finish(self) -> None:
+        """The last peer has gone: bury what is given up, and begin nothing more."""
+        self._expiry.close()
+        await self._dead_letters.finish(FINISH_SECONDS)
+
+    def close(self) -> None:
+        self._dead_letters.close()
+        self.paging.close()

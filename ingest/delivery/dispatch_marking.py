@@ -1,0 +1,120 @@
+"""When the marks of subscriptions are durable, and when they may be taken back.
+
+A consumer's attach is answered when it is durable that its subscription has one; when the last one
+has gone, and how each delivery ended is durable in the log, the subscription is quiet again. All
+methods run on the loop's thread.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from distributary.ingest.commit.group_log import Log
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.runtime.workers import Failure, Worker
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.tables.recovery.dispatch_marks import DispatchMarks
+
+
+class DispatchMarking:
+    """The gateway's end of the marks. `passed` is called when a sync has let peers go on, `stopped`
+    with the reason when it failed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, log: Log, marks: DispatchMarks) -> None:
+        self._log, self._marks = log, marks
+        self.passed: Callable[[], None] = lambda: None
+        self.stopped: Callable[[str], None] = lambda _reason: None
+        self._worker: Worker[None] = Worker("marks", loop)
+        #: Slot -> how often a first consumer came or the last one went, to know what is past.
+        self._changes: dict[int, int] = {}
+        #: Slots that are known to be durable as attached.
+        self._durable: set[int] = set()
+        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
+        self._syncing = False
+        self._kept = False
+
+    def joined(self, subscription: Subscription, then: Callable[[], None]) -> None:
+        """A consumer came to a durable subscription; `then` is called when that is durable, at
+        once if it was before. Raises StoreError when there is no space to say it."""
+        assert subscription.key is not None  # noqa: S101
+        slot = subscription.mark
+        if len(subscription.consumers) == 1:
+            if slot not in self._durable:
+                slot = subscription.mark = self._marks.attach(subscription.key.id)
+            self._changed(slot)
+        if slot in self._durable:
+            then()
+            return
+        self._waiting.append((slot, self._changes[slot], then))
+        self._sync()
+
+    def left(self, subscription: Subscription) -> None:
+        """A consumer went, and what it held was given back to the log to be written."""
+        slot = subscription.mark
+        if not slot or subscription.consumers:
+            return
+        quiet = partial(self._quiet, slot, self._changes[slot])
+        if self._marks.delivering(slot):
+            self._log.after(quiet)
+        else:
+            quiet()
+
+    def moved(self, subscription: Subscription) -> None:
+        """The subscription was rewound or purged, that is durable, and nothing was delivered since:
+        what was delivered before is none of its business."""
+        self._marks.renew(subscription.mark)
+
+    def deleted(self, subscription: Subscription) -> None:
+        """The subscription is no more, and that is durable."""
+        assert subscription.key is not None  # noqa: S101
+        self._changed(subscription.mark)
+        self._durable.discard(subscription.mark)
+        self._marks.free(subscription.key.id)
+        subscription.mark = 0
+
+    def keep(self) -> None:
+        """The gateway gives up: no mark is taken back any more, whatever consumers still give back.
+        What they hold they may have seen, and a stop that nobody asked for is a crash to them."""
+        self._kept = True
+
+    def close(self) -> None:
+        """After the log is closed: what went quiet at the end is durable as such. Raises
+        StoreError when it isn't; the next start then takes deliveries for doubtful that are not."""
+        self._worker.stop()
+        try:
+            self._marks.sync()
+        except OSError as error:
+            raise StoreError(f"fsync of {self._marks.path} failed: {error}") from error
+        finally:
+            self._marks.close()
+
+    def _changed(self, slot: int) -> None:
+        self._changes[slot] = self._changes.get(slot, 0) + 1
+
+    def _quiet(self, slot: int, change: int) -> None:
+        if self._changes[slot] == change and not self._kept:
+            self._changed(slot)
+            self._durable.discard(slot)
+            self._marks.quiet(slot)
+
+    def _sync(self) -> None:
+        """One sync for all that wait; who comes meanwhile waits for the next one."""
+        if self._syncing or not self._waiting:
+            return
+        self._syncing = True
+        waiting, self._waiting = self._waiting, []
+        self._worker.submit(self._marks.sync, lambda result: self._synced(waiting, result))
+
+    def _synced(
+        self, waiting: list[tuple[int, int, Callable[[], None]]], result: Failure | None
+    ) -> None:
+        self._syncing = False
+        if isinstance(result, Failure):
+            self.stopped(f"fsync of {self._marks.path} failed: {result.error}")
+            return
+        for slot, change, then in waiting:
+            if self._changes[slot] == change:
+                self._durable.add(slot)
+            then()
+        self.passed()
+        self._sync()

@@ -1,0 +1,136 @@
+"""Expired messages are given up though nobody asks for them: on every subscription of their topic,
+whether it has consumers or not.
+
+Every `delivery.expiry_scan_ms` the priority indexes are asked in which stretches of messages any
+has expired; these are looked at, in memory or in the table, beside all other work.
+"""
+
+import asyncio
+from array import array
+from collections.abc import Callable
+
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.delivery.message_source import Paging
+from distributary.ingest.delivery.selector_faults import SelectorFaults
+from distributary.ingest.delivery.topic_directory import TopicDirectory
+from distributary.ingest.native.batch_reader import SlabReader
+from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.workers import watched, went_well
+from distributary.pipeline.dispatch.priority_index import PriorityIndex
+from distributary.pipeline.errors import SelectorFailed, StoreError
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.outcome import Reason
+from distributary.pipeline.model.subscription import Definition
+from distributary.pipeline.selector.matching import Selections, selected_parts
+from distributary.pipeline.sequences.sequence_set import Run
+
+#: Evaluations of a selector between two turns of the loop.
+PART_EVALUATIONS = 1_000
+#: Subscriptions that give up what expired between two turns, 0.3 ms each for a thousand messages.
+PART_SUBSCRIPTIONS = 16
+
+
+class Expiry:
+    """Looks for what has expired. `give_up` is told of each run for each subscription."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        claims: TopicDirectory,
+        paging: Paging,
+        faults: SelectorFaults,
+        scan_ms: int,
+        give_up: Callable[[Subscription, Run, Reason], None],
+    ) -> None:
+        self._loop, self._claims, self._give_up = loop, claims, give_up
+        self._faults = faults
+        self._seconds = scan_ms / 1_000
+        self._lookup, self._retry_us = paging.lookup(), int(paging.retry_seconds * 1e6)
+        self._task: asyncio.Task[None] | None = None
+        self._timer = loop.call_later(self._seconds, self._begin)
+
+    def close(self) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        work = watched(self._scan(), self._loop, "expiry")
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._task = None
+        if went_well(task):
+            self._timer = self._loop.call_later(self._seconds, self._begin)
+
+    async def _scan(self) -> None:
+        self._claims.trim()
+        now = clock.now()
+        for topic, priority_index, stretch in self._claims.lapsed(now):
+            try:
+                await self._look_through(topic, priority_index, stretch, now)
+            except StoreError:  # the log says which
+                priority_index.again(stretch, now + self._retry_us)
+        self._lookup.forget()
+
+    async def _look_through(
+        self, topic: str, priority_index: PriorityIndex, stretch: range, now: int
+    ) -> None:
+        at, next_one = stretch.start, 0
+        while (batch := await self._lookup.batch(topic, at, stretch.stop)) is not None:
+            expired, later = _expired(batch, range(at, stretch.stop), now)
+            if expired:
+                for nth, subscription in enumerate(list(self._claims.of(topic)), 1):
+                    try:
+                        await self._expire(subscription, batch, expired)
+                    except SelectorFailed as failure:
+                        self._faults.tell(subscription, failure)
+                        later = now + self._retry_us
+                    if nth % PART_SUBSCRIPTIONS == 0:
+                        await asyncio.sleep(0)
+            if later:
+                next_one = min(next_one or later, later)
+            at = batch.stop
+            await asyncio.sleep(0)
+        if next_one:
+            priority_index.again(stretch, next_one)
+
+    async def _expire(
+        self, subscription: Subscription, batch: RecordBatch, expired: "array[int]"
+    ) -> None:
+        """Give up what of these the subscription claims."""
+        if subscription.ended or subscription.dispatcher.floor > expired[-1]:
+            return
+        if subscription.definition.selector is not None:
+            expired = await self._claimed(subscription.definition, batch, expired)
+        if expired and not subscription.ended:
+            self._give_up(subscription, expired, Reason.EXPIRED)
+
+    async def _claimed(
+        self, claim: Definition, batch: RecordBatch, expired: "array[int]"
+    ) -> "array[int]":
+        """What of these a selector selects; others have their turns while it is evaluated."""
+        selections, wanted, found = Selections(SlabReader), frozenset(expired), array("q")
+        selections.join(claim)
+        for part in selected_parts(selections, claim, batch, PART_EVALUATIONS):
+            found.extend(one for one in part if one in wanted)
+            await asyncio.sleep(0)
+        return found
+
+
+def _expired(batch: RecordBatch, within: range, now: int) -> "tuple[array[int], int]":
+    """Which of the batch's messages within these sequences have expired, and when the next one of
+    the others does; 0: none."""
+    found, later = array("q"), 0
+    attributes = batch.attributes
+    if attributes is None or not attributes.expires_at:
+        return found, later
+    listed = batch.sequences or range(batch.first, batch.stop)
+    for sequence, at in zip(listed, memoryview(attributes.expires_at).cast("q"), strict=True):
+        if at and sequence in within:
+            if at <= now:
+                found.append(sequence)
+            elif not later or at < later:
+                later = at
+    return found, later

@@ -1,0 +1,186 @@
+"""A consumer that takes sequences and no bytes: who asks for it reads the messages in the table.
+
+To the delivery service it is a link like any other: it has credit, it is handed runs in its turn,
+and it goes. Its peer is a holder, a name of its own choosing, which outlives a connection: what it
+has stays with it for as long as it asked for after the connection was lost, so that it can come
+back for it.
+"""
+
+import asyncio
+from array import array
+
+from distributary.ingest.native.link_in_flight import Deliveries
+from distributary.ingest.net.connection import Connection
+from distributary.ingest.net.link import Link
+from distributary.pipeline.amqp.performative import WalkedAttach
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.transitions import WITHOUT_STATE, DeliveryState
+from distributary.pipeline.sequences.gathering import gathered
+from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
+
+#: What one sequence counts among the bytes that a subscription hands out in one pass.
+SEQUENCE_BYTES = 8
+
+
+class LeasedConsumer(Link):
+    """The end of one holder on one subscription. `asked_by` is the link by which it speaks, None
+    while its connection is lost."""
+
+    __slots__ = (
+        "_fresh",
+        "_fresh_since",
+        "_granted",
+        "_handed",
+        "_since",
+        "asked_by",
+        "holder",
+        "linger_ms",
+        "moved",
+        "reason",
+        "sure",
+        "timer",
+        "user",
+    )
+
+    def __init__(
+        self, asked_by: Link, holder: str, name: str, sure: "asyncio.Future[None]"
+    ) -> None:
+        self.connection: Connection = asked_by.connection
+        self.attach = WalkedAttach(b"", 0, 0, name, frozenset(), None)
+        self.name = name
+        self.address = self.session = 0
+        self.message_bytes_max = 0
+        self.offered_capabilities = ()
+        self.alive, self.ended, self.left, self.gone = True, False, False, False
+        self.delivery_count = self.waiting = 0
+        self.when_answered = None
+        self.owner = None
+        self.asked_by: Link | None = asked_by
+        self.holder, self.user = holder, asked_by.connection.user
+        self.linger_ms = 0
+        #: Done when it is durable that its subscription has a consumer; before, it gets nothing.
+        self.sure = sure
+        self.timer: asyncio.TimerHandle | None = None
+        #: Set whenever it was handed something, or ended.
+        self.moved = asyncio.Event()
+        #: Why it was ended from our side.
+        self.reason = ""
+        self._granted = 0
+        self._handed: list[tuple[Run, int]] = []
+        #: What no answer has handed over yet, and the time of its last run.
+        self._fresh, self._fresh_since = SequenceSet(), 0
+        self._since: dict[int, SequenceSet] = {}  #: when it was delivered -> what it may still have
+
+    # What a link is to the service.
+
+    @property
+    def handle(self) -> tuple[int, int]:
+        return 0, 0
+
+    @property
+    def default_outcome(self) -> DeliveryState:
+        return WITHOUT_STATE
+
+    @property
+    def is_outgoing(self) -> bool:
+        return True
+
+    @property
+    def sends_settled(self) -> bool:
+        return False
+
+    @property
+    def credit(self) -> int:
+        return self._granted if self.asked_by is not None else 0
+
+    @property
+    def draining(self) -> bool:
+        return False
+
+    def send(
+        self,
+        batch: RecordBatch,  # noqa: ARG002
+        run: Run,
+        delivery_count: int,
+        token: int,
+        presettled: bool,  # noqa: ARG002
+    ) -> int:
+        """It is handed a run; no byte goes anywhere."""
+        self._granted -= len(run)
+        self.took(run, delivery_count, token)
+        return SEQUENCE_BYTES * len(run)
+
+    def detach(
+        self,
+        *,
+        closed: bool,  # noqa: ARG002
+        condition: str = "",  # noqa: ARG002
+        description: str = "",
+    ) -> None:
+        """It is ended from our side; its holder hears of it when it asks for more."""
+        self.alive, self.ended, self.reason = False, True, description
+        self.moved.set()
+
+    def release(self) -> None:
+        self.alive = False
+        self.moved.set()
+
+    def held(self) -> Deliveries:
+        self._date()
+        sequences, tokens = array("Q"), array("Q")
+        for token in sorted(self._since):
+            for run in self._since[token].runs():
+                sequences.extend(run)
+                tokens.extend([token] * len(run))
+        return sequences, tokens
+
+    # What it is to its holder.
+
+    def grant(self, credit: int) -> None:
+        """It takes this many from now on."""
+        self._granted = credit
+
+    def took(self, run: Run, delivery_count: int, token: int) -> None:
+        """It has these since `token` (microseconds)."""
+        self.delivery_count += len(run)
+        self._handed.append((run, delivery_count))
+        self._fresh.add(run)
+        self._fresh_since = max(self._fresh_since, token)
+        self.moved.set()
+
+    def handed(self) -> list[tuple[Run, int]]:
+        """What it was handed since this was asked, with the failed attempts of each run."""
+        self._date()
+        found, self._handed = self._handed, []
+        return found
+
+    def _date(self) -> None:
+        """What one answer hands over has one time, that of its last run: few times are few records.
+        An outcome counts for a delivery of its time or before."""
+        if self._fresh:
+            had = self._since.setdefault(self._fresh_since, SequenceSet())
+            for run in self._fresh.runs():
+                had.add(run)
+            self._fresh, self._fresh_since = SequenceSet(), 0
+
+    def ending(self, run: Run) -> list[tuple[int, Run]]:
+        """What of these it was handed, with the time of it; from now on nothing is known of that
+        here."""
+        self._date()
+        found: list[tuple[int, Run]] = []
+        for token in [*self._since]:
+            had = self._since[token]
+            parts = [run] if had.contains_all(run) else _common(had, run)
+            for part in parts:
+                had.discard(part)
+                found.append((token, part))
+            if not had:
+                del self._since[token]
+        return found
+
+
+def _common(had: SequenceSet, run: Run) -> list[Run]:
+    if isinstance(run, range) and run.step == 1:
+        return list(gathered(had.runs_within(run.start, run.stop), len(run)))
+    found = array("q", [one for one in run if one in had])
+    return [found] if found else []

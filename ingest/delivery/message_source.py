@@ -1,0 +1,254 @@
+"""Messages at hand: those of the last minutes in memory, older ones in pages of the table.
+
+A page is read by a thread of its own while others are served; `resumed` is told when it is there.
+A page that can't be read (a flipped bit, a store that is away) pauses the subscriptions that want
+it, which is said in the log and by management, and is asked for again after
+`delivery.page_retry_ms`; all others go on. All methods run on the loop's thread.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import structlog
+
+from distributary.ingest.delivery.consumer import Pages, Subscription
+from distributary.ingest.native import pump
+from distributary.ingest.runtime.settings import DeliveryLimits
+from distributary.ingest.runtime.workers import Failure, Worker
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.log.recent_messages import RecentMessages
+from distributary.pipeline.model.header_attributes import HeaderAttributes
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.subscriptions.hint import Sift
+from distributary.pipeline.tables.reading.paging import Page
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+_events = structlog.get_logger("delivery")
+
+
+class Paging:
+    """Finds what subscriptions want. `stopped` is told of a bug in reading, which ends all."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        recent: RecentMessages,
+        table: TopicLog,
+        limits: DeliveryLimits,
+    ) -> None:
+        self._loop = loop
+        self._recent, self._table, self._limits = recent, table, limits
+        #: Topics of which a page couldn't be read when it was last asked for, and why.
+        self._unreadable: dict[str, str] = {}
+        self._reader: Worker[Page] = Worker("reader", loop)
+        self.stopped: Callable[[str], None] = lambda _reason: None
+        self.resumed: Callable[[Subscription], None] = lambda _subscription: None
+
+    def find(self, subscription: Subscription, wanted: int) -> RecordBatch | None:
+        """The batch with `wanted` or the first one after it; None if there is none yet, a page is
+        read first, or it isn't wanted any more, as nothing there can match."""
+        recent, dispatcher = self._recent, subscription.dispatcher
+        if subscription.hint is not None and _skipped(subscription, wanted):
+            return None
+        if wanted < recent.floor:
+            forward = wanted == dispatcher.position
+            batch = _within(subscription.ahead, wanted) if not forward else None
+            if batch is not None:
+                return batch
+            pages = subscription.ahead if forward else subscription.aside
+            if not self._page(subscription, pages, wanted, forward=forward):
+                return None
+            if pages.batches:
+                return pages.batches[0]
+        batch = recent.find(
+            subscription.definition.topic, max(wanted, recent.floor), dispatcher.room
+        )
+        if batch is None:
+            dispatcher.skip_to(recent.head)
+        return batch
+
+    def _page(
+        self, subscription: Subscription, pages: Pages, wanted: int, *, forward: bool
+    ) -> bool:
+        """Whether the pages at hand lead to `wanted`; asks for the next one if they don't.
+
+        With no page left and True, nothing is owed below the floor of what is in memory.
+        """
+        floor = self._recent.floor
+        if wanted not in pages.covered:
+            if not pages.reading:
+                pages.clear(wanted)
+                self._request(subscription, pages, wanted)
+            return False
+        covered = pages.covered.stop
+        batches = pages.batches
+        while batches and batches[0].stop <= wanted:
+            pages.covered = range(batches.popleft().stop, covered)
+        ahead = len(batches) <= 1 if forward else not batches  # read while this one is delivered
+        if ahead and covered < floor and not pages.reading:
+            self._request(subscription, pages, covered)
+        if not batches and covered < floor:
+            if forward:
+                subscription.dispatcher.skip_to(covered)
+            return False
+        return True
+
+    def _request(self, subscription: Subscription, pages: Pages, start: int) -> None:
+        pages.reading = True
+        hint, sift = subscription.hint, None
+        if hint is not None and pages is subscription.ahead:
+            sift = hint.sift(start)
+        self._read(
+            subscription.definition.topic,
+            start,
+            lambda page: self._paged(subscription, pages, start, page),
+            sift,
+        )
+
+    def _paged(
+        self, subscription: Subscription, pages: Pages, start: int, page: Page | Failure
+    ) -> None:
+        if isinstance(page, Failure):
+            if self._unread(subscription.definition.topic, start, page) is not None:
+                subscription.unreadable = str(page.error)
+                self._loop.call_later(self.retry_seconds, self._again, subscription, pages, start)
+            return
+        subscription.unreadable = ""
+        pages.reading = False
+        if pages.covered.stop == start and subscription.consumers:
+            pages.batches.extend(map(_grouped, page.batches))
+            pages.covered = range(pages.covered.start, page.covered)
+        self.resumed(subscription)
+
+    def _again(self, subscription: Subscription, pages: Pages, start: int) -> None:
+        """Ask once more for a page that couldn't be read, if it is still wanted."""
+        if pages.covered.stop == start and subscription.consumers and not subscription.ended:
+            self._request(subscription, pages, start)
+            return
+        pages.reading, subscription.unreadable = False, ""
+        self.resumed(subscription)
+
+    @property
+    def retry_seconds(self) -> float:
+        """How long to wait before a page that couldn't be read is asked for again."""
+        return self._limits.page_retry_ms / 1_000
+
+    def _read(
+        self,
+        topic: str,
+        start: int,
+        done: Callable[[Page | Failure], None],
+        sift: Sift | None = None,
+    ) -> None:
+        size = self._limits.page_bytes
+
+        def told(page: Page | Failure) -> None:
+            if not isinstance(page, Failure) and self._unreadable.pop(topic, ""):
+                _events.info("messages.readable", topic=topic)
+            done(page)
+
+        self._reader.submit(lambda: self._table.page(topic, start, size, sift), told)
+
+    def _unread(self, topic: str, start: int, failure: Failure) -> StoreError | None:
+        """Say that the page can't be read; None if that is a bug, which stops everything."""
+        error = failure.error
+        if not isinstance(error, StoreError | OSError):
+            self.stopped(f"{type(error).__name__}: {error}")
+            return None
+        if self._unreadable.get(topic) != str(error):
+            self._unreadable[topic] = str(error)
+            _events.error(
+                "messages.unreadable",
+                topic=topic,
+                sequence=start,
+                reason=str(error),
+                then=f"what wants them waits, and asks again every {self._limits.page_retry_ms} ms "
+                "(delivery.page_retry_ms); all others go on",
+            )
+        return StoreError(str(error))
+
+    async def page(self, topic: str, start: int) -> Page:
+        """A page for work that nobody waits for at a link. Raises StoreError when it can't be
+        read; Failure, after `stopped` was told, when that is a bug."""
+        came: asyncio.Future[Page | Failure] = self._loop.create_future()
+
+        def done(page: Page | Failure) -> None:
+            if not came.done():
+                came.set_result(page)
+
+        self._read(topic, start, done)
+        page = await came
+        if isinstance(page, Failure):
+            raise self._unread(topic, start, page) or page
+        return page
+
+    def lookup(self) -> "Lookup":
+        """A reader of its own."""
+        return Lookup(self, self._recent)
+
+    def close(self) -> None:
+        self._reader.stop()
+
+
+class Lookup:
+    """Messages by topic and sequence, for work beside that of the links; it keeps one page."""
+
+    def __init__(self, paging: Paging, recent: RecentMessages) -> None:
+        self._paging, self._recent = paging, recent
+        self._topic = ""
+        self._start = 0
+        self._page = Page((), 0)
+
+    async def batch(self, topic: str, sequence: int, stop: int) -> RecordBatch | None:
+        """The batch with this message or the first one after it that begins before `stop`. Raises
+        StoreError, as `Paging.page` does."""
+        while sequence < stop:
+            if sequence >= self._recent.floor:
+                batch = self._recent.find(topic, sequence)
+                return batch if batch is not None and batch.first < stop else None
+            if topic != self._topic or not self._start <= sequence < self._page.covered:
+                self._page = await self._paging.page(topic, sequence)
+                self._topic, self._start = topic, sequence
+            for batch in self._page.batches:
+                if batch.stop > sequence:
+                    return batch if batch.first < stop else None
+            sequence = self._page.covered
+        return None
+
+    def forget(self) -> None:
+        """Let the page go."""
+        self._topic, self._page = "", Page((), 0)
+
+
+def _skipped(subscription: Subscription, wanted: int) -> bool:
+    """Whether its position moves on from `wanted`, as its hint says that nothing there matches."""
+    hint, dispatcher = subscription.hint, subscription.dispatcher
+    assert hint is not None  # noqa: S101
+    if not hint.forget(dispatcher.position):
+        subscription.hint = None
+        return False
+    if wanted != dispatcher.position or not hint.covers(wanted):
+        return False
+    found = hint.next(wanted)
+    if found > wanted:
+        dispatcher.skip_to(found)
+    return found > wanted
+
+
+def _within(pages: Pages, wanted: int) -> RecordBatch | None:
+    """The batch with `wanted`, if it is there."""
+    if wanted in pages.covered:
+        for batch in pages.batches:
+            if batch.stop > wanted:
+                return batch if batch.first <= wanted else None
+    return None
+
+
+def _grouped(batch: RecordBatch) -> RecordBatch:
+    """An older batch with the groups of its messages, which the table doesn't know."""
+    groups = pump.groups(batch)
+    if not groups:
+        return batch
+    attributes = batch.attributes or HeaderAttributes(batch.first, batch.sequences)
+    return replace(batch, attributes=replace(attributes, groups=groups))

@@ -1,0 +1,49 @@
+"""Messages that are larger than a consumer takes: its link ends before one, in good order.
+
+What comes before such a message is delivered, what the consumer holds it may still settle; the
+message itself goes to whoever takes it.
+"""
+
+from functools import partial
+
+from distributary.ingest.delivery.consumer import Consumer
+from distributary.ingest.native import pump
+from distributary.pipeline.dispatch.dispatcher import Deliver
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.sequences.sequence_set import Run
+
+
+def fitting(consumer: Consumer, batch: RecordBatch, deliver: Deliver, now: int) -> Run:
+    """What its peer takes of a delivery: what comes before the first message that is too
+    large. The rest goes back, for whoever takes it; its own link gets no more."""
+    link, run = consumer.link, deliver.run
+    fits, size = 0, 0
+    if not consumer.too_large:
+        fits, size = pump.fitting(batch, run, deliver.delivery_count, link.message_bytes_max)
+    if fits == len(run):
+        return run
+    if not consumer.too_large:
+        consumer.too_large = (
+            f"message {run[fits]} has {size} bytes, link '{link.name}' takes "
+            f"{link.message_bytes_max}"
+        )
+    dispatcher = consumer.subscription.dispatcher
+    dispatcher.settle(consumer.number, run[fits:], Outcome.RELEASED, now=now, delivered_at=now)
+    dispatcher.credit(consumer.number, 0)
+    return run[:fits]
+
+
+def end_if_empty(consumer: Consumer) -> None:
+    """End the link of a consumer that can't have its next message, when it holds no others."""
+    link = consumer.link
+    if not consumer.too_large or consumer.left:
+        return
+    if consumer.subscription.dispatcher.held(consumer.number):
+        return
+    link.let_go()
+    end = partial(link.end, "amqp:link:message-size-exceeded", consumer.too_large)
+    if link.waiting:  # the peer hears of every outcome before it hears the end
+        link.when_answered = end
+    else:
+        end()

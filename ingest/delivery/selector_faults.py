@@ -1,0 +1,82 @@
+"""A selector that can't be evaluated, which is a bug of ours: what it costs, and whom.
+
+A subscription's own selector says what it is owed: nobody can tell for it, so the subscription
+waits, with an alarm in the log and by management, and is tried again after
+`delivery.page_retry_ms`. A selector of a consumer's own (on a queue, of a browser, of a
+subscription that is its alone) ends the peer of that consumer. All others go on.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.pipeline.errors import SelectorFailed
+
+_events = structlog.get_logger("delivery")
+
+#: What management says of a subscription that waits.
+WAITS = "its selector can't be evaluated: "
+
+
+class SelectorFaults:
+    """Who waits for a selector. `again` is told of a subscription that is to be tried again."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        retry_ms: int,
+        again: Callable[[Subscription], None],
+    ) -> None:
+        self._loop, self._retry_ms, self._again = loop, retry_ms, again
+        self._waiting: set[Subscription] = set()
+        self._told: dict[Subscription, str] = {}  #: what the log was told of each, until it works
+
+    def waits(self, subscription: Subscription) -> bool:
+        """Whether it isn't to be tried yet."""
+        return subscription in self._waiting
+
+    def works(self, subscription: Subscription) -> None:
+        """Its selector could be evaluated."""
+        if self._told:
+            self._told.pop(subscription, None)
+
+    def failed(self, subscription: Subscription, failure: SelectorFailed) -> None:
+        """A selector failed while the subscription was served."""
+        if subscription.key is None or failure.selector != subscription.definition.selector:
+            for consumer in tuple(subscription.consumers.values()):
+                own = consumer.selector or subscription.definition.selector
+                if own == failure.selector and not consumer.link.connection.broken:
+                    consumer.link.connection.broke(failure)
+            return
+        self.tell(subscription, failure)
+        subscription.unreadable = f"{WAITS}{failure}"
+        self._waiting.add(subscription)
+        self._loop.call_later(self._retry_ms / 1_000, self._retry, subscription)
+
+    def tell(self, subscription: Subscription, failure: SelectorFailed) -> None:
+        """Say so in the log, once until it works."""
+        if self._told.get(subscription) == str(failure):
+            return
+        self._told[subscription] = str(failure)
+        _events.error(
+            "selector.failed",
+            subscription=subscription.key.id if subscription.key is not None else "",
+            topic=subscription.definition.topic,
+            selector=failure.selector,
+            reason=str(failure),
+            then=f"the subscription waits, and is tried again every {self._retry_ms} ms "
+            "(delivery.page_retry_ms); all others go on",
+            exc_info=failure,
+        )
+
+    def forget(self, subscription: Subscription) -> None:
+        """It is owed nothing any more."""
+        self._told.pop(subscription, None)
+
+    def _retry(self, subscription: Subscription) -> None:
+        self._waiting.discard(subscription)
+        subscription.unreadable = ""
+        if not subscription.ended:
+            self._again(subscription)

@@ -1,0 +1,99 @@
+"""What selectors let through: of a batch's messages those that a subscription claims, and of these
+those that its consumers want.
+
+A subscription's own selector says what it is owed; a consumer's, on a queue, only what this
+consumer gets of it.
+"""
+
+from array import array
+from dataclasses import dataclass, replace
+
+from distributary.ingest.delivery.consumer import Consumer, Subscription
+from distributary.ingest.delivery.selector_faults import SelectorFaults
+from distributary.ingest.native.batch_reader import SlabReader
+from distributary.pipeline.errors import SelectorFailed
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.selector.matching import Selections
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What of a batch a dispatcher is offered, as in its `offer`; `work` is how many evaluations
+    that took."""
+
+    first: int
+    stop: int
+    sequences: "array[int] | None"
+    matches: "dict[str, array[int]] | None"
+    work: int
+
+
+class SelectorFilter:
+    """The selectors of all that are served now."""
+
+    def __init__(self, faults: SelectorFaults) -> None:
+        self._faults = faults
+        self._selections = Selections(SlabReader)
+
+    def join(self, subscription: Subscription) -> None:
+        """It begins to be served."""
+        self._selections.join(subscription.definition)
+
+    def leave(self, subscription: Subscription) -> None:
+        """It is served no more."""
+        self._selections.leave(subscription.definition)
+
+    def consume(self, consumer: Consumer) -> None:
+        """A consumer joins, perhaps with a selector of its own."""
+        if consumer.selector is not None:
+            claim = consumer.subscription.definition
+            self._selections.join(replace(claim, selector=consumer.selector))
+
+    def stop(self, consumer: Consumer) -> None:
+        """It has gone."""
+        if consumer.selector is not None:
+            claim = consumer.subscription.definition
+            self._selections.leave(replace(claim, selector=consumer.selector))
+
+    def part(
+        self, subscription: Subscription, batch: RecordBatch, wanted: int, work_max: int
+    ) -> Part | None:
+        """What of the batch is offered where selectors decide: what they match from `wanted` on, as
+        far as that is known. None: one of them can't be evaluated."""
+        if self._faults.waits(subscription):
+            return None
+        try:
+            part = self._part(subscription, batch, wanted, work_max)
+        except SelectorFailed as failure:
+            self._faults.failed(subscription, failure)
+            return None
+        self._faults.works(subscription)
+        return part
+
+    def _part(
+        self, subscription: Subscription, batch: RecordBatch, wanted: int, work_max: int
+    ) -> Part:
+        dispatcher, claim = subscription.dispatcher, subscription.definition
+        first, stop, sequences, work = batch.first, batch.stop, batch.sequences, 0
+        if claim.selector is not None:
+            if wanted < dispatcher.position:  # it was delivered before, so it is claimed
+                return Part(first, min(stop, dispatcher.position), None, None, 0)
+            first = max(first, wanted)
+            found = self._selections.matches(
+                claim, batch, wanted, room=dispatcher.room, work_max=work_max
+            )
+            sequences, stop, work = found.sequences, found.stop, found.work
+        selectors = dispatcher.selectors
+        if not selectors:
+            return Part(first, stop, sequences, None, work)
+        matches: dict[str, array[int]] = {}
+        most = max(work_max // len(selectors), 1)
+        for selector in selectors:
+            one = replace(claim, selector=selector)
+            found = self._selections.matches(
+                one, batch, wanted, room=max(dispatcher.room, 1), work_max=most
+            )
+            assert found.sequences is not None  # noqa: S101
+            matches[selector] = found.sequences
+            stop, work = min(stop, found.stop), work + found.work
+        return Part(max(first, wanted), stop, sequences, matches, work)

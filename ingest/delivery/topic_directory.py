@@ -1,0 +1,96 @@
+"""Which subscriptions there are on each topic, and what all of them know of its messages.
+
+A topic on which there is any subscription has a priority index
+(`pipeline.dispatch.priority_index`). Publishing to it costs nothing more for each of them: only
+messages that aren't plain are told, once for the topic. All methods run on the loop's thread.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.pipeline.dispatch.priority_index import Ahead, PriorityIndex
+from distributary.pipeline.model.message import RecordBatch
+
+
+@dataclass(slots=True, eq=False)
+class _Topic:
+    priority_index: PriorityIndex = field(default_factory=PriorityIndex)
+    subscriptions: dict[Subscription, None] = field(default_factory=dict)
+
+
+class TopicDirectory:
+    """The subscriptions of all topics: the named ones, and those that are served."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, _Topic] = {}
+        #: Told of a subscription that came, went, or is another one than it was.
+        self.changed: Callable[[Subscription], None] = lambda _subscription: None
+        #: Topics of which the priority index was told anything that may still be there.
+        self._told: dict[str, None] = {}
+
+    def priority_index(self, topic: str) -> PriorityIndex:
+        """What a new dispatcher of this topic is to know; its subscription is to be added."""
+        return self._topics.setdefault(topic, _Topic()).priority_index
+
+    def add(self, subscription: Subscription) -> None:
+        topic = self._topics.setdefault(subscription.definition.topic, _Topic())
+        if subscription not in topic.subscriptions:
+            topic.subscriptions[subscription] = None
+            self.changed(subscription)
+
+    def __contains__(self, topic: str) -> bool:
+        """Whether it has any subscription."""
+        return topic in self._topics
+
+    def remove(self, subscription: Subscription) -> None:
+        """It is owed nothing any more. Again is no error."""
+        name = subscription.definition.topic
+        topic = self._topics.get(name)
+        if topic is not None:
+            topic.subscriptions.pop(subscription, None)
+            self.changed(subscription)
+            if not topic.subscriptions:
+                del self._topics[name]
+                self._told.pop(name, None)
+
+    def of(self, topic: str) -> Collection[Subscription]:
+        """Those of a topic, as of now."""
+        found = self._topics.get(topic)
+        return tuple(found.subscriptions) if found else ()
+
+    def all(self) -> Iterator[Subscription]:
+        """Those of all topics."""
+        for topic in self._topics.values():
+            yield from topic.subscriptions
+
+    def arrived(self, topic: str, batch: RecordBatch) -> None:
+        """Messages became durable that aren't all plain."""
+        known = self._topics.get(topic)
+        if known is not None and batch.attributes is not None:
+            known.priority_index.add(batch.first, batch.stop, batch.attributes)
+            self._told[topic] = None
+
+    def seed(self, survey: Iterable[Ahead]) -> None:
+        """What there was before the start, as the table tells it."""
+        for ahead in survey:
+            known = self._topics.get(ahead.topic)
+            if known is not None:
+                known.priority_index.seed(ahead)
+                self._told[ahead.topic] = None
+
+    def trim(self) -> None:
+        """Forget of all priority indexes what nobody is owed any more."""
+        for name in tuple(self._told):
+            topic = self._topics[name]
+            if topic.subscriptions:
+                topic.priority_index.trim(min(s.dispatcher.floor for s in topic.subscriptions))
+
+    def lapsed(self, now: int) -> Iterator[tuple[str, PriorityIndex, range]]:
+        """Stretches in which something has expired by now; they have left their priority
+        indexes."""
+        for name in tuple(self._told):
+            topic = self._topics.get(name)
+            if topic is not None:
+                for stretch in topic.priority_index.lapsed(now):
+                    yield name, topic.priority_index, stretch

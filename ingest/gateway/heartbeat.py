@@ -1,0 +1,103 @@
+"""The owner's sign of life, and the engine's proof that the home is still ours.
+
+While the loop is alive a small thread shows it in the lock file. A standby takes over when it has
+seen no sign for a whole lease; so for most of a lease after a sign this owner needn't look. When
+a longer pause is behind it (the process was stopped, the machine slept), it looks before it lets
+one byte out: what an owner says that isn't one any more can't be taken back.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from distributary.pipeline.errors import HomeLost
+from distributary.pipeline.tables.home.owner import Owner
+
+_events = structlog.get_logger("owner")
+
+#: Signs of life in a lease: a few may be late and nobody takes the home from us.
+BEATS = 6
+#: The part of a lease after a sign in which no standby can have taken over, with room for clocks
+#: that don't run alike.
+SURE = 2 / 3
+
+
+def _clock() -> float:
+    """Seconds, also those in which the machine slept."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Heartbeat:
+    """Keeps a home for as long as the loop turns. `lost` is called with the reason, once, when
+    somebody else has it; from then on `sure` is False."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner, lease_seconds: float) -> None:
+        self._loop, self._owner = loop, owner
+        self._lease, self._period = lease_seconds, lease_seconds / BEATS
+        self.lost: Callable[[str], None] = lambda _reason: None
+        self._reason: str | None = None
+        self._said = False
+        self._sure_until = 0.0
+        self._turned = _clock()  # when the loop showed last that it turns
+        self._starting = True
+        self._timer: asyncio.TimerHandle | None = None
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._thread.start()
+
+    def started(self) -> None:
+        """What was done in one piece at the start is done: from now on the loop must turn."""
+        self._turn()
+        self._starting = False
+
+    def sure(self) -> bool:
+        """Whether the home is ours beyond doubt; looks at the disk only after a pause."""
+        now = _clock()
+        if now < self._sure_until:
+            return True
+        if self._reason is None:
+            self._look(now)
+        return self._reason is None
+
+    def stop(self) -> None:
+        """No more signs of life; before the home is given back."""
+        self._end.set()
+        self._thread.join()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _turn(self) -> None:
+        self._turned = _clock()
+        self._timer = self._loop.call_later(self._period, self._turn)
+
+    def _run(self) -> None:
+        shown = 0.0
+        while not self._end.wait(self._period):
+            turned = _clock() if self._starting else self._turned
+            if turned != shown and self._reason is None:
+                shown = turned
+                self._look(turned)
+
+    def _look(self, since: float) -> None:
+        """Show that we live, then look whose the home is; on the heartbeat's thread or the loop's.
+
+        `since` is a moment at which the loop was alive, before the sign.
+        """
+        try:
+            self._owner.beat()
+            self._owner.check()
+        except (HomeLost, OSError) as error:
+            self._sure_until = 0.0
+            self._reason = str(error)
+            self._loop.call_soon_threadsafe(self._say)
+        else:
+            self._sure_until = max(self._sure_until, since + SURE * self._lease)
+
+    def _say(self) -> None:
+        if not self._said:
+            self._said = True
+            _events.error("owner.lost", reason=self._reason)
+            self.lost(self._reason or "")

@@ -1,0 +1,80 @@
+"""Who takes a subscription's messages, and who holds which since when: looked up when it is asked.
+
+Times are AMQP timestamps, in milliseconds. What a transaction has isn't any consumer's.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+
+import numpy as np
+
+from distributary.ingest.delivery.consumer import Consumer, Subscription
+from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
+from distributary.pipeline.dispatch.dispatcher import FOREVER
+
+#: What is said of a message that somebody holds.
+HELD = ("sequence", "consumer", "delivered_at", "delivery_count")
+
+
+def links(subscription: Subscription) -> list[Value]:
+    """A map for each consumer: its name as in the log, what it takes, what it holds."""
+    return [_link(consumer) for consumer in subscription.consumers.values()]
+
+
+def held(subscription: Subscription, start: int, count: int) -> list[Value]:
+    """The first `count` messages from a sequence on that consumers hold, ascending: the columns
+    of HELD."""
+    found = [
+        (sequence, consumer)
+        for consumer in subscription.consumers.values()
+        for sequence in islice(_held(consumer, start), count)
+    ]
+    part = sorted(found, key=lambda one: one[0])[:count]
+    since = {
+        consumer.number: _since(consumer, [sequence for sequence, who in part if who is consumer])
+        for consumer in {consumer.number: consumer for _, consumer in part}.values()
+    }
+    failures = subscription.dispatcher.failures
+    return [
+        [sequence, consumer.name, since[consumer.number].get(sequence), failures(sequence)]
+        for sequence, consumer in part
+    ]
+
+
+def _link(consumer: Consumer) -> Map:
+    dispatcher, link = consumer.subscription.dispatcher, consumer.link
+    mine = dispatcher.held(consumer.number)
+    oldest = min(_since(consumer, _held(consumer, 0)).values(), default=None) if mine else None
+    return Map(
+        (
+            ("name", consumer.name),
+            ("credit", max(link.credit, 0) if link.alive else 0),
+            ("active", dispatcher.active(consumer.number)),
+            ("selector", consumer.selector),
+            ("in_flight", len(mine)),
+            ("oldest_delivered_at", oldest),
+        )
+    )
+
+
+def _held(consumer: Consumer, start: int) -> Iterable[int]:
+    mine = consumer.subscription.dispatcher.held(consumer.number)
+    return (sequence for run in mine.runs_within(start, FOREVER) for sequence in run)
+
+
+def _since(consumer: Consumer, sequences: Iterable[int]) -> dict[int, Timestamp]:
+    """When the consumer was given each of these: by its latest delivery, if there were several."""
+    if not consumer.link.alive:
+        return {}
+    wanted = np.fromiter(sequences, dtype=np.uint64)
+    delivered, tokens = (np.frombuffer(one, dtype=np.uint64) for one in consumer.link.held())
+    order = np.argsort(delivered, kind="stable")
+    ascending = delivered[order]
+    at = np.searchsorted(ascending, wanted, side="right").astype(np.int64) - 1
+    known = at >= 0
+    known[known] = ascending[at[known]] == wanted[known]
+    times = tokens[order[at[known]]] // 1_000
+    return {
+        int(sequence): Timestamp(int(time))
+        for sequence, time in zip(wanted[known], times, strict=True)
+    }

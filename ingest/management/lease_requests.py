@@ -1,0 +1,396 @@
+"""Requests of consumers that take sequences and no bytes: acquire, settle, see what is owed.
+
+A holder takes part in the strict turns of its subscription like any consumer, and reads the bytes
+in `topic_log`, which has them when the answer comes. Who it is, and how long what it has stays with
+it, is said in `ingest.management.leases`. All methods run on the loop's thread.
+"""
+
+import asyncio
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+
+from distributary.ingest.commit.group_log import Log
+from distributary.ingest.delivery.consumer import Consumer, Subscription
+from distributary.ingest.delivery.delivery_service import DeliveryService
+from distributary.ingest.delivery.dispatch_marking import DispatchMarking
+from distributary.ingest.delivery.leased_consumer import LeasedConsumer
+from distributary.ingest.management.asking import forbidden
+from distributary.ingest.management.entities import key_of, table_map
+from distributary.ingest.management.leases import Leases
+from distributary.ingest.net.link import Link
+from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.settings import ManagementLimits
+from distributary.ingest.runtime.turns import TaskTurns
+from distributary.ingest.runtime.workers import Failure
+from distributary.ingest.security.access import Access
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.pipeline.codec.amqp_types import Map, Value
+from distributary.pipeline.codec.amqp_writer import Writable
+from distributary.pipeline.codec.quoting import quoted
+from distributary.pipeline.dispatch.dispatcher import Deliver
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.management.management_messages import (
+    BAD_REQUEST,
+    CONFLICT,
+    FAILED,
+    OK,
+    Answer,
+    Request,
+    Verb,
+    refused,
+)
+from distributary.pipeline.model.amqp_error import NOT_FOUND, AmqpError
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.selector.matching import Selections, selected_parts
+from distributary.pipeline.sequences.range_text import parts_of, text_of
+from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+#: The requests that are answered here.
+TAKING = frozenset({Verb.ACQUIRE, Verb.SETTLE, Verb.OWED})
+#: Seconds that a commit may take until a holder is told that it can't read what it was handed, and
+#: between two looks at it.
+COMMIT_SECONDS_MAX = 20.0
+LOOK_SECONDS = 0.01
+#: Evaluations of a selector between two turns of the loop.
+PART_EVALUATIONS = 1_000
+#: The outcomes that a holder may give.
+_OUTCOMES = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.RELEASED, Outcome.MODIFIED)
+
+
+class LeaseRequests:
+    """Answers them. `turned` is called when something was said outside of a pass over what came."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: ManagementLimits,
+        log: Log,
+        table: TopicLog,
+        access: Access,
+        named: SubscriptionDirectory,
+        delivery: DeliveryService,
+        holders: Leases,
+        turned: Callable[[], None],
+        parts: TaskTurns,
+    ) -> None:
+        self._loop, self._limits, self._log, self._table = loop, limits, log, table
+        self._parts = parts
+        self._access, self._named, self._delivery = access, named, delivery
+        self._holders, self._turned = holders, turned
+
+    def left(self, link: Link) -> None:
+        """A link has ended, whatever it was."""
+        self._holders.left(link)
+
+    def close(self) -> None:
+        """Nobody comes back any more."""
+        self._holders.close()
+
+    async def answer(self, link: Link, request: Request) -> Answer:
+        """The answer to a request that came by this link; it is given when what it says is
+        durable, and what was acquired is in the table."""
+        try:
+            return await self._answer(link, request)
+        except InvalidRequest as error:
+            return Answer(BAD_REQUEST, str(error))
+        except StoreError as error:
+            return Answer(FAILED, str(error))
+        except Failure as failure:
+            return Answer(FAILED, str(failure.error))
+
+    async def _answer(self, link: Link, request: Request) -> Answer:
+        if not link.alive:
+            return Answer(CONFLICT, "the link that asked has ended")
+        key = key_of(request.entity, request.name)
+        if isinstance(key, AmqpError):
+            return refused(key)
+        subscription = self._named.get(key)
+        user = link.connection.user
+        why = forbidden(self._access, user, request.verb, key, None, subscription)
+        if why is not None or subscription is None:
+            return refused(why or AmqpError(NOT_FOUND, f"there is no subscription {key.id}"))
+        if not key.durable:
+            text = "is not durable: what it is owed can't be told from the tables"
+            return Answer(CONFLICT, f"{key.id} {text}")
+        if request.verb is Verb.OWED:
+            return await self._owed(key, subscription)
+        return await self._held(link, key, subscription, request)
+
+    async def _held(
+        self, link: Link, key: SubscriptionKey, subscription: Subscription, request: Request
+    ) -> Answer:
+        holder = str(request.attributes["holder"])
+        if not holder:
+            return Answer(BAD_REQUEST, "'holder' must not be empty")
+        if request.verb is Verb.ACQUIRE and "keep" in request.attributes:
+            taker = await self._holders.begin(link, key, subscription, holder)
+        else:
+            taker = self._holders.speaking(link, key, holder)
+        if isinstance(taker, Answer):
+            return taker
+        if not taker.alive:
+            return _ended(key, taker)
+        if request.verb is Verb.SETTLE:
+            return await self._settle(taker, request)
+        return await self._acquire(taker, key, request)
+
+    # What they ask.
+
+    async def _acquire(
+        self, taker: LeasedConsumer, key: SubscriptionKey, request: Request
+    ) -> Answer:
+        said = request.attributes
+        most, wait_ms = _whole(said.get("max")), _whole(said.get("wait_ms"))
+        linger_ms = _whole(said.get("linger_ms"))
+        limits = self._limits
+        for name, value, limit in (
+            ("max", most, limits.acquire_max),
+            ("wait_ms", wait_ms, limits.acquire_wait_ms_max),
+            ("linger_ms", linger_ms, limits.acquire_linger_ms_max),
+        ):
+            if value > limit:
+                return Answer(BAD_REQUEST, f"'{name}' is {value}; it may be {limit}")
+        taker.linger_ms = linger_ms
+        consumer, began = _consumer(taker), self._log.begun.get(key.id, 0)
+        body: dict[str, Writable] = {}
+        if "keep" in said:
+            ours = _whole(said.get("incarnation")) == began
+            keep = await self._checked(str(said["keep"])) if ours else []
+            body["kept"] = text_of(await self._keep(taker, consumer, keep))
+        more = most > 0 and await self._wait(taker, consumer.subscription, most, wait_ms)
+        handed = taker.handed()
+        reach = max((run[-1] for run, _ in handed), default=-1)
+        if not await self._readable(reach):
+            self._give_back(taker, consumer, [run for run, _ in handed])
+            text = "what was acquired isn't in topic_log, as commits don't succeed; ask later"
+            return Answer(FAILED, text)
+        if not taker.alive:
+            return _ended(key, taker)
+        body |= {
+            "acquired": _by_failures(handed),
+            "more": more,
+            "topic": consumer.subscription.definition.topic,
+            "log": self._table.uri,
+            "table": table_map(self._table),
+            "incarnation": began,
+        }
+        return Answer(OK, f"{sum(len(run) for run, _ in handed)} acquired", body)
+
+    async def _wait(
+        self, taker: LeasedConsumer, subscription: Subscription, most: int, wait_ms: int
+    ) -> bool:
+        """Let it be handed so many, and wait for as long as more come. Whether there may be more
+        now."""
+        wait = wait_ms / 1_000
+        deadline = self._loop.time() + wait
+        taker.grant(min(most, self._limits.acquire_max))
+        self._holders.flowed(taker)
+        self._turned()
+        more = True
+        before = taker.delivery_count
+        while taker.alive and taker.credit > 0:
+            left = deadline - self._loop.time()
+            head = self._log.recent.head
+            more = subscription.reading or subscription.dispatcher.wanted(head) is not None
+            if left <= 0 or (taker.delivery_count > before and not more):
+                break
+            taker.moved.clear()
+            try:
+                await asyncio.wait_for(taker.moved.wait(), left)
+            except TimeoutError:
+                continue
+            deadline = self._loop.time() + wait
+        taker.grant(0)
+        self._holders.flowed(taker)
+        return more
+
+    async def _readable(self, reach: int) -> bool:
+        """Whether the table has this message, waited for."""
+        deadline = self._loop.time() + COMMIT_SECONDS_MAX
+        while self._table.sequence_version <= reach:
+            if self._loop.time() > deadline:
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+        return True
+
+    async def _keep(
+        self, taker: LeasedConsumer, consumer: Consumer, keep: list[Run]
+    ) -> list[range]:
+        """What of these it has from now on; all else that it had is given back."""
+        dispatcher = consumer.subscription.dispatcher
+        held = dispatcher.held(consumer.number).copy()
+        for run in keep:
+            held.discard(run)
+        self._give_back(taker, consumer, held.runs())
+        lost = [part for run in keep for part in _without(run, dispatcher.held(consumer.number))]
+        ours = await self._ours(consumer.subscription, lost)
+        if not taker.alive:
+            return []
+        now = clock.now()
+        for wanted in ours:
+            for effect in self._delivery.claim(consumer, wanted, now):
+                if isinstance(effect, Deliver):
+                    taker.took(effect.run, effect.delivery_count, now)
+        taker.handed()
+        await self._holders.durable()
+        if not taker.alive:
+            return []
+        return [*dispatcher.held(consumer.number).runs()]
+
+    async def _ours(self, subscription: Subscription, runs: list[Run]) -> list[Run]:
+        """What of these the subscription may be owed: of what it hasn't read yet, the messages of
+        its topic that its selector selects. A holder says the rest by mistake, or worse."""
+        position, definition = subscription.dispatcher.position, subscription.definition
+        read = [run[: bisect_left(run, position)] for run in runs]
+        found: list[Run] = [run for run in read if run]
+        unread = [run[bisect_left(run, position) :] for run in runs]
+        lookup, selections = self._delivery.paging.lookup(), Selections()
+        selections.join(definition)
+        wanted = SequenceSet()
+        for run in unread:
+            wanted.add(run)
+        at = min((run[0] for run in unread if run), default=0)
+        stop = max((run[-1] for run in unread if run), default=-1) + 1
+        while at < stop:
+            batch = await lookup.batch(definition.topic, at, stop)
+            if batch is None:
+                break
+            for part in selected_parts(selections, definition, batch, PART_EVALUATIONS):
+                found.append(array("q", [one for one in part if one in wanted]))
+                await self._parts.turn()
+            at = batch.stop
+        return [run for run in found if run]
+
+    def _give_back(self, taker: LeasedConsumer, consumer: Consumer, runs: Iterable[Run]) -> None:
+        for run in runs:
+            self._settled(taker, consumer, run, Outcome.RELEASED)
+
+    async def _settle(self, taker: LeasedConsumer, request: Request) -> Answer:
+        said = request.attributes
+        word = said.get("outcome", Outcome.ACCEPTED.value)
+        if word not in {one.value for one in _OUTCOMES}:
+            known = ", ".join(one.value for one in _OUTCOMES)
+            return Answer(BAD_REQUEST, f"'outcome' is {quoted(word)}; it must be one of {known}")
+        consumer = _consumer(taker)
+        failed, undeliverable = said.get("failed") is True, said.get("undeliverable") is True
+        settled = 0
+        for run in await self._checked(str(said["sequences"])):
+            await self._parts.turn()
+            settled += self._settled(
+                taker,
+                consumer,
+                run,
+                Outcome(str(word)),
+                failed=failed,
+                undeliverable=undeliverable,
+            )
+        self._delivery.eased(consumer)
+        await self._holders.durable()
+        return Answer(OK, f"{settled} settled", {"settled": settled})
+
+    def _settled(
+        self,
+        taker: LeasedConsumer,
+        consumer: Consumer,
+        run: Run,
+        outcome: Outcome,
+        *,
+        failed: bool = False,
+        undeliverable: bool = False,
+    ) -> int:
+        """Settle what it has of a run; how many that are."""
+        subscription, now = consumer.subscription, clock.now()
+        count = 0
+        for token, part in taker.ending(run):
+            effects = subscription.dispatcher.settle(
+                consumer.number,
+                part,
+                outcome,
+                failed=failed,
+                undeliverable=undeliverable,
+                now=now,
+                delivered_at=token,
+            )
+            self._delivery.concluded(subscription, consumer.name, effects, token, now, None)
+            count += sum(len(one.run) for one in effects)
+        return count
+
+    async def _owed(self, key: SubscriptionKey, subscription: Subscription) -> Answer:
+        """All that it is owed now, as far as it is known without reading messages."""
+        await self._holders.durable()
+        head = self._log.recent.head
+        if not await self._readable(head - 1):
+            return Answer(FAILED, "topic_log lacks the newest messages, as commits don't succeed")
+        body: dict[str, Writable] = {
+            "owed": _by_failures(subscription.dispatcher.owed(head)),
+            "topic": subscription.definition.topic,
+            "selector": subscription.definition.selector,
+            "log": self._table.uri,
+            "table": table_map(self._table),
+            "incarnation": self._log.begun.get(key.id, 0),
+        }
+        return Answer(OK, f"what {key.id} is owed", body)
+
+    async def _checked(self, text: str) -> list[Run]:
+        """The runs of a request. Raises InvalidRequest for more than anybody can have, and for what
+        isn't there yet."""
+        runs: list[Run] = []
+        head = self._log.recent.head
+        for run in parts_of(text, self._limits.acquire_max):
+            if run[-1] >= head:
+                raise InvalidRequest(f"a sequence that isn't there yet: the next one is {head}")
+            runs.append(run)
+            await self._parts.turn()
+        return runs
+
+
+def open_taking(
+    loop: asyncio.AbstractEventLoop,
+    limits: ManagementLimits,
+    log: Log,
+    table: TopicLog,
+    access: Access,
+    named: SubscriptionDirectory,
+    delivery: DeliveryService,
+    marking: DispatchMarking,
+    turned: Callable[[], None],
+    parts: TaskTurns,
+) -> LeaseRequests:
+    """The answers to holders' requests, put together from the parts of a gateway."""
+    most = limits.holders_max
+    holders = Leases(loop, log, named, delivery, marking, turned, most)
+    return LeaseRequests(loop, limits, log, table, access, named, delivery, holders, turned, parts)
+
+
+def _consumer(taker: LeasedConsumer) -> Consumer:
+    assert isinstance(taker.owner, Consumer)  # noqa: S101
+    return taker.owner
+
+
+def _without(run: Run, held: SequenceSet) -> Iterable[Run]:
+    """What of the run isn't held."""
+    if held.contains_all(run):
+        return
+    if lost := array("q", [one for one in run if one not in held]):
+        yield lost
+
+
+def _ended(key: SubscriptionKey, taker: LeasedConsumer) -> Answer:
+    """It was a consumer when it asked, and is none any more."""
+    return Answer(CONFLICT, f"{key.id}: {taker.reason or 'its deliveries have ended'}")
+
+
+def _whole(value: Value) -> int:
+    """A number that isn't negative, as `management.parse` has seen; 0 if it isn't said."""
+    return value if isinstance(value, int) else 0
+
+
+def _by_failures(handed: Iterable[tuple[Run, int]]) -> Map:
+    """Runs as texts, by their failed attempts."""
+    found: dict[int, list[Run]] = {}
+    for run, failures in handed:
+        found.setdefault(failures, []).append(run)
+    return Map(tuple((str(failures), text_of(runs)) for failures, runs in sorted(found.items())))

@@ -1,0 +1,101 @@
+"""Compiles `message.c`, `values.c`, `pump.c`, `frame_values.c`, `guard.c` and `walk.c` into
+`ingest/native/_pump` with cffi, when it is installed, as Proton itself is. The tables of `guard.c`
+are generated from `pipeline.amqp.endpoint_states`.
+
+The module is linked against nothing: its `pn_*` symbols are found in Proton's own library, which
+`ingest.native.pump_library` loads first with its symbols made global.
+"""
+
+import sys
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+HERE = Path(__file__).parent
+#: The sources, in the order in which one may use another.
+SOURCES = ("message.c", "values.c", "pump.c", "frame_values.c", "guard.c", "walk.c")
+#: What Python may call: the part of each source between these two lines.
+BEGIN, END = "/* cdef:begin */", "/* cdef:end */"
+
+
+def compile_pump(folder: Path = HERE, flags: tuple[str, ...] = ("-O2",)) -> Path:
+    """Build the extension, beside its sources if nothing else is said, and return its path. Needs a
+    C compiler, and gives it the flags."""
+    from cffi import FFI  # noqa: PLC0415 (a build requirement, not there when this file is linted)
+
+    sources = [(HERE / name).read_text() for name in SOURCES]
+    builder = FFI()
+    for source in sources:
+        builder.cdef(source.partition(BEGIN)[2].partition(END)[0])
+    whole = "\n".join([endpoint_tables(), *sources])
+    given = [*flags]
+    builder.set_source("_pump", whole, extra_compile_args=given, extra_link_args=given)
+    return Path(builder.compile(tmpdir=str(folder), target="_pump.*"))
+
+
+def endpoint_tables() -> str:
+    """The tables of `pipeline.amqp.endpoint_states` in C: rows by `Kind`, columns by state. A cell
+    is the state after the frame, or REFUSED with the violation's place in `VIOLATIONS`."""
+    sys.path.insert(0, str(HERE.parents[2]))  # the build has no package of ours installed
+    from distributary.pipeline.amqp import endpoint_states as states  # noqa: PLC0415
+
+    enums: tuple[tuple[str, type[IntEnum]], ...] = (
+        ("KIND", states.Kind),
+        ("CONNECTION", states.ConnectionState),
+        ("SESSION", states.SessionState),
+        ("LINK", states.LinkState),
+        ("TYPE", states.Type),
+    )
+    lines = ["#include <stdint.h>", "#define REFUSED 0x80"]
+    lines += [f"#define {name}_{one.name} {one.value}" for name, enum in enums for one in enum]
+    lines += [f"#define VIOLATION_{one.name} {i}" for i, one in enumerate(states.VIOLATIONS)]
+    lines.append(f"#define HANDLE_MAX {states.HANDLE_MAX}u")
+    lines.append(f"#define FIELDS_MOST {max(map(len, states.FIELDS.values()))}")
+    lines += [
+        f"#define {states.NAMES[code].upper()}_{name.upper()} {i}"
+        for code, fields in states.FIELDS.items()
+        for i, name in enumerate(fields)
+    ]
+    for name, table, width in (
+        ("connection_rules", states.CONNECTION, len(states.ConnectionState)),
+        ("session_rules", states.SESSION, len(states.SessionState)),
+        ("link_rules", states.LINK, len(states.LinkState)),
+    ):
+        cells = [[_cell(cell, states) for cell in table.get(kind, [0xFF] * width)]
+                 for kind in states.Kind]  # fmt: skip
+        lines.append(f"static const uint8_t {name}[][{width}] = {_initializer(cells)};")
+    counts = [len(states.FIELDS[code]) for code in sorted(states.FIELDS)]
+    rules = [[[*field] for field in states.FIELDS[code].values()] or [[0]]
+             for code in sorted(states.FIELDS)]  # fmt: skip
+    lines.append(f"static const int field_counts[] = {_initializer(counts)};")
+    lines.append("typedef struct { uint8_t place, type, mandatory; } field_rule;")
+    lines.append(f"static const field_rule field_rules[][FIELDS_MOST] = {_initializer(rules)};")
+    return "\n".join(lines)
+
+
+def _cell(cell: Any, states: Any) -> int:
+    if isinstance(cell, states.Violation):
+        return 0x80 | int(states.VIOLATIONS.index(cell))
+    return int(cell)
+
+
+def _initializer(value: Any) -> str:
+    """Numbers, and lists of them, as C initializes an array."""
+    if isinstance(value, list):
+        return "{" + ", ".join(map(_initializer, value)) + "}"
+    return str(int(value))
+
+
+class CustomBuildHook(BuildHookInterface[Any]):
+    """Hatchling's hook: compile, and mark the wheel as platform-specific. The wheel takes what is
+    compiled from where it lies, beside its sources (`artifacts`)."""
+
+    def initialize(self, _version: str, build_data: dict[str, Any]) -> None:
+        compile_pump()
+        (HERE / "_pump.c").unlink(missing_ok=True)
+        for left in HERE.glob("_pump.o"):
+            left.unlink()
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True

@@ -1,0 +1,21 @@
+"""What the peer of an outgoing link has and gave no outcome for, asked of Proton (`pump_held`).
+
+Runs on the event loop's thread only; the link must be alive.
+"""
+
+from array import array
+from typing import TypeAlias
+
+from distributary.ingest.native.pump_library import ffi, lib
+
+#: Sequences, and the token of each one's delivery, in the order in which they were delivered.
+Deliveries: TypeAlias = "tuple[array[int], array[int]]"
+
+
+def held(link: int) -> Deliveries:
+    """Of the link at this address. Costs 20 ns for each."""
+    count = lib.pump_held(link, ffi.NULL, ffi.NULL, 0)
+    sequences, tokens = (array("Q", bytes(8 * count)) for _ in range(2))
+    found = (ffi.from_buffer("uint64_t[]", one) for one in (sequences, tokens))
+    lib.pump_held(link, *found, count)
+    return sequences, tokens

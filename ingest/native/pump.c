@@ -1,0 +1,642 @@
+/* The loops over messages inside a run, beside Proton's engine: receive, inspect, send, settle. What
+ * a message says is read by message.c.
+ *
+ * Rules of this file:
+ *  1. It moves runs between Proton and arrays that Python owns, and stops where something needs a
+ *     decision (another link, another event, no room, a bad message). Three answers are fixed and
+ *     given here: a non-persistent message is accepted on receipt (but not in a transaction, through
+ *     the relay, or where the caller says `late`), what comes on a link that we have ended is
+ *     released, and the credit of an aborted delivery is given back.
+ *  2. It allocates nothing. What it keeps between calls is one word for a delivery, its context in
+ *     Proton: of an incoming one that it was taken, of an outgoing one since when it is out.
+ */
+#include <sys/types.h>
+#include <time.h>
+
+/* What is used of Proton 0.40 (proton/link.h, delivery.h, disposition.h, event.h). */
+typedef struct { size_t size; const char *start; } pn_bytes_t;
+typedef struct pn_link_t pn_link_t;
+typedef struct pn_delivery_t pn_delivery_t;
+typedef struct pn_disposition_t pn_disposition_t;
+typedef struct pn_collector_t pn_collector_t;
+typedef struct pn_event_t pn_event_t;
+pn_event_t *pn_collector_peek(pn_collector_t *);
+_Bool pn_collector_pop(pn_collector_t *);
+int pn_event_type(pn_event_t *);
+pn_delivery_t *pn_event_delivery(pn_event_t *);
+_Bool pn_link_is_sender(pn_link_t *);
+int pn_link_state(pn_link_t *);
+_Bool pn_link_advance(pn_link_t *);
+void pn_link_flow(pn_link_t *, int);
+ssize_t pn_link_recv(pn_link_t *, char *, size_t);
+ssize_t pn_link_send(pn_link_t *, const char *, size_t);
+pn_delivery_t *pn_delivery(pn_link_t *, pn_bytes_t);
+pn_link_t *pn_delivery_link(pn_delivery_t *);
+typedef struct pn_terminus_t pn_terminus_t;
+pn_terminus_t *pn_link_remote_target(pn_link_t *);
+const char *pn_terminus_get_address(pn_terminus_t *);
+int pn_terminus_get_type(pn_terminus_t *);
+pn_bytes_t pn_delivery_tag(pn_delivery_t *);
+size_t pn_delivery_pending(pn_delivery_t *);
+_Bool pn_delivery_partial(pn_delivery_t *);
+_Bool pn_delivery_aborted(pn_delivery_t *);
+_Bool pn_delivery_settled(pn_delivery_t *);
+uint64_t pn_delivery_remote_state(pn_delivery_t *);
+pn_disposition_t *pn_delivery_remote(pn_delivery_t *);
+pn_disposition_t *pn_delivery_local(pn_delivery_t *);
+_Bool pn_disposition_is_failed(pn_disposition_t *);
+_Bool pn_disposition_is_undeliverable(pn_disposition_t *);
+void pn_delivery_update(pn_delivery_t *, uint64_t);
+void pn_delivery_settle(pn_delivery_t *);
+void pn_delivery_clear(pn_delivery_t *);
+pn_delivery_t *pn_unsettled_head(pn_link_t *);
+pn_delivery_t *pn_unsettled_next(pn_delivery_t *);
+void *pn_delivery_get_context(pn_delivery_t *);
+void pn_delivery_set_context(pn_delivery_t *, void *);
+typedef struct pn_data_t pn_data_t;
+pn_data_t *pn_disposition_data(pn_disposition_t *);
+void pn_data_rewind(pn_data_t *);
+void pn_data_clear(pn_data_t *);
+_Bool pn_data_next(pn_data_t *);
+_Bool pn_data_enter(pn_data_t *);
+_Bool pn_data_exit(pn_data_t *);
+pn_bytes_t pn_data_get_binary(pn_data_t *);
+uint64_t pn_data_get_ulong(pn_data_t *);
+_Bool pn_data_get_bool(pn_data_t *);
+int pn_data_put_list(pn_data_t *);
+int pn_data_put_described(pn_data_t *);
+int pn_data_put_binary(pn_data_t *, pn_bytes_t);
+int pn_data_put_ulong(pn_data_t *, uint64_t);
+typedef struct pn_transport_t pn_transport_t;
+ssize_t pn_transport_push(pn_transport_t *, const char *, size_t);
+ssize_t pn_transport_capacity(pn_transport_t *);
+ssize_t pn_transport_pending(pn_transport_t *);
+const char *pn_transport_head(pn_transport_t *);
+void pn_transport_pop(pn_transport_t *, size_t);
+
+/* cdef:begin */
+/* Outcomes of a run of deliveries on one outgoing link: sequences first, first+step, ... count of
+ * them; with step 0 they are irregular, and ascend. */
+typedef struct {
+  uint64_t link;   /* pn_link_t */
+  uint64_t token;  /* as given to pump_send */
+  uint64_t first, step, count;
+  uint64_t transaction; /* in which they were given it, 0: in none */
+  uint64_t state;  /* 0x24..0x27, or 0: settled without a state */
+  uint32_t failed, undeliverable;
+  uint32_t confirm; /* 1: its peer waits for our settlement; its deliveries are in `unsettled` */
+} pump_outcome;
+
+typedef struct {
+  /* Incoming messages of one link; arrays have room for `room` messages and `bytes_room` bytes. */
+  char *bytes;
+  size_t bytes_room, bytes_used;
+  uint32_t *lengths, *ttl, *to_at, *to_size, *id_at, *id_size;
+  int64_t *expires_at, *deliver_at; /* microseconds since the epoch; 0: never, at once */
+  uint8_t *durable, *priority;
+  uint64_t *deliveries; /* pn_delivery_t still to be settled, 0 if done already */
+  uint32_t room, count, kept; /* kept: how many deliveries are not 0 */
+  uint32_t expiring, delayed; /* how many messages have such a time */
+  int64_t now; /* when they came, by the service's clock; 0: by the machine's, when first asked */
+  uint64_t link, transaction; /* of all of them; transaction 0: none */
+  /* Outgoing links. */
+  pump_outcome *outcomes;
+  uint32_t outcomes_room, outcomes_count;
+  uint64_t *settled; /* the sequences of all outcomes, in their order */
+  uint32_t settled_room, settled_count;
+  uint64_t *unsettled; /* deliveries with an outcome that their peer wants confirmed */
+  uint32_t unsettled_room, unsettled_count;
+  /* Limits and what stopped the pump. */
+  size_t message_bytes_max;
+  uint64_t event_mask; /* types of events that Python wants to see, a bit each */
+  int type_delivery;
+  int late; /* non-persistent messages aren't accepted on receipt either: they may be refused */
+  int unfinished; /* set when a message came of which there is more to come */
+  uint64_t delivery; /* the one that stopped it (PUMP_TOO_LARGE, PUMP_MALFORMED, PUMP_ALONE) */
+  uint32_t seen, seen_max; /* events, and how many make it stop (PUMP_FULL) */
+} pump_t;
+
+/* Why pump_events came back: nothing left; an event for Python is at the head; take what is in the
+ * arrays and call again; a message over message_bytes_max; a message that is no AMQP message; a
+ * message that does not fit into the arrays alone; a message to a coordinator of transactions. */
+#define PUMP_IDLE 0
+#define PUMP_EVENT 1
+#define PUMP_FULL 2
+#define PUMP_TOO_LARGE 3
+#define PUMP_MALFORMED 4
+#define PUMP_ALONE 5
+#define PUMP_COMMAND 6
+int pump_events(uint64_t collector, pump_t *p);
+/* Receive the delivery that stopped the pump with PUMP_ALONE into `room` bytes; 0 or PUMP_MALFORMED. */
+int pump_receive_alone(pump_t *p, char *bytes, size_t room);
+/* Take the message that stopped the pump with PUMP_COMMAND: all of its bytes. */
+void pump_take(uint64_t delivery, char *bytes, size_t room);
+/* Settle as outcomes in a transaction. Zeros are passed over. */
+void pump_settle_in(const uint64_t *deliveries, uint32_t count, uint64_t transaction,
+                    uint64_t outcome);
+/* A transaction was declared by this delivery, and has this number. */
+void pump_declared(uint64_t delivery, uint64_t transaction);
+/* Deliveries that got an outcome in a transaction never got it: whoever holds them may give another.
+ * `settled` is 1 for those that their peer has settled since: they are gone. */
+void pump_restore(const uint64_t *deliveries, uint32_t count, uint64_t token, uint8_t *settled);
+/* Settle; with the state given, or (state 0) with the peer's own. Zeros are passed over. */
+void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state);
+/* Send some messages of a batch: those with the sequences first, first+step, ... (count of them) or,
+ * if it isn't NULL, `sequences`. The batch has `batch_count` messages from `batch_first` on, or those of
+ * `batch_sequences`; all ascend. Returns how many bytes of messages went, or -1 when it came to a
+ * sequence that the batch doesn't have. */
+int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t batch_first,
+                  uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
+                  uint64_t step, uint64_t count, const uint64_t *sequences,
+                  uint32_t delivery_count, uint64_t link, uint64_t token,
+                  int presettled);
+/* How many of them come before the first that would be sent with more than `bytes_max` bytes; `bytes`
+ * is then what that one has. -1 as above. */
+int64_t pump_fitting(const char *blob, const int32_t *offsets, uint64_t batch_first,
+                     uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
+                     uint64_t step, uint64_t count, const uint64_t *sequences,
+                     uint32_t delivery_count, uint64_t bytes_max, uint64_t *bytes);
+/* What the peer of an outgoing link has and gave no outcome for, in the order of delivery: sequences,
+ * and the tokens of pump_send. Returns how many those are; at most `room` are written. */
+uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *tokens, uint64_t room);
+/* offsets[0] = 0, offsets[i+1] = offsets[i] + lengths[i]. */
+void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
+/* Hand `size` bytes from the peer to the engine; 0 when it wants no more: the peer has closed, or
+ * what it sent can't be read. */
+int pump_input(uint64_t transport, const char *bytes, size_t size);
+/* Take up to `room` bytes for the peer out of the engine; -1 when it will never have any again. */
+int64_t pump_output(uint64_t transport, char *out, size_t room);
+/* Whether `size` bytes are a message; fills in what it says. */
+int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot);
+/* cdef:end */
+
+static int64_t now_of(pump_t *p) {
+  if (!p->now) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    p->now = (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+  }
+  return p->now;
+}
+
+/* Past all short sections of the body at `at` that are of this kind: a message may have millions. */
+static size_t past_alike(const uint8_t *m, size_t size, size_t at, int code) {
+  while (size - at >= 5 && !m[at] && m[at + 1] == 0x53 && m[at + 2] == code) {
+    size_t end = at + 4;
+    if (m[at + 3] == 0xa0 || m[at + 3] == 0xc0) end += 1 + (size_t)m[at + 4];
+    else if (m[at + 3] != 0x45) break;
+    if (end > size) break;
+    at = end;
+  }
+  return at;
+}
+
+int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot) {
+  const uint8_t *m = (const uint8_t *)message;
+  header_t h = {.priority = 4};
+  properties_t said = {0};
+  annotations_t annotated = {0};
+  int before = 0;
+  if (!size) return PUMP_MALFORMED;
+  for (size_t at = 0; at < size;) {
+    size_t value;
+    int code = section(m, size, at, &value);
+    if (!code || code < before) return PUMP_MALFORMED;
+    if (code == before && code != BODY_DATA && code != BODY_SEQUENCE) return PUMP_MALFORMED;
+    size_t end = value_end(m, size, value);
+    if (!end) return PUMP_MALFORMED;
+    if (code == HEADER && !read_header(m, end, value, &h)) return PUMP_MALFORMED;
+    if (code == MESSAGE_ANNOTATIONS) annotated = read_annotations(m, end, value);
+    if (code == PROPERTIES && !read_properties(m, end, value, &said)) return PUMP_MALFORMED;
+    before = code;
+    at = code == BODY_DATA || code == BODY_SEQUENCE ? past_alike(m, size, end, code) : end;
+  }
+  const place_t id = annotated.id.size ? annotated.id : said.id;
+  p->lengths[slot] = (uint32_t)size;
+  p->durable[slot] = (uint8_t)h.durable;
+  p->priority[slot] = (uint8_t)(h.priority > 9 ? 9 : h.priority);
+  p->ttl[slot] = h.ttl;
+  p->to_at[slot] = said.to.at;
+  p->to_size[slot] = said.to.size;
+  p->id_at[slot] = id.at;
+  p->id_size[slot] = id.size;
+  p->expires_at[slot] = h.ttl || said.expiry ? expiry_of(h.ttl, said.expiry, now_of(p)) : 0;
+  p->deliver_at[slot] = annotated.time || annotated.delay ? delivery_of(&annotated, now_of(p)) : 0;
+  p->expiring += p->expires_at[slot] != 0;
+  p->delayed += p->deliver_at[slot] != 0;
+  return 0;
+}
+
+/* Whether its message says itself where it goes, and may go nowhere. */
+static int relayed(pn_delivery_t *d) {
+  return !pn_terminus_get_address(pn_link_remote_target(pn_delivery_link(d)));
+}
+
+/* A delivery's transaction and the outcome in it, from a transactional state as the walk lets it pass:
+ * [id of 8 bytes] or [id of 8 bytes, described outcome]. */
+enum { TRANSACTIONAL = 0x34, DECLARED = 0x33, COORDINATOR = 3 };
+
+static uint64_t read_transaction(pn_delivery_t *d, pump_outcome *o) {
+  pn_data_t *data = pn_disposition_data(pn_delivery_remote(d));
+  uint64_t number = 0;
+  pn_data_rewind(data);
+  pn_data_next(data);
+  pn_data_enter(data);
+  pn_data_next(data);
+  pn_bytes_t id = pn_data_get_binary(data);
+  if (id.size != sizeof number) return UINT64_MAX;
+  memcpy(&number, id.start, sizeof number);
+  number = __builtin_bswap64(number);
+  if (!o || !pn_data_next(data) || !pn_data_enter(data) || !pn_data_next(data)) return number;
+  o->state = pn_data_get_ulong(data);
+  if (o->state == 0x27 && pn_data_next(data) && pn_data_enter(data) && pn_data_next(data)) {
+    o->failed = pn_data_get_bool(data);
+    o->undeliverable = pn_data_next(data) && pn_data_get_bool(data);
+  }
+  return number;
+}
+
+/* Its own state is from now on: [id] or [id, outcome without fields]. */
+static void write_transaction(pn_delivery_t *d, uint64_t state, uint64_t number, uint64_t outcome) {
+  pn_data_t *data = pn_disposition_data(pn_delivery_local(d));
+  uint64_t id = __builtin_bswap64(number);
+  pn_data_clear(data);
+  pn_data_put_list(data);
+  pn_data_enter(data);
+  pn_data_put_binary(data, (pn_bytes_t){sizeof id, (const char *)&id});
+  if (outcome) {
+    pn_data_put_described(data);
+    pn_data_enter(data);
+    pn_data_put_ulong(data, outcome);
+    pn_data_put_list(data);
+    pn_data_exit(data);
+  }
+  pn_data_exit(data);
+  pn_delivery_update(d, state);
+}
+
+/* The delivery's message lies in the arrays' slot: keep it for its accept, or settle it now. */
+static void keep(pump_t *p, pn_delivery_t *d, uint32_t slot) {
+  uint64_t kept = 0;
+  if (pn_delivery_settled(d)) {
+    pn_delivery_settle(d);
+  } else if (!p->durable[slot] && !p->late && !p->transaction && !relayed(d)) {
+    /* accepted on receipt */
+    pn_delivery_update(d, 0x24);
+    pn_delivery_settle(d);
+  } else {
+    kept = (uint64_t)(uintptr_t)d;
+    p->kept++;
+  }
+  p->deliveries[slot] = kept;
+}
+
+/* An incoming delivery's context says that it was taken: what its sender says of it afterwards (that
+ * it has settled it, say) is no message, and its outcome may be under way. */
+static void taken(pn_delivery_t *d) { pn_delivery_set_context(d, (void *)(uintptr_t)1); }
+
+/* Whether its messages are commands to a coordinator of transactions. */
+static int commands(pn_link_t *link) {
+  return pn_terminus_get_type(pn_link_remote_target(link)) == COORDINATOR;
+}
+
+/* What comes on a link that we have ended, until its peer detaches it, is given back at once, or the
+ * engine would keep it. Of a message that goes on only the bytes go: what follows of it the engine
+ * would count for ever. */
+enum { LOCAL_CLOSED = 4, RELEASED = 0x26 };
+
+static void discard(pn_delivery_t *d, pn_link_t *link) {
+  char bytes[4096];
+  while (pn_link_recv(link, bytes, sizeof bytes) > 0) continue;
+  if (pn_delivery_partial(d)) return;
+  if (!pn_delivery_settled(d)) pn_delivery_update(d, RELEASED);
+  pn_delivery_settle(d);
+}
+
+static int incoming(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
+  if (pn_delivery_get_context(d)) { pn_delivery_clear(d); return 0; }
+  if (pn_link_state(link) & LOCAL_CLOSED) { discard(d, link); return 0; }
+  if (pn_delivery_aborted(d)) { /* no message; its sender may send another in its place */
+    taken(d);
+    pn_delivery_settle(d);
+    pn_link_flow(link, 1);
+    return 0;
+  }
+  size_t size = pn_delivery_pending(d);
+  p->delivery = (uint64_t)(uintptr_t)d;
+  int other = p->count && p->link != (uint64_t)(uintptr_t)link;
+  if (size > p->message_bytes_max) return p->count ? PUMP_FULL : PUMP_TOO_LARGE;
+  if (pn_delivery_partial(d)) { p->unfinished = 1; return 0; }
+  if ((!p->count || other) && commands(link))
+    return p->count || p->outcomes_count ? PUMP_FULL : PUMP_COMMAND;
+  uint64_t transaction =
+      pn_delivery_remote_state(d) == TRANSACTIONAL ? read_transaction(d, NULL) : 0;
+  other |= p->count && p->transaction != transaction;
+  if (other || p->count == p->room) return PUMP_FULL;
+  if (p->bytes_used + size > p->bytes_room) return p->count ? PUMP_FULL : PUMP_ALONE;
+  p->link = (uint64_t)(uintptr_t)link;
+  p->transaction = transaction;
+  char *to = p->bytes + p->bytes_used;
+  /* Only looked at so far: a malformed one stops the pump with its bytes still in the delivery. */
+  pn_link_recv(link, to, size);
+  pn_link_advance(link);
+  taken(d);
+  if (pump_inspect(to, size, p, p->count)) {
+    /* Its bytes are gone from the engine; the caller answers the delivery after the run before. */
+    return PUMP_MALFORMED;
+  }
+  keep(p, d, p->count);
+  p->count++;
+  p->bytes_used += size;
+  return 0;
+}
+
+/* A run of this many at even distances isn't given up for what comes behind it. */
+enum { REGULAR = 8 };
+
+static void add_outcome(pump_t *p, const pump_outcome *o) {
+  p->settled[p->settled_count++] = o->first;
+  if (p->outcomes_count) {
+    pump_outcome *last = p->outcomes + p->outcomes_count - 1;
+    uint64_t expected = last->first + last->step * last->count;
+    if (last->link == o->link && last->transaction == o->transaction && last->token == o->token && last->state == o->state &&
+        last->failed == o->failed && last->undeliverable == o->undeliverable &&
+        last->confirm == o->confirm) {
+      if (last->count == 1 && o->first > last->first) {
+        last->step = o->first - last->first;
+        last->count = 2;
+        return;
+      }
+      if (last->step && o->first == expected) { last->count++; return; }
+      int irregular = !last->step || last->count < REGULAR;
+      if (irregular && o->first > p->settled[p->settled_count - 2]) {
+        last->step = 0;
+        last->count++;
+        return;
+      }
+    }
+  }
+  p->outcomes[p->outcomes_count++] = *o;
+}
+
+/* The sequence of an outgoing delivery: pump_send's own tag, 8 bytes. */
+static uint64_t sequence_of(pn_delivery_t *d) {
+  uint64_t tag;
+  memcpy(&tag, pn_delivery_tag(d).start, sizeof tag);
+  return __builtin_bswap64(tag);
+}
+
+uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *tokens, uint64_t room) {
+  uint64_t count = 0;
+  pn_delivery_t *d = pn_unsettled_head((pn_link_t *)(uintptr_t)link);
+  for (; d; d = pn_unsettled_next(d)) {
+    uint64_t token = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
+    if (!token) continue; /* its outcome is on its way to the disk */
+    if (count < room) {
+      sequences[count] = sequence_of(d);
+      tokens[count] = token;
+    }
+    count++;
+  }
+  return count;
+}
+
+static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
+  uint64_t state = pn_delivery_remote_state(d);
+  int settled = pn_delivery_settled(d);
+  uint64_t token = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
+  if (!settled && (state < 0x24 || state > 0x27) && state != TRANSACTIONAL) { pn_delivery_clear(d); return 0; }
+  if (!token) { pn_delivery_clear(d); return 0; } /* its outcome is on its way to the disk */
+  if (p->outcomes_count == p->outcomes_room || p->unsettled_count == p->unsettled_room ||
+      p->settled_count == p->settled_room)
+    return PUMP_FULL;
+  pump_outcome o = {.link = (uint64_t)(uintptr_t)link, .token = token, .step = 1, .count = 1,
+                    .state = state >= 0x24 && state <= 0x27 ? state : 0, .confirm = !settled};
+  if (state == TRANSACTIONAL) o.transaction = read_transaction(d, &o);
+  if (!settled && !o.state) { pn_delivery_clear(d); return 0; }
+  if (state == 0x27) {
+    o.failed = pn_disposition_is_failed(pn_delivery_remote(d));
+    o.undeliverable = pn_disposition_is_undeliverable(pn_delivery_remote(d));
+  }
+  o.first = sequence_of(d);
+  add_outcome(p, &o);
+  if (settled) {
+    pn_delivery_settle(d);
+  } else {
+    pn_delivery_set_context(d, NULL);
+    pn_delivery_clear(d);
+    p->unsettled[p->unsettled_count++] = (uint64_t)(uintptr_t)d;
+  }
+  return 0;
+}
+
+int pump_events(uint64_t collector, pump_t *p) {
+  pn_collector_t *c = (pn_collector_t *)(uintptr_t)collector;
+  pn_event_t *event;
+  while ((event = pn_collector_peek(c))) {
+    int type = pn_event_type(event);
+    if (type == p->type_delivery) {
+      pn_delivery_t *d = pn_event_delivery(event);
+      pn_link_t *link = pn_delivery_link(d);
+      int stop = pn_link_is_sender(link) ? outgoing(p, d, link) : incoming(p, d, link);
+      if (stop && stop != PUMP_FULL)
+        p->link = p->count ? p->link : (uint64_t)(uintptr_t)link;
+      if (stop && stop != PUMP_MALFORMED) return stop;
+      pn_collector_pop(c);
+      if (stop) return stop;
+    } else {
+      if (type < 64 && (p->event_mask >> type & 1)) return PUMP_EVENT;
+      pn_collector_pop(c);
+    }
+    if (++p->seen >= p->seen_max) return PUMP_FULL;
+  }
+  return PUMP_IDLE;
+}
+
+int pump_receive_alone(pump_t *p, char *bytes, size_t room) {
+  pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)p->delivery;
+  pn_link_t *link = pn_delivery_link(d);
+  size_t size = pn_delivery_pending(d);
+  if (size > room) return PUMP_TOO_LARGE;
+  pn_link_recv(link, bytes, size);
+  pn_link_advance(link);
+  taken(d);
+  p->link = (uint64_t)(uintptr_t)link;
+  p->transaction = pn_delivery_remote_state(d) == TRANSACTIONAL ? read_transaction(d, NULL) : 0;
+  p->expiring = p->delayed = 0;
+  if (pump_inspect(bytes, size, p, 0)) return PUMP_MALFORMED;
+  keep(p, d, 0);
+  p->count = 1;
+  return 0;
+}
+
+void pump_take(uint64_t delivery, char *bytes, size_t room) {
+  pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)delivery;
+  pn_link_t *link = pn_delivery_link(d);
+  pn_link_recv(link, bytes, room);
+  pn_link_advance(link);
+  taken(d);
+}
+
+void pump_declared(uint64_t delivery, uint64_t transaction) {
+  pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)delivery;
+  write_transaction(d, DECLARED, transaction, 0);
+  pn_delivery_settle(d);
+}
+
+void pump_settle_in(const uint64_t *deliveries, uint32_t count, uint64_t transaction,
+                    uint64_t outcome) {
+  for (uint32_t i = 0; i < count; i++) {
+    pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
+    if (!d) continue;
+    write_transaction(d, TRANSACTIONAL, transaction, outcome);
+    pn_delivery_settle(d);
+  }
+}
+
+void pump_restore(const uint64_t *deliveries, uint32_t count, uint64_t token, uint8_t *settled) {
+  for (uint32_t i = 0; i < count; i++) {
+    pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
+    settled[i] = (uint8_t)pn_delivery_settled(d);
+    if (settled[i]) pn_delivery_settle(d);
+    else pn_delivery_set_context(d, (void *)(uintptr_t)token);
+  }
+}
+
+void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state) {
+  for (uint32_t i = 0; i < count; i++) {
+    pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
+    if (!d) continue;
+    uint64_t with = state ? state : pn_delivery_remote_state(d);
+    if (with == TRANSACTIONAL) {
+      pump_outcome said = {0};
+      uint64_t number = read_transaction(d, &said);
+      write_transaction(d, TRANSACTIONAL, number, said.state);
+      with = 0;
+    }
+    if (with) pn_delivery_update(d, with);
+    pn_delivery_settle(d);
+  }
+}
+
+/* Where an ascending list has the sequence, at `from` or behind it; `count` if it doesn't. */
+static uint64_t index_of(const uint64_t *listed, uint64_t count, uint64_t sequence, uint64_t from) {
+  while (from < count && listed[from] < sequence) from++;
+  return from < count && listed[from] == sequence ? from : count;
+}
+
+/* A message as it goes out: a header section of ours, if it must say more than the publisher's, and
+ * the publisher's bytes, without the sections that the header stands for. */
+typedef struct {
+  uint8_t header[32];
+  size_t header_size, size;
+  const char *bytes;
+} outgoing_t;
+
+static void prepare(outgoing_t *out, const char *m, size_t size, uint32_t delivery_count) {
+  header_t h = {.priority = 4};
+  int annotated = 0;
+  size_t bare = bare_message((const uint8_t *)m, size, &h, &annotated);
+  int more = delivery_count || annotated || h.delivery_count || h.first_acquirer;
+  out->header_size = more ? write_header(out->header, &h, delivery_count) : 0;
+  out->bytes = more ? m + bare : m;
+  out->size = more ? size - bare : size;
+}
+
+typedef struct {
+  const char *blob;
+  const int32_t *offsets;
+  uint64_t batch_first, batch_count;
+  const uint64_t *batch_sequences;
+  uint64_t first, step, count;
+  const uint64_t *sequences;
+} run_t;
+
+/* The batch's message that is the k-th of a run, or NULL. `i` is where it was looked for last. */
+static const char *message_at(const run_t *r, uint64_t k, uint64_t *i, uint64_t *sequence,
+                              size_t *size) {
+  *sequence = r->sequences ? r->sequences[k] : r->first + r->step * k;
+  *i = r->batch_sequences ? index_of(r->batch_sequences, r->batch_count, *sequence, *i)
+                         : *sequence - r->batch_first;
+  if (*i >= r->batch_count) return NULL; /* also what lies before the batch: the difference wraps */
+  *size = (size_t)(r->offsets[*i + 1] - r->offsets[*i]);
+  return r->blob + r->offsets[*i];
+}
+
+int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t batch_first,
+                  uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
+                  uint64_t step, uint64_t count, const uint64_t *sequences,
+                  uint32_t delivery_count, uint64_t link, uint64_t token,
+                  int presettled) {
+  const run_t r = {blob, offsets, batch_first, batch_count, batch_sequences,
+                   first, step, count, sequences};
+  pn_link_t *l = (pn_link_t *)(uintptr_t)link;
+  int64_t bytes = 0;
+  for (uint64_t k = 0, i = 0, number; k < count; k++) {
+    size_t size;
+    const char *m = message_at(&r, k, &i, &number, &size);
+    if (!m) return -1;
+    uint64_t sequence = __builtin_bswap64(number);
+    pn_bytes_t tag = {sizeof sequence, (const char *)&sequence};
+    pn_delivery_t *d = pn_delivery(l, tag);
+    pn_delivery_set_context(d, (void *)(uintptr_t)token);
+    outgoing_t out;
+    prepare(&out, m, size, delivery_count);
+    if (out.header_size) pn_link_send(l, (const char *)out.header, out.header_size);
+    pn_link_send(l, out.bytes, out.size);
+    pn_link_advance(l);
+    if (presettled) pn_delivery_settle(d);
+    bytes += (int64_t)out.size;
+  }
+  return bytes;
+}
+
+int64_t pump_fitting(const char *blob, const int32_t *offsets, uint64_t batch_first,
+                     uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
+                     uint64_t step, uint64_t count, const uint64_t *sequences,
+                     uint32_t delivery_count, uint64_t bytes_max, uint64_t *bytes) {
+  const run_t r = {blob, offsets, batch_first, batch_count, batch_sequences,
+                   first, step, count, sequences};
+  for (uint64_t k = 0, i = 0, number; k < count; k++) {
+    size_t size;
+    const char *m = message_at(&r, k, &i, &number, &size);
+    if (!m) return -1;
+    outgoing_t out;
+    prepare(&out, m, size, delivery_count);
+    *bytes = out.header_size + out.size;
+    if (*bytes > bytes_max) return (int64_t)k;
+  }
+  return (int64_t)count;
+}
+
+void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets) {
+  int32_t at = 0;
+  offsets[0] = 0;
+  for (uint32_t i = 0; i < count; i++) offsets[i + 1] = at += (int32_t)lengths[i];
+}
+
+int pump_input(uint64_t transport, const char *bytes, size_t size) {
+  pn_transport_t *t = (pn_transport_t *)(uintptr_t)transport;
+  size_t taken = 0;
+  while (taken < size) {
+    ssize_t n = pn_transport_push(t, bytes + taken, size - taken);
+    if (n <= 0) break;
+    taken += (size_t)n;
+  }
+  return taken == size && pn_transport_capacity(t) >= 0;
+}
+
+int64_t pump_output(uint64_t transport, char *out, size_t room) {
+  pn_transport_t *t = (pn_transport_t *)(uintptr_t)transport;
+  size_t used = 0;
+  while (used < room) {
+    ssize_t pending = pn_transport_pending(t);
+    if (pending < 0) return used ? (int64_t)used : -1;
+    if (!pending) break;
+    size_t n = (size_t)pending < room - used ? (size_t)pending : room - used;
+    memcpy(out + used, pn_transport_head(t), n);
+    pn_transport_pop(t, n);
+    used += n;
+  }
+  return (int64_t)used;
+}

@@ -1,0 +1,399 @@
+"""Whole runs of messages between Proton and Python, in one call each (`pump.c`).
+Everything here runs on the event loop's thread only.
+"""
+
+from array import array
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from cproton import ffi as proton_ffi
+from cproton import lib as proton
+
+from distributary.ingest.native.pump_library import ffi, lib
+from distributary.ingest.runtime import clock
+from distributary.pipeline.codec.buffers import Bytes
+from distributary.pipeline.model.message import PublishBatch, RecordBatch
+from distributary.pipeline.sequences.sequence_set import Run
+
+#: Messages that one call takes in at most; a read of the socket seldom holds more.
+ROOM_MESSAGES = 4096
+#: Runs of outcomes that one call takes at most, each is work for Python; events that it eats.
+ROOM_OUTCOMES = 128
+EVENTS_MAX = 4096
+#: Bytes that one call takes in at most; a bigger message is received alone.
+ROOM_BYTES = 1 << 20
+
+#: A message doesn't say what kind of destination it goes to.
+NO_DESTINATION = 255
+
+ACCEPTED, REJECTED = 0x24, 0x25
+
+#: Where a message has its address, and its id.
+_PLACES = ("to_at", "to_size", "id_at", "id_size")
+
+#: Events of Proton that Python wants to see; all others are dropped by the pump.
+_EVENTS = (
+    proton.PN_CONNECTION_REMOTE_OPEN,
+    proton.PN_CONNECTION_REMOTE_CLOSE,
+    proton.PN_SESSION_REMOTE_OPEN,
+    proton.PN_SESSION_REMOTE_CLOSE,
+    proton.PN_LINK_REMOTE_OPEN,
+    proton.PN_LINK_REMOTE_CLOSE,
+    proton.PN_LINK_REMOTE_DETACH,
+    proton.PN_LINK_FLOW,
+)
+
+
+class Stop(IntEnum):
+    """Why the pump came back; see `pump.c`."""
+
+    IDLE = lib.PUMP_IDLE
+    EVENT = lib.PUMP_EVENT
+    FULL = lib.PUMP_FULL
+    TOO_LARGE = lib.PUMP_TOO_LARGE
+    MALFORMED = lib.PUMP_MALFORMED
+    ALONE = lib.PUMP_ALONE
+    COMMAND = lib.PUMP_COMMAND
+
+
+def address(pointer: Any) -> int:
+    """The address of a Proton object; it names the object as long as Proton keeps it."""
+    return int(proton_ffi.cast("uintptr_t", pointer))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Received:
+    """Messages of one link, as they came, and the deliveries that still wait for their outcome.
+
+    The arrays are as in `PublishBatch`. `deliveries` holds one address per message, 0 where nothing
+    is owed to the sender (presettled, or non-persistent and accepted already); `kept` counts the
+    others. `transaction` is the one in which all of them were sent, 0 if in none.
+
+    `to` has the place of `properties.to` in each message (offset, size) as uint32 arrays, `id` that
+    of the value that tells a message from its duplicates, with its constructor: the annotation
+    `x-opt-duplicate-id`, else `properties.message-id`; a size of 0 where there is none.
+    """
+
+    link: int
+    count: int
+    blob: bytes
+    lengths: bytes
+    durable: bytes
+    priority: bytes
+    ttl: bytes
+    deliveries: bytes
+    kept: int
+    to_at: bytes
+    to_size: bytes
+    id_at: bytes = b""
+    id_size: bytes = b""
+    expires_at: bytes = b""
+    deliver_at: bytes = b""
+    transaction: int = 0
+
+    def run(self, topic: str) -> PublishBatch:
+        return PublishBatch(
+            topic,
+            self.count,
+            self.blob,
+            self.lengths,
+            self.durable,
+            self.priority,
+            self.ttl,
+            self.expires_at,
+            self.deliver_at,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What the peer of an outgoing link said of a run of deliveries.
+
+    `confirm` has the addresses of the deliveries if the peer waits for our settlement;
+    `transaction` is the one in which it was said, 0 if in none.
+    """
+
+    link: int
+    token: int
+    run: Run
+    state: int
+    failed: bool
+    undeliverable: bool
+    confirm: bytes
+    transaction: int = 0
+
+
+class Pump:
+    """The arrays that `pump.c` fills; one for all connections of a loop. After each `events` call
+    the caller must take what is there (`received`, `outcomes`) before the next one."""
+
+    def __init__(self, message_bytes_max: int) -> None:
+        self._p = p = ffi.new("pump_t *")
+        self._arrays = {
+            "bytes": ffi.new("char[]", ROOM_BYTES),
+            **{n: ffi.new("uint32_t[]", ROOM_MESSAGES) for n in ("lengths", "ttl")},
+            **{n: ffi.new("uint32_t[]", ROOM_MESSAGES) for n in _PLACES},
+            **{n: ffi.new("int64_t[]", ROOM_MESSAGES) for n in ("expires_at", "deliver_at")},
+            **{n: ffi.new("uint8_t[]", ROOM_MESSAGES) for n in ("durable", "priority")},
+            **{
+                n: ffi.new("uint64_t[]", ROOM_MESSAGES)
+                for n in ("deliveries", "unsettled", "settled")
+            },
+            "outcomes": ffi.new("pump_outcome[]", ROOM_OUTCOMES),
+        }
+        for name, room in self._arrays.items():
+            setattr(p, name, room)
+        p.bytes_room = ROOM_BYTES
+        p.room = p.unsettled_room = p.settled_room = ROOM_MESSAGES
+        p.outcomes_room, p.seen_max = ROOM_OUTCOMES, EVENTS_MAX
+        p.message_bytes_max = self.message_bytes_max = message_bytes_max
+        p.event_mask = sum(1 << event for event in _EVENTS)
+        p.type_delivery = proton.PN_DELIVERY
+        #: What the last call of `events` brought, and how many events it ate.
+        self.received_count = self.outcomes_count = self.seen = 0
+
+    def events(self, collector: int) -> int:
+        """Eat events up to one that needs a decision; says why it stopped (a `Stop`)."""
+        p = self._p
+        p.count = p.kept = p.bytes_used = p.outcomes_count = p.unsettled_count = p.settled_count = 0
+        p.expiring, p.delayed, p.seen, p.now = 0, 0, 0, clock.now()
+        stop = int(lib.pump_events(collector, p))
+        self.received_count, self.outcomes_count = int(p.count), int(p.outcomes_count)
+        self.seen = int(p.seen)
+        return stop
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a message came of which there is more to come, since this was last cleared."""
+        return bool(self._p.unfinished)
+
+    @unfinished.setter
+    def unfinished(self, value: bool) -> None:
+        self._p.unfinished = value
+
+    def accept_late(self) -> None:
+        """From now on accept nothing on receipt: what came may be refused."""
+        self._p.late = True
+
+    @property
+    def stopped_link(self) -> int:
+        """The link of the delivery that stopped the pump."""
+        return int(self._p.link)
+
+    @property
+    def stopped_delivery(self) -> int:
+        return int(self._p.delivery)
+
+    def id_of(self, message: memoryview) -> bytes:
+        """What tells a message that isn't received now from its duplicates, with its constructor;
+        empty where there is nothing."""
+        if lib.pump_inspect(ffi.from_buffer(message), len(message), self._p, 0):
+            return b""
+        at, size = self._p.id_at[0], self._p.id_size[0]
+        return bytes(message[at : at + size])
+
+    def received(self) -> Received:
+        return self._take(bytes(ffi.buffer(self._p.bytes, self._p.bytes_used)))
+
+    def receive_alone(self) -> Received | None:
+        """The one message that was too big for the arrays; None if it is malformed."""
+        p = self._p
+        size = proton.pn_delivery_pending(proton_ffi.cast("pn_delivery_t *", p.delivery))
+        room = bytearray(size)
+        p.kept = 0
+        if lib.pump_receive_alone(p, ffi.from_buffer(room), size):
+            return None
+        return self._take(bytes(room))
+
+    def _take(self, blob: bytes) -> Received:
+        p, n = self._p, self._p.count
+        buffer = ffi.buffer
+        return Received(
+            link=p.link,
+            count=n,
+            blob=blob,
+            lengths=bytes(buffer(p.lengths, 4 * n)),
+            durable=bytes(buffer(p.durable, n)),
+            priority=bytes(buffer(p.priority, n)),
+            ttl=bytes(buffer(p.ttl, 4 * n)),
+            deliveries=bytes(buffer(p.deliveries, 8 * n)),
+            kept=p.kept,
+            to_at=bytes(buffer(p.to_at, 4 * n)),
+            to_size=bytes(buffer(p.to_size, 4 * n)),
+            id_at=bytes(buffer(p.id_at, 4 * n)),
+            id_size=bytes(buffer(p.id_size, 4 * n)),
+            expires_at=bytes(buffer(p.expires_at, 8 * n)) if p.expiring else b"",
+            deliver_at=bytes(buffer(p.deliver_at, 8 * n)) if p.delayed else b"",
+            transaction=p.transaction,
+        )
+
+    def outcomes(self) -> list[Outcomes]:
+        p = self._p
+        addresses = bytes(ffi.buffer(p.unsettled, 8 * p.unsettled_count))
+        found, at, nth = [], 0, 0
+        for i in range(p.outcomes_count):
+            o = p.outcomes[i]
+            size = 8 * o.count if o.confirm else 0
+            run: Run
+            if o.step:
+                run = range(o.first, o.first + o.step * o.count, o.step)
+            else:
+                run = array("q", ffi.buffer(p.settled + nth, 8 * o.count)[:])
+            nth += o.count
+            found.append(
+                Outcomes(
+                    o.link,
+                    o.token,
+                    run,
+                    o.state,
+                    bool(o.failed),
+                    bool(o.undeliverable),
+                    addresses[at : at + size],
+                    o.transaction,
+                )
+            )
+            at += size
+        return found
+
+
+def settle(deliveries: bytes, state: int) -> None:
+    """Settle deliveries by address with `state`, or with the peer's own state if it is 0.
+
+    The caller must know that their link and connection are still alive.
+    """
+    lib.pump_settle(ffi.from_buffer("uint64_t[]", deliveries), len(deliveries) // 8, state)
+
+
+def offsets(lengths: Bytes, count: int) -> bytearray:
+    """Where each message of a blob begins, and where the last one ends: int32."""
+    out = bytearray(4 * (count + 1))
+    lib.pump_offsets(
+        ffi.from_buffer("uint32_t[]", lengths), count, ffi.from_buffer("int32_t[]", out)
+    )
+    return out
+
+
+def groups(batch: RecordBatch) -> bytes:
+    """A hash of each message's group-id as uint64, 0 where it has none; empty if none has one."""
+    out = bytearray(8 * batch.count)
+    found = lib.pump_groups(
+        ffi.from_buffer(batch.blob),
+        ffi.from_buffer("int32_t[]", batch.offsets),
+        batch.count,
+        ffi.from_buffer("uint64_t[]", out),
+    )
+    return bytes(out) if found else b""
+
+
+def laid_out(blob: Bytes, lengths: Bytes, count: int) -> tuple[bytearray, bool]:
+    """The `offsets` of a blob's messages, and whether any of them has a group."""
+    out = bytearray(4 * (count + 1))
+    grouped = lib.pump_batch(
+        ffi.from_buffer(blob),
+        ffi.from_buffer("uint32_t[]", lengths),
+        count,
+        ffi.from_buffer("int32_t[]", out),
+    )
+    return out, bool(grouped)
+
+
+def destinations(received: Received) -> bytes:
+    """What kind of destination each message says that it goes to, one byte each: what its
+    annotation `x-opt-jms-dest` has (0 queue, 1 topic, 2 temporary queue, 3 temporary topic), or
+    the older `x-opt-to-type` in words; `NO_DESTINATION` where neither says any of these."""
+    out = bytearray(received.count)
+    lib.pump_destinations(
+        ffi.from_buffer(received.blob),
+        ffi.from_buffer("uint32_t[]", received.lengths),
+        received.count,
+        ffi.from_buffer("uint8_t[]", out),
+    )
+    return bytes(out)
+
+
+def send(
+    link: int, batch: RecordBatch, run: Run, delivery_count: int, token: int, presettled: bool
+) -> int:
+    """Send the messages of `batch` whose sequences are `run`; their tags are their sequences.
+
+    A header section with `delivery_count` is spliced in front where it says more than the
+    publisher's own. Returns the bytes handed to the engine; the caller must flush.
+    """
+    sent: int = lib.pump_send(*_of_batch(batch, run), delivery_count, link, token, presettled)
+    assert sent >= 0, f"{run} isn't all in the batch {batch.first} to {batch.stop - 1}"  # noqa: S101
+    return sent
+
+
+def fitting(batch: RecordBatch, run: Run, delivery_count: int, bytes_max: int) -> tuple[int, int]:
+    """How many messages of a run come before the first one that would be sent with more than
+    `bytes_max` bytes, and how many bytes that one has; all of them if there is none."""
+    size = ffi.new("uint64_t *")
+    count: int = lib.pump_fitting(*_of_batch(batch, run), delivery_count, bytes_max, size)
+    assert count >= 0, f"{run} isn't all in the batch {batch.first} to {batch.stop - 1}"  # noqa: S101
+    return count, int(size[0])
+
+
+def _of_batch(batch: RecordBatch, run: Run) -> tuple[Any, ...]:
+    """A run of a batch's messages, as C takes it."""
+    first, step = (run.start, run.step) if isinstance(run, range) else (0, 0)
+    return (
+        ffi.from_buffer(batch.blob),
+        ffi.from_buffer("int32_t[]", batch.offsets),
+        batch.first,
+        batch.count,
+        _listed(batch.sequences),
+        first,
+        step,
+        len(run),
+        _listed(None if isinstance(run, range) else run),
+    )
+
+
+def _listed(sequences: "array[int] | None") -> Any:
+    return ffi.NULL if sequences is None else ffi.from_buffer("uint64_t[]", sequences)
+
+
+def discard(link: int, delivery: int) -> None:
+    """Throw away the bytes that came of an incoming delivery so far."""
+    size = proton.pn_delivery_pending(proton_ffi.cast("pn_delivery_t *", delivery))
+    room = proton_ffi.new("char[]", size)
+    proton.pn_link_recv(proton_ffi.cast("pn_link_t *", link), room, size)
+
+
+def pointer(data: Bytes) -> Any:
+    """A C pointer into `data`, which must be held as long as the pointer is used."""
+    return ffi.from_buffer(data)
+
+
+def feed(transport: int, data: Any, size: int) -> bool:
+    """Hand bytes of the peer to the engine. False when it wants no more: the peer has closed, or
+    what it sent can't be read."""
+    return bool(lib.pump_input(transport, data, size))
+
+
+def waiting_bytes(session: int) -> int:
+    """Bytes of messages of a session that lie in the engine."""
+    return int(proton.pn_session_incoming_bytes(proton_ffi.cast("pn_session_t *", session)))
+
+
+def echo(session: int, link: int) -> None:
+    """Tell the peer a session's state, and that of one of its incoming links if it isn't 0."""
+    lib.pump_echo(session, link)
+
+
+def output(transport: int, room: Any, size: int) -> int:
+    """Take bytes for the peer out of the engine; -1 when there will never be any again."""
+    return int(lib.pump_output(transport, room, size))
+
+
+def reject(deliveries: bytes, condition: str, description: str) -> None:
+    """Settle deliveries by address as rejected, each with the error; zeros are passed over."""
+    for one in memoryview(deliveries).cast("Q"):
+        if one:
+            delivery = proton_ffi.cast("pn_delivery_t *", one)
+            error = proton.pn_disposition_condition(proton.pn_delivery_local(delivery))
+            proton.pn_condition_set_name(error, condition.encode())
+            proton.pn_condition_set_description(error, description.encode())
+            proton.pn_delivery_update(delivery, REJECTED)
+            proton.pn_delivery_settle(delivery)

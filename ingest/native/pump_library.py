@@ -1,0 +1,16 @@
+"""What is compiled (`message.c`, `values.c`, `pump.c`, `frame_values.c`, `walk.c`), for the modules
+that give it a face.
+
+It finds Proton's functions in Proton's own library, which must therefore be loaded first, with its
+symbols global.
+"""
+
+import ctypes
+
+import cproton_ffi
+
+ctypes.CDLL(cproton_ffi.__file__, mode=ctypes.RTLD_GLOBAL)
+
+from distributary.ingest.native._pump import ffi, lib  # noqa: E402 (needs Proton's symbols)
+
+__all__ = ["ffi", "lib"]

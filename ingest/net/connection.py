@@ -1,0 +1,397 @@
+"""One connection: Proton's C engine under an asyncio protocol of our own.
+
+The rules are the engine's (`ingest.net.engine`).
+"""
+
+import asyncio
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
+
+from cproton import lib as proton
+from proton import Collector, Condition, Endpoint, Transport
+from proton import Connection as ProtonConnection
+
+from distributary.ingest.native import pump as pumping
+from distributary.ingest.native.pump import address
+from distributary.ingest.net import open_answer
+from distributary.ingest.net.containment import Peer, contained
+from distributary.ingest.net.engine_error import engine_error
+from distributary.ingest.net.frame_scanner import Inflow, Outflow
+from distributary.ingest.net.inbound import Inbound
+from distributary.ingest.net.link import BrokenFrame
+from distributary.ingest.runtime.turns import READ_BYTES_FIRST, next_room
+from distributary.ingest.security.handshake import (
+    AMQP_HEADER,
+    Established,
+    Failed,
+    Handshake,
+    Reply,
+    Step,
+    Verify,
+)
+
+if TYPE_CHECKING:
+    from distributary.ingest.net.engine import Engine
+
+#: Seconds that a peer has for its own close after we closed with an error.
+CLOSE_SECONDS = 2.0
+#: Bytes that one write of a socket gives: below what `ingest.runtime.memory` maps anew each time.
+WRITE_BYTES = 3 << 16
+
+#: An open without a word, for the engine alone.
+ANY_OPEN = b"\0\0\0\x0f\x02\0\0\0\0\x53\x10\xc0\x02\x01\x40"
+
+
+class Connection(Peer, asyncio.BufferedProtocol):
+    """One peer: handshake, then Proton. Made by `Engine`, one for each socket."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._handler = engine.handler
+        self._handshake: Handshake | None = None
+        self._check: asyncio.Future[bool] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._pausing = False
+        self._touched = False
+        self.alive = False
+        self.writable = True
+        self._held = False
+        self._going_on = False
+        self._waits = False  #: what it sent is more than one turn's work
+        self._unheard = 0  #: bytes read since `writable` ended
+        self._room = READ_BYTES_FIRST
+        self.user = ""
+        self.container = ""
+        self.peer = ""
+        self.accepted = False
+        #: One of us has closed: when the engine has no more for the peer, the socket may end.
+        self.ending = False
+        self._ended = False
+
+    # The socket's side. Whatever begins here is for this peer alone (`ingest.net.containment`).
+
+    @contained
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        limits = self._engine.limits
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(limits.write_buffer_bytes)
+        self.peer = str(transport.get_extra_info("peername"))
+        self.proton = ProtonConnection()
+        self._collector = Collector()
+        self.proton.collect(self._collector)
+        self._amqp = Transport(Transport.SERVER)
+        self._amqp.idle_timeout = limits.idle_timeout_ms / 1_000
+        self._amqp.max_frame_size = limits.frame_bytes_max
+        self._amqp.channel_max = limits.channels_max - 1
+        self._amqp.bind(self.proton)
+        self._amqp_address = address(self._amqp._impl)
+        engine, collector = self._engine, self._collector._impl
+        self.inbound = Inbound(self, collector, engine.pump, engine.handler, limits, engine.ends)
+        self._inflow = Inflow(self._amqp_address, self.inbound, limits)
+        self.outflow = Outflow()
+        self._handshake = self._engine.access.handshake(transport)
+        self.alive = True
+        self._wait(limits.handshake_ms_max)
+        if not self._engine.add(self):
+            self._turn_away(b"", f"there are {limits.connections_max} connections already")
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return self._engine.read_buffer[: self._room]
+
+    @contained
+    def buffer_updated(self, size: int) -> None:
+        if not self.alive or self.broken or not self._engine.sure():
+            return
+        if self._handshake is not None:
+            self._steps(self._handshake.feed(bytes(self._engine.read_buffer[:size])))
+            return
+        if self._pausing:
+            self._pausing = False
+            self._wait(self._engine.limits.handshake_ms_max)
+        self._feed(self._engine.read_pointer, size)
+        if not self.writable:
+            self._unheard += size
+            self._read_or_wait()
+
+    def eof_received(self) -> bool:
+        return False  # close the transport; connection_lost follows
+
+    @contained
+    def pause_writing(self) -> None:
+        self.writable = self._engine.takes(self, False)
+        self._handler.writable(self, False)
+
+    @contained
+    def resume_writing(self) -> None:
+        self.writable, self._unheard = self._engine.takes(self, True), 0
+        self.touch()
+        self._read_or_wait()
+        self._handler.writable(self, True)
+        self._engine.flush()
+
+    @contained
+    def connection_lost(self, _error: Exception | None) -> None:
+        if not self.alive:
+            return
+        self.alive = False
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._check is not None:
+            self._check.cancel()
+        self._engine.remove(self)
+        self._let_go()
+        self._free()
+        self._handler.passed()
+        self._engine.flush()
+
+    def _let_go(self) -> None:
+        """All that the service has for this peer goes back, whatever ends it; a second time
+        nothing. Raises NotGivenBack."""
+        self.inbound.lose_all()
+        self._handler.closed(self)
+
+    def _free(self) -> None:
+        self._amqp.unbind()
+        self.proton.free()
+        del self.proton, self._collector, self._amqp  # as in Link.release
+
+    # Before AMQP.
+
+    @contained
+    def _verified(self, check: "asyncio.Future[bool]") -> None:
+        """The answer to `Access.verify`."""
+        if self.alive and self._handshake is not None and not check.cancelled():
+            self._steps(self._handshake.verified(check.result()))
+
+    def _steps(self, steps: list[Step]) -> None:
+        transport = cast("asyncio.Transport", self._transport)
+        for step in steps:
+            match step:
+                case Reply(data):
+                    transport.write(data)
+                case Verify(user, password):
+                    self._check = self._engine.access.verify(user, password)
+                    self._check.add_done_callback(self._verified)
+                case Established(user, rest):
+                    self.user, self._handshake = user, None
+                    # A client may log in now, and have nothing to do for long.
+                    self._pausing = len(rest) <= len(AMQP_HEADER)
+                    if self._pausing:
+                        self._wait(self._engine.limits.open_ms_max)
+                    self._feed(pumping.pointer(rest), len(rest))
+                case Failed(reply, reason):
+                    self._turn_away(reply, reason)
+
+    def _turn_away(self, reply: bytes, reason: str) -> None:
+        transport = cast("asyncio.Transport", self._transport)
+        self._handler.failed(self, reason)
+        transport.write(reply)
+        transport.close()
+
+    def _wait(self, milliseconds: int) -> None:
+        """Give the peer so long until its open."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._engine.loop.call_later(milliseconds / 1_000, self._too_slow)
+
+    @contained
+    def _too_slow(self) -> None:
+        self._timer = None
+        if not self.accepted and self.alive:
+            limit = "amqp.open_ms_max" if self._pausing else "amqp.handshake_ms_max"
+            self._handler.failed(self, f"the peer did not open in time ({limit})")
+            cast("asyncio.Transport", self._transport).close()
+        elif self.alive:
+            self._tick()
+
+    # AMQP in.
+
+    def _feed(self, data: Any, size: int) -> None:
+        more, began, waits = True, monotonic(), False
+        self.inbound.turn.begin()
+        try:
+            if self._waits and not self.inbound.process(part=True):
+                self._inflow.keep(data, size)
+                waits = True
+            else:
+                more = self._inflow.feed(data, size)
+                waits = not self.inbound.process(part=True) or self._inflow.waits
+        except BrokenFrame as error:
+            self.close("amqp:decode-error", str(error))
+        if (fault := self._inflow.fault) is not None:
+            self.close(fault.condition, fault.description)
+        elif not (more or waits):  # a close that waits for its turn is no wrong byte
+            self._unreadable()
+        self._wait_turn(waits)
+        if self.inbound.unfinished_bytes:
+            self._engine.bound_unfinished()
+        self._room = next_room(self._room, monotonic() - began)
+        self.touch()
+        self._handler.passed()
+        self._engine.flush()
+
+    def _wait_turn(self, waits: bool) -> None:
+        """The peer had its part of this turn, and isn't read until it has gone on in the next."""
+        if waits and not self._going_on:
+            self._going_on = True
+            self._engine.goes_on(self)
+        if waits != self._waits:
+            self._waits = waits
+            self._read_or_wait()
+
+    @contained
+    def go_on(self) -> None:
+        self._going_on = False
+        if self.alive and not (self.broken or self._held) and self._engine.sure():
+            self._feed(self._engine.read_pointer, 0)
+
+    def _unreadable(self) -> None:
+        """The engine takes no more bytes. If the peer hasn't closed they are wrong; the engine says
+        so in a close for the faults that it has a word for, and we do for the others."""
+        self.ending = True
+        error = engine_error(self._amqp._impl)
+        self.close(
+            (error and error.condition) or "amqp:connection:framing-error",
+            (error and error.description) or "what came is no AMQP frame",
+        )
+        if not self.accepted:
+            # The engine keeps a close back until an open came: the socket's end must do.
+            self.flush()
+            cast("asyncio.Transport", self._transport).close()
+
+    # AMQP out.
+
+    def accept(self, container_id: str) -> None:
+        """Answer the peer's open."""
+        self.accepted = True
+        open_answer.accepted(self.proton, container_id)
+        self._tick()
+
+    def refuse(self, container_id: str, condition: str, description: str, field: str) -> None:
+        """Answer the open in the form by which clients know that they were refused."""
+        open_answer.refused(self.proton, container_id, condition, description, field)
+        self._handler.failed(self, description)
+        self._close()
+
+    def close(self, condition: str, description: str) -> None:
+        """End the connection with an error; its links are lost at once."""
+        if not self.alive or not self.proton.state & (
+            Endpoint.LOCAL_ACTIVE | Endpoint.LOCAL_UNINIT
+        ):
+            return
+        self._handler.failed(self, description)
+        self._let_go()
+        if self.proton.state & Endpoint.LOCAL_UNINIT:
+            self.proton.open()
+        self.proton.condition = Condition(condition, description)
+        self._close()
+        if not self.accepted and self._handshake is None:
+            # The engine keeps a close back until an open came.
+            pumping.feed(self._amqp_address, pumping.pointer(ANY_OPEN), len(ANY_OPEN))
+
+    def closed(self) -> None:
+        """The peer has closed: so do we."""
+        self._let_go()
+        self.proton.close()
+        self.ending = True
+
+    def _close(self) -> None:
+        """Our close is the last that counts; the peer has a moment for its own."""
+        self.proton.close()
+        self.inbound.closing = self.ending = True
+        self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
+        self.touch()
+
+    @contained
+    def _give_up(self) -> None:
+        """End the socket; what its peer doesn't take would keep it open for ever."""
+        if self.alive:
+            transport = cast("asyncio.Transport", self._transport)
+            (transport.close if self.writable else transport.abort)()
+
+    @contained
+    def hold(self, on: bool) -> None:
+        """Stop reading from this peer, or go on."""
+        self._held = on
+        self._read_or_wait()
+        if not on and self._waits:
+            self._wait_turn(True)
+
+    def _read_or_wait(self) -> None:
+        """Whoever doesn't take what is written to it is read for as many bytes more, and no
+        further: every frame of its may have an answer that has to be kept."""
+        transport = cast("asyncio.Transport", self._transport)
+        waits = self._held or self._waits or self._unheard > self._engine.limits.write_buffer_bytes
+        if self.alive and waits == transport.is_reading():
+            (transport.pause_reading if waits else transport.resume_reading)()
+
+    def abort(self) -> None:
+        """Drop the socket now."""
+        cast("asyncio.Transport", self._transport).abort()
+
+    def touch(self) -> None:
+        """`Engine.flush` looks whether there is something to write."""
+        if not self._touched:
+            self._touched = True
+            self._engine.touched.add(self)
+
+    @contained
+    def flush(self) -> None:
+        """Write what the engine has for the peer, then what it has asked for."""
+        self._touched = False
+        if self.inbound.unsettled.full:
+            self.inbound.eased()
+        if self._engine.sure() and self._write() and self.inbound.echoes:
+            self.inbound.answer_echoes()
+            self._write()
+
+    def _write(self) -> bool:
+        """Whether all that the engine had is on its way."""
+        transport = self._transport
+        while self.alive and self.writable and transport is not None:
+            size = pumping.output(self._amqp_address, self._engine.write_pointer, WRITE_BYTES)
+            if size < 0:
+                self._end(transport)
+                return False
+            if size == 0:
+                return True
+            chunk, last = bytes(self._engine.write_buffer[:size]), size < WRITE_BYTES
+            transport.write(self.outflow.passed(chunk, last=last))
+            if last and not self.ending:
+                return True
+        return False
+
+    def _end(self, transport: asyncio.Transport) -> None:
+        """All is said. If the peer still talks, its socket is only half closed: bytes that nobody
+        reads would make the kernel throw our close away, unread."""
+        if self.proton.state & Endpoint.REMOTE_CLOSED or not transport.can_write_eof():
+            transport.close()
+        elif not self._ended:
+            self._ended = True
+            try:
+                transport.write_eof()
+            except OSError:  # the peer has reset its socket, and the loop hasn't read that yet
+                transport.abort()
+            self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
+
+    def _tick(self) -> None:
+        """Proton's own clock: heartbeats to the peer, and its silence noticed."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        now_ms = int(self._engine.loop.time() * 1_000)
+        next_ms = proton.pn_transport_tick(self._amqp._impl, now_ms)
+        self.touch()
+        if next_ms:
+            delay = max(0.001, (next_ms - now_ms) / 1_000)
+            self._timer = self._engine.loop.call_later(delay, self._ticked)
+
+    @contained
+    def _ticked(self) -> None:
+        self._timer = None
+        if self.alive:
+            self._tick()
+            self._engine.flush()
+            if not self.writable and engine_error(self._amqp._impl) is not None:
+                self._give_up()  # silent for too long, and it wouldn't take a close either

@@ -1,0 +1,143 @@
+"""The AMQP engine: one connection is Proton's C engine under an asyncio protocol of our own.
+
+Above the engine nothing knows Proton's events; the service sees a `Handler`'s calls, in runs, and
+acts through `Connection` and `Link`. Rules:
+
+1. Everything runs on the event loop's thread.
+2. Nothing is written while the service works; `flush` writes what a pass gave, at once, or (to many
+   connections) a part of it in each turn.
+3. What a peer does wrong ends that peer's link or connection, with a condition, and nothing else;
+   and so does what goes wrong in us while we work for it (`ingest.net.containment`).
+4. Addresses of deliveries are only good while `link.alive`.
+5. What a peer is told counts only while the home is ours: nothing is read or written without
+   `sure`.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from distributary.ingest.native import pump as pumping
+from distributary.ingest.native.pump import Pump
+from distributary.ingest.net.connection import WRITE_BYTES, Connection
+from distributary.ingest.net.link import Handler
+from distributary.ingest.runtime.budgets import PASS_BYTES
+from distributary.ingest.runtime.collecting import Ends
+from distributary.ingest.runtime.settings import Amqp
+from distributary.ingest.runtime.turns import READ_BYTES, Parts
+from distributary.ingest.security.access import Access
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED
+
+_events = structlog.get_logger("gateway")
+
+
+class Engine:
+    """What all connections of a loop share: the pump, the buffers, the limits."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: Handler,
+        limits: Amqp,
+        access: Access,
+        *,
+        sure: Callable[[], bool],
+    ) -> None:
+        self.loop, self.handler, self.limits, self.sure = loop, handler, limits, sure
+        self.access = access
+        self.pump = Pump(limits.message_bytes_max)
+        # C points to the bytes, not to a view of them: a view that lies in a cycle is cleared when
+        # the interpreter ends, under whoever still points to it.
+        read, write = bytearray(READ_BYTES), bytearray(WRITE_BYTES)
+        self.read_buffer, self.write_buffer = memoryview(read), memoryview(write)
+        self.read_pointer = pumping.pointer(read)
+        self.write_pointer = pumping.pointer(write)
+        self.ends = Ends()
+        #: Bugs that have ended one peer each.
+        self.internal_errors = 0
+        #: Those that may have something to write, and those that go on with what they have read.
+        self.touched: Parts[Connection] = Parts(loop, Connection.flush)
+        self._going_on: Parts[Connection] = Parts(loop, Connection.go_on)
+        self.connections: set[Connection] = set()
+        #: Those whose peer doesn't take what is written to it; who has stood still longest first.
+        self._stalled: dict[Connection, None] = {}
+
+    def connection(self) -> Connection:
+        """The protocol factory for `loop.create_server`."""
+        return Connection(self)
+
+    def add(self, connection: Connection) -> bool:
+        """Whether there is room for one more connection."""
+        self.connections.add(connection)
+        self.ends.begun += 1
+        return len(self.connections) <= self.limits.connections_max
+
+    def room(self) -> int:
+        """How many more connections there may be."""
+        return self.limits.connections_max - len(self.connections)
+
+    def remove(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self.ends.ended += 1
+        self._stalled.pop(connection, None)
+
+    def takes(self, connection: Connection, takes: bool) -> bool:
+        """Whether the peer takes what is written to it, from now on. What waits for those that
+        don't lies in memory: when that is too much, who has stood still longest is dropped."""
+        if takes:
+            self._stalled.pop(connection, None)
+            return takes
+        self._stalled[connection] = None
+        each, most = self.limits.write_buffer_bytes + PASS_BYTES, self.limits.unwritten_bytes_max
+        if len(self._stalled) * each > most:
+            longest = next(iter(self._stalled))
+            del self._stalled[longest]
+            longest.close(
+                LIMIT_EXCEEDED,
+                f"more than {most} bytes wait for peers that don't take them "
+                "(amqp.unwritten_bytes_max), and this one has stood still longest",
+            )
+            longest.abort()
+        return takes
+
+    def bound_unfinished(self) -> None:
+        """What all peers have begun to send and not finished lies in memory: the one with most of
+        it ends when that is too much. Waiting would free nothing: none of them could finish."""
+        most = self.limits.unfinished_together_bytes_max
+        size = sum(one.inbound.unfinished_bytes for one in self.connections if one.alive)
+        if size > most:
+            largest = max(self.connections, key=lambda one: one.inbound.unfinished_bytes)
+            largest.inbound.unfinished_bytes = 0
+            largest.close(
+                LIMIT_EXCEEDED,
+                f"{size} bytes of unfinished messages on all connections, {most} at most "
+                "(amqp.unfinished_together_bytes_max), and this one has most of them",
+            )
+
+    def broke(self, error: Exception, peer: str, container: str = "", user: str = "") -> None:
+        """A bug ends a peer."""
+        self.internal_errors += 1
+        _events.error(
+            "connection.bug",
+            peer=peer,
+            container=container,
+            user=user,
+            reason=repr(error),
+            exc_info=error,
+        )
+
+    def goes_on(self, connection: Connection) -> None:
+        """The peer had its part of this turn; it goes on in one of the next."""
+        self._going_on.add(connection)
+        self._going_on.later()
+
+    def abort(self) -> None:
+        """Drop every socket now, without a word."""
+        for connection in tuple(self.connections):
+            connection.abort()
+
+    def flush(self) -> None:
+        """Write to the connections that were touched, as many as may be until the loop turns; the
+        last act of every pass."""
+        self.touched.run()

@@ -1,0 +1,276 @@
+"""A connection's frames, walked before the engine has them and after it has written them.
+
+What the states of a peer's endpoints don't allow never reaches the engine (`ingest.native.guard`).
+Of a few frames the engine understands, or can say, less than AMQP does. `Inflow` stops at these and
+reads them (`pipeline.amqp.performative`), `Outflow` puts into attaches and flows what the engine
+can't; all other bytes pass through C (`walk.c`) untouched.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from distributary.ingest.native import pump
+from distributary.ingest.native.guard import Guard
+from distributary.ingest.native.pump_library import ffi, lib
+from distributary.ingest.runtime.settings import Amqp
+from distributary.pipeline.amqp import performative
+from distributary.pipeline.amqp.delivery_state import STATES, TRANSACTIONAL_STATE
+from distributary.pipeline.amqp.endpoint_states import NOT_ALLOWED, RESOURCE_LIMIT
+from distributary.pipeline.amqp.link_state import LinkState, told
+from distributary.pipeline.codec.amqp_types import DecodeError
+from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED
+
+if TYPE_CHECKING:
+    from distributary.ingest.net.inbound import Inbound
+
+#: The protocol's header stands before the first frame, in both directions.
+HEADER_BYTES = 8
+UNKNOWN_STATE = "a delivery's state must be received or an outcome, alone or in a transaction"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a connection must end: a condition and a sentence."""
+
+    condition: str
+    description: str
+
+
+class Inflow:
+    """What a peer sends, on its way to the engine.
+
+    A frame that can't be judged yet is held back until it can. After a `fault` nothing more
+    reaches the engine, nor does what comes behind the peer's close.
+    """
+
+    def __init__(self, transport: int, inbound: "Inbound", limits: Amqp) -> None:
+        self._transport, self._inbound, self._limits = transport, inbound, limits
+        self._guard = Guard(limits.channels_max, limits.links_max)
+        most = (limits.decode.values_max, limits.decode.depth_max)
+        walk = {"left": HEADER_BYTES, "limits": most, "covers_max": inbound.turn.most}
+        walk["guard"] = self._guard.states
+        self._walk = ffi.new("pump_walk *", walk)
+        self._held = bytearray()
+        self._needed = 0
+        self.fault: Fault | None = None
+        self._no_more = False  #: the engine takes nothing any more
+        #: The peer has had its part of this turn: feed nothing more, and go on in the next one.
+        self.waits = False
+
+    def feed(self, data: Any, size: int) -> bool:
+        """Hand bytes on. False when the engine wants no more: the peer has closed, or what it sent
+        can't be read. Raises BrokenFrame from frames that had to be understood on the way."""
+        self.waits = False
+        if self._no_more:
+            return False
+        if not self._held:
+            self._no_more = not self._feed(data, size)
+            return not self._no_more
+        self._held += ffi.buffer(data, size)
+        if len(self._held) < self._needed:
+            return True
+        held, self._held = bytes(self._held), bytearray()
+        self._no_more = not self._feed(ffi.from_buffer(held), len(held))
+        return not self._no_more
+
+    def _feed(self, data: Any, size: int) -> bool:
+        walk, at = self._walk, 0
+        while at < size and self.fault is None:
+            stop = lib.pump_walk_in(
+                self._transport, walk, data + at, size - at, self._limits.frame_bytes_max
+            )
+            if stop == lib.WALK_NO_MORE:
+                return False
+            at += walk.at
+            if stop in self._LAST:
+                return self._passed(stop, data + at, size - at)
+            if stop == lib.WALK_ROOM:
+                self._guard.grow()
+                continue
+            if stop == lib.WALK_COVERS:
+                walk.covers = 0
+                if not self._inbound.covered():
+                    return self.keep(data + at, size - at)
+                continue
+            frame = bytes(ffi.buffer(data + at, walk.size))
+            at += walk.size
+            turn = self._inbound.turn
+            turn.done += turn.ATTACH if stop == lib.WALK_ATTACH else turn.READ
+            if not self._judge(stop, frame):
+                return False
+            if turn.over:
+                return self.keep(data + at, size - at)
+        return True
+
+    #: Behind these stops nothing more is walked over for now, or ever.
+    _LAST = frozenset({lib.WALK_ALL, lib.WALK_CLOSED, lib.WALK_SHORT, lib.WALK_VIOLATION})
+
+    def _passed(self, stop: int, data: Any, size: int) -> bool:
+        """What is left is the beginning of a frame, or what the engine will never have."""
+        if stop == lib.WALK_SHORT:
+            self._held[:] = ffi.buffer(data, size)
+            self._needed = self._walk.size
+        elif stop == lib.WALK_VIOLATION:
+            self.fault = Fault(*self._guard.violation())
+        return True
+
+    def keep(self, data: Any, size: int) -> bool:
+        """These bytes wait until the loop has turned."""
+        self._held += ffi.buffer(data, size)
+        self._needed, self.waits = 0, True
+        return True
+
+    def _judge(self, stop: int, frame: bytes) -> bool:
+        """Read a frame that stopped the walk, and let the engine have what it can read of it."""
+        try:
+            match stop:
+                case lib.WALK_ATTACH:
+                    frame = self._attach(frame)
+                case lib.WALK_FLOW:
+                    frame = self._flow(frame)
+                case lib.WALK_TRANSFER:
+                    frame = self._transfer(frame)
+                case lib.WALK_DISPOSITION:
+                    frame = self._disposition(frame)
+                    self._inbound.process()
+                case lib.WALK_END:
+                    return self._end(frame)
+                case lib.WALK_HEAVY:
+                    performative.refuse_heavy(frame, self._limits.decode)
+                case lib.WALK_NAMED:
+                    frame = performative.numbered(frame)
+                    return self._feed(ffi.from_buffer(frame), len(frame))
+        except DecodeError as error:
+            self.fault = Fault("amqp:decode-error", str(error))
+        return self.fault is not None or self._push(frame)
+
+    def _push(self, frame: bytes) -> bool:
+        return pump.feed(self._transport, pump.pointer(frame), len(frame))
+
+    def _write(self) -> None:
+        """Have what came until now answered, and the answers written: our channels and handles that
+        it gave back are free again. Without a free one the engine would stop without a word."""
+        self._inbound.process()
+        lib.pump_write(self._transport)
+
+    def _end(self, frame: bytes) -> bool:
+        """Answered in one breath with its begin, a session would be one of our own; and a begin in
+        one breath with the end before it needs its channel."""
+        self._write()
+        more = self._push(frame)
+        self._write()
+        return more
+
+    def _attach(self, frame: bytes) -> bytes:
+        attach = performative.attach(frame)
+        most = self._guard.peer_handles
+        if most <= 2 * self._limits.links_max:
+            self._write()
+            if self._inbound.links_on(attach.channel) >= most:
+                text = (
+                    f"attach: the peer's handle-max leaves no handle for an answer, it has {most}"
+                )
+                self.fault = Fault(RESOURCE_LIMIT, text)
+        self._inbound.coming.append(attach)
+        return attach.frame
+
+    def _flow(self, frame: bytes) -> bytes:
+        """What came before is acted on first: two by which a sender gives back credit could have
+        the engine's count of it wrap around."""
+        flow = performative.flow(frame)
+        self._inbound.process()
+        if flow.acquires and flow.handle is not None:
+            text = "messages aren't sent in transactions, outcomes can be given in them"
+            self._inbound.refuse_transfer(flow.channel, flow.handle, NOT_IMPLEMENTED, text)
+        if flow.asks:
+            self._inbound.echoes[flow.channel, flow.handle] = None
+        return flow.frame
+
+    def _transfer(self, frame: bytes) -> bytes:
+        """Nothing is taken for what it isn't: the link ends before the engine has the message."""
+        odd = performative.transfer(frame)
+        if odd.message_format:
+            condition = NOT_IMPLEMENTED
+            text = f"message-format 0x{odd.message_format:x} is not served, only 0 is"
+        elif odd.state == TRANSACTIONAL_STATE and odd.continues:
+            if self._inbound.began_in_transaction(odd.channel, odd.handle):
+                return odd.frame
+            condition, text = NOT_ALLOWED, "a message's first transfer says its transaction"
+        elif odd.state in (0, *STATES):
+            return odd.frame
+        else:
+            condition, text = NOT_IMPLEMENTED, UNKNOWN_STATE
+        self._inbound.refuse_transfer(odd.channel, odd.handle, condition, text)
+        return odd.frame
+
+    def _disposition(self, frame: bytes) -> bytes:
+        frame, state = performative.disposition(frame)
+        if state and state not in STATES:
+            self.fault = Fault(NOT_IMPLEMENTED, UNKNOWN_STATE)
+        return frame
+
+
+class Outflow:
+    """What the engine has written, on its way to the peer.
+
+    `due` says that an attach among it must say more than the engine could. `tell` has the next flow
+    of a session speak of a link of it, too.
+    """
+
+    def __init__(self, frame_bytes_max: int = 0xFFFFFFFF) -> None:
+        self._walk = ffi.new("pump_walk *", {"left": HEADER_BYTES})
+        self._frame_bytes_max = frame_bytes_max
+        self._held = b""
+        self._places: dict[int, tuple[int, int]] = {}  #: of a link: its channel and handle
+        self._told: dict[int, list[LinkState]] = {}  #: by channel
+        self.due = False
+
+    def tell(self, link: int, delivery_count: int, credit: int, *, drain: bool) -> None:
+        """What the next flow of the link's session is to say of the link; nothing of one whose
+        attach the engine has kept back."""
+        if (place := self._places.get(link)) is not None:
+            channel, handle = place
+            state = LinkState(handle, delivery_count, credit, drain)
+            self._told.setdefault(channel, []).append(state)
+            self.due = True
+
+    def forget(self, link: int) -> None:
+        """The link is gone."""
+        self._places.pop(link, None)
+
+    def passed(self, chunk: bytes, *, last: bool) -> bytes:
+        """The chunk with all that its attaches and flows must say. `last`: the engine has no more
+        for now, so that the chunk ends with a frame. Otherwise a cut frame may be held back until
+        the next one."""
+        if last and not self.due:
+            self._walk.left, held = 0, self._held
+            self._held = b""
+            return held + chunk if held else chunk
+        data, parts, at = self._held + chunk, [], 0
+        pointer, self._held = ffi.from_buffer(data), b""
+        way = lib.WALK_OUT_FLOWS if self._told else lib.WALK_OUT
+        while at < len(data):
+            stop = lib.pump_walk_on(
+                self._walk, pointer + at, len(data) - at, self._frame_bytes_max, way
+            )
+            begin = at + self._walk.at
+            parts.append(data[at:begin])
+            if stop == lib.WALK_SHORT:
+                self._held = data[begin:]
+                break
+            at = begin
+            if stop != lib.WALK_ALL:
+                at += self._walk.size
+                parts.append(self._spoken(stop, data[begin:at]))
+        if last:
+            self.due = False
+            self._told.clear()
+        return b"".join(parts)
+
+    def _spoken(self, stop: int, frame: bytes) -> bytes:
+        if stop == lib.WALK_FLOW:
+            return told(frame, lambda channel: self._told.pop(channel, ()))
+        attach = performative.spliced(frame)
+        if attach.link:
+            self._places[attach.link] = attach.channel, attach.handle
+        return attach.frame

@@ -1,0 +1,361 @@
+"""What a peer's frames mean: Proton's events, told to the service in runs.
+
+One `Inbound` for each connection. It knows the connection's links; a link that isn't in it any
+more is gone, whatever events of it are still under way.
+"""
+
+import sys
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from cproton import lib as proton
+from proton import Link as ProtonLink
+from proton import Session
+
+from distributary.ingest.native import pump as pumping
+from distributary.ingest.native.pump import Outcomes, Pump, Received, Stop, address
+from distributary.ingest.net import transactional
+from distributary.ingest.net.containment import NotGivenBack
+from distributary.ingest.net.link import BROKEN_VALUES, BrokenFrame, Handler, Link
+from distributary.ingest.net.unsettled import Unsettled
+from distributary.ingest.runtime.collecting import Ends
+from distributary.ingest.runtime.settings import Amqp
+from distributary.ingest.runtime.turns import PeerTurn
+from distributary.pipeline.amqp.performative import WalkedAttach
+from distributary.pipeline.codec.quoting import quoted
+
+if TYPE_CHECKING:
+    from distributary.ingest.net.connection import Connection
+
+
+#: Unsettled deliveries over which the engine goes, for a disposition, in the time in which it has
+#: one of them settled.
+UNSETTLED_LIKE_ONE = 64
+TOO_MANY = "amqp:resource-limit-exceeded"
+CREDIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
+RELEASED = 0x26  #: the state of a delivery that may be sent again
+
+
+class Inbound:
+    """The events of one connection, from its collector."""
+
+    def __init__(
+        self,
+        connection: "Connection",
+        collector: Any,
+        pump: Pump,
+        handler: Handler,
+        limits: Amqp,
+        ends: Ends,
+    ) -> None:
+        self._connection, self._pump, self._handler = connection, pump, handler
+        self._limits, self._ends = limits, ends
+        self._collector = collector
+        self._collector_address = address(collector)
+        self._links: dict[int, Link] = {}
+        self._handles: dict[tuple[int, int], Link] = {}  # by channel and the peer's handle
+        #: Attaches that were walked, until the engine tells of their links, in the same order.
+        self.coming: deque[WalkedAttach] = deque()
+        #: Flows that want an answer: their channels, and their handles if they have one. Each once,
+        #: however often a peer asks that doesn't read.
+        self.echoes: dict[tuple[int, int | None], None] = {}
+        #: Bytes of messages that its peer has begun and not finished, as of its last read.
+        self.unfinished_bytes = 0
+        self.turn = PeerTurn(limits.turn_deliveries_max)
+        self.unsettled = Unsettled(limits.connection_unsettled_max, self._unsettled)
+        #: We have closed the connection: nothing counts any more but the peer's own close.
+        self.closing = False
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The links that are alive."""
+        return tuple(self._links.values())
+
+    def links_on(self, channel: int) -> int:
+        """How many links the session on a channel of the peer's has, ended ones too."""
+        return sum(link.attach.channel == channel for link in self._links.values())
+
+    def process(self, *, part: bool = False) -> bool:
+        """Eat all events that there are, or (`part`) as many as this turn may: whether all of them
+        were eaten. Raises BrokenFrame when a value can't be read."""
+        self._pump.unfinished, eaten = False, False
+        while not eaten and not (part and self.turn.over):
+            eaten = not self._connection.alive or self._eat()
+        if (self._pump.unfinished or self.unfinished_bytes) and not self.closing:
+            self._bound_unfinished()
+        return eaten
+
+    def _eat(self) -> bool:
+        """Eat events up to one that needs a decision; whether there are no more."""
+        pump, turn = self._pump, self.turn
+        stop = pump.events(self._collector_address)
+        turn.done += pump.seen + turn.RUN * pump.outcomes_count
+        if self.closing:
+            return self._drop(Stop(stop))
+        if pump.received_count:
+            turn.done += turn.RUN
+            self._received(pump.received())
+        if pump.outcomes_count:
+            self._settled(pump.outcomes())
+        if stop == Stop.EVENT:
+            event = proton.pn_collector_peek(self._collector)
+            self._event(proton.pn_event_type(event), event)
+            proton.pn_collector_pop(self._collector)
+        elif stop not in (Stop.IDLE, Stop.FULL):
+            turn.done += turn.READ
+            self._odd_message(Stop(stop))
+        return stop == Stop.IDLE
+
+    def covered(self) -> bool:
+        """A peer's dispositions cover many deliveries: have their events eaten before more come.
+        Whether more may come in this turn. Raises BrokenFrame from what came before."""
+        self.turn.done += self._unsettled() // UNSETTLED_LIKE_ONE + len(self._links)
+        return self.process(part=True) and not self.turn.over
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether more deliveries may go to the links."""
+        return self._connection.writable and not self.unsettled.full
+
+    def sent(self, deliveries: int) -> None:
+        """So many more went that the peer has to settle. If it holds as many as it may, others get
+        what comes now."""
+        if self.unsettled.sent(deliveries):
+            self._handler.writable(self._connection, False)
+
+    def eased(self) -> None:
+        """The peer may hold less than before."""
+        if self._connection.alive and self.unsettled.settled():
+            self._handler.writable(self._connection, self._connection.writable)
+
+    def _unsettled(self) -> int:
+        return sum(link.unsettled for link in self._links.values())
+
+    def _bound_unfinished(self) -> None:
+        """What a peer has begun to send and doesn't finish lies in memory."""
+        size = sum(map(pumping.waiting_bytes, {link.session for link in self._links.values()}))
+        self.unfinished_bytes = size
+        most = self._limits.unfinished_bytes_max
+        if size > most:
+            self._connection.close(
+                TOO_MANY,
+                f"{size} bytes of unfinished messages, {most} at most (amqp.unfinished_bytes_max)",
+            )
+
+    def answer_echoes(self) -> None:
+        """Have the engine tell the state of links and sessions whose peer has asked for it. All
+        that it had to say before must have been written."""
+        echoes, self.echoes = self.echoes, {}
+        for channel, handle in echoes:
+            links = (
+                [self._handles.get((channel, handle))]
+                if handle is not None
+                else [link for (on, _), link in self._handles.items() if on == channel]
+            )
+            for link in links[:1]:
+                if link is not None and not link.ended and not self.closing:
+                    link.tell()
+
+    def refuse_transfer(self, channel: int, handle: int, condition: str, description: str) -> None:
+        """A message that is about to come is not what the gateway takes: end its link. Raises
+        BrokenFrame from what came before it."""
+        self.process()
+        link = self._handles.get((channel, handle))
+        if link is not None and not self.closing:
+            link.end(condition, f"link '{link.name}': {description}")
+
+    def began_in_transaction(self, channel: int, handle: int) -> bool:
+        """Whether the message that goes on here said, where it began, that it is part of one.
+        Raises BrokenFrame from what came before it."""
+        self.process()
+        link = self._handles.get((channel, handle))
+        return link is None or link.ended or transactional.begun(link.address)
+
+    def _drop(self, stop: Stop) -> bool:
+        """Pass over what comes after our close. True at the end."""
+        if stop in (Stop.IDLE, Stop.FULL):
+            return stop == Stop.IDLE
+        if stop in (Stop.TOO_LARGE, Stop.ALONE, Stop.COMMAND):
+            pumping.discard(self._pump.stopped_link, self._pump.stopped_delivery)
+        if stop != Stop.MALFORMED:
+            proton.pn_collector_pop(self._collector)
+        return False
+
+    def _settled(self, outcomes: list[Outcomes]) -> None:
+        for one in outcomes:
+            link = self._links.get(one.link)
+            if link is not None and not link.ended:
+                if not one.transaction:
+                    link.waiting += len(one.confirm) // 8
+                self._handler.settled(link, one)
+
+    def _received(self, received: Received) -> None:
+        link = self._links.get(received.link)
+        if link is None or link.ended:
+            return  # its deliveries die with it
+        if link.credit < 0:
+            pumping.settle(received.deliveries, RELEASED)
+            link.end(CREDIT_EXCEEDED, "more messages than credit")
+            return
+        link.waiting += received.kept
+        self._handler.received(link, received)
+
+    def _odd_message(self, stop: Stop) -> None:
+        """A message that stopped the pump: too large, malformed, or to be received alone."""
+        pump = self._pump
+        link = self._links.get(pump.stopped_link)
+        if link is None:  # it is gone, and its last frames with it
+            pumping.discard(pump.stopped_link, pump.stopped_delivery)
+            if stop != Stop.MALFORMED:
+                proton.pn_collector_pop(self._collector)
+            return
+        if stop == Stop.ALONE:
+            received = pump.receive_alone()
+            proton.pn_collector_pop(self._collector)
+            if received is not None:
+                self._received(received)
+                return
+        if stop == Stop.COMMAND:
+            proton.pn_collector_pop(self._collector)
+            self._command(link, pump.stopped_delivery)
+            return
+        if stop == Stop.TOO_LARGE:
+            pumping.discard(link.address, pump.stopped_delivery)
+            proton.pn_collector_pop(self._collector)
+            most = self._pump.message_bytes_max
+            link.end(
+                "amqp:link:message-size-exceeded",
+                f"a message on link '{link.name}' is larger than {most} bytes",
+            )
+            return
+        delivery = pump.stopped_delivery.to_bytes(8, sys.byteorder)
+        pumping.reject(delivery, "amqp:decode-error", "the transfer holds no AMQP message")
+        if not link.ended:
+            link.grant(1)
+
+    def _command(self, link: Link, delivery: int) -> None:
+        """A message to the coordinator of transactions."""
+        message, settled = transactional.take(delivery)
+        if link.ended:
+            return
+        if link.credit < 0:
+            link.end(CREDIT_EXCEEDED, "more messages than credit")
+            return
+        link.waiting += not settled
+        answer = b"" if settled else delivery.to_bytes(8, sys.byteorder)
+        self._handler.commanded(link, message, answer)
+
+    def _event(self, kind: int, event: Any) -> None:
+        turn = self.turn
+        turn.done += turn.EVENT if kind == proton.PN_LINK_FLOW else turn.LINK
+        match kind:
+            case proton.PN_LINK_FLOW:
+                self._flowed(self._links.get(address(proton.pn_event_link(event))))
+            case proton.PN_LINK_REMOTE_OPEN:
+                self._attached(_wrap(ProtonLink, proton.pn_event_link(event)))
+            case proton.PN_LINK_REMOTE_CLOSE | proton.PN_LINK_REMOTE_DETACH:
+                self._left(
+                    self._links.get(address(proton.pn_event_link(event))),
+                    closed=kind == proton.PN_LINK_REMOTE_CLOSE,
+                )
+            case proton.PN_SESSION_REMOTE_OPEN:
+                _wrap(Session, proton.pn_event_session(event)).open()
+            case proton.PN_SESSION_REMOTE_CLOSE:
+                self._session_closed(_wrap(Session, proton.pn_event_session(event)))
+            case proton.PN_CONNECTION_REMOTE_OPEN:
+                self._opened()
+            case proton.PN_CONNECTION_REMOTE_CLOSE:
+                self._connection.closed()
+
+    def _flowed(self, link: Link | None) -> None:
+        if link is None or link.ended:
+            return
+        if link.is_outgoing:
+            if link.owner is not None:
+                self._handler.flowed(link)
+        elif link.credit < 0:
+            link.end(CREDIT_EXCEEDED, "a delivery-count that is beyond the credit")
+
+    def _opened(self) -> None:
+        connection = self._connection
+        try:
+            connection.container = connection.proton.remote_container or ""
+        except BROKEN_VALUES as error:
+            raise BrokenFrame(f"open: {error}") from error
+        self._handler.opened(connection)
+
+    def _attached(self, proton_link: ProtonLink) -> None:
+        try:
+            link = Link(self._connection, proton_link, self.coming.popleft())
+        except BROKEN_VALUES as error:
+            raise BrokenFrame(f"attach: {error}") from error
+        if not link.name:
+            raise BrokenFrame("attach: the link has no name")
+        if link.name != link.attach.name:
+            raise BrokenFrame(f"attach: {quoted(link.attach.name)} is no name for a link")
+        if link.address in self._links:
+            raise BrokenFrame(f"attach: link '{link.name}' is there, its detach isn't answered yet")
+        self._links[link.address] = self._handles[link.handle] = link
+        self._ends.begun += 1
+        most = self._limits.links_max
+        if len(self._links) <= most:
+            self._handler.attached(link)
+            return
+        link.refuse(TOO_MANY, f"there are {most} links already (amqp.links_max)")
+        if len(self._links) > 2 * most:
+            # Whoever doesn't even detach what was refused would go on for ever.
+            self._connection.close(TOO_MANY, "too many refused links that aren't detached")
+
+    def _left(self, link: Link | None, *, closed: bool) -> None:
+        if link is None:
+            return
+        link.left = True
+        if not link.ended:
+            self._handler.detached(link, closed)
+        else:
+            self.forget(link)  # the answer to our own detach
+
+    def _session_closed(self, session: Session) -> None:
+        gone = address(session._impl)
+        self._lose([link for link in self._links.values() if link.session == gone])
+        session.close()
+        session.free()
+
+    def lose_all(self) -> None:
+        """The links are gone with their connection."""
+        self._lose(list(self._links.values()))
+
+    def _lose(self, links: list[Link]) -> None:
+        """They die together: what the end of one means to another finds that gone, too."""
+        for link in links:
+            link.alive = False
+        for link in links:
+            self._drop_link(link)
+            link.let_go()
+            link.release()
+
+    def let_go(self, link: Link) -> None:
+        """Have the service give back what it has for a link. Raises NotGivenBack."""
+        try:
+            self._handler.lost(link)
+        except Exception as error:
+            raise NotGivenBack(f"what link '{link.name}' had is lost: {error!r}") from error
+
+    def forget(self, link: Link) -> None:
+        """Both sides have ended the link: free it, or each link would leak (P8)."""
+        if link.alive:
+            self._drop_link(link)
+            link.proton.free()
+            link.release()
+
+    def _drop_link(self, link: Link) -> None:
+        self._links.pop(link.address, None)
+        self._ends.ended += 1
+        self._connection.outflow.forget(link.address)
+        if self._handles.get(link.handle) is link:  # its peer may have used the handle again
+            del self._handles[link.handle]
+
+
+def _wrap(kind: Any, pointer: Any) -> Any:
+    """Proton's Python object for one of its C objects."""
+    return kind.wrap(pointer)

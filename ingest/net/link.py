@@ -1,0 +1,339 @@
+"""One link, and what the service hears of it.
+
+`Link` is what the service acts on; `Handler` is what it must be. Both hide Proton: the service
+sees runs of messages, outcomes of runs, credit.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cproton import lib as proton
+from proton import (
+    UNDESCRIBED,
+    Array,
+    Condition,
+    Data,
+    Described,
+    Endpoint,
+    ProtonException,
+    Terminus,
+    symbol,
+    ulong,
+)
+from proton import Link as ProtonLink
+
+from distributary.ingest.native import pump as pumping
+from distributary.ingest.native.link_in_flight import Deliveries, held
+from distributary.ingest.native.pump import Outcomes, Received, address
+from distributary.pipeline.amqp.delivery_state import OUTCOMES
+from distributary.pipeline.amqp.performative import DEFAULT_OUTCOME, LINK, OFFERED, WalkedAttach
+from distributary.pipeline.errors import DistributaryError
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.transitions import WITHOUT_STATE, DeliveryState
+from distributary.pipeline.sequences.sequence_set import Run
+
+if TYPE_CHECKING:
+    from distributary.ingest.net.connection import Connection
+
+
+#: What Proton's Python getters raise on a peer's broken values.
+BROKEN_VALUES = (
+    ProtonException,
+    UnicodeError,
+    ValueError,
+    TypeError,
+    RecursionError,
+    OverflowError,
+)
+
+
+class BrokenFrame(DistributaryError):
+    """A value in a peer's frame can't be read."""
+
+
+def copy_plainly(terminus: Terminus, remote: Terminus) -> None:
+    """What a terminus says in numbers and texts. Nothing else of a peer's is ever said back as it
+    came: it may be no AMQP at all, and what the engine can't write would end the process."""
+    terminus.copy(remote)
+    for data in (terminus.properties, terminus.capabilities, terminus.outcomes, terminus.filter):
+        data.clear()
+
+
+class Handler(Protocol):
+    """The service, as the engine sees it. Calls come in the order of the peer's frames."""
+
+    def opened(self, connection: "Connection") -> None:
+        """The peer opened: `accept` or `refuse` it."""
+
+    def attached(self, link: "Link") -> None:
+        """A link wants to be: `open` or `refuse` it, now or later."""
+
+    def received(self, link: "Link", received: Received) -> None:
+        """A run of messages came on an incoming link."""
+
+    def commanded(self, link: "Link", message: bytes, delivery: bytes) -> None:
+        """A message to the coordinator of transactions came; `delivery` is its address, to be
+        answered and settled, or nothing if its sender waits for nothing."""
+
+    def settled(self, link: "Link", outcomes: Outcomes) -> None:
+        """The peer of an outgoing link gave an outcome to a run of deliveries."""
+
+    def flowed(self, link: "Link") -> None:
+        """An outgoing link's credit or drain changed."""
+
+    def detached(self, link: "Link", closed: bool) -> None:
+        """The peer detached or closed the link: answer with `link.detach`, now or later."""
+
+    def lost(self, link: "Link") -> None:
+        """The link has ended, by whatever cause but its peer's detach: give back all that is kept
+        for it. Also after `detached`, when nobody waits for the answer any more."""
+
+    def writable(self, connection: "Connection", writable: bool) -> None:
+        """The peer reads too slowly (False), or took what waited (True)."""
+
+    def closed(self, connection: "Connection") -> None:
+        """The connection has ended, or is about to; its links were `lost` before. May be called
+        again."""
+
+    def passed(self) -> None:
+        """One pass over what came is done: hand on what was gathered."""
+
+    def failed(self, connection: "Connection", reason: str) -> None:
+        """A peer was turned away before or because of its frames, for the log."""
+
+
+class Link:
+    """One link of a connection. `alive` ends with the link; then only `owner` is of use."""
+
+    __slots__ = (
+        "address",
+        "alive",
+        "attach",
+        "connection",
+        "delivery_count",
+        "ended",
+        "gone",
+        "left",
+        "message_bytes_max",
+        "name",
+        "offered_capabilities",
+        "owner",
+        "proton",
+        "session",
+        "waiting",
+        "when_answered",
+    )
+
+    def __init__(self, connection: "Connection", link: ProtonLink, attach: WalkedAttach) -> None:
+        self.connection = connection
+        self.attach = attach
+        self.proton = link
+        self.address = address(link._impl)
+        self.session = address(link.session._impl)
+        self.name: str = link.name
+        #: What the peer of an outgoing link takes in one message; 0: whatever there is.
+        self.message_bytes_max = int(proton.pn_link_remote_max_message_size(link._impl))
+        #: What this link can do beyond the connection's; to be set before `open`.
+        self.offered_capabilities: tuple[str, ...] = ()
+        self.alive = True
+        #: Of an outgoing link: deliveries handed to the engine, and credit given back unused.
+        self.delivery_count = 0
+        #: We have ended it, or never wanted it; what its peer still says counts no more.
+        self.ended = False
+        #: The peer has detached or closed it.
+        self.left = False
+        #: The service has nothing for it any more.
+        self.gone = False
+        #: Deliveries whose outcome we still owe to the peer.
+        self.waiting = 0
+        #: What is to be done when none of them waits any more.
+        self.when_answered: Callable[[], None] | None = None
+        #: The service's own object for this link.
+        self.owner: object | None = None
+
+    def release(self) -> None:
+        """The link is gone: give Proton's object back, here and now.
+
+        Left to the collector of cycles it would be given back by whichever thread that runs in,
+        and after its session: Proton frees such a link twice.
+        """
+        self.alive = False
+        del self.proton
+
+    @property
+    def handle(self) -> tuple[int, int]:
+        """The channel and handle by which its peer speaks of it."""
+        return self.attach.channel, self.attach.handle
+
+    @property
+    def desired_capabilities(self) -> frozenset[str]:
+        """What the peer would like the link to do."""
+        return self.attach.desired
+
+    @property
+    def default_outcome(self) -> DeliveryState:
+        """What a delivery that its peer settles without a state has become: what the peer asked
+        for, else the same as for JMS clients."""
+        return self.attach.default_outcome or WITHOUT_STATE
+
+    def verdict(self, outcomes: Outcomes) -> DeliveryState:
+        """What its peer said of deliveries, in the words of the pure part."""
+        if outcomes.state == 0:
+            return self.default_outcome
+        return DeliveryState(OUTCOMES[outcomes.state], outcomes.failed, outcomes.undeliverable)
+
+    @property
+    def is_outgoing(self) -> bool:
+        return bool(self.proton.is_sender)
+
+    @property
+    def sends_settled(self) -> bool:
+        """Whether the peer of an outgoing link wants its messages settled already."""
+        return bool(self.proton.remote_snd_settle_mode == ProtonLink.SND_SETTLED)
+
+    @property
+    def _impl(self) -> Any:
+        return self.proton._impl
+
+    @property
+    def credit(self) -> int:
+        return int(proton.pn_link_credit(self._impl))
+
+    @property
+    def unsettled(self) -> int:
+        """How many deliveries the engine keeps: they aren't settled by both sides."""
+        return int(proton.pn_link_unsettled(self._impl))
+
+    @property
+    def draining(self) -> bool:
+        return bool(proton.pn_link_get_drain(self._impl))
+
+    def open(self) -> None:
+        """Answer the attach: the termini, set by the caller or copied, become the link."""
+        carried: dict[symbol, Any] = {}
+        if self.offered_capabilities:
+            array: Any = Array  # its own types say less than it takes
+            words = map(symbol, self.offered_capabilities)
+            carried[symbol(OFFERED)] = array(UNDESCRIBED, Data.SYMBOL, *words)
+        if self.is_outgoing:
+            carried[symbol(DEFAULT_OUTCOME)] = _described(self.default_outcome)
+            carried[symbol(LINK)] = ulong(self.address)
+        if carried:
+            self.proton.properties = carried
+            self.connection.outflow.due = True
+        self.proton.open()
+        self.connection.touch()
+
+    def let_go(self) -> None:
+        """All that the service has for the link goes back, whatever the link's end is caused by.
+        Raises NotGivenBack."""
+        if not self.gone:
+            self.gone = True
+            self.connection.inbound.let_go(self)
+
+    def refuse(self, condition: str, description: str) -> None:
+        """Attach with a null terminus, then detach closed with the error: what clients need."""
+        self.let_go()
+        self.ended = True
+        self.connection.attempt(partial(self._say_refused, condition, description))
+
+    def _say_refused(self, condition: str, description: str) -> None:
+        link = self.proton
+        if link.is_sender:
+            copy_plainly(link.target, link.remote_target)
+            link.source.type = Terminus.UNSPECIFIED
+        else:
+            copy_plainly(link.source, link.remote_source)
+            link.target.type = Terminus.UNSPECIFIED
+        link.open()
+        link.condition = Condition(condition, description)
+        link.close()
+        self.connection.touch()
+
+    def end(self, condition: str, description: str) -> None:
+        """End the link from our side, unless it has ended; its peer hears why. When the peer has
+        ended it, too, it is forgotten. Raises NotGivenBack."""
+        if self.alive and not self.ended:
+            self.let_go()
+            self.detach(closed=True, condition=condition, description=description)
+
+    def detach(self, *, closed: bool, condition: str = "", description: str = "") -> None:
+        """Say the link's end, when it is let go: the answer to its peer's detach, or what `end`
+        says."""
+        self.ended = True
+        said = partial(self._say_detached, condition, description, closed=closed)
+        self.connection.attempt(said)
+
+    def _say_detached(self, condition: str, description: str, *, closed: bool) -> None:
+        link = self.proton
+        if link.state & Endpoint.LOCAL_UNINIT:
+            link.open()  # the peer left before it had an answer
+        if link.state & Endpoint.LOCAL_ACTIVE:
+            if condition:
+                link.condition = Condition(condition, description)
+                link._update_cond()  # Proton's detach() would forget it
+            (link.close if closed else link.detach)()
+        if self.left:
+            self.connection.inbound.forget(self)
+        self.connection.touch()
+
+    def grant(self, credit: int) -> None:
+        """Let the sender of an incoming link send this many messages more."""
+        proton.pn_link_flow(self._impl, credit)
+        self.connection.touch()
+
+    def drained(self) -> None:
+        """All there was has been sent: give the rest of the credit back."""
+        self.delivery_count += int(proton.pn_link_drained(self._impl))
+        self.connection.touch()
+
+    def tell(self) -> None:
+        """Have the peer hear of the link's state; all that the engine had is written."""
+        if not self.proton.state & Endpoint.LOCAL_ACTIVE:
+            return  # the attach, or the detach, says it
+        if self.is_outgoing:
+            waiting = int(proton.pn_link_queued(self._impl))  # for the peer's window
+            self.connection.outflow.tell(
+                self.address,
+                self.delivery_count - waiting,
+                max(self.credit + waiting, 0),
+                drain=self.draining,
+            )
+        pumping.echo(self.session, 0 if self.is_outgoing else self.address)
+
+    def send(
+        self, batch: RecordBatch, run: Run, delivery_count: int, token: int, presettled: bool
+    ) -> int:
+        """Send a run of a batch's messages; the caller has made sure of the credit. The token comes
+        back with their outcomes. Returns how many bytes of messages went."""
+        self.connection.touch()
+        self.delivery_count += len(run)
+        sent = pumping.send(self.address, batch, run, delivery_count, token, presettled)
+        if not presettled:
+            self.connection.inbound.sent(len(run))
+        return sent
+
+    def held(self) -> Deliveries:
+        """What the peer of an outgoing link has and gave no outcome for, and the tokens of it."""
+        return held(self.address)
+
+    def answered(self, count: int) -> None:
+        """So many of the deliveries that waited have their outcome."""
+        self.waiting -= count
+        if not self.waiting and self.when_answered is not None:
+            then, self.when_answered = self.when_answered, None
+            self.connection.attempt(then)
+
+    def later(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Work for this link's peer, for others to call when its time has come: what it raises ends
+        this peer and doesn't disturb them."""
+        return partial(self.connection.attempt, work)
+
+
+def _described(verdict: DeliveryState) -> Described:
+    """An outcome as it stands in a source."""
+    [code] = (code for code, outcome in OUTCOMES.items() if outcome is verdict.outcome)
+    modified = verdict.outcome is Outcome.MODIFIED
+    return Described(ulong(code), [verdict.failed, verdict.undeliverable] if modified else [])

@@ -1,0 +1,170 @@
+"""How much each subscription has waiting, from what has become durable.
+
+A topic is counted while anybody may be owed something of it: one step for each run of messages,
+whatever the number of its subscriptions.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import structlog
+
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.delivery.topic_directory import TopicDirectory
+from distributary.pipeline.dispatch.dispatcher import FOREVER
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.log.backlog_counter import BacklogCounter, Dropped, Volume, waiting
+from distributary.pipeline.log.recent_messages import RecentMessages
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+_events = structlog.get_logger("gateway")
+
+#: How often counting what there was before the start is tried, and seconds between its steps.
+_TRIES = 3
+_PAUSE = 0.002
+#: Stretches that nobody asks for may stay, so many of one topic: to find them takes its floors.
+_KEPT = 64
+#: A topic, where a part of its messages ends, how many they are, their bytes, when the last one was
+#: published.
+Part = tuple[str, int, int, int, int]
+
+
+class BacklogCounters:
+    """The backlog counters of all topics that have subscriptions."""
+
+    def __init__(self, claims: TopicDirectory) -> None:
+        self._claims = claims
+        self._counters: dict[str, BacklogCounter] = {}
+        self._again: set[str] = set()  #: topics that were counted anew, from further below
+        self._closed = False
+
+    def close(self) -> None:
+        """Count nothing more."""
+        self._closed = True
+
+    def seed(self, parts: Iterable[Part]) -> None:
+        """What there was before the start: ascending for each topic."""
+        for topic, stop, messages, size, at in parts:
+            if topic in self._claims:
+                counter = self._counters.setdefault(topic, BacklogCounter())
+                counter.add(stop - messages, stop, messages, size, at)
+
+    def seed_slowly(self, loop: asyncio.AbstractEventLoop, table: TopicLog, since: int) -> None:
+        """The same from the table, while the gateway serves: until then less seems to wait."""
+        parts = table.volumes(since)
+        first = next(parts, None)  # from here on it is of the table as it is now
+        again = partial(_before, table, since, table.sequence_version)
+        counting = loop.run_in_executor(None, self._count, [first] if first else [], parts, again)
+        counting.add_done_callback(self._counted)
+
+    def _count(
+        self, known: list[Part], parts: Iterator[Part], again: Callable[[], Iterator[Part]]
+    ) -> list[Part]:
+        """On a thread of its own, which leaves the interpreter to others most of the time."""
+        for left in reversed(range(_TRIES)):
+            try:
+                for part in parts:
+                    if self._closed:
+                        break
+                    known.append(part)
+                    time.sleep(_PAUSE)
+            except StoreError:
+                if not left:
+                    raise
+                known, parts = [], again()  # files were merged meanwhile
+            else:
+                break
+        return known
+
+    def _counted(self, counting: "asyncio.Future[list[Part]]") -> None:
+        if counting.cancelled() or self._closed:
+            return
+        error = counting.exception()
+        if error is not None:
+            _events.warning("backlogs.uncounted", reason=str(error), then="what is new is counted")
+            return
+        since, self._counters = self._counters, {}
+        self.seed(counting.result())
+        for topic, counter in since.items():
+            if topic in self._again:
+                self._counters[topic] = counter
+            else:
+                self._counters.setdefault(topic, BacklogCounter()).extend(counter)
+
+    def arrived(self, topic: str, batch: RecordBatch, at: int) -> None:
+        """Messages became durable; they were published at this time."""
+        counter = self._counters.get(topic)
+        if counter is None:
+            if topic not in self._claims:
+                return
+            counter = self._counters[topic] = BacklogCounter()
+        counter.add(batch.first, batch.stop, batch.count, len(batch.blob), at)
+
+    def count_again(
+        self, topic: str, parts: Iterable[Part], recent: RecentMessages, since: int, now: int
+    ) -> None:
+        """Count a topic anew from this sequence on: what the table has, and behind it what is in
+        memory. Of what was forgotten it is no matter when it was published."""
+        before, counter = self._counters.get(topic), BacklogCounter()
+        reach = since
+        for _, stop, messages, size, at in parts:
+            counter.add(stop - messages, stop, messages, size, at)
+            reach = stop
+        while (batch := recent.find(topic, max(reach, recent.floor))) is not None:
+            published_at = before.published_at(batch.first) if before is not None else None
+            counter.add(batch.first, batch.stop, batch.count, len(batch.blob), published_at or now)
+            reach = batch.stop
+        self._counters[topic] = counter
+        self._again.add(topic)
+
+    def trim(self) -> None:
+        """Forget what nobody is owed any more."""
+        for topic, counter in tuple(self._counters.items()):
+            if topic not in self._claims:
+                del self._counters[topic]
+                self._again.discard(topic)
+            elif len(counter) > _KEPT:
+                floors = [one.dispatcher.floor for one in self._claims.of(topic)]
+                counter.trim(min(floors, default=0))
+
+    def of(self, topic: str) -> BacklogCounter | None:
+        """The backlog counter of a topic; None: nothing has come since there are subscriptions."""
+        return self._counters.get(topic)
+
+    def waiting(self, subscription: Subscription) -> Volume:
+        """What it has waiting, held by consumers or not; what is given up isn't in it. With a
+        selector this is the most that it can be."""
+        dispatcher = subscription.dispatcher
+        outstanding = dispatcher.outstanding - dispatcher.burying
+        counter = self._counters.get(subscription.definition.topic)
+        if counter is None:
+            return Volume(outstanding)
+        return waiting(
+            counter,
+            floor=dispatcher.floor,
+            position=dispatcher.position,
+            outstanding=outstanding,
+            beyond=dispatcher.beyond,
+        )
+
+    def owed_below(self, subscription: Subscription, place: int | None = None) -> Dropped:
+        """What it is owed below a place, in all if that is None: so much drops an event that takes
+        it away."""
+        dispatcher = subscription.dispatcher
+        stop = FOREVER if place is None else place
+        read = dispatcher.outstanding_below(stop)
+        counter = self._counters.get(subscription.definition.topic)
+        if counter is None or stop <= dispatcher.position:
+            return Dropped(read)
+        unread = counter.since(dispatcher.position).messages - counter.since(stop).messages
+        unread = max(unread - dispatcher.beyond_below(stop), 0)
+        selects = subscription.definition.selector is not None
+        return Dropped(read + unread, at_most=selects and unread > 0)
+
+
+def _before(table: TopicLog, since: int, head: int) -> Iterator[Part]:
+    """What the table has from `since` on, without what has come since the start."""
+    return (part for part in table.volumes(since) if part[1] <= head)

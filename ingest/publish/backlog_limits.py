@@ -1,0 +1,385 @@
+"""Backlogs have limits: publishers are refused, or the oldest messages are given up.
+
+A limit is part of a subscription's policy. How much room there is on a topic is measured when what
+was measured last is used up, so most messages cost a subtraction. All methods run on the loop's
+thread.
+"""
+
+import asyncio
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from distributary.ingest.commit.group_log import Log
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.delivery.message_source import Paging
+from distributary.ingest.delivery.selector_faults import SelectorFaults
+from distributary.ingest.delivery.topic_directory import TopicDirectory
+from distributary.ingest.native.batch_reader import SlabReader
+from distributary.ingest.publish.backlog_counters import BacklogCounters
+from distributary.ingest.publish.overflows import Overflows
+from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.workers import watched, went_well
+from distributary.pipeline.errors import SelectorFailed, StoreError
+from distributary.pipeline.log.backlog_counter import BacklogCounter, Volume
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.outcome import Reason
+from distributary.pipeline.model.policy import Backlog, Overflow
+from distributary.pipeline.selector.matching import Selections
+from distributary.pipeline.sequences.sequence_set import Run
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+#: More than anything counts.
+_NO_LIMIT = 1 << 62
+#: Messages of which is looked at together whether a selector claims them, about 5 us each.
+_LOOK_AT = 400
+#: Topics of which is remembered whether anything of them is limited.
+_TOPICS_MAX = 10_000
+
+
+@dataclass(slots=True, eq=False)
+class _Room:
+    """What fits into the fullest backlog of some subscriptions of a topic: so many messages and
+    bytes, and until this time. `full` is whose it is and what its limit is, for people."""
+
+    subscriptions: list[Subscription] = field(default_factory=list)
+    messages: int = 0
+    bytes: int = 0
+    until: int = 0
+    full: str = ""
+
+    def take(self, messages: int, size: int) -> bool:
+        """Whether that much fits; then it is taken."""
+        if messages > self.messages or size > self.bytes:
+            return False
+        self.messages -= messages
+        self.bytes -= size
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class _Topic:
+    """The limited subscriptions of a topic, by what happens when they are full."""
+
+    refusing: _Room = field(default_factory=_Room)
+    dropping: _Room = field(default_factory=_Room)
+
+
+class Backlogs:
+    """The limits of all backlogs. `give_up` is told what is too much; `limited` when the first
+    limit of the kind that refuses appears."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: Log,
+        claims: TopicDirectory,
+        paging: Paging,
+        faults: SelectorFaults,
+        scan_ms: int,
+        give_up: Callable[[Subscription, Run, Reason], None],
+    ) -> None:
+        self._loop, self._log, self._claims, self._give_up = loop, log, claims, give_up
+        self.counters = BacklogCounters(claims)
+        self.limited: Callable[[], None] = lambda: None
+        self._lookup, self._retry_seconds = paging.lookup(), paging.retry_seconds
+        self._faults = faults
+        self._selections = Selections(SlabReader)
+        #: Of subscriptions with a selector: below it what they don't claim is passed over.
+        self._sieved: dict[Subscription, int] = {}
+        self._topics: dict[str, _Topic | None] = {}  # None: nothing is limited
+        #: Messages and bytes of each topic that were admitted and aren't in the log yet.
+        self._admitted: dict[str, tuple[int, int]] = {}
+        self._over: dict[str, None] = {}  # topics with too much
+        self._aging: dict[str, None] = {}  # topics with limits by age
+        self._task: asyncio.Task[None] | None = None
+        self._seconds = scan_ms / 1_000
+        self._overflows = Overflows(loop.time)
+        self._timer = loop.call_later(self._seconds, self._scan)
+        claims.changed = self.changed
+        log.counted = self.arrived
+
+    def seed(self, table: TopicLog, since: int) -> None:
+        """What there was before the start, as the table tells it from this sequence on. Where
+        nothing is limited nobody waits for it."""
+        subscriptions = tuple(self._claims.all())
+        if any(one.dispatcher.policy.backlog.limits for one in subscriptions):
+            self.counters.seed(table.volumes(since))
+        else:
+            self.counters.seed_slowly(self._loop, table, since)
+        for subscription in subscriptions:
+            self.changed(subscription)
+
+    def close(self) -> None:
+        self._timer.cancel()
+        self.counters.close()
+        if self._task is not None:
+            self._task.cancel()
+
+    def changed(self, subscription: Subscription) -> None:
+        """It came or went, or has another policy or place."""
+        topic, limit = subscription.definition.topic, subscription.dispatcher.policy.backlog
+        self._topics.pop(topic, None)
+        self._sieved.pop(subscription, None)
+        if limit.limits and not subscription.ended:
+            if limit.overflow is Overflow.REFUSE:
+                self.limited()
+            else:
+                self._begin(topic)
+
+    def _of(self, topic: str) -> _Topic | None:
+        if topic in self._topics:
+            return self._topics[topic]
+        if len(self._topics) >= _TOPICS_MAX:
+            self._topics.clear()
+        found = _Topic()
+        for subscription in self._claims.of(topic):
+            limit = subscription.dispatcher.policy.backlog
+            if limit.limits:
+                refuses = limit.overflow is Overflow.REFUSE
+                (found.refusing if refuses else found.dropping).subscriptions.append(subscription)
+                if limit.age_ms_max and not refuses:
+                    self._aging[topic] = None
+        any_limited = found.refusing.subscriptions or found.dropping.subscriptions
+        self._topics[topic] = one = found if any_limited else None
+        return one
+
+    # Publishers.
+
+    def admit(self, topic: str, lengths: bytes) -> tuple[int, AmqpError | None]:
+        """How many of the messages of these lengths (uint32 each) the topic takes, the first ones;
+        and why no more, if it takes no more. The caller publishes them and says `published`."""
+        count = len(lengths) // 4
+        found = self._of(topic)
+        if found is None or not found.refusing.subscriptions:
+            return count, None
+        room, sizes = found.refusing, array("I", lengths)
+        now, taken = clock.now(), 0
+        if now < room.until and room.take(count, sum(sizes)):
+            taken = count
+        else:
+            self._measure(topic, room, now)
+            while taken < count and room.take(1, sizes[taken]):
+                taken += 1
+        messages, size = self._admitted.get(topic, (0, 0))
+        self._admitted[topic] = (messages + taken, size + sum(sizes[:taken]))
+        if taken == count:
+            return count, None
+        if any(one.definition.selector for one in room.subscriptions):
+            self._begin(topic)  # perhaps less waits than it seems
+        return taken, AmqpError(LIMIT_EXCEEDED, f"the backlog of {room.full}; try again later")
+
+    def published(self) -> None:
+        """What was admitted waits for the log now, as far as it goes there."""
+        self._admitted.clear()
+
+    def _measure(self, topic: str, room: _Room, now: int) -> None:
+        """How much fits now, with what is on its way to the disk."""
+        coming_messages, coming_bytes = self._log.coming(topic)
+        room.messages = room.bytes = room.until = _NO_LIMIT
+        counter = self.counters.of(topic)
+        for subscription in room.subscriptions:
+            limit, has = subscription.dispatcher.policy.backlog, self.counters.waiting(subscription)
+            before = (room.messages, room.bytes, room.until)
+            if limit.messages_max:
+                room.messages = min(room.messages, limit.messages_max - has.messages)
+            if limit.bytes_max:
+                room.bytes = min(room.bytes, limit.bytes_max - has.bytes)
+            if limit.age_ms_max:
+                # Where nothing waits, what comes now will be the oldest.
+                first = counter.published_at(subscription.dispatcher.floor) if counter else None
+                if first is None or not has.messages:
+                    first = now
+                room.until = min(room.until, first + 1_000 * limit.age_ms_max)
+            if before != (room.messages, room.bytes, room.until):
+                room.full = _full(subscription, limit)
+        if room.until <= now:
+            room.messages = 0
+        messages, size = self._admitted.get(topic, (0, 0))
+        room.messages = max(room.messages - coming_messages - messages, 0)
+        room.bytes = max(room.bytes - coming_bytes - size, 0)
+
+    # What is too much.
+
+    def arrived(self, topic: str, batch: RecordBatch, at: int) -> None:
+        """Messages became durable, published at this time."""
+        self.counters.arrived(topic, batch, at)
+        found = self._of(topic)
+        if found is not None and found.dropping.subscriptions:
+            room = found.dropping
+            if not room.take(batch.count, len(batch.blob)):
+                self._begin(topic)
+
+    def _scan(self) -> None:
+        """Look at what grows too old, and begin to count anew."""
+        self._timer = self._loop.call_later(self._seconds, self._scan)
+        self._overflows.tell()
+        self.counters.trim()
+        for topic in tuple(self._aging):
+            found = self._of(topic)
+            if found is None or not found.dropping.subscriptions:
+                del self._aging[topic]
+            else:
+                self._begin(topic)
+
+    def _begin(self, topic: str) -> None:
+        self._over[topic] = None
+        if self._task is None:
+            work = watched(self._drop(), self._loop, "backlogs")
+            self._task = self._loop.create_task(work)
+            self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._task = None
+        if went_well(task) and self._over:
+            self._begin(next(iter(self._over)))
+
+    async def _drop(self) -> None:
+        while self._over:
+            topic = next(iter(self._over))
+            del self._over[topic]
+            found = self._of(topic)
+            if found is None:
+                continue
+            try:
+                for subscription in (*found.refusing.subscriptions, *found.dropping.subscriptions):
+                    if subscription.definition.selector is not None:
+                        await self._sieve_or_wait(subscription)
+                for subscription in found.dropping.subscriptions:
+                    await self._fit(subscription)
+            except StoreError:  # the log says which
+                self._loop.call_later(self._retry_seconds, self._begin, topic)
+            self._measure(topic, found.dropping, 0)
+        self._lookup.forget()
+
+    async def _fit(self, subscription: Subscription) -> None:
+        """Give up the oldest messages that nobody holds until the rest fits."""
+        dispatcher, topic = subscription.dispatcher, subscription.definition.topic
+        at = dispatcher.floor
+        while not subscription.ended and self._is_full(subscription):
+            batch = await self._lookup.batch(topic, at, self._log.recent.head)
+            if batch is None:
+                return
+            run = _listed(batch, at)
+            some = self._too_much(subscription, batch, run)
+            if some:
+                self._give_up(subscription, some, Reason.OVERFLOW)
+                self._overflows.add(name_of(subscription), len(some))
+            elif run:
+                return  # nothing that lies behind is too old
+            at = some[-1] + 1 if len(some) < len(run) else batch.stop
+            await asyncio.sleep(0)
+
+    async def _sieve_or_wait(self, subscription: Subscription) -> None:
+        """As `_sieve`; what a selector that fails claims is found out another time."""
+        try:
+            await self._sieve(subscription)
+        except SelectorFailed as failure:
+            self._faults.tell(subscription, failure)
+
+    async def _sieve(self, subscription: Subscription) -> None:
+        """Pass over what its selector doesn't claim, so that it isn't counted."""
+        dispatcher, claim = subscription.dispatcher, subscription.definition
+        at = max(dispatcher.position, self._sieved.get(subscription, 0))
+        self._sieved[subscription] = at
+        head = self._log.recent.head
+        while not subscription.ended:
+            batch = await self._lookup.batch(claim.topic, at, head)
+            if subscription not in self._sieved:
+                return  # it has another place meanwhile, and nothing is passed over any more
+            if batch is None:
+                self._sieved[subscription] = head
+                return
+            self._selections.join(claim)
+            try:
+                found = self._selections.matches(claim, batch, at, room=_LOOK_AT, work_max=_LOOK_AT)
+            finally:
+                self._selections.leave(claim)
+            claimed = frozenset(found.sequences or ())
+            for one in _listed(batch, max(at, dispatcher.position)):
+                if one < found.stop and one not in claimed:
+                    dispatcher.exclude(range(one, one + 1))
+            self._sieved[subscription] = at = found.stop
+            await asyncio.sleep(0)
+
+    def _is_full(self, subscription: Subscription) -> bool:
+        limit, has = subscription.dispatcher.policy.backlog, self._surely(subscription)
+        if limit.messages_max and has.messages > limit.messages_max:
+            return True
+        if limit.bytes_max and has.bytes > limit.bytes_max:
+            return True
+        floor = subscription.dispatcher.floor
+        return bool(limit.age_ms_max) and self._too_old(subscription) > floor
+
+    def _surely(self, subscription: Subscription) -> Volume:
+        """What it has waiting for sure: of what nobody has looked through since it came, nothing.
+        Its first messages must not go for others that it doesn't claim."""
+        has, counter = self.counters.waiting(subscription), self._counter(subscription)
+        if subscription.definition.selector is None or counter is None:
+            return has
+        looked = max(self._sieved.get(subscription, 0), subscription.dispatcher.position)
+        new = counter.since(looked)
+        return Volume(max(has.messages - new.messages, 0), max(has.bytes - new.bytes, 0))
+
+    def _counter(self, subscription: Subscription) -> BacklogCounter | None:
+        return self.counters.of(subscription.definition.topic)
+
+    def _too_old(self, subscription: Subscription) -> int:
+        """Below this sequence all is older than it may be."""
+        counter = self._counter(subscription)
+        if counter is None:
+            return 0
+        age = 1_000 * subscription.dispatcher.policy.backlog.age_ms_max
+        return counter.older(clock.now() - age)
+
+    def _too_much(self, subscription: Subscription, batch: RecordBatch, run: Run) -> Run:
+        """The first ones of these that are too many, too large or too old."""
+        limit, has = subscription.dispatcher.policy.backlog, self._surely(subscription)
+        count = 0
+        if limit.messages_max:
+            count = max(has.messages - limit.messages_max, 0)
+        if limit.bytes_max and has.bytes > limit.bytes_max:
+            over, some = has.bytes - limit.bytes_max, 0
+            sizes = _sizes(batch, run)
+            while some < len(sizes) and over > 0:
+                over -= sizes[some]
+                some += 1
+            count = max(count, some)
+        if limit.age_ms_max:
+            count = max(count, bisect_left(run, self._too_old(subscription)))
+        return run[:count]
+
+
+def name_of(subscription: Subscription) -> str:
+    """What it is called in the log and in refusals."""
+    return subscription.key.id if subscription.key is not None else "a consumer of its own"
+
+
+def _full(subscription: Subscription, limit: Backlog) -> str:
+    """Whose backlog it is and what it may be, in words."""
+    name = name_of(subscription)
+    most = (
+        (limit.messages_max, "messages"),
+        (limit.bytes_max, "bytes"),
+        (limit.age_ms_max, "ms of age"),
+    )
+    words = ", ".join(f"{number} {unit}" for number, unit in most if number)
+    return f"{name} is full (at most {words})"
+
+
+def _listed(batch: RecordBatch, start: int) -> Run:
+    """The batch's messages from this sequence on."""
+    listed = batch.sequences
+    if listed is None:
+        return range(max(batch.first, start), batch.stop)
+    return listed[bisect_left(listed, start) :]
+
+
+def _sizes(batch: RecordBatch, run: Run) -> list[int]:
+    """The bytes of these messages of the batch."""
+    offsets = memoryview(batch.offsets).cast("B").cast("i")
+    listed = batch.sequences or range(batch.first, batch.stop)
+    places = [bisect_left(listed, sequence) for sequence in run]
+    return [offsets[place + 1] - offsets[place] for place in places]

@@ -1,0 +1,122 @@
+"""Who isn't owed all that is published to its topic: no-local subscriptions (JMS 2.0, 8.3.2), and
+all but one when the gateway publishes for that one alone.
+
+The log doesn't know who published a message, nor for whom. So what a subscription isn't owed is
+said when the message gets its sequence, and for a durable one it is recorded in the message's own
+group: right also while nobody consumes it, and after a restart.
+"""
+
+from collections.abc import Iterable
+
+from distributary.ingest.commit.group_log import Inside
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.net.connection import Connection
+from distributary.ingest.runtime import clock
+from distributary.pipeline.model.message import Settlement
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.sequences.sequence_set import Run
+
+
+class NoLocal:
+    """The subscriptions by topic. Implements the log's `Exclusion`.
+
+    Whose a no-local subscription is: a durable one is its container's, whatever connection that has
+    now; one without a name is its consumer's connection's.
+    """
+
+    def __init__(self) -> None:
+        self._all: dict[str, dict[Subscription, None]] = {}
+        self._owners: dict[str, dict[Subscription, str | Connection]] = {}
+        #: What those that are watched were found not to be owed since then.
+        self._watched: dict[Subscription, list[tuple[Outcome, range]]] = {}
+
+    def watch(self, subscription: Subscription) -> list[tuple[Outcome, range]]:
+        """A list that grows by what it isn't owed from now on."""
+        return self._watched.setdefault(subscription, [])
+
+    def unwatch(self, subscription: Subscription) -> None:
+        """The list grows no more."""
+        self._watched.pop(subscription, None)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._owners
+
+    def add(self, subscription: Subscription, connection: Connection | None = None) -> None:
+        """Watch it; `connection` is its consumer's if it has no name."""
+        topic = subscription.definition.topic
+        self._all.setdefault(topic, {})[subscription] = None
+        if not subscription.definition.no_local:
+            return
+        owner = connection if subscription.key is None else subscription.key.container
+        assert owner is not None, "a global subscription is nobody's"  # noqa: S101
+        self._owners.setdefault(topic, {})[subscription] = owner
+
+    def remove(self, subscription: Subscription) -> None:
+        """It is owed nothing any more."""
+        topic = subscription.definition.topic
+        _drop(self._all, topic, subscription)
+        _drop(self._owners, topic, subscription)
+
+    def of_topic(self, topic: str) -> Iterable[Subscription]:
+        """The subscriptions of a topic, private ones too, but not browsers."""
+        return self._all.get(topic, {})
+
+    def topics(self) -> Iterable[str]:
+        """The topics that have any."""
+        return self._all
+
+    def exclude(self, topic: str, publisher: Connection | Inside, run: range) -> list[Settlement]:
+        """This publisher's messages get these sequences: the records of who isn't owed them."""
+        if isinstance(publisher, Inside):
+            if publisher.only is None:
+                return []
+            others = [one for one in self._all.get(topic, {}) if one.key != publisher.only]
+            return self._excluded(others, run, Outcome.REDRIVEN, "")
+        own = (publisher, publisher.container)
+        owners = self._owners.get(topic, {}).items()
+        local = [subscription for subscription, owner in owners if owner in own]
+        return self._excluded(local, run, Outcome.LOCAL, publisher.container)
+
+    def _excluded(
+        self, subscriptions: Iterable[Subscription], run: range, outcome: Outcome, consumer: str
+    ) -> list[Settlement]:
+        """Tell their dispatchers, and what is to be recorded for those that last."""
+        found: list[Settlement] = []
+        for subscription in subscriptions:
+            subscription.dispatcher.exclude(run)
+            if subscription in self._watched:
+                self._watched[subscription].append((outcome, run))
+            if subscription.key is not None and subscription.durable:
+                found.append(never_owed(subscription, run, outcome, consumer))
+        return found
+
+
+def _drop(
+    of_topics: dict[str, dict[Subscription, None]]
+    | dict[str, dict[Subscription, str | Connection]],
+    topic: str,
+    subscription: Subscription,
+) -> None:
+    members = of_topics.get(topic)
+    if members is not None and subscription in members:
+        del members[subscription]
+        if not members:
+            del of_topics[topic]
+
+
+def never_owed(subscription: Subscription, run: Run, outcome: Outcome, consumer: str) -> Settlement:
+    """The record of messages that a durable subscription isn't owed."""
+    assert subscription.key is not None  # noqa: S101
+    now = clock.now()
+    return Settlement(
+        subscription=subscription.key.id,
+        topic=subscription.definition.topic,
+        consumer=consumer,
+        outcome=outcome,
+        final=True,
+        delivery_count=0,
+        delivered_at=now,
+        settled_at=now,
+        floor=subscription.dispatcher.floor,
+        sequences=(run,),
+    )

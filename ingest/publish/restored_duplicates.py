@@ -1,0 +1,108 @@
+"""Ids of what was published before the start, read back from the table: what was sent again because
+the gateway died is known again.
+
+Reads on the caller's thread, before anybody is served: as many messages of each topic as its window
+has ids. Messages without an id are among these, so that fewer ids may be known than the window
+holds. Topics that don't look for duplicates cost nothing.
+"""
+
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import structlog
+
+from distributary.ingest.native.pump import Pump
+from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.policies import Policies
+from distributary.pipeline.log.duplicates import Windows
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.policy import TopicPolicy
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+_events = structlog.get_logger("gateway")
+
+#: Parts of a window by time: when a message was published is known to one of them, and it counts
+#: as published at the part's end, so an id may count for so much longer after a start.
+PARTS = 16
+#: Bytes of messages that are read at once.
+_PAGE_BYTES = 4 << 20
+
+
+def remember(windows: Windows, policies: Policies, table: TopicLog) -> None:
+    """Fill the windows of all topics that look for duplicates."""
+    if not policies.seek_duplicates:
+        return
+    began = time.perf_counter()
+    pump = Pump(1)
+    messages = 0
+    for topic, ends in _topics(policies, table).items():
+        messages += _remember(windows, topic, policies.of_topic(topic), ends, table, pump)
+    _events.info(
+        "duplicates.remembered",
+        ids=len(windows),
+        messages=messages,
+        milliseconds=round((time.perf_counter() - began) * 1_000),
+    )
+
+
+def _topics(policies: Policies, table: TopicLog) -> dict[str, list[tuple[int, int]]]:
+    """Of each topic in question where its parts end, and how many messages each has."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for topic, stop, count, _, _ in table.volumes(table.first_sequence):
+        if policies.of_topic(topic).seeks_duplicates:
+            found.setdefault(topic, []).append((stop, count))
+    return found
+
+
+def _remember(
+    windows: Windows,
+    topic: str,
+    policy: TopicPolicy,
+    ends: Sequence[tuple[int, int]],
+    table: TopicLog,
+    pump: Pump,
+) -> int:
+    """How many messages were read for it."""
+    age = policy.duplicates_ms * 1_000
+    now = clock.now()
+    times = [now - age * left // PARTS for left in range(PARTS if age else 1, -1, -1)]
+    starts = [table.first_sequence_at(at) for at in times[:-1]] if age else [0]
+    at = max(_start(policy.duplicates_messages, ends), starts[0])
+    messages = 0
+    while at < table.sequence_version:
+        page = table.page(topic, at, _PAGE_BYTES)
+        for batch in page.batches:
+            messages += batch.count
+            listed = batch.sequences or range(batch.first, batch.stop)
+            ids, begin = _ids(batch, pump), 0
+            for start, until in zip([*starts[1:], table.sequence_version], times[1:], strict=True):
+                end = bisect_left(listed, start, lo=begin)
+                windows.add(
+                    topic,
+                    ids[begin:end],
+                    until,
+                    messages=policy.duplicates_messages,
+                    age=age,
+                )
+                begin = end
+        at = page.covered
+    return messages
+
+
+def _start(messages: int, ends: Sequence[tuple[int, int]]) -> int:
+    """A sequence from which on there are at least so many; 0: that is all that there are."""
+    if not messages:
+        return 0
+    left = messages
+    for stop, count in reversed(ends):
+        if left <= 0:
+            return stop
+        left -= count
+    return 0
+
+
+def _ids(batch: RecordBatch, pump: Pump) -> list[bytes]:
+    blob = memoryview(batch.blob)
+    offsets = memoryview(batch.offsets).cast("B").cast("i")
+    return [pump.id_of(blob[offsets[i] : offsets[i + 1]]) for i in range(batch.count)]

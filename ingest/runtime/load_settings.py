@@ -1,0 +1,214 @@
+"""The gateway's settings: `conf/distributary.toml`, then a file, then the environment, then flags.
+
+Unknown keys and values that can't go together stop the start with one sentence.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from distributary.ingest.runtime import budgets, number_rules
+from distributary.ingest.runtime.settings import Amqp, DeliveryLimits, Settings
+from distributary.pipeline.codec.amqp_types import DEPTH_MAX as NESTING_MAX
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.model.layered_settings import Tree, merge
+from distributary.pipeline.selector.parser import CHARS_MAX, DEPTH_MAX, PASSES_MAX
+from distributary.pipeline.subscriptions import policy_table
+
+#: Says commands where the gateway is; no setting of its own, though it looks like one.
+OF_CLIENTS = "DISTRIBUTARY_GATEWAY"
+
+
+def load(
+    file: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+    flags: Mapping[str, object] | None = None,
+) -> Settings:
+    """The settings in force. `flags` maps `section.key` to a value; None means not given.
+
+    Raises InvalidRequest naming the file, the key and what is wrong.
+    """
+    tree: Tree = tomllib.loads(
+        resources.files("distributary.conf").joinpath("distributary.toml").read_text()
+    )
+    if file is not None:
+        merge(tree, _read(file), str(file))
+    merge(tree, _from_environment(tree, environment), "the environment")
+    for name, value in (flags or {}).items():
+        if value is not None:
+            section, _, key = name.partition(".")
+            tree[section][key] = value
+    try:
+        settings = msgspec.convert(tree, Settings)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"settings: {error}") from None
+    _check(settings)
+    return settings
+
+
+def _read(file: Path) -> Tree:
+    try:
+        return tomllib.loads(file.read_text())
+    except OSError as error:
+        raise InvalidRequest(f"settings file {file} can't be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"settings file {file} is not TOML: {error}") from None
+
+
+def _from_environment(tree: Tree, environment: Mapping[str, str]) -> Tree:
+    found: Tree = {}
+    prefix = "DISTRIBUTARY_"
+    for name, text in environment.items():
+        section, _, key = name.removeprefix(prefix).lower().partition("_")
+        if name == OF_CLIENTS:
+            continue
+        if name.startswith(prefix) and section in tree:
+            found.setdefault(section, {})[key] = _typed(text)
+    return found
+
+
+def _typed(text: str) -> object:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _check(settings: Settings) -> None:
+    """Each limit alone, and those that must fit together."""
+    amqp, journal, commit = settings.amqp, settings.journal, settings.commit
+    _ = settings.gateway.address, settings.topic_policy
+    policy_table.check(settings.policy, "settings: [subscription]")
+    rules = (
+        (amqp.frame_bytes_max >= 512, "amqp.frame_bytes_max must be 512 at least (AMQP 2.7.1)"),
+        (amqp.decode_values_max >= 64, "amqp.decode_values_max must be 64 at least: an attach"),
+        (
+            8 <= amqp.decode_depth_max <= NESTING_MAX,
+            f"amqp.decode_depth_max must be from 8 to {NESTING_MAX}",
+        ),
+        (amqp.message_bytes_max >= 1, "amqp.message_bytes_max must be positive"),
+        (amqp.message_bytes_max < 1 << 30, "amqp.message_bytes_max must be below 1 GiB"),
+        (
+            amqp.unfinished_bytes_max >= amqp.message_bytes_max,
+            "amqp.unfinished_bytes_max must be amqp.message_bytes_max at least",
+        ),
+        (1 <= amqp.channels_max <= 32_767, "amqp.channels_max must be from 1 to 32767"),
+        (amqp.write_buffer_bytes >= 1, "amqp.write_buffer_bytes must be positive"),
+        (amqp.temporary_max >= 1, "amqp.temporary_max must be positive"),
+        (amqp.handshake_ms_max >= 1, "amqp.handshake_ms_max must be positive"),
+        (
+            settings.owner.lease_ms >= 600,
+            "owner.lease_ms must be 600 at least: a sign of life is due six times in it",
+        ),
+        (
+            amqp.open_ms_max >= amqp.handshake_ms_max,
+            "amqp.open_ms_max must be amqp.handshake_ms_max at least",
+        ),
+        *amqp.quota.rules(),
+        (amqp.idle_timeout_ms >= 1_000, "amqp.idle_timeout_ms must be 1000 at least"),
+        (journal.segment_bytes >= 1 << 20, "journal.segment_bytes must be 1 MiB at least"),
+        (
+            journal.backlog_bytes_max >= 2 * commit.bytes,
+            "journal.backlog_bytes_max must be twice commit.bytes at least, or each commit halts",
+        ),
+        (journal.waiting_bytes_max >= 1, "journal.waiting_bytes_max must be positive"),
+        (
+            0 <= journal.linger_ms <= 1_000,
+            "journal.linger_ms must be from 0 to 1000: every accept waits for it",
+        ),
+        (
+            journal.backlog_bytes_max >= 2 * amqp.message_bytes_max,
+            "journal.backlog_bytes_max must be twice amqp.message_bytes_max at least",
+        ),
+        (commit.interval_ms >= 10, "commit.interval_ms must be 10 at least"),
+        *number_rules.rules(settings),
+        *budgets.rules(settings),
+        *_delivery_rules(settings.delivery),
+        *_management_rules(settings),
+        *_transaction_rules(amqp),
+        *_login_rules(settings),
+    )
+    for holds, sentence in rules:
+        if not holds:
+            raise InvalidRequest(f"settings: {sentence}")
+
+
+def _delivery_rules(delivery: DeliveryLimits) -> tuple[tuple[bool, str], ...]:
+    return (
+        (delivery.expiry_scan_ms >= 10, "delivery.expiry_scan_ms must be 10 at least"),
+        (delivery.page_bytes >= 4_096, "delivery.page_bytes must be 4096 at least"),
+        (delivery.page_retry_ms >= 10, "delivery.page_retry_ms must be 10 at least"),
+        (
+            1 <= delivery.selector_chars_max <= CHARS_MAX,
+            f"delivery.selector_chars_max must be from 1 to {CHARS_MAX}",
+        ),
+        (
+            1 <= delivery.selector_depth_max <= DEPTH_MAX,
+            f"delivery.selector_depth_max must be from 1 to {DEPTH_MAX}",
+        ),
+        (
+            1 <= delivery.selector_passes_max <= PASSES_MAX,
+            f"delivery.selector_passes_max must be from 1 to {PASSES_MAX}",
+        ),
+        (delivery.duplicates_max >= 1, "delivery.duplicates_max must be positive"),
+        (delivery.hint_matches_max >= 0, "delivery.hint_matches_max must not be negative"),
+    )
+
+
+def _management_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
+    management = settings.management
+    return (
+        (management.request_bytes_max >= 512, "management.request_bytes_max must be 512 at least"),
+        (management.requests_max >= 1, "management.requests_max must be positive"),
+        (settings.log.lines_max >= 1, "log.lines_max must be positive"),
+        (settings.log.window_ms >= 100, "log.window_ms must be 100 at least"),
+        (management.replies_bytes_max >= 1, "management.replies_bytes_max must be positive"),
+        (management.query_count_max >= 1, "management.query_count_max must be positive"),
+        (management.held_count_max >= 1, "management.held_count_max must be positive"),
+        (management.holders_max >= 1, "management.holders_max must be positive"),
+        (management.acquire_max >= 1, "management.acquire_max must be positive"),
+        (management.acquire_wait_ms_max >= 0, "management.acquire_wait_ms_max is negative"),
+        (management.acquire_linger_ms_max >= 0, "management.acquire_linger_ms_max is negative"),
+    )
+
+
+def _transaction_rules(amqp: Amqp) -> tuple[tuple[bool, str], ...]:
+    return (
+        (amqp.transactions_max >= 1, "amqp.transactions_max must be positive"),
+        (amqp.transaction_bytes_max >= 1, "amqp.transaction_bytes_max must be positive"),
+        (
+            amqp.transaction_timeout_seconds >= 1,
+            "amqp.transaction_timeout_seconds must be positive",
+        ),
+    )
+
+
+def _login_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
+    """What goes together in `[security]`, and that somebody can log in."""
+    security = settings.security
+    return (
+        (
+            bool(security.tls_certificate) == bool(security.tls_key),
+            "security.tls_certificate and security.tls_key go together",
+        ),
+        (
+            bool(security.tls_certificate) or not security.tls_client_ca,
+            "security.tls_client_ca needs security.tls_certificate: certificates come by TLS",
+        ),
+        (
+            bool(security.permissions) or not security.client_ids,
+            "security.client_ids needs security.permissions: without them everybody manages all",
+        ),
+        (security.password_checks_max >= 1, "security.password_checks_max must be positive"),
+        (
+            bool(security.users or security.tls_client_ca) or settings.anonymous,
+            (
+                f"nobody could log in at {settings.gateway.listen}: name security.users or "
+                "security.tls_client_ca, or set security.anonymous = true to let anybody in"
+            ),
+        ),
+    )

@@ -1,0 +1,105 @@
+"""Events as log lines, for people (default) or for machines; what peers can cause is limited."""
+
+import logging
+import sys
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+_events = structlog.get_logger("log")
+
+#: What peers can cause, as often as they like. All other lines are the gateway's own, and always
+#: written.
+OF_PEERS = frozenset(
+    {
+        *("connection.opened", "connection.closed", "connection.failed", "connection.bug"),
+        *("permission.refused", "client_id.refused", "transaction.failed", "management.answered"),
+        *("temporary.made", "temporary.ended", "connections.waiting", "selector.failed"),
+    }
+)
+#: And the life of subscriptions: each of these events is in the log of the messages, too.
+OF_SUBSCRIPTIONS = "subscription."
+
+
+@dataclass(slots=True)
+class _Window:
+    """The lines of one kind since `began` (seconds), and how many more there would have been."""
+
+    began: float
+    written: int = 0
+    left_out: int = 0
+
+
+class LineBudget:
+    """Of each kind of event that peers can cause `lines_max` are written in a window of `seconds`;
+    what more come are counted, and `tell` says how many when their window is over. `clock` gives
+    seconds and never goes back."""
+
+    def __init__(self, lines_max: int, seconds: float, clock: Callable[[], float]) -> None:
+        self._lines_max, self._clock, self.seconds = lines_max, clock, seconds
+        self._windows: dict[str, _Window] = {}
+        self._left_out: dict[str, int] = {}
+
+    def __call__(
+        self, _logger: object, _method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        """A processor of structlog. Raises DropEvent for a line that is left out."""
+        kind = str(event["event"])
+        if kind not in OF_PEERS and not kind.startswith(OF_SUBSCRIPTIONS):
+            return event
+        now = self._clock()
+        window = self._windows.get(kind)
+        if window is None or now - window.began >= self.seconds:
+            self._close(kind)
+            window = self._windows[kind] = _Window(now)
+        if window.written >= self._lines_max:
+            window.left_out += 1
+            raise structlog.DropEvent
+        window.written += 1
+        return event
+
+    def _close(self, kind: str) -> None:
+        window = self._windows.pop(kind, None)
+        if window is not None and window.left_out:
+            self._left_out[kind] = self._left_out.get(kind, 0) + window.left_out
+
+    def left_out(self, *, all_of_it: bool = False) -> dict[str, int]:
+        """How many lines of each kind were left out in windows that are over, or in all; each is
+        said once."""
+        now = self._clock()
+        for kind in [*self._windows]:
+            if all_of_it or now - self._windows[kind].began >= self.seconds:
+                self._close(kind)
+        found, self._left_out = self._left_out, {}
+        return found
+
+    def tell(self, *, all_of_it: bool = False) -> None:
+        """Write it, one line of a kind."""
+        for kind, count in self.left_out(all_of_it=all_of_it).items():
+            _events.warning("lines.left_out", of=kind, count=count, limit="log.lines_max")
+
+
+def set_up(*, as_json: bool, verbose: bool, budget: LineBudget) -> None:
+    """Events go to standard output, one line each, as soon as they happen."""
+    renderer = (
+        structlog.processors.JSONRenderer()
+        if as_json
+        else structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())
+    )
+    structlog.configure(
+        processors=[
+            budget,
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.DEBUG if verbose else logging.INFO
+        ),
+        logger_factory=structlog.WriteLoggerFactory(sys.stdout),
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,53 @@
+"""What a gateway keeps small: the allocators' hoards, and what it imports.
+
+The allocators are set so that memory which is free goes back to the system, but not at once.
+
+Batches of a quarter of a megabyte and more come and go at the rate of the river. By default glibc
+raises its threshold for mapping such blocks to 32 MiB and keeps them in arenas, full of holes, and
+the jemalloc inside of deltalake keeps for ten seconds what a commit has freed. Arrow, on the other
+hand, must not map its buffers anew for each page: reading cost four times as much when it did.
+
+pyarrow imports pandas the first time that it is given a list, if pandas is there (Spark's jobs
+need it): half a second, in which no peer is served, and 40 MB. A gateway has no use for it.
+"""
+
+import ctypes
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+#: Give back after 0.2 s, in two arenas: one thread commits, one reads.
+DELTALAKE_ALLOCATOR = "dirty_decay_ms:200,muzzy_decay_ms:0,narenas:2"
+#: Bytes from which on a block is a mapping of its own, returned when it is freed.
+MAPPED_FROM_BYTES = 1 << 18
+#: Heaps of glibc's: the loop's, and one for all threads.
+ARENAS_MAX = 2
+#: Free bytes at the heap's end that are returned.
+TRIMMED_FROM_BYTES = 1 << 20
+
+
+class _WithoutPandas:
+    """Says of pandas that it isn't installed; everything else is for the finders after it."""
+
+    @staticmethod
+    def find_spec(
+        name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name == "pandas":
+            raise ModuleNotFoundError("a gateway works without pandas", name=name)
+        return None
+
+
+def set_up() -> None:
+    """To be called before pyarrow and deltalake are imported."""
+    sys.meta_path.insert(0, _WithoutPandas)
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
+    os.environ.setdefault("_RJEM_MALLOC_CONF", DELTALAKE_ALLOCATOR)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # glibc
+        mallopt(_M_MMAP_THRESHOLD, MAPPED_FROM_BYTES)
+        mallopt(_M_ARENA_MAX, ARENAS_MAX)
+        mallopt(_M_TRIM_THRESHOLD, TRIMMED_FROM_BYTES)

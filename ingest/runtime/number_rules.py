@@ -1,0 +1,39 @@
+"""What each number of the settings may be by itself: not negative, and no more than what clocks,
+counters and the fields of AMQP hold."""
+
+import msgspec
+
+from distributary.ingest.runtime.settings import Settings
+from distributary.pipeline.subscriptions.policy_table import COUNT_MOST, MS_MOST
+
+#: By the unit that a name ends with; a century of days, a year of seconds.
+BY_UNIT = {"_ms": MS_MOST, "_ms_max": MS_MOST, "_days": 36_500, "_seconds": 366 * 24 * 3_600}
+#: Fields of AMQP that are narrower, and credit, which the engine counts with a sign.
+BY_NAME = {
+    "amqp.idle_timeout_ms": 2**32 - 1,
+    "amqp.frame_bytes_max": 2**32 - 1,
+    "amqp.producer_credit": 2**31 - 1,
+    "management.requests_max": 2**31 - 1,
+}
+
+
+def rules(settings: Settings) -> list[tuple[bool, str]]:
+    """Each number: whether it is in its bounds, and the sentence if it isn't."""
+    found = []
+    for section in settings.__struct_fields__:
+        table = getattr(settings, section)
+        if not isinstance(table, msgspec.Struct):
+            continue  # policies: `pipeline.subscriptions.policy_table` reads them
+        for key in table.__struct_fields__:
+            value = getattr(table, key)
+            if isinstance(value, int) and not isinstance(value, bool):
+                most = _most(f"{section}.{key}")
+                said = f"{section}.{key} must be a whole number from 0 to {most}"
+                found.append((0 <= value <= most, said))
+    return found
+
+
+def _most(name: str) -> int:
+    if name in BY_NAME:
+        return BY_NAME[name]
+    return next((most for unit, most in BY_UNIT.items() if name.endswith(unit)), COUNT_MOST)

@@ -1,0 +1,118 @@
+"""The policies in force, from the settings and from a file that may change while the gateway runs.
+
+The file is read again when it changes (looked at once a second) and on SIGHUP. A new version that
+can't be used is reported, and the old one stays; what is new holds at once, also for the
+subscriptions that are there.
+"""
+
+import asyncio
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from distributary.ingest.runtime.settings import Settings
+from distributary.ingest.runtime.watched import Part, Watch
+from distributary.pipeline.amqp.dead_letter import PREFIX
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.model.address import PREFIXES, Kind
+from distributary.pipeline.model.policy import Policy, TopicPolicy
+from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.subscriptions import policy_table
+
+#: Topics whose policies are remembered: publishing asks for them.
+TOPICS_MAX = 10_000
+#: What the queues of dead letters are that nobody names otherwise.
+_DEAD_LETTERS = f"{PREFIXES[Kind.QUEUE]}{PREFIX}"
+
+_events = structlog.get_logger("gateway")
+
+
+class Policies:
+    """What the gateway asks about policies; each answer is that of the moment."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
+        """Raises InvalidRequest when the file can't be used."""
+        file = settings.delivery.policies
+        policy, topic_policy = settings.policy, settings.topic_policy
+        self._written = Part("policies", (file,), lambda: _read(file, policy, topic_policy))
+        self._of_topics: dict[str, TopicPolicy] = {}
+        self._followers: list[Callable[[], None]] = []
+        self._watch = Watch(loop, partial(self._renew, anyway=False))
+
+    def of_subscription(self, key: SubscriptionKey | None, topic: str, own: str = "") -> Policy:
+        """The policy of a subscription on this topic, of which no pattern speaks if it has no name
+        (None). `own` is what its record says. Raises InvalidRequest when that isn't right."""
+        written = self._written.value
+        policy = written.default if key is None else written.of_subscription(key.id, own)
+        if policy.backlog.limits:
+            return policy
+        return replace(policy, backlog=self.of_topic(topic).backlog)
+
+    def check_own(self, key: SubscriptionKey, own: str) -> None:
+        """Raises InvalidRequest when a subscription can't say this of itself."""
+        self._written.value.check_own(own, key.id)
+
+    @property
+    def seek_duplicates(self) -> bool:
+        """Whether duplicates are looked for on any topic."""
+        return self._written.value.seek_duplicates
+
+    def of_topic(self, topic: str) -> TopicPolicy:
+        """What holds for a topic or queue, by its word in the log."""
+        policy = self._of_topics.get(topic)
+        if policy is None:
+            if len(self._of_topics) >= TOPICS_MAX:
+                self._of_topics.clear()
+            policy = self._of_topics[topic] = self._written.value.of_topic(topic)
+        return policy
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """From now on call this when the file was read again."""
+        self._followers.append(changed)
+
+    def watch(self) -> None:
+        """From now on look at the file."""
+        self._watch.start()
+
+    def close(self) -> None:
+        self._watch.close()
+
+    def reload(self) -> None:
+        """Read the file again, changed or not."""
+        self._renew(anyway=True)
+
+    def _renew(self, *, anyway: bool) -> None:
+        try:
+            if not self._written.renew(anyway=anyway):
+                return
+        except InvalidRequest as error:
+            _events.warning("policies.kept", reason=str(error), then="the old ones hold")
+            return
+        _events.info("policies.reloaded")
+        self._of_topics.clear()
+        for changed in self._followers:
+            changed()
+
+
+def buries(key: SubscriptionKey, topic: str, policy: Policy) -> bool:
+    """Whether copies may be kept of what the subscription gives up: of what lasts, but not of what
+    is dead letters itself, which would go round for ever."""
+    own = policy_table.dead_letter_queue(policy.dead_letter_address)
+    dead = topic.startswith(_DEAD_LETTERS) or (own is not None and own.topic == topic)
+    return key.durable and not dead
+
+
+def _read(file: str, default: Policy, default_topic: TopicPolicy) -> policy_table.Policies:
+    if not file:
+        return policy_table.Policies(default, default_topic)
+    try:
+        tree = tomllib.loads(Path(file).read_text())
+        return policy_table.parse(tree, default, default_topic)
+    except OSError as error:
+        raise InvalidRequest(f"policies file {file} can't be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, InvalidRequest) as error:
+        raise InvalidRequest(f"policies file {file}: {error}") from None

@@ -1,0 +1,211 @@
+"""What the gateway's settings are: a section of `conf/distributary.toml` is a type here.
+
+Each default has its unit and reason there. `load_settings` makes them, and holds their rules.
+"""
+
+import ipaddress
+from typing import Literal
+
+import msgspec
+
+from distributary.pipeline.codec.amqp_types import DecodeLimits
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.model.policy import DEFAULT, DEFAULT_TOPIC, Policy, TopicPolicy
+from distributary.pipeline.selector.parser import SelectorLimits
+from distributary.pipeline.subscriptions import policy_table
+from distributary.pipeline.subscriptions.quota import Quota
+from distributary.pipeline.tables.upkeep.upkeep_limits import UpkeepLimits
+
+
+class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: str
+    container_id: str
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.listen.rpartition(":")
+        if not host or not port.isdigit() or not 0 <= int(port) <= 65_535:
+            raise InvalidRequest(f"gateway.listen is '{self.listen}': it must be HOST:PORT")
+        return host.strip("[]"), int(port)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only processes of this machine can connect."""
+        host, _ = self.address
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
+
+
+class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    message_bytes_max: int
+    unfinished_bytes_max: int
+    unfinished_together_bytes_max: int
+    frame_bytes_max: int
+    decode_values_max: int
+    decode_depth_max: int
+    idle_timeout_ms: int
+    handshake_ms_max: int
+    open_ms_max: int
+    channels_max: int
+    links_max: int
+    name_bytes_max: int
+    connections_max: int
+    producer_credit: int
+    unsettled_max: int
+    connection_unsettled_max: int
+    turn_deliveries_max: int
+    write_buffer_bytes: int
+    unwritten_bytes_max: int
+    temporary_max: int
+    queues_max: int
+    queues_of_user_max: int
+    subscriptions_max: int
+    subscriptions_of_client_id_max: int
+    transactions_max: int
+    transaction_bytes_max: int
+    transactions_together_bytes_max: int
+    transaction_timeout_seconds: int
+    bare_address: Literal["topic", "queue"]
+
+    @property
+    def decode(self) -> DecodeLimits:
+        """What one frame, request or command may bring."""
+        return DecodeLimits(self.decode_values_max, self.decode_depth_max)
+
+    @property
+    def quota(self) -> Quota:
+        """What clients may make that lasts."""
+        return Quota(
+            self.queues_max,
+            self.queues_of_user_max,
+            self.subscriptions_max,
+            self.subscriptions_of_client_id_max,
+        )
+
+
+class Ownership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    lease_ms: int
+
+
+class JournalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    segment_bytes: int
+    backlog_bytes_max: int
+    waiting_bytes_max: int
+    retry_ms: int
+    durability: Literal["journal", "delta"]
+    linger_ms: int
+
+
+class CommitLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    interval_ms: int
+    bytes: int
+    retry_ms: int
+
+
+class UpkeepSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    log_entries_max: int
+    log_retention_days: int
+    retention_days: int
+    idle_floor_sequences: int
+    removed_bytes_max: int
+
+    @property
+    def limits(self) -> UpkeepLimits:
+        return UpkeepLimits(
+            self.log_entries_max,
+            self.log_retention_days,
+            self.retention_days,
+            self.removed_bytes_max,
+        )
+
+
+class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    url: str
+    storage_options: dict[str, str]
+
+
+class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    cache_bytes: int
+    page_bytes: int
+    page_retry_ms: int
+    selector_chars_max: int
+    selector_depth_max: int
+    selector_passes_max: int
+    expiry_scan_ms: int
+    turn_subscriptions_max: int
+    policies: str
+    duplicates_max: int
+    hint_matches_max: int
+
+    @property
+    def selector(self) -> SelectorLimits:
+        chars_max, depth_max = self.selector_chars_max, self.selector_depth_max
+        return SelectorLimits(chars_max, depth_max, self.selector_passes_max)
+
+
+class ManagementLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    request_bytes_max: int
+    requests_max: int
+    replies_bytes_max: int
+    replies_together_bytes_max: int
+    query_count_max: int
+    held_count_max: int
+    holders_max: int
+    acquire_max: int
+    acquire_wait_ms_max: int
+    acquire_linger_ms_max: int
+
+
+class LogLines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    lines_max: int
+    window_ms: int
+
+
+class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    users: str
+    permissions: str
+    client_ids: str
+    anonymous: bool | Literal["loopback"]
+    password_checks_max: int
+    tls_certificate: str
+    tls_key: str
+    tls_client_ca: str
+
+
+Value = bool | int | float | str
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings; `load_settings.load` alone makes one, so it is always checked."""
+
+    gateway: Listen
+    owner: Ownership
+    amqp: Amqp
+    journal: JournalLimits
+    commit: CommitLimits
+    upkeep: UpkeepSettings
+    tables: Tables
+    delivery: DeliveryLimits
+    subscription: dict[str, Value]
+    topic: dict[str, Value]
+    management: ManagementLimits
+    log: LogLines
+    security: Security
+
+    @property
+    def policy(self) -> Policy:
+        """How subscriptions deliver of which nobody says anything else."""
+        return policy_table.over(DEFAULT, self.subscription, "settings: [subscription]")
+
+    @property
+    def topic_policy(self) -> TopicPolicy:
+        """What holds for topics and queues of which nobody says anything else."""
+        return policy_table.topic_over(DEFAULT_TOPIC, self.topic, "settings: [topic]")
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether peers may come without saying who they are."""
+        chosen = self.security.anonymous
+        return self.gateway.loopback if chosen == "loopback" else chosen

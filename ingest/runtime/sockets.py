@@ -1,0 +1,54 @@
+"""Which sockets the loop serves in one turn: a few of those that have something, in turn.
+
+asyncio serves all of them between two looks at its clock: a thousand peers that say something in
+the same moment held everybody for a third of a second.
+"""
+
+import os
+import select
+from math import ceil
+from selectors import EVENT_READ, EVENT_WRITE, EpollSelector, SelectorKey
+from time import monotonic
+
+from distributary.ingest.runtime.turns import SOCKETS_MAX, SOCKETS_SECONDS, next_sockets
+
+
+class FewAtOnce(EpollSelector):
+    """Gives as many ready sockets as fit into a turn. The kernel puts those that it gave behind the
+    others, so each has its turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # A descriptor of its own for the same epoll, as each of the two closes its one.
+        self._ready = select.epoll.fromfd(os.dup(self.fileno()))
+        self._most = SOCKETS_MAX
+        self._given_at = monotonic()
+        # As this selector's own `select` reads them; `get_map` takes four calls for a socket.
+        self._keys: dict[int, SelectorKey] = vars(self)["_fd_to_key"]
+
+    def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
+        """As every selector's: seconds, none at all, or (None) as long as it takes."""
+        took = monotonic() - self._given_at
+        if self._most < SOCKETS_MAX or took > SOCKETS_SECONDS:
+            self._most = next_sockets(self._most, took)
+        # As asyncio's own does: no sooner than it is due, and -1 is for ever.
+        seconds = -1.0
+        if timeout is not None:
+            seconds = ceil(timeout * 1_000) / 1_000 if timeout > 0 else 0.0
+        found, keys = [], self._keys
+        try:
+            for descriptor, events in self._ready.poll(seconds, self._most):
+                mask = EVENT_WRITE if events & ~select.EPOLLIN else 0
+                mask |= EVENT_READ if events & ~select.EPOLLOUT else 0
+                key = keys.get(descriptor)
+                if key is not None and mask & key.events:
+                    found.append((key, mask & key.events))
+        except InterruptedError:
+            pass
+        self._given_at = monotonic()
+        return found
+
+    def close(self) -> None:
+        """Both descriptors."""
+        self._ready.close()
+        super().close()

@@ -1,0 +1,71 @@
+"""Whether a link's user may do what the link asks for: each question once, for all ways to ask it.
+
+Which permission an operation needs is a row of `pipeline.subscriptions.rights`; here is what the
+rows are asked about: the user, the destination, the subscription that there is.
+"""
+
+from distributary.ingest.net.connection import Connection
+from distributary.ingest.net.link import Link
+from distributary.ingest.security.access import Access
+from distributary.ingest.subscriptions.subscription_service import SubscriptionService
+from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
+from distributary.pipeline.model.address import Destination, is_temporary
+from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.subscriptions.registry import key_of_queue
+from distributary.pipeline.subscriptions.rights import LinkOperation
+from distributary.pipeline.subscriptions.temporary_destination import Deed, Whose
+from distributary.pipeline.subscriptions.temporary_destination import (
+    amqp_error as temporary_amqp_error,
+)
+
+
+class Admission:
+    """Answers why something may not be done; None means that it may."""
+
+    def __init__(
+        self, access: Access, subscriptions: SubscriptionService, temporary: TemporaryNodes
+    ) -> None:
+        self._access, self._subscriptions, self._temporary = access, subscriptions, temporary
+
+    def sending(
+        self, connection: Connection, destination: Destination, operation: LinkOperation
+    ) -> AmqpError | None:
+        """Why this user may not send there: to a new queue sends who may make it."""
+        user, topic = connection.user, destination.topic
+        if destination.is_temporary:
+            whose = self._temporary.whose(topic, connection)
+            amqp_error = temporary_amqp_error(Deed.SEND, whose, topic)
+            own = whose is Whose.OWN  # who could make it may use it
+            operation = (
+                LinkOperation.SEND_TO_OWN_TEMPORARY if own else LinkOperation.SEND_TO_TEMPORARY
+            )
+            return amqp_error or self._access.amqp_error(user, operation, topic)
+        return self._access.amqp_error(user, operation, topic) or self.making(user, destination)
+
+    def consuming(
+        self, link: Link, topic: str, key: SubscriptionKey | None, operation: LinkOperation
+    ) -> AmqpError | None:
+        """Why this link may not consume from there: from a temporary destination consumes who could
+        make it, and nobody else."""
+        user = link.connection.user
+        if is_temporary(topic):
+            durable = key is not None and key.durable
+            deed = Deed.SUBSCRIBE_DURABLY if durable else Deed.CONSUME
+            whose = self._temporary.whose(topic, link.connection)
+            amqp_error = temporary_amqp_error(deed, whose, topic)
+            operation = LinkOperation.CONSUME_OWN_TEMPORARY
+            return amqp_error or self._access.amqp_error(user, operation, topic)
+        return self._access.amqp_error(user, operation, topic, key)
+
+    def making(self, user: str, destination: Destination) -> AmqpError | None:
+        """Why this user may not use a destination for the first time: a queue that isn't there."""
+        if not self._subscriptions.lacks(destination):
+            return None
+        amqp_error = self._access.amqp_error(user, LinkOperation.MAKE_QUEUE, destination.topic)
+        census = self._subscriptions.named.census
+        return amqp_error or census.amqp_error(key_of_queue(destination), user)
+
+    def making_temporary(self, user: str, topic: str) -> AmqpError | None:
+        """Why this user may not make a temporary destination."""
+        return self._access.amqp_error(user, LinkOperation.MAKE_TEMPORARY, topic)

@@ -1,0 +1,103 @@
+"""Hints (`pipeline.subscriptions.hint`) that somebody gives: taken in if they can be right.
+
+What can be known of a hint is checked: that it is about this subscription's topic and selector, and
+about messages that the table has. A sample of the messages is evaluated, too: one that matches and
+isn't named refutes it. All methods run on the loop's thread.
+"""
+
+import random
+from array import array
+from collections.abc import Callable
+
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.delivery.message_source import Paging
+from distributary.ingest.native.batch_reader import SlabReader
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.pipeline.codec.amqp_writer import Writable
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, PRECONDITION_FAILED, AmqpError
+from distributary.pipeline.selector.matching import Selections
+from distributary.pipeline.sequences.sequence_set import Run
+from distributary.pipeline.subscriptions.hint import Hint, Part
+
+#: Messages of each part that are evaluated: a millisecond or two of the loop's time.
+SAMPLE_MESSAGES = 1_000
+
+
+class Hints:
+    """Takes hints in, part by part. `committed` is the first sequence that the table lacks."""
+
+    def __init__(
+        self,
+        named: SubscriptionDirectory,
+        paging: Paging,
+        committed: Callable[[], int],
+        matches_max: int,
+    ) -> None:
+        self._named, self._paging = named, paging
+        self._committed, self._matches_max = committed, matches_max
+
+    async def take(
+        self, subscription: Subscription, topic: str, selector: str, part: Part
+    ) -> dict[str, Writable] | AmqpError:
+        """Take in one part, or say why not. One that doesn't follow the parts before begins anew.
+        Raises StoreError when the table can't be read."""
+        amqp_error = self._unfit(subscription, topic, selector, part)
+        if amqp_error is not None:
+            return amqp_error
+        missed = await self._missed(subscription, part)
+        if missed is not None:
+            subscription.hint = None
+            return AmqpError(
+                PRECONDITION_FAILED,
+                f"sequence {missed} matches and isn't named: the hint is forgotten",
+            )
+        # Others came in between; what is said of messages is as true as before.
+        amqp_error = self._unfit(subscription, topic, selector, part)
+        if amqp_error is not None:
+            return amqp_error
+        hint = subscription.hint
+        if hint is None or not hint.follow(part):
+            hint = subscription.hint = Hint(part)
+        return {"stop": hint.stop, "matches": len(hint)}
+
+    def _unfit(
+        self, subscription: Subscription, topic: str, selector: str, part: Part
+    ) -> AmqpError | None:
+        claim, committed = subscription.definition, self._committed()
+        if subscription.ended or claim.topic != topic or claim.selector != selector:
+            claimed = f"'{claim.topic}', selector {claim.selector!r}"
+            return AmqpError(PRECONDITION_FAILED, f"the subscription is another one: {claimed}")
+        if part.stop > committed:
+            return AmqpError(
+                PRECONDITION_FAILED,
+                f"the hint goes to sequence {part.stop}, the table to {committed}",
+            )
+        named = sum(len(one.hint) for one in self._named.all() if one.hint is not None)
+        named += len(part.sequences)
+        if named > self._matches_max:
+            return AmqpError(
+                LIMIT_EXCEEDED,
+                f"the hints of all subscriptions would name {named} messages, {self._matches_max} "
+                "at most (delivery.hint_matches_max); what comes is looked for without a hint",
+            )
+        return None
+
+    async def _missed(self, subscription: Subscription, part: Part) -> int | None:
+        """A message of a sample that matches and that the part doesn't name, if there is one."""
+        claim = subscription.definition
+        first = max(part.start, part.stop - SAMPLE_MESSAGES)
+        start = random.randint(part.start, first)  # noqa: S311 (nothing secret)
+        page = await self._paging.page(claim.topic, start)
+        selections = Selections(SlabReader)
+        selections.join(claim)
+        left, named = SAMPLE_MESSAGES, frozenset(part.sequences)
+        for batch in page.batches:
+            found = selections.matches(claim, batch, start, room=left, work_max=left)
+            matched: Run = found.sequences if found.sequences is not None else array("q")
+            for sequence in matched:
+                if sequence < part.stop and sequence not in named:
+                    return sequence
+            left -= max(batch.count, found.work)
+            if left <= 0 or batch.stop >= part.stop:
+                break
+        return None

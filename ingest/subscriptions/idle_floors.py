@@ -1,0 +1,106 @@
+"""Floors of subscriptions that are owed nothing move with the log's end, so that retention does.
+
+A subscription's floor rises by what its consumers settle. Where a topic is quiet nobody settles
+anything, and one drained queue would keep all days of all topics. So the subscriptions that hold
+retention back are looked at, the lowest first: what follows the position of one is found in memory
+or in the table, as it is for a consumer, and the position goes to the first message that is there,
+or to the end. Now and then such a floor is recorded, for the next start: a settlement of nothing.
+All methods run on the loop's thread.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from heapq import nsmallest
+
+from distributary.ingest.commit.group_log import Log
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.delivery.message_source import Paging
+from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.workers import watched, went_well
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.pipeline.dispatch.dispatcher import NOBODY, Settled
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.model.outcome import Outcome
+
+#: Seconds between two looks, and subscriptions that one of them takes, the lowest floors first.
+LOOK_SECONDS = 1.0
+LOOK_SUBSCRIPTIONS = 100
+
+
+class IdleFloors:
+    """Looks for them from its making until `close`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: Log,
+        named: SubscriptionDirectory,
+        paging: Paging,
+        record_sequences: int,
+    ) -> None:
+        """`record_sequences`: by how much a floor moves until it is recorded."""
+        self._loop, self._log, self._named = loop, log, named
+        self._record_sequences = record_sequences
+        self._lookup = paging.lookup()
+        self._task: asyncio.Task[None] | None = None
+        self._timer = loop.call_later(LOOK_SECONDS, self._begin)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(watched(self._look(), self._loop, "floors"))
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._task = None
+        if went_well(task):
+            self._timer = self._loop.call_later(LOOK_SECONDS, self._begin)
+
+    async def _look(self) -> None:
+        for subscription in lowest(self._candidates(), LOOK_SUBSCRIPTIONS):
+            try:
+                await self._move(subscription)
+            except StoreError:  # the log says which
+                continue
+            self._record(subscription)
+            await asyncio.sleep(0)
+        self._lookup.forget()
+
+    def _candidates(self) -> Iterator[Subscription]:
+        """Durable ones that have read everything up to their floor, and may be owed nothing."""
+        head = self._log.recent.head
+        for one in self._named.all():
+            position = one.dispatcher.position
+            idle = one.durable and one.dispatcher.floor == position < head
+            if idle and one.next_message != position:
+                yield one
+
+    async def _move(self, subscription: Subscription) -> None:
+        """Pass over what the topic hasn't got, from the position on."""
+        dispatcher, head = subscription.dispatcher, self._log.recent.head
+        position, topic = dispatcher.position, subscription.definition.topic
+        batch = await self._lookup.batch(topic, position, head)
+        if subscription.ended or dispatcher.position != position:
+            return  # it was served or moved meanwhile
+        first = head if batch is None else max(batch.first, position)
+        dispatcher.pass_to(first)
+        if batch is not None:
+            subscription.next_message = dispatcher.position
+
+    def _record(self, subscription: Subscription) -> None:
+        floor = subscription.dispatcher.floor
+        if subscription.ended or floor - subscription.recorded < self._record_sequences:
+            return
+        now = clock.now()
+        nothing = Settled(NOBODY, range(floor, floor), Outcome.ACCEPTED, True, 0)
+        self._log.settle(subscription.settlement(nothing, "", now, now))
+        self._log.flush()
+
+
+def lowest(subscriptions: Iterable[Subscription], most: int) -> list[Subscription]:
+    """So many of these, those with the lowest floors."""
+    return nsmallest(most, subscriptions, key=lambda one: one.dispatcher.floor)

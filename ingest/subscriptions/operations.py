@@ -1,0 +1,243 @@
+"""What operators do to durable subscriptions, performed: decided by the pure part
+(`pipeline.subscriptions.subscription_operations`), and answered when it is durable.
+
+All methods run on the loop's thread.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, assert_never
+from weakref import WeakValueDictionary
+
+from distributary.ingest.commit.group_log import Log
+from distributary.ingest.commit.table_reads import TableReads
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.delivery.delivery_service import DeliveryService
+from distributary.ingest.net.link import Link
+from distributary.ingest.publish.backlog_counters import BacklogCounters
+from distributary.ingest.publish.queue_emptiness import empty_below, empty_since
+from distributary.ingest.subscriptions.seek import Seek
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.pipeline.codec.amqp_writer import Writable
+from distributary.pipeline.log.log_position import AtEnd, AtSequence, AtTime, Place
+from distributary.pipeline.model.amqp_error import DELETED, PRECONDITION_FAILED, AmqpError
+from distributary.pipeline.model.subscription import (
+    Definition,
+    Made,
+    Origin,
+    SubscriptionEvent,
+    SubscriptionKey,
+)
+from distributary.pipeline.subscriptions.subscription_operations import (
+    Deed,
+    Operation,
+    Standing,
+    decide,
+    moved,
+    standing,
+)
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+#: An operator intervened to detach the link (AMQP 1.0, 2.8.17).
+DETACH_FORCED = "amqp:link:detach-forced"
+
+#: What an operation found or did, in words and numbers.
+Facts: TypeAlias = Mapping[str, Writable]
+
+
+_END = AtEnd()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be done to the subscription of this key. `place` is that of a rewind or a skip, or
+    where a new one begins; `definition` is that of a new one, `policy` the text of its own policy.
+    `from_what_is_there`: a new one may begin later than its place, where the log begins. `user` is
+    who orders it."""
+
+    operation: Operation
+    key: SubscriptionKey
+    place: Place = _END
+    definition: Definition | None = None
+    policy: str = ""
+    from_what_is_there: bool = False
+    user: str = ""
+
+
+class Links(Protocol):
+    """The gateway, as far as operations need its links."""
+
+    def producers(self, topic: str) -> list[Link]:
+        """The links that send to this topic or queue."""
+
+
+class Operations:
+    """Performs orders, each by itself; two for one subscription wait for each other."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: Log,
+        table: TopicLog,
+        named: SubscriptionDirectory,
+        delivery: DeliveryService,
+        links: Links,
+        counters: BacklogCounters,
+    ) -> None:
+        self._loop, self._log, self._table, self._named = loop, log, table, named
+        self._delivery, self._links = delivery, links
+        self._counters = counters
+        self._reads = TableReads(loop)
+        self._moving = Seek(log, table, named, delivery, counters, self._reads)
+        #: One order for a subscription after the other.
+        self._locks: WeakValueDictionary[SubscriptionKey, asyncio.Lock] = WeakValueDictionary()
+
+    async def perform(self, order: Order) -> Facts | AmqpError:
+        """Do it, or say why it can't be done; on return it is durable. Raises StoreError when the
+        table can't be read."""
+        lock = self._locks.setdefault(order.key, asyncio.Lock())
+        async with lock:
+            to = await self._sequence(order.place, from_what_is_there=order.from_what_is_there)
+            return to if isinstance(to, AmqpError) else await self._perform(order, to)
+
+    async def _perform(self, order: Order, to: int | None) -> Facts | AmqpError:
+        key = order.key
+        empty = await self._empty_below(order)
+        while not self._named.sure(key):
+            await self._moving.durable()
+        subscription = self._named.get(key) if key.durable else None
+        deed = decide(
+            order.operation,
+            self._standing(subscription, empty),
+            key,
+            paused=self._named.paused(key),
+        )
+        if isinstance(deed, AmqpError):
+            return deed
+        if subscription is None:
+            assert deed is Deed.CREATE, deed  # noqa: S101
+            return await self._create(order, to)
+        return await self._do(order, deed, subscription, to)
+
+    def close(self) -> None:
+        self._reads.close()
+
+    async def _empty_below(self, order: Order) -> int | None:
+        """The sequence below which a queue that is to be deleted is owed nothing, if it is so."""
+        subscription = self._named.get(order.key)
+        if order.operation is not Operation.DELETE or not order.key.queue or subscription is None:
+            return None
+        return await empty_below(subscription, self._log, self._delivery.paging)
+
+    def _standing(self, subscription: Subscription | None, empty: int | None) -> Standing:
+        if subscription is None:
+            return Standing.ABSENT
+        queue = subscription.key is not None and subscription.key.queue
+        senders = len(self._links.producers(subscription.definition.topic)) if queue else 0
+        return standing(
+            present=True,
+            users=len(subscription.consumers) + senders,
+            queue=queue,
+            owed=empty is None or not empty_since(subscription, self._log, empty),
+        )
+
+    async def _sequence(self, place: Place, *, from_what_is_there: bool) -> int | AmqpError | None:
+        """The sequence at a place; None for the end, wherever that is by then."""
+        match place:
+            case AtEnd():
+                return None
+            case AtSequence(sequence):
+                return sequence
+            case AtTime(at):
+                committed = self._table.sequence_version
+                newer = self._log.moments.first_at(at, committed)
+                found = await self._committed_at(at)
+                if found >= committed:
+                    return self._log.next_sequence if newer is None else newer
+                beyond = found and found == self._table.first_sequence
+                if beyond and not from_what_is_there:
+                    return AmqpError(
+                        PRECONDITION_FAILED,
+                        "that time is beyond retention: the earliest message that is kept has "
+                        f"sequence {found} and was published at or after it, "
+                        f"on {self._table.first_day}",
+                    )
+                return found
+            case _ as never:
+                assert_never(never)
+
+    async def _committed_at(self, at: int) -> int:
+        """The first sequence in the table that was published at or after a time."""
+        return await self._reads.read(lambda: self._table.first_sequence_at(at))
+
+    async def _create(self, order: Order, to: int | None) -> Facts | AmqpError:
+        assert order.definition is not None  # noqa: S101
+        first, head = self._table.first_sequence, self._log.next_sequence
+        wanted = head if to is None else to
+        if order.from_what_is_there:
+            wanted = max(wanted, first)
+        floor = moved(order.operation, wanted, floor=wanted, first=first, head=head)
+        if isinstance(floor, AmqpError):
+            return floor  # of a sequence that isn't there
+        created = self._named.define(
+            SubscriptionEvent.CREATED,
+            order.key,
+            order.definition,
+            Made(Origin.OPERATOR, order.user),
+            policy=order.policy,
+            floor=None if to is None else floor,
+        )
+        if floor < head:
+            return await self._moving.begin_before(
+                created, floor, whole=not order.from_what_is_there
+            )
+        await self._moving.durable()
+        return {"floor": floor}
+
+    async def _do(
+        self, order: Order, deed: Deed, subscription: Subscription, to: int | None
+    ) -> Facts | AmqpError:
+        match deed:
+            case Deed.NOTHING:
+                return {}
+            case Deed.CONFIGURE:
+                self._named.configure(subscription, order.policy)
+                await self._moving.durable()
+            case Deed.PAUSE | Deed.RESUME:
+                self._named.pause(subscription, paused=deed is Deed.PAUSE)
+                await self._moving.durable()
+                self._moving.serve(subscription)
+            case Deed.MOVE:
+                return await self._moving.move(order.operation, subscription, to)
+            case Deed.END_LINKS:
+                return {"links": self._end_consumers(subscription, DETACH_FORCED, "closed")}
+            case Deed.DELETE | Deed.END_AND_DELETE:
+                links = self._end_users(subscription)
+                dropped = self._counters.owed_below(subscription)
+                self._named.delete(subscription, dropped=dropped)
+                await self._moving.durable()
+                return {"links": links, **dropped.facts}
+            case Deed.CREATE | Deed.REDRIVE:
+                raise AssertionError(deed)  # the one has no subscription, the other is `Redrive`'s
+            case _ as never:
+                assert_never(never)
+        return {}
+
+    def _end_consumers(self, subscription: Subscription, condition: str, done: str) -> int:
+        assert subscription.key is not None  # noqa: S101
+        consumers = tuple(subscription.consumers.values())
+        for consumer in consumers:
+            text = f"an operator has {done} {subscription.key.id}"
+            consumer.link.end(condition, text)
+        return len(consumers)
+
+    def _end_users(self, subscription: Subscription) -> int:
+        """What is sent to a queue that is no more would be lost, so its producers go, too."""
+        assert subscription.key is not None  # noqa: S101
+        ended = self._end_consumers(subscription, DELETED, "deleted")
+        topic = subscription.definition.topic
+        producers = self._links.producers(topic) if subscription.key.queue else []
+        for link in producers:
+            link.end(DELETED, f"'{topic}' has been deleted")
+        return ended + len(producers)

@@ -1,0 +1,201 @@
+"""Rewinds, skips and purges: a durable subscription is owed what lies from another place on; and
+new ones that are owed what was published before them.
+
+What is moved begins a new life: nothing of what was settled counts. What it was never owed, in
+whatever life, is settled anew: what its own container published if it is no-local, and what went to
+another subscription alone.
+"""
+
+import asyncio
+import time
+from array import array
+
+from distributary.ingest.commit.group_log import Log
+from distributary.ingest.commit.table_reads import TableReads
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.delivery.delivery_service import DeliveryService
+from distributary.ingest.publish.backlog_counters import BacklogCounters
+from distributary.ingest.publish.exclusion import never_owed
+from distributary.ingest.runtime import clock
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.pipeline.codec.amqp_writer import Writable
+from distributary.pipeline.model.amqp_error import LOCKED, AmqpError
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.sequences.gathering import stretches
+from distributary.pipeline.subscriptions.subscription_operations import EVENTS, Operation, moved
+from distributary.pipeline.tables.recovery import never_owed as table_of_never_owed
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+#: Times that a topic is counted again after a rewind, when a commit came in between.
+COUNTS_MAX = 3
+#: Seconds that a commit may take until a rewind gives up, and between two looks at it.
+COMMIT_SECONDS_MAX = 20.0
+LOOK_SECONDS = 0.01
+
+
+class Seek:
+    """Moves durable subscriptions. The caller sees to it that one is moved once at a time."""
+
+    def __init__(
+        self,
+        log: Log,
+        table: TopicLog,
+        named: SubscriptionDirectory,
+        delivery: DeliveryService,
+        counters: BacklogCounters,
+        reads: TableReads,
+    ) -> None:
+        self._log, self._table, self._named = log, table, named
+        self._delivery, self._counters, self._reads = delivery, counters, reads
+
+    async def move(
+        self, operation: Operation, subscription: Subscription, to: int | None
+    ) -> dict[str, Writable] | AmqpError:
+        """Move it to this sequence, to the end if it is None. On return that is durable. Raises
+        StoreError when the table can't be read."""
+        place = self._place(operation, subscription, to)
+        if isinstance(place, AmqpError):
+            return place
+        later = self._named.exclusions.watch(subscription)
+        try:
+            known = await self._never_owed(subscription, place)
+        finally:
+            self._named.exclusions.unwatch(subscription)
+        if isinstance(known, AmqpError):
+            return known
+        key = subscription.key
+        if self._named.get(key) is not subscription or not self._named.sure(key):
+            return AmqpError(LOCKED, "the subscription was changed in this moment; ask again")
+        place = self._place(operation, subscription, to)
+        if isinstance(place, AmqpError):
+            return place
+        for outcome, run in later:
+            known.setdefault(outcome, array("q")).extend(run)
+        return await self._begin(operation, subscription, place, known)
+
+    def _place(
+        self, operation: Operation, subscription: Subscription, to: int | None
+    ) -> int | AmqpError:
+        head = self._log.next_sequence
+        return moved(
+            operation,
+            head if to is None else to,
+            floor=subscription.dispatcher.floor,
+            first=self._table.first_sequence,
+            head=head,
+        )
+
+    async def _begin(
+        self,
+        operation: Operation,
+        subscription: Subscription,
+        place: int,
+        known: "dict[Outcome, array[int]]",
+    ) -> dict[str, Writable]:
+        """The new life. Nothing is delivered until that is durable: what is settled in the event's
+        own group doesn't count. So what it was never owed is settled in the next one."""
+        dispatcher, key = subscription.dispatcher, subscription.key
+        assert key is not None  # noqa: S101
+        back = place < dispatcher.floor
+        dropped = self._counters.owed_below(subscription, place)
+        dispatcher.rewind(place)
+        self._delivery.changed(subscription, moved=True)
+        dispatcher.paused = True
+        for sequences in known.values():
+            for run in stretches(one for one in sequences if one >= place):
+                dispatcher.exclude(run)
+        self._named.remember(EVENTS[operation], subscription, floor=place, dropped=dropped)
+        await self.durable()
+        again = {outcome: some for outcome, some in known.items() if some}
+        for outcome, sequences in again.items():
+            self._log.settle(never_owed(subscription, sequences, outcome, key.container or ""))
+        if again:
+            await self.durable()
+        dispatcher.paused = self._named.paused(key)
+        self.serve(subscription)
+        if back:
+            await self._count_again(subscription.definition.topic, place)
+        return {"floor": place, **dropped.facts}
+
+    async def begin_before(
+        self, subscription: Subscription, floor: int, *, whole: bool
+    ) -> dict[str, Writable] | AmqpError:
+        """A new subscription is owed what lies from `floor` on, which was published before it.
+
+        Nothing is delivered until its beginning is in the table: by then no retention is under way
+        that doesn't know of it. `whole`: if messages have gone from there on meanwhile, there is no
+        such subscription.
+        """
+        dispatcher, key = subscription.dispatcher, subscription.key
+        assert key is not None  # noqa: S101
+        dispatcher.paused = True
+        await self.durable()
+        amqp_error = await self._committed(self._log.last_group)
+        if amqp_error is None and whole and self._table.first_sequence > floor:
+            amqp_error = AmqpError(
+                LOCKED, "retention has dropped the first of these messages just now"
+            )
+        if self._named.get(key) is not subscription:
+            return AmqpError(LOCKED, "the subscription was changed in this moment; ask again")
+        if amqp_error is not None:
+            self._named.delete(subscription)
+            await self.durable()
+            return amqp_error
+        dispatcher.paused = self._named.paused(key)
+        self.serve(subscription)
+        await self._count_again(subscription.definition.topic, floor)
+        return {"floor": floor}
+
+    async def durable(self) -> None:
+        """Wait until all that was said by now is durable."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._log.after(lambda: None if done.done() else done.set_result(None))
+        self._log.flush()
+        await done
+
+    def serve(self, subscription: Subscription) -> None:
+        """Its dispatcher may deliver what it might not before."""
+        self._delivery.changed(subscription)
+        for consumer in subscription.consumers.values():
+            self._delivery.flowed(consumer)
+
+    async def _never_owed(
+        self, subscription: Subscription, place: int
+    ) -> "dict[Outcome, array[int]] | AmqpError":
+        """What it was never owed from the place on, as the table tells it when it has all."""
+        key = subscription.key
+        assert key is not None  # noqa: S101
+        if key.queue or place >= self._log.next_sequence:
+            return {}
+        group = self._log.last_group
+        await self.durable()
+        amqp_error = await self._committed(group)
+        if amqp_error is not None:
+            return amqp_error
+        return await self._reads.read(
+            lambda: table_of_never_owed.never_owed(self._table, key.id, place)
+        )
+
+    async def _committed(self, group: int) -> AmqpError | None:
+        """Wait until the table has all up to this group, which is durable."""
+        deadline = time.monotonic() + COMMIT_SECONDS_MAX
+        while self._table.journal_version < group:
+            if time.monotonic() > deadline:
+                return AmqpError(
+                    LOCKED, "the table lacks what is settled, as commits don't succeed; ask later"
+                )
+            self._log.commit()
+            await asyncio.sleep(LOOK_SECONDS)
+        return None
+
+    async def _count_again(self, topic: str, since: int) -> None:
+        """What is owed again must be counted among what waits, also what was forgotten."""
+        for _ in range(COUNTS_MAX):
+            committed = self._table.sequence_version
+            parts = await self._reads.read(
+                lambda: [part for part in self._table.volumes(since) if part[0] == topic]
+            )
+            if self._table.sequence_version == committed:
+                break  # nothing has left memory for the table meanwhile
+        now = clock.now()
+        self._counters.count_again(topic, parts, self._log.recent, since, now)

@@ -1,0 +1,322 @@
+"""The named subscriptions of one home, and what of their life is durable.
+
+A subscription's beginning, its end and what is changed of it in between are events in the log.
+Rule: a group holds one event of a subscription, no more, as their order would be lost; only a
+beginning may follow an end.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from distributary.ingest.commit.group_log import Log
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.delivery.dispatch_marking import DispatchMarking
+from distributary.ingest.delivery.topic_directory import TopicDirectory
+from distributary.ingest.publish.exclusion import NoLocal
+from distributary.ingest.runtime.policies import Policies, buries
+from distributary.pipeline.dispatch.dispatcher import Dispatcher
+from distributary.pipeline.log.backlog_counter import NOTHING, Dropped
+from distributary.pipeline.log.cursor import Doubt
+from distributary.pipeline.model.message import SubscriptionRecord
+from distributary.pipeline.model.policy import Policy, Redefine, TopicPolicy
+from distributary.pipeline.model.subscription import (
+    MADE_BY_CLIENT,
+    Definition,
+    Made,
+    SubscriptionEvent,
+    SubscriptionKey,
+)
+from distributary.pipeline.subscriptions.quota import Census, Quota
+from distributary.pipeline.tables.recovery.snapshot import Snapshot, SubscriptionState
+
+_events = structlog.get_logger("gateway")
+
+
+class SubscriptionDirectory:
+    """All subscriptions that have a name: durable ones, shared ones that aren't, queues."""
+
+    def __init__(
+        self,
+        log: Log,
+        marking: DispatchMarking,
+        snapshot: Snapshot,
+        doubts: Mapping[str, Doubt],
+        policies: Policies,
+        claims: TopicDirectory,
+        quota: Quota,
+    ) -> None:
+        """Raises InvalidRequest when a subscription has a policy of its own that isn't right."""
+        self._log, self._marking, self._policies = log, marking, policies
+        self._claims = claims
+        #: How many there are of what clients have made.
+        self.census = Census(quota)
+        #: Told of each that is owed nothing any more.
+        self.gone: Callable[[Subscription], None] = lambda _subscription: None
+        #: What those say of their policy that say anything.
+        self._own = {state.key: state.policy for state in snapshot.subscriptions if state.policy}
+        #: Those that an operator has paused.
+        self._paused = {state.key for state in snapshot.subscriptions if state.paused}
+        #: Who made them.
+        self._made = {state.key: state.made for state in snapshot.subscriptions}
+        self._all: dict[SubscriptionKey, Subscription] = {
+            state.key: self._restored(state, doubts[state.key.id])
+            for state in snapshot.subscriptions
+        }
+        self.exclusions = log.exclusion = NoLocal()
+        for key, subscription in self._all.items():
+            self.exclusions.add(subscription)
+            claims.add(subscription)
+            self.census.add(key, self._made[key])
+        policies.follow(self._reconsider)
+        #: How many events of a subscription aren't durable yet.
+        self._unsure: dict[SubscriptionKey, int] = {}
+
+    def get(self, key: SubscriptionKey | None) -> Subscription | None:
+        """The subscription of this key, if there is one."""
+        return None if key is None else self._all.get(key)
+
+    def __contains__(self, key: SubscriptionKey) -> bool:
+        return key in self._all
+
+    def all(self) -> Iterable[Subscription]:
+        """Every one of them."""
+        return self._all.values()
+
+    def lowest_floor(self) -> int:
+        """The first sequence that any durable subscription may be owed."""
+        durable = (s for s in self._all.values() if s.durable)
+        return min((s.dispatcher.floor for s in durable), default=self._log.next_sequence)
+
+    # Policies.
+
+    def policy(self, key: SubscriptionKey, topic: str | None = None) -> Policy:
+        """The policy in force for the subscription of this key, whether there is one or not, on
+        this topic or that which it has."""
+        if topic is None:
+            topic = self._all[key].definition.topic if key in self._all else ""
+        return self._policies.of_subscription(key, topic, self.own_policy(key))
+
+    def redefine(self, key: SubscriptionKey) -> Redefine:
+        """What a consumer with another definition does to the subscription of this key."""
+        made = self._made.get(key, MADE_BY_CLIENT)
+        return self.policy(key).redefine.of(made.origin)
+
+    def made(self, key: SubscriptionKey) -> Made:
+        """Who made the subscription of this key, which is there."""
+        return self._made[key]
+
+    def own_policy(self, key: SubscriptionKey) -> str:
+        """What the subscription says of its policy, as text; empty if it says nothing."""
+        return self._own.get(key, "")
+
+    def check_policy(self, key: SubscriptionKey, text: str) -> None:
+        """Raises InvalidRequest when this subscription can't say this of its policy."""
+        self._policies.check_own(key, text)
+
+    def topic_policy(self, topic: str) -> TopicPolicy:
+        """What holds for all that is published to a topic or queue."""
+        return self._policies.of_topic(topic)
+
+    def _reconsider(self) -> None:
+        """The policies have changed."""
+        for key in self._all:
+            self._apply_policy(key)
+
+    def _apply_policy(self, key: SubscriptionKey) -> None:
+        subscription = self._all[key]
+        subscription.dispatcher.policy = self.policy(key)
+        self._claims.changed(subscription)
+
+    def _dispatcher(
+        self, key: SubscriptionKey, definition: Definition, floor: int | None
+    ) -> Dispatcher:
+        policy = self.policy(key, definition.topic)
+        return Dispatcher(
+            self._log.next_sequence if floor is None else floor,
+            policy=policy,
+            priority_index=self._claims.priority_index(definition.topic),
+            buries=buries(key, definition.topic, policy),
+        )
+
+    def _restored(self, state: SubscriptionState, doubt: Doubt) -> Subscription:
+        """One from before the start. A delivery of which nobody knows how it ended has failed."""
+        policy = self.policy(state.key, state.definition.topic)
+        dispatcher = Dispatcher(
+            state.floor,
+            state.settled,
+            failures=doubt.failures(state.failures),
+            doubtful_below=doubt.below,
+            policy=policy,
+            priority_index=self._claims.priority_index(state.definition.topic),
+            buries=buries(state.key, state.definition.topic, policy),
+        )
+        dispatcher.paused = state.key in self._paused
+        return Subscription(state.key, state.definition, dispatcher)
+
+    # Their life.
+
+    def private(self, definition: Definition) -> Subscription:
+        """One without a name: it is its consumer's, and nothing of it is durable."""
+        policy = self._policies.of_subscription(None, definition.topic)
+        priority_index = self._claims.priority_index(definition.topic)
+        dispatcher = Dispatcher(
+            self._log.next_sequence, policy=policy, priority_index=priority_index
+        )
+        return Subscription(None, definition, dispatcher)
+
+    def sure(self, key: SubscriptionKey | None) -> bool:
+        """Whether all that was said of this subscription is durable."""
+        return key not in self._unsure
+
+    def when_sure(self, key: SubscriptionKey, then: Callable[[], None]) -> None:
+        """Call `then` when all that was said of this subscription is durable, at once if it is.
+        By then somebody else may have said more."""
+        if self.sure(key):
+            then()
+        else:
+            self._log.after(then)
+
+    def define(
+        self,
+        event: SubscriptionEvent,
+        key: SubscriptionKey,
+        definition: Definition,
+        made: Made = MADE_BY_CLIENT,
+        *,
+        policy: str | None = None,
+        floor: int | None = None,
+        dropped: Dropped = NOTHING,
+    ) -> Subscription:
+        """A subscription begins, or begins anew with another definition: then what was said of it
+        (a pause, a policy, who made it) stays, and `dropped` is what it was owed. `policy`
+        is one of its own from the beginning on, `floor` the first sequence that it is owed, unless
+        that is what waits now."""
+        before = self._all.get(key)
+        if policy:
+            self._own[key] = policy
+        if before is None:
+            self._made[key] = made
+            self.census.add(key, made)
+        subscription = Subscription(key, definition, self._dispatcher(key, definition, floor))
+        if before is not None:
+            subscription.dispatcher.paused = self.paused(key)
+            self.gone(before)
+            self.exclusions.remove(before)
+        self.exclusions.add(subscription)
+        self._claims.add(subscription)
+        self._all[key] = subscription
+        if key.durable:
+            self.remember(event, subscription, floor=floor, dropped=dropped)
+        return subscription
+
+    def remember(
+        self,
+        event: SubscriptionEvent,
+        subscription: Subscription,
+        then: Callable[[], None] = lambda: None,
+        *,
+        floor: int | None = None,
+        made: Made | None = None,
+        dropped: Dropped = NOTHING,
+    ) -> None:
+        """Record the event; `then` is called when it is durable, until then nobody is told of it.
+
+        The caller has made sure that the last one is durable. `floor` is the first sequence that
+        the subscription is owed from now on, unless that is what waits now. `dropped` is what
+        the event takes from it. `made` is said of one that has gone.
+        """
+        key = subscription.key
+        assert key is not None, "a private subscription is nobody's business"  # noqa: S101
+        self._unsure[key] = self._unsure.get(key, 0) + 1
+
+        def durable() -> None:
+            self._unsure[key] -= 1
+            if not self._unsure[key]:
+                del self._unsure[key]
+            if event in (SubscriptionEvent.REWOUND, SubscriptionEvent.PURGED):
+                self._marking.moved(subscription)
+                self._claims.changed(subscription)
+            then()
+
+        record = SubscriptionRecord(
+            event,
+            key,
+            subscription.definition,
+            self._log.next_sequence if floor is None else floor,
+            paused=self.paused(key),
+            policy=self.own_policy(key),
+            made=self._made[key] if made is None else made,
+            dropped=dropped.messages,
+        )
+        self._log.record(record, durable)
+        self._tell(event, subscription, dropped)
+
+    def _tell(self, event: SubscriptionEvent, subscription: Subscription, dropped: Dropped) -> None:
+        """The event in the log: a warning with the number if messages were lost by it."""
+        definition, key = subscription.definition, subscription.key
+        assert key is not None  # noqa: S101
+        said: dict[str, object] = {"subscription": key.id, "topic": definition.topic}
+        if not dropped.messages:
+            _events.info(f"subscription.{event.value}", **said)
+            return
+        said["dropped"] = dropped.messages
+        if dropped.at_most:
+            said["at_most"] = True
+        _events.warning(f"subscription.{event.value}", **said)
+
+    def paused(self, key: SubscriptionKey) -> bool:
+        """Whether an operator has paused it. Its dispatcher may stand still for other reasons."""
+        return key in self._paused
+
+    def pause(self, subscription: Subscription, *, paused: bool) -> None:
+        """From now on it is paused, or is no more."""
+        key = subscription.key
+        assert key is not None  # noqa: S101
+        (self._paused.add if paused else self._paused.discard)(key)
+        subscription.dispatcher.paused = paused
+        event = SubscriptionEvent.PAUSED if paused else SubscriptionEvent.RESUMED
+        self.remember(event, subscription)
+
+    def configure(self, subscription: Subscription, policy: str) -> None:
+        """From now on it says this of its policy."""
+        key = subscription.key
+        assert key is not None  # noqa: S101
+        if policy:
+            self._own[key] = policy
+        else:
+            self._own.pop(key, None)
+        self._apply_policy(key)
+        self.remember(SubscriptionEvent.CONFIGURED, subscription)
+
+    def delete(
+        self,
+        subscription: Subscription,
+        then: Callable[[], None] = lambda: None,
+        *,
+        dropped: Dropped = NOTHING,
+    ) -> None:
+        """It is no more, and was owed what is `dropped`; `then` is called when that is durable."""
+        key = subscription.key
+        assert key is not None  # noqa: S101
+        made = self._made[key]
+        self.drop(key)
+        if not key.durable:
+            then()
+            return
+
+        def deleted() -> None:
+            self._marking.deleted(subscription)
+            then()
+
+        event = SubscriptionEvent.DELETED
+        self.remember(event, subscription, deleted, made=made, dropped=dropped)
+
+    def drop(self, key: SubscriptionKey) -> None:
+        """It is no more, and nothing of it was durable, or that is recorded by the caller."""
+        subscription = self._all.pop(key)
+        self.gone(subscription)
+        self.census.remove(key, self._made.pop(key))
+        self._own.pop(key, None)
+        self._paused.discard(key)
+        self.exclusions.remove(subscription)

@@ -1,0 +1,345 @@
+"""The subscriptions of one home: who may join them, and what of their life is durable.
+
+What a link's coming and going means is decided by the pure part
+(`pipeline.subscriptions.registry`); here it is performed, and nobody is told of a subscription's
+beginning or end before that is durable.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+import structlog
+
+from distributary.ingest.commit.group_log import Log
+from distributary.ingest.delivery.consumer import Consumer, Subscription
+from distributary.ingest.delivery.delivery_service import DeliveryService
+from distributary.ingest.delivery.dispatch_marking import DispatchMarking
+from distributary.ingest.delivery.topic_directory import TopicDirectory
+from distributary.ingest.net import termini
+from distributary.ingest.net.link import Link
+from distributary.ingest.publish.backlog_counters import BacklogCounters
+from distributary.ingest.runtime.policies import Policies
+from distributary.ingest.security.access import Access
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.log.cursor import Doubt
+from distributary.pipeline.model.address import Destination
+from distributary.pipeline.model.amqp_error import (
+    LIMIT_EXCEEDED,
+    LOCKED,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    AmqpError,
+)
+from distributary.pipeline.model.outcome import Reason
+from distributary.pipeline.model.policy import Backlog
+from distributary.pipeline.model.subscription import (
+    Definition,
+    Made,
+    Origin,
+    SubscriptionEvent,
+    SubscriptionKey,
+)
+from distributary.pipeline.subscriptions import attach_intent
+from distributary.pipeline.subscriptions.quota import Quota
+from distributary.pipeline.subscriptions.registry import (
+    AttachAction,
+    LeaveAction,
+    LinkKind,
+    decide_attach,
+    decide_leave,
+    key_of_queue,
+)
+from distributary.pipeline.subscriptions.rights import LinkOperation
+from distributary.pipeline.tables.recovery.snapshot import Snapshot
+
+_events = structlog.get_logger("gateway")
+
+
+#: The condition of each refusal of an attach.
+_REFUSED = {
+    AttachAction.REFUSE_IN_USE: LOCKED,
+    AttachAction.REFUSE_FULL: LIMIT_EXCEEDED,
+    AttachAction.REFUSE_FIXED: PRECONDITION_FAILED,
+}
+
+
+class Lookup:
+    """A link that only asked for a subscription by name, to end it."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: SubscriptionKey) -> None:
+        self.key = key
+
+
+class SubscriptionService:
+    """All named subscriptions, and the links that are on any."""
+
+    def __init__(
+        self,
+        log: Log,
+        marking: DispatchMarking,
+        snapshot: Snapshot,
+        doubts: Mapping[str, Doubt],
+        access: Access,
+        policies: Policies,
+        claims: TopicDirectory,
+        quota: Quota,
+    ) -> None:
+        self._log, self._marking, self._access = log, marking, access
+        self.named = SubscriptionDirectory(log, marking, snapshot, doubts, policies, claims, quota)
+        self._delivery: DeliveryService
+        self._counters: BacklogCounters
+
+    def bind(self, delivery: DeliveryService, counters: BacklogCounters) -> None:
+        """Who serves them, and who counts what waits for them. What a crash left to be buried is
+        buried, though nobody asks for it."""
+        self._delivery, self._counters = delivery, counters
+        self.named.gone = delivery.end
+        for subscription in self.named.all():
+            exhausted = subscription.dispatcher.exhausted()
+            if exhausted:
+                delivery.give_up(subscription, exhausted, Reason.EXHAUSTED)
+
+    # A consumer comes.
+
+    def subscribe(
+        self,
+        link: Link,
+        key: SubscriptionKey | None,
+        definition: Definition,
+        selector: str | None = None,
+    ) -> None:
+        """Let the link consume, or refuse it. `selector` is the consumer's own."""
+        if key is None:
+            subscription = self.named.private(definition)
+            self.named.exclusions.add(subscription, link.connection)
+            self._join(link, subscription, LinkKind.PRIVATE)
+            return
+        existing = self.named.get(key)
+        if existing is not None and not self._sees(link, existing):
+            taken = self._access.rights.taken(key)
+            link.refuse(taken.condition, taken.description)
+            return
+        decision = decide_attach(
+            existing.definition if existing else None,
+            len(existing.consumers) if existing else 0,
+            definition,
+            self.named.policy(key).consumers_max,
+            self.named.redefine(key),
+        )
+        if decision.reason:
+            link.refuse(_REFUSED[decision.action], f"{key.id}: {decision.reason}")
+            return
+        match decision.action:
+            case AttachAction.JOIN:
+                assert existing is not None  # noqa: S101
+                self._join(link, existing, _kind(key), selector)
+            case AttachAction.CREATE | AttachAction.REDEFINE if not self.named.sure(key):
+                # A group holds one event of a subscription, no more: their order would be lost.
+                again = partial(self._again, link, key, definition, selector)
+                self._log.after(link.later(again))
+            case AttachAction.CREATE | AttachAction.REDEFINE if amqp_error := self._undefined(
+                link, key, definition
+            ):
+                link.refuse(amqp_error.condition, amqp_error.description)
+            case AttachAction.CREATE:
+                made = Made(Origin.CLIENT, link.connection.user)
+                created = self.named.define(SubscriptionEvent.CREATED, key, definition, made)
+                self._join(link, created, _kind(key), selector)
+            case AttachAction.REDEFINE:
+                assert existing is not None  # noqa: S101
+                redefined = self.named.define(
+                    SubscriptionEvent.REDEFINED,
+                    key,
+                    definition,
+                    dropped=self._counters.owed_below(existing),
+                )
+                self._join(link, redefined, _kind(key), selector)
+
+    def _again(
+        self, link: Link, key: SubscriptionKey, definition: Definition, selector: str | None
+    ) -> None:
+        if link.alive and not link.ended:
+            self.subscribe(link, key, definition, selector)
+
+    def _undefined(
+        self, link: Link, key: SubscriptionKey, definition: Definition
+    ) -> AmqpError | None:
+        """Why this user may not make the subscription, if he may not. What lasts needs `create`,
+        and who puts it in the place of another one must be allowed to end that."""
+        if not key.durable:
+            return None
+        user, topic, current = link.connection.user, definition.topic, self.named.get(key)
+        if current is None:
+            amqp_error = self._access.amqp_error(user, LinkOperation.MAKE_DURABLE, topic, key)
+            return amqp_error or self.named.census.amqp_error(key, user)
+        former = current.definition.topic
+        return self._access.amqp_error(user, LinkOperation.REDEFINE, topic, key, former)
+
+    def _unended(
+        self, link: Link, key: SubscriptionKey, operation: LinkOperation
+    ) -> AmqpError | None:
+        """Why this user may not end the durable subscription, if there is one and he may not."""
+        current = self.named.get(key)
+        if current is None or not key.durable:
+            return None
+        topic = current.definition.topic
+        return self._access.amqp_error(link.connection.user, operation, topic, key)
+
+    def _sees(self, link: Link, subscription: Subscription) -> bool:
+        """Whether the link's user may know that the subscription is there."""
+        key, user = subscription.key, link.connection.user
+        assert key is not None  # noqa: S101
+        return self._access.rights.sees(user, key, subscription.definition.topic)
+
+    def browse(self, link: Link, queue: Destination, selector: str | None) -> None:
+        """Let the link see what the queue has, when the queue is there."""
+        key = self.keep_queue(queue, Made(Origin.CLIENT, link.connection.user))
+        self.named.when_sure(key, link.later(partial(self._browse, link, key, selector)))
+
+    def _browse(self, link: Link, key: SubscriptionKey, selector: str | None) -> None:
+        queue = self.named.get(key)
+        if not link.alive or link.ended:
+            return
+        if queue is None:
+            link.refuse(NOT_FOUND, f"the queue {key.id} has been deleted")
+            return
+        view = Subscription(None, queue.definition, queue.dispatcher.view())
+        view.dispatcher.policy = replace(view.dispatcher.policy, backlog=Backlog())
+        self._join(link, view, LinkKind.BROWSER, selector)
+        if isinstance(link.owner, Consumer):
+            self._delivery.flowed(link.owner)  # its credit may have come before
+
+    def lacks(self, destination: Destination) -> bool:
+        """Whether it is a queue that isn't there."""
+        return (
+            destination.is_queue
+            and not destination.is_temporary
+            and key_of_queue(destination) not in self.named
+        )
+
+    def keep_queue(self, queue: Destination, made: Made) -> SubscriptionKey:
+        """Make the queue if it isn't there: what waits for the log from now on is kept for it."""
+        key = key_of_queue(queue)
+        if key not in self.named:
+            definition = Definition(queue.topic, shared=True)
+            self.named.define(SubscriptionEvent.CREATED, key, definition, made)
+        return key
+
+    def drop_queue(self, queue: Destination) -> None:
+        """A temporary queue is no more; its links have ended."""
+        assert queue.is_temporary, queue  # noqa: S101
+        self.named.drop(key_of_queue(queue))
+
+    def _join(
+        self,
+        link: Link,
+        subscription: Subscription,
+        kind: LinkKind,
+        selector: str | None = None,
+    ) -> None:
+        """The consumer counts at once; its attach is answered when what it rests on is durable."""
+        name = f"{link.connection.container}/{link.name}"
+        link.owner = self._delivery.attach(subscription, link, name, kind, selector)
+
+        waits = 1 + (not self.named.sure(subscription.key))
+
+        def answer() -> None:
+            nonlocal waits
+            waits -= 1
+            if not waits and link.alive and not link.ended:
+                topic, browser = subscription.definition.topic, kind is LinkKind.BROWSER
+                termini.echo(link.proton, topic, presettled=browser)
+                link.offered_capabilities = attach_intent.offered(topic, outgoing=True)
+                link.open()
+
+        if not self.named.sure(subscription.key):
+            self._log.after(link.later(answer))
+        if not subscription.durable:
+            answer()
+            return
+        try:
+            self._marking.joined(subscription, link.later(answer))
+        except StoreError as error:
+            link.refuse("amqp:resource-limit-exceeded", str(error))
+
+    def look_up(self, link: Link, key: SubscriptionKey) -> None:
+        """Let the link have found the durable subscription, or say that there is none."""
+        subscription = self.named.get(key)
+        if subscription is None or not self._sees(link, subscription):
+            link.refuse(NOT_FOUND, f"there is no durable subscription {key.id}")
+            return
+        if (amqp_error := self._unended(link, key, LinkOperation.LOOK_UP)) is not None:
+            link.refuse(amqp_error.condition, amqp_error.description)
+            return
+        link.owner = Lookup(key)
+        termini.found(link.proton, subscription.definition, global_=key.container is None)
+        topic = subscription.definition.topic
+        link.offered_capabilities = attach_intent.offered(topic, outgoing=True)
+        link.open()
+
+    # A link goes.
+
+    def release(self, link: Link) -> None:
+        """The link consumes no more; what it held is given back."""
+        if isinstance(link.owner, Consumer):
+            subscription = link.owner.subscription
+            self._delivery.detach(link.owner)
+            self._marking.left(subscription)
+            if subscription.key is None:
+                self.named.exclusions.remove(subscription)
+
+    def leave(self, link: Link, closed: bool) -> None:
+        """Answer the detach, after what it means for the subscription is durable."""
+        self.release(link)
+        if not link.alive:
+            return
+        match link.owner:
+            case Consumer(subscription=subscription, kind=kind):
+                key = subscription.key
+            case Lookup(key=key):
+                kind = LinkKind.LOOKUP
+            case _:
+                link.detach(closed=closed)
+                return
+        if closed and not self.named.sure(key):
+            self._log.after(link.later(partial(self.leave, link, closed)))  # as in subscribe
+            return
+        current = self.named.get(key)
+        others = len(current.consumers) if current is not None else 0
+        decision = decide_leave(kind, closed, others)
+        if decision.action is LeaveAction.REFUSE_IN_USE:
+            link.detach(closed=True, condition=LOCKED, description=decision.reason)
+        elif decision.action is LeaveAction.KEEP or key is None or current is None:
+            link.detach(closed=closed)
+        elif (amqp_error := self._unended(link, key, LinkOperation.END_DURABLE)) is not None:
+            link.detach(
+                closed=True, condition=amqp_error.condition, description=amqp_error.description
+            )
+        else:
+            dropped = self._counters.owed_below(current)
+            detached = link.later(partial(_detach, link, closed))
+            self.named.delete(current, detached, dropped=dropped)
+
+    def lost(self, link: Link) -> None:
+        """No detach came, or nobody would read our answer to it."""
+        self.release(link)
+        owner = link.owner
+        if isinstance(owner, Consumer) and owner.kind is LinkKind.VOLATILE:
+            key = owner.subscription.key
+            if key is not None and key in self.named and not owner.subscription.consumers:
+                self.named.drop(key)
+
+
+def _kind(key: SubscriptionKey) -> LinkKind:
+    if key.queue:
+        return LinkKind.QUEUE
+    return LinkKind.DURABLE if key.durable else LinkKind.VOLATILE
+
+
+def _detach(link: Link, closed: bool) -> None:
+    if link.alive:
+        link.detach(closed=closed)

@@ -1,0 +1,96 @@
+"""Temporary queues and topics: destinations that a link makes and that go with it.
+
+Who may do what with one is decided by the pure part
+(`pipeline.subscriptions.temporary_destination`). Here is what there is in this process: none of it
+is recorded, so after a restart all of them are gone.
+"""
+
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import structlog
+
+from distributary.ingest.commit.group_log import Log
+from distributary.ingest.net.connection import Connection
+from distributary.ingest.net.link import Link
+from distributary.ingest.subscriptions.subscription_service import SubscriptionService
+from distributary.pipeline.model.address import Destination, Kind
+from distributary.pipeline.model.amqp_error import DELETED, LIMIT_EXCEEDED, AmqpError
+from distributary.pipeline.model.subscription import MADE_BY_CLIENT
+from distributary.pipeline.subscriptions.temporary_destination import Whose
+
+_events = structlog.get_logger("gateway")
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A temporary destination and the links that are on it, that which made it among them."""
+
+    destination: Destination
+    maker: Link
+    links: dict[Link, None] = field(default_factory=dict)
+
+
+class TemporaryNodes:
+    """The temporary destinations of all connections."""
+
+    def __init__(self, subscriptions: SubscriptionService, log: Log, most: int) -> None:
+        self._subscriptions, self._log, self._most = subscriptions, log, most
+        self._nodes: dict[str, _Node] = {}
+        self._of_link: dict[Link, _Node] = {}
+        self._counts: dict[Connection, int] = {}
+
+    def make(self, link: Link, kind: Kind) -> Destination | AmqpError:
+        """A new one for the link's connection; its name can't be guessed. It goes with the link,
+        by `left`."""
+        count = self._counts.get(link.connection, 0)
+        if count >= self._most:
+            return AmqpError(
+                LIMIT_EXCEEDED,
+                f"the connection has {count} temporary destinations (amqp.temporary_max)",
+            )
+        made = Destination(kind, uuid4().hex)
+        self._counts[link.connection] = count + 1
+        self._nodes[made.topic] = self._of_link[link] = _Node(made, link)
+        if made.is_queue:
+            self._subscriptions.keep_queue(made, MADE_BY_CLIENT)
+        _events.debug("temporary.made", address=made.topic, container=link.connection.container)
+        return made
+
+    def whose(self, topic: str, connection: Connection) -> Whose:
+        """What the destination is to this connection."""
+        node = self._nodes.get(topic)
+        if node is None:
+            return Whose.GONE
+        return Whose.OWN if node.maker.connection is connection else Whose.FOREIGN
+
+    def joined(self, link: Link, topic: str) -> None:
+        """The link sends to or consumes from there; if that is a temporary destination, the link
+        ends with it."""
+        node = self._nodes.get(topic)
+        if node is not None:
+            node.links[link] = None
+            self._of_link[link] = node
+
+    def left(self, link: Link) -> None:
+        """The link has ended, or was refused: if it has made a destination, that is no more."""
+        node = self._of_link.pop(link, None)
+        if node is None:
+            return
+        node.links.pop(link, None)
+        if node.maker is link:
+            self._end(node)
+
+    def _end(self, node: _Node) -> None:
+        made, connection = node.destination, node.maker.connection
+        del self._nodes[made.topic]
+        self._counts[connection] -= 1
+        if not self._counts[connection]:
+            del self._counts[connection]
+        for link in node.links:
+            del self._of_link[link]
+            link.end(DELETED, f"'{made.topic}' has been deleted")
+        if made.is_queue:
+            self._subscriptions.drop_queue(made)
+        self._log.forget(made.topic)
+        _events.debug("temporary.ended", address=made.topic, container=connection.container)

@@ -1,0 +1,358 @@
+"""Transactions as peers ask for them: declared, worked in, discharged.
+
+What is posted in a transaction waits here for its commit, what is retired in it with the
+dispatchers of its subscriptions; a commit hands all of it to one group of the log. All methods run
+on the loop's thread.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+import structlog
+
+from distributary.ingest.commit.group_log import Log, Receipt
+from distributary.ingest.delivery.consumer import Consumer
+from distributary.ingest.native import pump
+from distributary.ingest.native.pump import Outcomes, Received
+from distributary.ingest.net import termini, transactional
+from distributary.ingest.net.link import Link
+from distributary.ingest.publish.intake import Intake, Posted
+from distributary.ingest.publish.relay import Resolve
+from distributary.ingest.runtime.settings import Amqp
+from distributary.ingest.transactions.retiring import Retired, Retiring
+from distributary.pipeline.amqp.coordinator_command import Declare, Discharge, command
+from distributary.pipeline.codec.amqp_types import DecodeError
+from distributary.pipeline.log.transaction import (
+    TIMED_OUT,
+    Ended,
+    Held,
+    Limits,
+    Step,
+    Transactions,
+    Work,
+    unknown,
+)
+from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED, AmqpError
+
+if TYPE_CHECKING:
+    from distributary.ingest.net.connection import Connection
+
+_events = structlog.get_logger("gateway")
+
+#: Commands that a controller may send ahead of their answers: JMS clients send two.
+COMMAND_CREDIT = 64
+#: Bytes of a command; none has more than an id of its own to say.
+COMMAND_BYTES_MAX = 4_096
+ILLEGAL_STATE = "amqp:illegal-state"
+
+_Transactions: TypeAlias = Transactions[Posted, Retired]
+_Work: TypeAlias = Work[Posted, Retired]
+
+
+class Controller:
+    """The peer's end of a link to the coordinator; its transactions end with the link.
+
+    It is answered in the order of its commands: while commits are `writing`, the answers behind
+    them wait.
+    """
+
+    __slots__ = ("answers", "number", "writing")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.writing = 0
+        self.answers: list[Callable[[], None]] = []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fine:
+    """Messages that were posted, whose sender has yet to hear that they will be accepted."""
+
+    number: int
+    link: Link
+    deliveries: bytes
+    kept: int
+
+
+class Coordinator:
+    """All transactions of all connections."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: Amqp,
+        log: Log,
+        intake: Intake,
+        retiring: Retiring,
+        passed: Callable[[], None],
+    ) -> None:
+        """`passed` hands on what was gathered, where no peer's frames are the cause."""
+        self._loop, self._log, self._intake = loop, log, intake
+        self._retiring, self._passed = retiring, passed
+        self._limits = Limits(
+            limits.transactions_max, limits.transaction_bytes_max, limits.unfinished_bytes_max
+        )
+        self._held = Held(limits.transactions_together_bytes_max)
+        self._timeout_seconds = limits.transaction_timeout_seconds
+        self._of: dict[Connection, _Transactions] = {}
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._fine: list[_Fine] = []
+        self._controllers = count(1)
+        #: Numbers go on where no run of the gateway before could have come: who asks for one of
+        #: before gets nobody else's.
+        self._numbers = count(time.time_ns())
+
+    # Controllers.
+
+    def attach(self, link: Link) -> None:
+        """A peer wants to declare transactions."""
+        link.owner = Controller(next(self._controllers))
+        if link.connection not in self._of:
+            self._of[link.connection] = Transactions(self._limits, self._numbers, self._held)
+        termini.coordinate(link.proton)
+        link.open()
+        link.grant(COMMAND_CREDIT)
+
+    def left(self, link: Link) -> None:
+        """A controller's link is gone: what it declared and did not discharge is rolled back."""
+        if isinstance(link.owner, Controller):
+            for ended in self._of[link.connection].lose(link.owner.number):
+                self._undo(ended)
+
+    def closed(self, connection: "Connection") -> None:
+        """A connection is gone; its links were, before."""
+        self._of.pop(connection, None)
+
+    def commanded(self, link: Link, message: bytes, delivery: bytes) -> AmqpError | None:
+        """Obey a declare or a discharge. A refusal is why the link must end."""
+        assert isinstance(link.owner, Controller)  # noqa: S101
+        try:
+            said = command(message[:COMMAND_BYTES_MAX])
+        except DecodeError as error:
+            return AmqpError("amqp:decode-error", f"link '{link.name}': {error}")
+        receipt = Receipt(link, delivery, 1 if delivery else 0, 1)
+        match said:
+            case Declare(distributed=True):
+                text = "only local transactions are served, none with a global-id"
+                self._refuse(receipt, AmqpError(NOT_IMPLEMENTED, text))
+            case Declare():
+                self._declare(receipt, link.owner)
+            case Discharge():
+                self._discharge(receipt, said, link.owner)
+            case _ as never:
+                assert_never(never)
+        return None
+
+    def _declare(self, receipt: Receipt, controller: Controller) -> None:
+        link = receipt.link
+        number = self._of[link.connection].declare(controller.number)
+        if isinstance(number, AmqpError):
+            self._refuse(receipt, number)
+            return
+        self._answer(receipt, partial(transactional.declared, receipt.deliveries, number))
+
+    def _discharge(self, receipt: Receipt, said: Discharge, controller: Controller) -> None:
+        transactions = self._of[receipt.link.connection]
+        if said.number not in transactions:
+            self._refuse(receipt, unknown(said.number))
+        elif said.fail:
+            self._undo(transactions.roll_back(said.number))
+            self._accept(receipt)
+        else:
+            self._commit(transactions.commit(said.number), receipt, controller)
+
+    def _commit(
+        self, ended: Ended[Posted, Retired], receipt: Receipt, controller: Controller
+    ) -> None:
+        """All of it, in one group; or nothing, and the controller hears why."""
+        work, amqp_error = ended.work, ended.amqp_error
+        if ended.step is Step.APPLY and not all(map(self._retiring.holds, work.retired)):
+            amqp_error = AmqpError(ILLEGAL_STATE, _taken("a subscription was rewound or purged"))
+        amqp_error = amqp_error or self._intake.full(work.posted)
+        if amqp_error is not None:
+            _events.info(
+                "transaction.failed",
+                container=receipt.link.connection.container,
+                condition=amqp_error.condition,
+                reason=amqp_error.description,
+            )
+            self._undo(ended)
+            self._refuse(receipt, amqp_error)
+            return
+        self._stop_timer(ended.number)
+        for retired in work.retired:
+            self._retiring.settle(retired)
+        self._retiring.forget(ended.number, work.retired)
+        if not work:
+            self._accept(receipt)
+            return
+        # Whoever sends its work and the commit in one breath hears all of it in one.
+        controller.writing += 1
+        self._intake.publish(work.posted, Receipt(receipt.link, b"", 0, 1))
+        fine = self._take_fine(ended.number)
+        done = partial(self._committed, receipt, controller, fine)
+        self._log.after(receipt.link.later(done))
+
+    def _committed(self, receipt: Receipt, controller: Controller, fine: list[_Fine]) -> None:
+        """It is durable."""
+        for one in fine:
+            self._will_be(one)
+        controller.writing -= 1
+        self._say(
+            replace(receipt, credit=0), partial(pump.settle, receipt.deliveries, pump.ACCEPTED)
+        )
+        if not controller.writing:
+            answers, controller.answers = controller.answers, []
+            for answer in answers:
+                answer()
+
+    def passed(self) -> None:
+        """One pass over what came is done: whoever posted and didn't commit in it hears of it."""
+        fine, self._fine = self._fine, []
+        for one in fine:
+            one.link.connection.attempt(partial(self._will_be, one))
+
+    def _take_fine(self, number: int) -> list[_Fine]:
+        """What was posted in a transaction, in this pass."""
+        found = [one for one in self._fine if one.number == number]
+        self._fine = [one for one in self._fine if one.number != number]
+        return found
+
+    def _will_be(self, fine: _Fine) -> None:
+        """These messages will be accepted with the commit of their transaction."""
+        link = fine.link
+        if link.alive:
+            transactional.settle_in(fine.deliveries, fine.number, pump.ACCEPTED)
+            link.connection.touch()
+            link.answered(fine.kept)
+
+    def _undo(self, ended: Ended[Posted, Retired]) -> None:
+        for one in self._take_fine(ended.number):
+            self._will_be(one)
+        self._stop_timer(ended.number)
+        self._give_back(ended.number, ended.work)
+
+    def _give_back(self, number: int, work: _Work) -> None:
+        for retired in work.retired:
+            self._retiring.undo(retired)
+        self._retiring.forget(number, work.retired)
+
+    # Work.
+
+    def knows(self, connection: "Connection", number: int) -> bool:
+        """Whether a connection has such an open transaction."""
+        return connection in self._of and number in self._of[connection]
+
+    def post(self, link: Link, received: Received, topic: str | None, resolve: Resolve) -> None:
+        """Messages came in a transaction that is known: to one topic, or each to its own. Their
+        sender hears at once what becomes of them if the transaction is committed."""
+        number = received.transaction
+        answered = received.kept
+        posted, routed = self._intake.post(link, received, topic, resolve)
+        fine = routed.receipt.deliveries + routed.at_once
+        transactions = self._of[link.connection]
+        for complaint in routed.complaints:
+            transactions.spoil(number, complaint.amqp_error)
+            _reject(complaint.deliveries, number, complaint.amqp_error)
+        amqp_error = self._keep(transactions, number, posted)
+        if amqp_error is not None:
+            _reject(fine, number, amqp_error)
+        else:
+            kept = routed.receipt.kept + len(routed.at_once) // 8
+            self._fine.append(_Fine(number, link, fine, kept))
+            answered -= kept
+        link.answered(answered)
+        link.connection.touch()
+        self._log.pay(link, received.count)
+        self._watch(link.connection, number)
+
+    def _keep(
+        self, transactions: _Transactions, number: int, posted: Sequence[Posted]
+    ) -> AmqpError | None:
+        for one in posted:
+            amqp_error = transactions.post(number, one, one.run.count, len(one.run.blob))
+            if amqp_error is not None:
+                return amqp_error
+        return None
+
+    def retire(self, consumer: Consumer, outcomes: Outcomes) -> None:
+        """Deliveries were given an outcome in a transaction that is known."""
+        connection, number = consumer.link.connection, outcomes.transaction
+        transactions = self._of[connection]
+        count = 0
+        for retired in self._retiring.retire(consumer, outcomes):
+            count += len(retired.run)
+            given_back = transactions.retire(number, retired, len(retired.run))
+            if given_back is not None:
+                self._give_back(number, given_back)
+        if count < len(outcomes.run):
+            text = _taken("a delivery was given back before it was settled")
+            transactions.spoil(number, AmqpError(ILLEGAL_STATE, text))
+        self._watch(connection, number)
+
+    # Time.
+
+    def _watch(self, connection: "Connection", number: int) -> None:
+        """From its first work on a transaction has so much time; a JMS session that is idle has a
+        transaction without any work, for as long as it likes."""
+        if number not in self._timers:
+            too_long = partial(self._too_long, connection, number)
+            self._timers[number] = self._loop.call_later(
+                self._timeout_seconds, connection.attempt, too_long
+            )
+
+    def _too_long(self, connection: "Connection", number: int) -> None:
+        del self._timers[number]
+        text = (
+            f"it took more than {self._timeout_seconds} s from its first work "
+            "(amqp.transaction_timeout_seconds)"
+        )
+        work = self._of[connection].give_up(number, AmqpError(TIMED_OUT, text))
+        self._give_back(number, work)
+        self._passed()
+
+    def _stop_timer(self, number: int) -> None:
+        timer = self._timers.pop(number, None)
+        if timer is not None:
+            timer.cancel()
+
+    # Answers.
+
+    def _accept(self, receipt: Receipt) -> None:
+        self._answer(receipt, partial(pump.settle, receipt.deliveries, pump.ACCEPTED))
+
+    def _refuse(self, receipt: Receipt, amqp_error: AmqpError) -> None:
+        condition, text = amqp_error.condition, amqp_error.description
+        self._answer(receipt, partial(pump.reject, receipt.deliveries, condition, text))
+
+    def _answer(self, receipt: Receipt, answer: Callable[[], None]) -> None:
+        """Answer a command, behind the commits before it."""
+        controller = receipt.link.owner
+        assert isinstance(controller, Controller)  # noqa: S101
+        if controller.writing:
+            controller.answers.append(partial(self._say, receipt, answer))
+        else:
+            self._say(receipt, answer)
+
+    def _say(self, receipt: Receipt, answer: Callable[[], None]) -> None:
+        link = receipt.link
+        if not link.alive:
+            return  # the peer went without waiting; its deliveries are gone
+        answer()
+        link.connection.touch()
+        if receipt.credit and not link.ended:
+            link.grant(receipt.credit)
+        link.answered(receipt.kept)
+
+
+def _reject(deliveries: bytes, number: int, amqp_error: AmqpError) -> None:
+    transactional.reject_in(deliveries, number, amqp_error.condition, amqp_error.description)
+
+
+def _taken(how: str) -> str:
+    return f"what it retired isn't all its own any more: {how}"

@@ -1,0 +1,129 @@
+"""Deliveries that were given an outcome in a transaction: held for it, until it ends.
+
+All methods run on the loop's thread.
+"""
+
+from array import array
+from dataclasses import dataclass
+
+from distributary.ingest.commit.group_log import Receipt
+from distributary.ingest.delivery.consumer import Consumer
+from distributary.ingest.delivery.delivery_service import DeliveryService
+from distributary.ingest.native.pump import Outcomes
+from distributary.ingest.net import transactional
+from distributary.ingest.runtime import clock
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.transitions import DeliveryState
+from distributary.pipeline.sequences.sequence_set import Run
+
+#: What was seen, and isn't done.
+_SEEN = DeliveryState(Outcome.MODIFIED, failed=True)
+_UNSEEN = DeliveryState(Outcome.RELEASED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Retired:
+    """What a consumer said of a run of deliveries in the transaction `number`. `unsettled` has
+    their addresses if their peer waits for our settlement; they last as long as its link."""
+
+    number: int
+    consumer: Consumer
+    run: Run
+    said: DeliveryState
+    delivered_at: int
+    unsettled: bytes
+
+    @property
+    def holder(self) -> int:
+        """By what number a dispatcher knows the transaction: no consumer has a negative one."""
+        return -self.number
+
+
+class Retiring:
+    """Between transactions and the dispatchers of subscriptions."""
+
+    def __init__(self, delivery: DeliveryService) -> None:
+        self._delivery = delivery
+
+    def retire(self, consumer: Consumer, outcomes: Outcomes) -> list[Retired]:
+        """Hold what was said until the transaction ends: of what of it the consumer still holds."""
+        number, run = outcomes.transaction, outcomes.run
+        parts = consumer.subscription.dispatcher.retire(
+            consumer.number, run, -number, outcomes.token
+        )
+        said = consumer.link.verdict(outcomes)
+        found = []
+        for part in parts:
+            unsettled = outcomes.confirm
+            if unsettled and len(part) < len(run):
+                unsettled = _of_part(unsettled, run, part)
+            found.append(Retired(number, consumer, part, said, outcomes.token, unsettled))
+        self._delivery.eased(consumer)
+        return found
+
+    def holds(self, retired: Retired) -> bool:
+        """Whether what was retired can still be settled: nobody has rewound its subscription. If
+        that is no more, outcomes mean nothing to anybody."""
+        subscription = retired.consumer.subscription
+        return subscription.ended or subscription.dispatcher.retired(retired.holder, retired.run)
+
+    def settle(self, retired: Retired) -> None:
+        """What was said counts; it is recorded in the group that waits."""
+        link, unsettled = retired.consumer.link, retired.unsettled
+        if retired.consumer.subscription.ended:
+            return
+        receipt = None
+        if unsettled and link.alive and not link.ended:
+            receipt = Receipt(link, unsettled, len(unsettled) // 8, 0)
+            link.waiting += receipt.kept
+        self._end(retired, retired.run, retired.said, receipt)
+
+    def undo(self, retired: Retired) -> None:
+        """Nothing that was said counts. What its peer has settled goes back to its old place, as a
+        failed attempt if it was seen; what it hasn't is its own again, and may get an outcome."""
+        link, subscription = retired.consumer.link, retired.consumer.subscription
+        if subscription.ended or not self.holds(retired):
+            return
+        rest: Run = retired.run
+        if retired.unsettled and link.alive and not link.ended:
+            settled = transactional.restore(retired.unsettled, retired.delivered_at)
+            pairs = list(zip(retired.run, settled, strict=True))
+            own = array("q", [sequence for sequence, gone in pairs if not gone])
+            dispatcher = subscription.dispatcher
+            if own and dispatcher.restore(
+                retired.holder, own, retired.consumer.number, clock.now()
+            ):
+                rest = array("q", [sequence for sequence, gone in pairs if gone])
+        if rest:
+            unseen = retired.said.outcome is Outcome.RELEASED
+            self._end(retired, rest, _UNSEEN if unseen else _SEEN, None)
+
+    def _end(
+        self, retired: Retired, run: Run, said: DeliveryState, receipt: Receipt | None
+    ) -> None:
+        now = clock.now()
+        consumer = retired.consumer
+        subscription = consumer.subscription
+        effects = subscription.dispatcher.settle(
+            retired.holder,
+            run,
+            said.outcome,
+            failed=said.failed,
+            undeliverable=said.undeliverable,
+            now=now,
+            delivered_at=retired.delivered_at,
+        )
+        self._delivery.concluded(
+            subscription, consumer.name, effects, retired.delivered_at, now, receipt
+        )
+
+    def forget(self, number: int, retired: list[Retired]) -> None:
+        """The transaction has ended."""
+        for dispatcher in {one.consumer.subscription.dispatcher for one in retired}:
+            dispatcher.forget(-number)
+
+
+def _of_part(unsettled: bytes, run: Run, part: Run) -> bytes:
+    """The addresses of these of a run's deliveries."""
+    addresses = dict(zip(run, memoryview(unsettled).cast("Q"), strict=True))
+    return array("Q", [addresses[sequence] for sequence in part]).tobytes()

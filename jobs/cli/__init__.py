@@ -1,0 +1,4 @@
+"""The command line's part of the jobs: which gateway is asked, and the wheel for clusters.
+
+Start with `wheel`.
+"""

@@ -1,0 +1,101 @@
+"""What a running gateway knows and no table does, asked by `$management`: see
+`pipeline.management.live_state`."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from distributary.jobs.client.management_client import Client, Gateway, Refused
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.log.log_identity import LogIdentity
+from distributary.pipeline.management.live_state import Held, Live, LiveConsumer, LiveSubscription
+from distributary.pipeline.management.management_messages import ABSENT, Entity, Verb
+from distributary.pipeline.model.subscription import SubscriptionKey
+
+_SUBSCRIPTION = Entity.SUBSCRIPTION
+
+
+def live(gateway: str, subscription: str | None = None) -> Live:
+    """What a gateway says of its durable subscriptions, or of one, given by its id or by a bare
+    name that only one has.
+
+    `gateway` is `host:port` or `amqp[s]://user:password@host:port`; its user needs `consume` or
+    `manage` on the topics. Raises Unanswered when nobody answers, InvalidRequest when there is no
+    such subscription. What it says of two subscriptions is of two moments, milliseconds apart.
+    """
+    with Client(Gateway.at(gateway)) as client:
+        return ask(client, subscription)
+
+
+def ask(client: Client, subscription: str | None = None) -> Live:
+    """The same over a connection that there is."""
+    asked_at = time.time_ns() // 1_000
+    durable = [row["name"] for row in client.query(_SUBSCRIPTION) if row["durable"]]
+    names = durable if subscription is None else [_found(durable, subscription)]
+    rows = (_subscription(client, name) for name in names)
+    found = tuple(row for row in rows if row is not None)
+    return Live(asked_at, found, own_log(client))
+
+
+def own_log(client: Client) -> LogIdentity:
+    """Which topic_log is the gateway's. Raises InvalidRequest when it is one of before."""
+    return LogIdentity.of(client.ask(Verb.READ, Entity.NODE, "self").get("table"))
+
+
+def _found(durable: list[str], subscription: str) -> str:
+    """The one with this id, or with this name."""
+    if subscription in durable:
+        return subscription
+    found = [one for one in durable if SubscriptionKey.parse(one).name == subscription]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(found)
+        raise InvalidRequest(f"{subscription!r} names several subscriptions, give an id: {ids}.")
+    raise InvalidRequest(f"The gateway has no durable subscription {subscription!r}.")
+
+
+def _subscription(client: Client, name: str) -> LiveSubscription | None:
+    """One of them; None if it has gone meanwhile."""
+    try:
+        row = client.ask(Verb.READ, _SUBSCRIPTION, name)
+        held = tuple(_held(client, name)) if row["in_flight"] else ()
+    except Refused as error:
+        if error.status == ABSENT:
+            return None
+        raise
+    return LiveSubscription(
+        subscription=name,
+        paused=row["paused"],
+        floor=row["floor"],
+        backlog=row["backlog"],
+        attempts_max=row["policy_in_force"]["delivery_attempts_max"],
+        consumers=tuple(map(_consumer, row["links"])),
+        held=held,
+    )
+
+
+def _consumer(link: Mapping[str, Any]) -> LiveConsumer:
+    return LiveConsumer(
+        name=link["name"],
+        credit=link["credit"],
+        active=link["active"],
+        in_flight=link["in_flight"],
+        oldest_delivered_at=_us(link["oldest_delivered_at"]),
+    )
+
+
+def _held(client: Client, name: str) -> Iterator[Held]:
+    """All that its consumers hold, a part after the other."""
+    start = 0
+    while True:
+        part = client.ask(Verb.HELD, _SUBSCRIPTION, name, {"from": start})
+        for sequence, consumer, delivered_at, delivery_count in part["results"]:
+            yield Held(sequence, consumer, _us(delivered_at), delivery_count)
+            start = sequence + 1
+        if not part["results"]:
+            return
+
+
+def _us(timestamp: int | None) -> int | None:
+    return None if timestamp is None else int(timestamp) * 1_000

@@ -1,0 +1,219 @@
+"""What asks a running gateway: the other end of `$management`, one connection, one request at a
+time. It needs Proton, which executors needn't have."""
+
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+from proton import (
+    ConnectionException,
+    LinkException,
+    Message,
+    ProtonException,
+    SSLDomain,
+    Timeout,
+)
+from proton import Link as ProtonLink
+from proton.reactor import LinkOption
+from proton.utils import BlockingConnection, SendException
+
+from distributary.pipeline.errors import DistributaryError, InvalidRequest
+from distributary.pipeline.management.management_messages import NODE, Entity, Verb
+
+#: Seconds for which a connection is looked at when nothing is asked.
+BREATH_SECONDS = 0.005
+
+
+class Unanswered(DistributaryError):
+    """The gateway can't be reached, or gave no answer; the message says why."""
+
+
+class Refused(DistributaryError):
+    """The gateway's no: a status of AMQP Management, and its sentence."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Where a gateway is, and who asks. `certificate` and `key` are files for a login by
+    certificate, `authority` is one that signs gateways' certificates; with any of them, TLS."""
+
+    address: str
+    user: str = ""
+    password: str = ""
+    authority: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    seconds: float = 60.0
+
+    @classmethod
+    def at(cls, url: str) -> Self:
+        """The gateway of `host:port` or `amqp[s]://user:password@host:port`. Raises InvalidRequest
+        for what is neither; a password is never in its message."""
+        parts = urlsplit(url if "://" in url else f"amqp://{url}")
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if parts.scheme not in ("amqp", "amqps") or not parts.hostname or port == -1:
+            shown = parts.netloc.rpartition("@")[2]
+            raise InvalidRequest(f"'{shown}' is no gateway: say amqp://user:password@host:port.")
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        address = f"{parts.scheme}://{host}" + (f":{port}" if port else "")
+        return cls(address, unquote(parts.username or ""), unquote(parts.password or ""))
+
+    @property
+    def mechanism(self) -> str:
+        """How to log in."""
+        if self.user:
+            return "PLAIN"
+        return "EXTERNAL" if self.certificate else "ANONYMOUS"
+
+    @property
+    def url(self) -> str:
+        """The address with the protocol in front."""
+        if "://" in self.address:
+            return self.address
+        secure = self.authority or self.certificate
+        return f"{'amqps' if secure else 'amqp'}://{self.address}"
+
+    def domain(self) -> SSLDomain | None:
+        """What TLS needs; None without it."""
+        if not self.url.startswith("amqps:"):
+            return None
+        domain = SSLDomain(SSLDomain.MODE_CLIENT)
+        try:
+            if self.certificate:
+                domain.set_credentials(str(self.certificate), str(self.key or self.certificate), "")
+            if self.authority:
+                domain.set_trusted_ca_db(str(self.authority))
+        except ProtonException as error:
+            raise InvalidRequest(f"a file for TLS can't be used: {error}") from None
+        domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+        return domain
+
+
+class _TargetOf(LinkOption):
+    """Gives a link's target an address."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def apply(self, link: ProtonLink) -> None:
+        """Called before the link is opened."""
+        link.target.address = self._address
+
+
+class Client:
+    """Use it as a context. Raises Unanswered and Refused."""
+
+    def __init__(self, gateway: Gateway, container: str = "") -> None:
+        """`container` is the connection's id, one of its own if it is empty."""
+        self._gateway = gateway
+        self._address = f"distributary-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        domain = gateway.domain()
+        try:
+            self._connection = BlockingConnection(
+                gateway.url,
+                timeout=gateway.seconds,
+                ssl_domain=domain,
+                container_id=container or self._address,
+                user=gateway.user or None,
+                password=gateway.password or None,
+                allowed_mechs=gateway.mechanism,
+            )
+            try:
+                self._answers = self._connection.create_receiver(
+                    NODE, credit=1, options=_TargetOf(self._address)
+                )
+                self._requests = self._connection.create_sender(NODE)
+            except BaseException:
+                self._connection.close()
+                raise
+        except (ConnectionException, LinkException, Timeout, OSError) as error:
+            raise Unanswered(f"no gateway answers at {gateway.url}: {_plain(error)}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._connection.close()
+
+    def breathe(self) -> None:
+        """Let the connection say that it lives, and hear whether it does. Who asks seldom calls
+        this every few seconds: the gateway drops who is silent for longer (amqp.idle_timeout_ms).
+        Raises Unanswered."""
+        try:
+            self._connection.wait(lambda: False, timeout=BREATH_SECONDS)
+        except Timeout:
+            return
+        except (ConnectionException, OSError) as error:
+            raise Unanswered(f"the gateway ended the connection: {_plain(error)}") from None
+
+    def ask(
+        self, verb: Verb, entity: Entity, name: str = "", attributes: Mapping[str, object] = {}
+    ) -> dict[str, Any]:
+        """What the answer's body says."""
+        said = {"operation": verb.value, "type": entity.value}
+        if name:
+            said["name"] = name
+        body = {key: value for key, value in attributes.items() if value is not None}
+        request = Message(
+            body=body, properties=said, id=str(uuid.uuid4()), reply_to=self._address, durable=False
+        )
+        try:
+            self._requests.send(request)
+            answer = self._answers.receive(timeout=self._gateway.seconds)
+            self._answers.flow(1)
+        except SendException as error:
+            raise Unanswered(f"the gateway rejected the request: {error}") from None
+        except Timeout:
+            seconds = f"{self._gateway.seconds:g} s"
+            raise Unanswered(
+                f"no answer within {seconds}; what was asked may be done yet"
+            ) from None
+        except (ConnectionException, LinkException, OSError) as error:
+            raise Unanswered(f"the gateway ended the connection: {_plain(error)}") from None
+        told: dict[str, Any] = answer.properties or {}
+        found = answer.body
+        status, text = told.get("statusCode"), str(told.get("statusDescription"))
+        if not isinstance(status, int) or not isinstance(found, dict):
+            raise Unanswered(f"what answers at {self._gateway.url} is no gateway of this kind")
+        if status >= 300:
+            raise Refused(status, text)
+        return {"said": text, **found}
+
+    def query(self, entity: Entity) -> list[dict[str, Any]]:
+        """All that there are, each with all that it says."""
+        rows: list[dict[str, Any]] = []
+        while True:
+            part = self.ask(Verb.QUERY, entity, attributes={"offset": len(rows)})
+            rows += [dict(zip(part["attributeNames"], row, strict=True)) for row in part["results"]]
+            if not part["results"] or len(rows) >= part["total"]:
+                return rows
+
+
+#: How Proton writes a condition into the text of its errors.
+_CONDITION = re.compile(r"Condition\('[^']*', (?:'([^']*)'|\"([^\"]*)\")\)")
+
+
+def _plain(error: BaseException) -> str:
+    """What Proton says, in one line: the peer's own sentence, if there is one."""
+    text = " ".join(str(error).split())
+    if said := _CONDITION.search(text):
+        return str(said[1] or said[2])
+    return text or type(error).__name__

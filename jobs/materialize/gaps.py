@@ -1,0 +1,42 @@
+"""Rows that retention took from the log before the tables had them: said, never passed over."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+
+from distributary.jobs.materialize.slices import Log
+from distributary.jobs.tables.delta_files import transaction
+from distributary.jobs.tables.spark_tables import SparkTable
+from distributary.pipeline.errors import StoreError
+
+#: Under this name a commit of topic_log says the next sequence.
+SEQUENCE = "sequence"
+
+
+def require_no_gap(
+    log: Log, rows: DataFrame, tables: dict[str, SparkTable], *, known: bool
+) -> int | None:
+    """Messages are dense, so what is missing between the table's and the log's is certain; of
+    settlements it is known which groups may be incomplete.
+
+    `rows` are the log as of now. Returns the first sequence that the log goes on with when
+    something before it is gone, None when nothing is. Raises StoreError when tables that have rows
+    lack some that are gone, unless that is `known`.
+    """
+    messages = tables["messages"]
+    new = (F.col("record") == "message") & (F.col("group") > messages.reached)
+    sequence = rows.where(new).agg(F.min("sequence")).collect()[0][0]
+    if sequence is None:  # none is left of all that there were
+        sequence = transaction(log.spark, log.path, SEQUENCE) or 0
+    last = messages.rows().agg(F.max("sequence")).collect()[0][0]
+    expected = 0 if last is None else last + 1
+    if sequence <= expected:
+        return None
+    if messages.reached and not known:
+        raise StoreError(
+            f"The log goes on with message {sequence:,}, but the tables end before message "
+            f"{expected:,}: messages {expected:,} to {sequence - 1:,} were removed by the log's "
+            f"retention before the job had seen them, and so may be settlements of groups from "
+            f"{tables['acks'].reached + 1:,} on. Nothing of them was owed to a durable "
+            "subscription. To go on without them: --restart-from-snapshot."
+        )
+    return int(sequence)

@@ -1,0 +1,319 @@
+"""`topic_log` into Spark's tables, as a Structured Streaming query.
+
+Run by `spark-submit jobs/materialize/materialize.py --home DIR` or `distributary jobs materialize`.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import monotonic
+
+import click
+from delta.tables import DeltaTable
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from distributary.jobs.materialize.batch import Materialization, Step
+from distributary.jobs.materialize.batch_progress import Lines, Progress, brought
+from distributary.jobs.materialize.progress import Gauges, Watch
+from distributary.jobs.session.job_options import (
+    execute,
+    json_option,
+    query_options,
+    settings_option,
+)
+from distributary.jobs.session.job_options import places as places_of
+from distributary.jobs.session.job_settings import JobSettings, MaterializeSettings, load
+from distributary.jobs.session.session import of_long_life, session
+from distributary.jobs.session.stopping import wait
+from distributary.jobs.tables.delta_files import Folder, newest_version
+from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.writer_lock import require_no_writer, writing
+from distributary.jobs.upkeep.spark_upkeep import run as upkeep
+from distributary.pipeline.errors import InvalidRequest, StoreError
+
+QUERY = "materialize"
+
+#: A trigger that ends when the tables are at the log's end.
+AVAILABLE_NOW = "available-now"
+
+#: Delta's source would split a version over two batches at 1,000 files; a batch here is whole
+#: versions, so there is no limit.
+FILES_PER_TRIGGER = 2**31 - 1
+
+#: What Delta calls it when the log's schema isn't what the query began with.
+NEW_COLUMNS = "DELTA_SCHEMA_CHANGED"
+
+#: What Delta says when versions that the stream hasn't read are gone from the log's own log.
+GONE = (
+    "DELTA_LOG_FILE_NOT_FOUND",
+    "DELTA_MISSING_FILES_UNEXPECTED_VERSION",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+)
+
+#: Columns by which a topic_log is known.
+LOG_COLUMNS = {"record", "day", "group", "topic", "sequence", "message", "sequences", "floor"}
+
+EXAMPLES = """
+\b
+Examples:
+  distributary jobs materialize --home build/demo
+  distributary jobs materialize --home build/demo --trigger "2 seconds" --json
+  distributary jobs materialize --home build/demo --trigger "2 seconds" \\
+      --metrics 127.0.0.1:9101 --upkeep-every 60
+  distributary jobs materialize --home build/demo --restart-from-snapshot
+  spark-submit jobs/materialize/materialize.py --home build/demo
+  spark-submit --packages io.delta:delta-spark_4.2_2.13:4.4.0 jobs/materialize/materialize.py \\
+      --log s3a://lake/topic_log --tables s3a://lake/tables --checkpoint s3a://lake/checkpoint
+\b
+Exit codes: 0 done or stopped, 1 the job failed, 2 bad arguments or no topic_log.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the job is told. `trigger` is `available-now` or an interval such as `2 seconds`.
+
+    `restart`: begin anew from the log as it is, and pass over what is gone from it. `before` is
+    told each step before it is done. `between` is called after each batch.
+    """
+
+    places: TablePlaces
+    trigger: str = AVAILABLE_NOW
+    report: Callable[[Progress], None] = print
+    limits: MaterializeSettings = field(default_factory=lambda: load().materialize)
+    restart: bool = False
+    before: Step = lambda _step: None
+    between: Callable[[SparkSession], None] = lambda _spark: None
+
+
+def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
+    """Start the query. Raises InvalidRequest when there is no topic_log."""
+    places = settings.places
+    require_log(spark, places.log)
+    if settings.restart:
+        Folder(spark, places.checkpoint).remove()
+    # That there are versions, and up to which, is all that the stream has to say: nobody reads it.
+    arrivals = (
+        spark.readStream.format("delta")
+        .option("ignoreDeletes", "true")
+        .option("maxFilesPerTrigger", FILES_PER_TRIGGER)
+        .load(places.log)
+        .select("group")
+    )
+    writer = (
+        arrivals.writeStream.queryName(QUERY)
+        .option("checkpointLocation", places.checkpoint)
+        .foreachBatch(_Batches(settings).run)
+    )
+    if settings.trigger == AVAILABLE_NOW:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=settings.trigger).start()
+
+
+def run(spark: SparkSession, settings: Settings) -> tuple[StreamingQuery, bool]:
+    """The query, and whether it came to its end (else somebody stopped it).
+
+    Delta ends a query when its source gets new columns, and lets it go on when it is started again:
+    that is done here, once for each version of the log. Raises StoreError when versions are gone
+    that the query hasn't read.
+    """
+    seen = -1
+    while True:
+        query = build(spark, settings)
+        try:
+            return query, wait(query)
+        except StreamingQueryException as error:
+            if any(name in str(error) for name in GONE):
+                raise StoreError(_gone(settings.places)) from error
+            version = newest_version(spark, settings.places.log)
+            if NEW_COLUMNS not in str(error) or version <= seen:
+                raise
+            seen, settings = version, replace(settings, restart=False)
+            click.echo("topic_log has new columns; the job goes on with them.", err=True)
+
+
+def once(spark: SparkSession, home: str) -> list[Progress]:
+    """The tables of a home, brought to the log's end: what each batch brought. For notebooks.
+
+    Raises InvalidRequest when there is no topic_log, TablesLocked when another job writes.
+    """
+    told: list[Progress] = []
+    places = places_of(Path(home), None, None, None, query=QUERY)
+    require_log(spark, places.log)
+    with writing(spark, places.tables, QUERY):
+        build(spark, Settings(places, report=told.append)).awaitTermination()
+    return told
+
+
+def require_log(spark: SparkSession, log: str) -> None:
+    """Raise InvalidRequest unless there is a topic_log at this place."""
+    if not DeltaTable.isDeltaTable(spark, log):
+        raise InvalidRequest(_no_log(log))
+    lacking = LOG_COLUMNS - set(spark.read.format("delta").load(log).columns)
+    if lacking:
+        raise InvalidRequest(
+            f"{log} isn't a topic_log: it has no column {min(lacking)!r}. Name the table that "
+            "`distributary serve` writes."
+        )
+
+
+def _no_log(log: str) -> str:
+    return f"There is no topic_log at {log}: start `distributary serve` with this home first."
+
+
+def _gone(places: TablePlaces) -> str:
+    return (
+        f"Versions of {places.log} that the job hasn't read were cleaned up while it was stopped. "
+        "What they brought may still be in the log as it is: --restart-from-snapshot goes on from "
+        "there, and says what is gone."
+    )
+
+
+@dataclass(slots=True)
+class _Batches:
+    """What the query calls for each batch. The tables are opened with the first one."""
+
+    settings: Settings
+    tables: Materialization | None = None
+
+    def run(self, rows: DataFrame, number: int) -> None:
+        started, spark, settings = monotonic(), rows.sparkSession, self.settings
+        if self.tables is None:
+            self.tables = Materialization(
+                spark,
+                settings.places,
+                settings.limits,
+                begun=number > 0,
+                lost_is_known=settings.restart,
+                before=settings.before,
+            )
+        upto = last_version(spark, settings.places.checkpoint, number)
+        written = list(self.tables.bring(upto))
+        if not written:
+            return
+        settings.report(
+            brought(
+                number,
+                written,
+                log_version=upto,
+                lag_versions=self.tables.log.entries.last_from(upto) - upto,
+                seconds=monotonic() - started,
+            )
+        )
+        settings.between(spark)
+
+
+def last_version(spark: SparkSession, checkpoint: str, number: int) -> int:
+    """The last version of the log that is wholly in a batch.
+
+    Spark writes down where a batch ends before it runs it. Delta's offset names the next version
+    with a negative index when the one before was read to its end; else it is inside a version.
+    """
+    said = Folder(spark, f"{checkpoint}/offsets").text(str(number)) or ""
+    offset = json.loads(said.splitlines()[-1])
+    if offset["index"] >= 0:
+        raise StoreError(
+            f"Batch {number} ends within version {offset['reservoirVersion']} of the log: "
+            "the query's checkpoint was made with a limit on files; remove it and start again."
+        )
+    return int(offset["reservoirVersion"]) - 1
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command line; returns the exit code."""
+    return execute(command, argv, QUERY)
+
+
+@click.command(help=__doc__, epilog=EXAMPLES)
+@query_options
+@settings_option
+@click.option("--trigger", help="`available-now`, the default, or how often: `2 seconds`.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve gauges for Prometheus there.")
+@click.option(
+    "--upkeep-every",
+    type=click.IntRange(min=1),
+    metavar="MINUTES",
+    help="Run upkeep of the tables between two batches, so often.",
+)
+@click.option(
+    "--restart-from-snapshot",
+    is_flag=True,
+    help="Forget the checkpoint and go on from the log as it is, also past rows that are gone.",
+)
+@json_option("Progress as one JSON object a line.")
+def command(
+    *,
+    home: Path | None,
+    log: str | None,
+    tables: str | None,
+    checkpoint: str | None,
+    settings_file: Path | None,
+    trigger: str | None,
+    metrics: str | None,
+    upkeep_every: int | None,
+    restart_from_snapshot: bool,
+    as_json: bool,
+) -> None:
+    places = places_of(home, log, tables, checkpoint, query=QUERY)
+    given = load(settings_file)
+    if "://" not in places.log and not (Path(places.log) / "_delta_log").is_dir():
+        raise InvalidRequest(_no_log(places.log))  # before a JVM starts
+    require_no_writer(places.tables)
+    gauges = Gauges()
+    if metrics is not None:
+        gauges.serve(metrics)
+    trigger = trigger or given.materialize.trigger
+    spark = session(None if trigger == AVAILABLE_NOW else of_long_life())
+    require_log(spark, places.log)
+    minutes = given.materialize.upkeep_minutes if upkeep_every is None else upkeep_every
+    lines = Lines(QUERY, gauges, as_json=as_json)
+    settings = Settings(
+        places,
+        trigger,
+        lines.note,
+        given.materialize,
+        restart=restart_from_snapshot,
+        between=UpkeepBetween(places, given, minutes).between,
+    )
+    with writing(spark, places.tables, QUERY), _listening(spark, lines.watch):
+        _, ended = run(spark, settings)
+    if ended and not as_json and not lines.count:
+        click.echo("Nothing new: the tables are up to date.")
+
+
+@contextmanager
+def _listening(spark: SparkSession, watch: Watch) -> Iterator[None]:
+    spark.streams.addListener(watch)
+    try:
+        yield
+    finally:
+        with suppress(Py4JError, PySparkException, OSError):  # a JVM that is gone has none
+            if not spark.streams.active:
+                watch.wait()
+            spark.streams.removeListener(watch)
+
+
+@dataclass(slots=True)
+class UpkeepBetween:
+    """Runs upkeep between two batches, when its time is."""
+
+    places: TablePlaces
+    settings: JobSettings
+    minutes: int
+    last: float = field(default_factory=monotonic)
+
+    def between(self, spark: SparkSession) -> None:
+        if not self.minutes or monotonic() - self.last < 60 * self.minutes:
+            return
+        upkeep(spark, self.places.tables, self.settings.upkeep, log=self.places.log)
+        self.last = monotonic()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,142 @@
+"""How far a streaming job is, and how long it takes: as lines, and as gauges for Prometheus.
+
+Spark tells a listener what each batch cost; the job adds what only it knows, such as how far it is
+behind the log. Both together are one `BatchProgress`, for each batch that had something to do.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import Event, Lock
+from typing import TypeAlias
+from uuid import UUID
+
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from distributary.pipeline.errors import InvalidRequest
+
+#: What the job itself says of a batch: numbers by name, with their unit in the name.
+Facts: TypeAlias = Mapping[str, float]
+
+#: Seconds to wait for what Spark still has to tell when a query has ended.
+TOLD_SECONDS_MAX = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """One batch, as it ended. `steps` are seconds by name: Spark's, and the job's own."""
+
+    query: str
+    batch: int
+    rows: int
+    seconds: float
+    rows_per_second: float
+    steps: Mapping[str, float] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
+
+
+class Watch(StreamingQueryListener):
+    """Listens to one query, by name. Give it to `spark.streams.addListener`.
+
+    `tell` is called for each batch that was noted, when it has ended, on a thread of Spark's.
+    """
+
+    def __init__(self, query: str, tell: Callable[[BatchProgress], None]) -> None:
+        self._query, self._tell = query, tell
+        self._noted: dict[int, tuple[int, Facts, Mapping[str, float]]] = {}
+        self._lock, self._ended = Lock(), Event()
+        self._run: UUID | None = None  #: of the query that runs, or ran last
+
+    def note(self, batch: int, rows: int, facts: Facts, steps: Mapping[str, float]) -> None:
+        """What the job itself knows of a batch, before it ends. `rows` are those that it wrote:
+        Spark counts what a query reads of its source, and a batch may read the log by itself."""
+        with self._lock:
+            self._noted[batch] = (rows, facts, steps)
+
+    def wait(self) -> None:
+        """Until all was told of a query that has ended."""
+        if self._run is not None:
+            self._ended.wait(TOLD_SECONDS_MAX)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        if event.name == self._query:
+            self._run = event.runId
+            self._ended.clear()
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        progress = event.progress
+        with self._lock:
+            noted = self._noted.pop(progress.batchId, None)
+        if progress.name != self._query or noted is None:
+            return
+        rows, facts, steps = noted
+        seconds = progress.durationMs.get("triggerExecution", 0) / 1_000
+        spark_steps = {name: ms / 1_000 for name, ms in progress.durationMs.items()}
+        self._tell(
+            BatchProgress(
+                self._query,
+                progress.batchId,
+                rows,
+                seconds,
+                round(rows / seconds, 1) if seconds else 0.0,
+                {**spark_steps, **steps},
+                facts,
+            )
+        )
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing came."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        if event.runId == self._run:
+            self._ended.set()
+
+
+class Gauges:
+    """The last batch's numbers at `http://HOST:PORT/metrics`, for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._made: dict[str, Gauge] = {}
+
+    def serve(self, place: str) -> None:
+        """Raises InvalidRequest when `place` is no HOST:PORT or is taken."""
+        host, _, port = place.rpartition(":")
+        if not port.isdigit():
+            raise InvalidRequest(f"--metrics is HOST:PORT, such as 127.0.0.1:9100, not {place!r}.")
+        try:
+            start_http_server(int(port), host or "127.0.0.1", self._registry)
+        except (OSError, OverflowError) as error:
+            raise InvalidRequest(f"--metrics {place} can't be listened to: {error}") from error
+
+    def tell(self, one: BatchProgress) -> None:
+        numbers = {
+            "batch_seconds": one.seconds,
+            "batch_rows": one.rows,
+            "rows_per_second": one.rows_per_second,
+            **one.facts,
+        }
+        for name, value in numbers.items():
+            self._gauge(name, "query").labels(one.query).set(value)
+        self._gauge("batch_ended_timestamp_seconds", "query").labels(
+            one.query
+        ).set_to_current_time()
+        for step, seconds in one.steps.items():
+            self._gauge("step_seconds", "query", "step").labels(one.query, step).set(seconds)
+
+    def _gauge(self, name: str, *labels: str) -> Gauge:
+        if name not in self._made:
+            says = name.replace("_", " ")
+            self._made[name] = Gauge(
+                f"distributary_job_{name}",
+                f"{says}, of the last batch",
+                labels,
+                registry=self._registry,
+            )
+        return self._made[name]

@@ -1,0 +1,25 @@
+"""The jobs that there are: each is a module of `jobs` with a `main(argv)`."""
+
+#: Job -> what it does, in one line.
+JOBS = {
+    "materialize": "Turn the log into the tables that Spark writes.",
+    "upkeep": "Keep these tables small: compaction, clean-up, retention.",
+    "audit": "Prove the guarantees on the tables, or name what breaks them.",
+    "backfill": "Begin a subscription in the past.",
+    "drain": "Put what a subscription is owed into a Delta table, each message once.",
+    "wheel": "Make the one file that ships the jobs to a cluster.",
+}
+#: Job -> its module.
+MODULES = {
+    "materialize": "distributary.jobs.materialize.materialize",
+    "upkeep": "distributary.jobs.upkeep.spark_upkeep",
+    "audit": "distributary.jobs.views.audit_job",
+    "backfill": "distributary.jobs.views.backfill",
+    "drain": "distributary.jobs.subscription.drain",
+    "wheel": "distributary.jobs.cli.wheel",
+}
+
+
+def module(name: str) -> str:
+    """The module of the job `name`. Raises KeyError."""
+    return MODULES[name]

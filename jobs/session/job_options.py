@@ -1,0 +1,150 @@
+"""What the command lines of all jobs have in common: where the tables are, settings, exit codes."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from distributary.jobs.tables.table_places import TablePlaces
+from distributary.pipeline.errors import DistributaryError, InvalidRequest, of_a_file
+from distributary.pipeline.tables.home.home import Home
+
+#: Exit codes: done or stopped; it failed, or an audit found something; bad arguments.
+DONE, FAILED, MISUSED = 0, 1, 2
+
+#: An error of ours, in the traceback that Spark makes of what a batch or a source raised.
+_OURS = re.compile(r"^distributary\.[\w.]+: (.+)$", re.MULTILINE)
+#: What a JVM says of a disk that can't be written: which file, and why.
+_DISK = re.compile(
+    r"(?:IOException|FileNotFoundException|FileSystemException|AccessDeniedException): "
+    r"([^\n]*(?:No space left on device|Read-only file system|Permission denied|Not a directory"
+    r"|Mkdirs failed|Disk quota exceeded)[^\n]*)"
+)
+_JVM_GONE = (
+    "Java has gone: it was killed, or it crashed (out of memory? `dmesg` says so). "
+    "Start the job again: it goes on from where it was."
+)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_PLACES = (
+    click.option("--home", type=click.Path(path_type=Path), help="Home of a gateway."),
+    click.option("--log", help="topic_log, instead of the home's."),
+    click.option("--tables", help="Folder of Spark's tables, instead of the home's."),
+)
+_CHECKPOINT = click.option(
+    "--checkpoint", help="Folder for the query's checkpoint, instead of the home's."
+)
+
+settings_option = click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(path_type=Path),
+    help="A TOML file over the defaults of conf/jobs.toml.",
+)
+
+
+def json_option(says: str) -> Callable[[Command], Command]:
+    """`--json`, as the argument `as_json`; `says` is its help."""
+    return click.option("--json", "as_json", is_flag=True, help=says)
+
+
+def place_options(command: Command) -> Command:
+    """`--home`, or `--log` and `--tables`: for a job that has no query of its own."""
+    for option in reversed(_PLACES):
+        command = option(command)
+    return command
+
+
+def query_options(command: Command) -> Command:
+    """As `place_options`, and `--checkpoint`."""
+    return place_options(_CHECKPOINT(command))
+
+
+def places(
+    home: Path | None, log: str | None, tables: str | None, checkpoint: str | None, *, query: str
+) -> TablePlaces:
+    """Where a query reads and writes. Raises click.UsageError when something isn't said."""
+    if home is not None:
+        of_home = Home(home.absolute())
+        log = log or str(of_home.topic_log)
+        tables = tables or str(of_home.spark_tables)
+        checkpoint = checkpoint or str(of_home.checkpoint(query))
+    if log is None or tables is None or checkpoint is None:
+        raise click.UsageError("give --home, or all of --log, --tables and --checkpoint")
+    return TablePlaces(log, tables.rstrip("/"), checkpoint.rstrip("/"))
+
+
+def folder(home: Path | None, tables: str | None) -> str:
+    """The folder of Spark's tables. Raises click.UsageError when neither says it."""
+    if tables is not None:
+        return tables.rstrip("/")
+    if home is None:
+        raise click.UsageError("give --home or --tables")
+    return str(Home(home.absolute()).spark_tables)
+
+
+def execute(command: click.Command, argv: Sequence[str], name: str) -> int:
+    """Run a command; errors that a person can mend are one sentence. Returns the exit code: what
+    the command itself returned, if that is a number."""
+    try:
+        code = command.main(args=list(argv), prog_name=name, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return MISUSED
+    except InvalidRequest as error:
+        click.echo(f"Error: {error}", err=True)
+        return MISUSED
+    except DistributaryError as error:
+        click.echo(f"Error: {error}", err=True)
+        return FAILED
+    except (PySparkException, Py4JError, OSError) as error:
+        said = _sentence(error)
+        if said is None:
+            raise
+        click.echo(f"Error: {said}", err=True)
+        return FAILED
+    except (KeyboardInterrupt, click.Abort):
+        return DONE
+    return code if isinstance(code, int) else DONE
+
+
+@contextmanager
+def in_a_sentence() -> Iterator[None]:
+    """What Spark or a disk says meanwhile is a DistributaryError, for commands that aren't jobs."""
+    try:
+        yield
+    except (PySparkException, Py4JError, OSError) as error:
+        said = _sentence(error)
+        if said is None:
+            raise
+        raise DistributaryError(said) from error
+
+
+def _sentence(error: PySparkException | Py4JError | OSError) -> str | None:
+    """What a person can do something about; None for a bug, which keeps its traceback."""
+    if isinstance(error, PySparkException | Py4JJavaError):
+        text = str(error)
+        ours, disk = _OURS.findall(text), _DISK.findall(text)
+        if ours:
+            return str(ours[-1])
+        if disk:
+            return f"a disk says: {disk[-1].strip()}. See to the files, their rights and the room"
+        return text if isinstance(error, PySparkException) else None
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return _JVM_GONE if _of_the_jvm(error) else None
+    return of_a_file(error) if isinstance(error, OSError) else None
+
+
+def _of_the_jvm(error: BaseException | None) -> bool:
+    """Whether it came of a call to the JVM; whoever cleans up after that gets other errors."""
+    while error is not None:
+        if isinstance(error, Py4JNetworkError):
+            return True
+        error = error.__context__
+    return False

@@ -1,0 +1,188 @@
+"""The one place that makes a Spark session which knows Delta.
+
+Run by Python, it finds Java, resolves the Delta jars through jgo (no Maven, no Ivy; kept in
+`~/.m2`) and starts a local Spark. Run by `spark-submit`, it takes the JVM that is there: what
+was given on that command line wins, and for a local Spark the jars are added when nobody gave
+them. A cluster gets `conf/spark-cluster.conf`, a local Spark `conf/spark.conf`.
+
+Our code may lie in a folder or in a wheel (`jobs.cli.wheel`): nothing here asks for more than that.
+"""
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from importlib import resources
+from pathlib import Path
+
+from jgo.maven import MavenContext
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+import distributary
+from distributary.pipeline.errors import DistributaryError
+
+#: Spark 4.2 starts with the JVM's vector module, which comes with a whole JDK or JRE from 17 on.
+JAVA_MIN = 17
+
+#: What Delta needs besides pyspark's own jars. 4.4.0: the wheel's 4.4.1 has no jars to go with.
+DELTA_JARS = (
+    ("io.delta", "delta-spark_4.2_2.13", "4.4.0"),
+    ("io.delta", "delta-storage", "4.4.0"),
+    ("io.delta", "delta-kernel-api", "4.4.0"),
+    ("io.delta", "delta-kernel-defaults", "4.4.0"),
+    ("io.delta", "delta-kernel-unitycatalog", "4.4.0"),
+    ("io.unitycatalog", "unitycatalog-client", "0.6.0"),
+    ("io.unitycatalog", "unitycatalog-hadoop", "0.6.0"),
+)
+#: What the master of a Spark in one process begins with.
+LOCAL = "local"
+#: What Spark knows as packages of Python code.
+_EXTENSIONS = tuple(SparkContext.PACKAGE_EXTENSIONS)
+
+DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
+
+#: Seconds for one jar; the largest has 10 MB.
+DOWNLOAD_SECONDS_MAX = 120
+
+
+class SparkUnavailable(DistributaryError):
+    """Java or the Delta jars are missing; the message says what to install or to give."""
+
+
+#: Java's flag for its first compiler alone, which is right for jobs of seconds (`conf/spark.conf`).
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+
+
+def of_long_life() -> dict[str, str]:
+    """Settings of a session that runs for hours: Java's second compiler takes a minute's work, and
+    then a message costs a third less."""
+    name = "spark.driver.extraJavaOptions"
+    return {name: defaults()[name].replace(_FIRST_COMPILER, "").strip()}
+
+
+def session(settings: Mapping[str, str] | None = None) -> SparkSession:
+    """The Spark session of this process, made when there is none.
+
+    `settings` win over `conf/spark.conf`; what spark-submit was given wins over both. Raises
+    SparkUnavailable before any JVM starts when Java or a jar is missing.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if SparkSession.getActiveSession() is not None:
+        # After a query the active one may be the copy that its batches had: that knows nobody's
+        # views. This is the one that was made first.
+        return SparkSession.builder.getOrCreate()
+    # Spark takes what `--py-files` names to its Python workers, but knows no wheel by its name.
+    SparkContext.PACKAGE_EXTENSIONS = (*_EXTENSIONS, ".whl")
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        given = _adopt_jvm()
+        wanted = defaults(given.get("spark.master", LOCAL)) | dict(settings or {})
+        wanted = {key: value for key, value in wanted.items() if key not in given}
+    else:
+        require_java()
+        wanted = defaults() | dict(settings or {})
+        wanted["spark.jars"] = ",".join(map(str, delta_jars()))
+        options = wanted.get("spark.driver.extraJavaOptions", "")
+        wanted["spark.driver.extraJavaOptions"] = (
+            f"{options} -Dlog4j2.configurationFile={_on_disk('log4j2.properties')}"
+        )
+    # Workers import our code by name, also where it is neither installed nor in PYTHONPATH. What
+    # comes in a wheel they have by `--py-files`.
+    code = Path(distributary.__file__).parents[1]
+    if code.is_dir():
+        wanted.setdefault("spark.executorEnv.PYTHONPATH", str(code))
+    builder = SparkSession.builder
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def defaults(master: str = LOCAL) -> dict[str, str]:
+    """What `conf/spark.conf` says, or `conf/spark-cluster.conf` for a Spark that isn't local."""
+    name = "spark.conf" if master.startswith(LOCAL) else "spark-cluster.conf"
+    lines = resources.files("distributary.conf").joinpath(name).read_text().splitlines()
+    pairs = (line.split(None, 1) for line in lines if line.strip() and not line.startswith("#"))
+    return {key: value.strip() for key, value in pairs}
+
+
+def _on_disk(name: str) -> Path:
+    """A file of `conf` that Java can open, also when it comes in a wheel."""
+    kept = ExitStack()
+    atexit.register(kept.close)
+    return kept.enter_context(
+        resources.as_file(resources.files("distributary.conf").joinpath(name))
+    )
+
+
+def delta_jars() -> list[Path]:
+    """The jars in the local Maven cache, brought there first when they aren't."""
+    maven = MavenContext(timeout=DOWNLOAD_SECONDS_MAX)
+    try:
+        return [
+            maven.project(group, name).at_version(version).artifact().resolve()
+            for group, name, version in DELTA_JARS
+        ]
+    except (OSError, RuntimeError, ValueError) as error:
+        raise SparkUnavailable(
+            f"The Delta jars could not be had from Maven Central ({error}): "
+            "check the network, or put them in ~/.m2 once."
+        ) from error
+
+
+def require_java() -> None:
+    """Raise SparkUnavailable unless a Java of JAVA_MIN or newer would be started."""
+    version = java_version(os.environ)
+    if version is None:
+        raise SparkUnavailable(
+            f"Spark needs Java {JAVA_MIN} or newer and there is none: "
+            "install openjdk-17-jre-headless, or set JAVA_HOME."
+        )
+    if version < JAVA_MIN:
+        raise SparkUnavailable(
+            f"Spark needs Java {JAVA_MIN} or newer and this is Java {version}: "
+            "install openjdk-17-jre-headless, or set JAVA_HOME to a newer one."
+        )
+
+
+def java_version(environment: Mapping[str, str]) -> int | None:
+    """The major version of the Java that Spark would start, None when there is none."""
+    home = environment.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH"))
+    if java is None or not Path(java).exists():
+        return None
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return int(found.group(1)) if found else None
+
+
+def _adopt_jvm() -> dict[str, str]:
+    """Make spark-submit's JVM know Delta; returns the settings that it was given."""
+    SparkContext._ensure_initialized()
+    jvm = SparkContext._jvm
+    given = dict(SparkConf(_jvm=jvm).getAll())
+    if not _knows_delta(jvm):
+        if not given.get("spark.master", LOCAL).startswith(LOCAL):
+            group, name, version = DELTA_JARS[0]
+            raise SparkUnavailable(
+                "A cluster's machines need the Delta jars: "
+                f"give spark-submit `--packages {group}:{name}:{version}`, or `--jars`."
+            )
+        _add_jars(jvm, delta_jars())
+    return given
+
+
+def _knows_delta(jvm: object) -> bool:
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[attr-defined]
+    name = DELTA_CLASS.replace(".", "/") + ".class"
+    return loader.getResource(name) is not None
+
+
+def _add_jars(jvm: object, jars: Iterable[Path]) -> None:
+    """What `--jars` would have done, for a local Spark: one class loader serves all of it."""
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[attr-defined]
+    for jar in jars:
+        loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())  # type: ignore[attr-defined]

@@ -1,0 +1,134 @@
+"""The driver's end of a subscription: one connection to the gateway, kept alive while batches run.
+
+It needs Proton; executors never import it.
+"""
+
+import secrets
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from distributary.jobs.client.management_client import Client, Gateway, Refused, Unanswered
+from distributary.jobs.session.job_settings import SubscriptionSettings
+from distributary.jobs.subscription.choices import Choices
+from distributary.jobs.subscription.log_location import LogPlace
+from distributary.jobs.subscription.offset import Acquired, Offset
+from distributary.pipeline.management.management_messages import Entity, Verb
+
+
+class Holding:
+    """A holder on a subscription (`ingest.management.leases`), and what it asks.
+
+    `holder` is its name, a new one if it is empty. Raises Unanswered and Refused, each a sentence.
+    """
+
+    def __init__(self, choices: Choices, settings: SubscriptionSettings, holder: str = "") -> None:
+        self.holder = holder or secrets.token_hex(8)
+        self.incarnation, self.topic = 0, ""
+        self._place: LogPlace | None = None
+        self._choices, self._settings = choices, settings
+        linger = choices.linger_seconds
+        self._linger = settings.linger_seconds if linger is None else linger
+        own = f"{choices.consumer}-{self.holder[:8]}-{secrets.token_hex(2)}"
+        gateway = Gateway(
+            choices.address,
+            choices.user,
+            choices.password,
+            choices.authority,
+            choices.certificate,
+            choices.key,
+            float(settings.answer_seconds),
+        )
+        self._client = Client(gateway, choices.container or own)
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._lost: Unanswered | None = None
+        threading.Thread(target=self._breathe, daemon=True, name="breath").start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def place(self) -> LogPlace:
+        """Where the log is, and which table: as of the last answer."""
+        if self._place is None:
+            self._place = LogPlace.of(self._ask(Verb.READ, {}))
+        return self._place
+
+    def begin(self, at: Offset) -> str:
+        """Of what it had it keeps what the batch has that ends at `at`, as far as it can, and gives
+        back the rest. What it has.
+
+        Nothing is asked for when the log can't be reached from here, is another one, or when the
+        batch is another gateway's: raises StoreError or InvalidRequest.
+        """
+        self.place.require(self._choices, at)
+        said = {"keep": at.sequences, "incarnation": at.incarnation, "max": 0}
+        kept = self._acquire(said).get("kept", "")
+        return str(kept)
+
+    def acquire(self, most: int, wait_ms: int) -> tuple[Acquired, bool]:
+        """So many at most, and whether there may be more now; waits for the first ones."""
+        answer = self._acquire({"max": most, "wait_ms": wait_ms})
+        return Acquired.of(answer["acquired"]), bool(answer["more"])
+
+    def settle(self, sequences: str, outcome: str = "accepted") -> int:
+        """What of these it has is settled so, durably; how many that were."""
+        if not sequences:
+            return 0
+        said = {"holder": self.holder, "sequences": sequences, "outcome": outcome}
+        return int(self._ask(Verb.SETTLE, said)["settled"])
+
+    def owed(self) -> dict[str, Any]:
+        """What the subscription is owed now."""
+        return self._ask(Verb.OWED, {})
+
+    def head(self) -> int:
+        """The sequence that the next message will have."""
+        return int(self._ask(Verb.READ, {})["head"])
+
+    def close(self) -> None:
+        """End the connection; what it has lingers."""
+        self._closed.set()
+        with self._lock:
+            self._client.__exit__(None, None, None)
+
+    def _acquire(self, said: Mapping[str, object]) -> dict[str, Any]:
+        linger = {"holder": self.holder, "linger_ms": self._linger * 1_000}
+        answer = self._ask(Verb.ACQUIRE, {**said, **linger})
+        self.incarnation = int(answer["incarnation"])
+        self.topic, self._place = str(answer["topic"]), LogPlace.of(answer)
+        return answer
+
+    def _ask(self, verb: Verb, said: Mapping[str, object]) -> dict[str, Any]:
+        name = self._choices.subscription
+        try:
+            with self._lock:
+                if self._lost is not None:
+                    raise self._lost
+                return self._client.ask(verb, Entity.SUBSCRIPTION, name, said)
+        except Refused as error:
+            raise Refused(error.status, f"subscription {name}: {error}") from None
+        except Unanswered as error:
+            text = "start the query again when the gateway is there, and it goes on"
+            raise Unanswered(f"subscription {name}: {error}; {text}") from None
+
+    def _breathe(self) -> None:
+        while not self._closed.wait(self._settings.breath_seconds):
+            try:
+                with self._lock:
+                    if self._closed.is_set():
+                        return
+                    self._client.breathe()
+            except Unanswered as error:
+                self._lost = error
+                return

@@ -1,0 +1,116 @@
+"""Commits to a table that say a transaction of ours, each at the cost of that commit alone.
+
+Delta's way is the write option `txnAppId`: it skips what was written before, and to know that it
+asks for the table's transactions. Delta 4.4 answers from the table's whole state, which it rebuilds
+after each commit by a Spark job: more than half of the CPU of a small batch. Who writes all commits
+of a table needn't ask: what the last one said is known for as long as its version is the newest.
+
+Rule 1: a commit is made upon the version that our last one made; upon any other only after the
+        table has said its transaction.
+Rule 2: another's commit with our transaction in the meantime is a conflict for Delta, as it would
+        be with the option.
+"""
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import DataFrame, SparkSession
+
+from distributary.jobs.tables.delta_files import log_of
+from distributary.pipeline.errors import StoreError
+
+#: What Delta says where it knows no transaction of an application.
+NONE = -1
+
+
+@dataclass(slots=True)
+class Commits:
+    """The commits of one application to one table, one after the other.
+
+    Each returns how many rows it brought.
+    """
+
+    spark: SparkSession
+    path: str
+    application: str
+    _java: "_Java" = field(init=False)
+    _version: int | None = None  #: that the last commit made
+    _files: JavaObject = None  #: all that the table had then; None if that isn't known
+
+    def __post_init__(self) -> None:
+        self._java = _Java(self.spark)
+
+    def append(self, rows: DataFrame, transaction: int, *, after: int) -> int:
+        """The rows as new files; the table says `transaction` then.
+
+        `after` is the highest that it may say until now. Raises StoreError when it says more.
+        """
+        return self._commit(rows, transaction, after, replace=False)
+
+    def replace(self, rows: DataFrame, transaction: int, *, after: int) -> int:
+        """The same, and all that the table had before goes."""
+        return self._commit(rows, transaction, after, replace=True)
+
+    def _commit(self, rows: DataFrame, transaction: int, after: int, *, replace: bool) -> int:
+        self._java.sessions.setActiveSession(cast("Any", self.spark)._jsparkSession)
+        begun = log_of(self.spark, self.path).startTransaction()
+        known = begun.readVersion() == self._version
+        if not known:
+            self._require_nobody_wrote(begun.txnVersion(self.application), after)
+        begun.readTxn().addOne(self.application)
+        gone: list[JavaObject] = []
+        if replace:
+            begun.readWholeTable()
+            gone = _each(begun.filterFiles() if self._files is None or not known else self._files)
+        added = begun.writeFiles(cast("Any", rows)._jdf)
+        actions = self._java.actions(added, self.application, transaction, gone)
+        self._version = begun.commit(actions, self._java.operation(replace=replace))
+        self._files = added if replace else None
+        return sum(json.loads(file.stats())["numRecords"] for file in _each(added))
+
+    def _require_nobody_wrote(self, said: int, after: int) -> None:
+        if said != NONE and said > after:
+            raise StoreError(
+                f"Another job wrote {self.path} meanwhile, up to group {said:,}: stop one of them, "
+                "then start this one again."
+            )
+
+
+class _Java:
+    """What a commit needs of the JVM's classes, looked up once."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm = cast("Any", spark._jvm)
+        delta = jvm.org.apache.spark.sql.delta
+        self.sessions = jvm.org.apache.spark.sql.classic.SparkSession
+        self._transactions = delta.actions.SetTransaction
+        self._option = jvm.scala.Option
+        self._lists, self._as_scala = (
+            jvm.java.util.ArrayList,
+            jvm.scala.jdk.javaapi.CollectionConverters,
+        )
+        self._write = getattr(getattr(delta, "DeltaOperations$Write$"), "MODULE$")
+        self._modes = jvm.org.apache.spark.sql.SaveMode
+
+    def actions(
+        self, added: JavaObject, application: str, transaction: int, gone: list[JavaObject]
+    ) -> JavaObject:
+        """All that a commit says."""
+        now_ms = self._option.apply(int(1_000 * time.time()))
+        others = self._lists()
+        others.add(self._transactions(application, transaction, now_ms))
+        for file in gone:
+            others.add(file.remove())
+        return added.appendedAll(self._as_scala.asScala(others))
+
+    def operation(self, *, replace: bool) -> JavaObject:
+        """What the table's history calls it."""
+        rest = [getattr(self._write, f"apply$default${nth}")() for nth in range(2, 10)]
+        return self._write.apply(self._modes.Overwrite if replace else self._modes.Append, *rest)
+
+
+def _each(files: JavaObject) -> list[JavaObject]:
+    return [files.apply(at) for at in range(files.size())]

@@ -1,0 +1,202 @@
+"""The tables that Spark writes: made, known again, appended to, and how far each of them is.
+
+Rule: every commit of these tables says the last group that is wholly in, as a transaction of
+      APPLICATION. So a table tells by itself how far it is, and an interruption anywhere is gone
+      on with from there.
+"""
+
+from dataclasses import dataclass, field
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql.types import StructType
+
+from distributary.jobs.tables.delta_commit import Commits
+from distributary.jobs.tables.delta_files import Folder, partitions, transaction
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
+
+#: Under this name each table's commits say their last group.
+APPLICATION = "distributary"
+
+#: Where Delta keeps a table's own log, and what it makes there before the first entry; a file that
+#: isn't whole yet begins with a dot.
+LOG, STAGED = "_delta_log", "_staged_commits"
+
+#: What a table came with when there were fewer; without one of the others it is made anew.
+FIRST = ("messages", "acks", "cursors")
+
+#: Columns that came later than their tables; a table without them is completed.
+LATER = {
+    "acks": {"floor"},
+    "cursors": {"failures"},
+    "subscriptions": {"origin", "created_by", "dropped"},
+    "messages": {"deliver_at", "user_id", "group_sequence", "delivery_count", "message"},
+}
+
+#: Properties of all of them. A commit each two seconds is many entries: a checkpoint of the table
+#: each hundred costs a hundredth of its writing, and reading at most a hundred entries.
+PROPERTIES = {"delta.checkpointInterval": "100"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a table lies on the disk."""
+
+    partitions: tuple[str, ...]
+    statistics: str  #: columns that prune; no others are counted
+
+
+SHAPES = {
+    "messages": Shape(("day",), "sequence,topic,group,published_at"),
+    "acks": Shape(("day",), "sequence,subscription,group,settled_at"),
+    "subscriptions": Shape((), "subscription,group"),
+    "log_versions": Shape((), "log_version,group,committed_at"),
+    "cursors": Shape((), "subscription,group"),
+}
+
+
+@dataclass(slots=True)
+class SparkTable:
+    """One table: `reached` is the group up to which it has everything.
+
+    `marked` is whether its own commits say so; of a table of an older release its rows do.
+    """
+
+    spark: SparkSession
+    name: str
+    path: str
+    reached: int = 0
+    marked: bool = False
+    _commits: Commits = field(init=False)
+    _whole: bool = False  #: it has all columns of today
+
+    def __post_init__(self) -> None:
+        self._commits = Commits(self.spark, self.path, APPLICATION)
+
+    @property
+    def schema(self) -> StructType:
+        return SCHEMAS[self.name]
+
+    def rows(self) -> DataFrame:
+        return self.spark.read.format("delta").load(self.path)
+
+    def complete(self) -> bool:
+        """Whether it has all columns of today."""
+        return set(self.schema.names) <= set(self.rows().columns)
+
+    def append(self, rows: DataFrame, group: int) -> int:
+        """One commit, after which the table has everything up to `group`; returns how many rows.
+
+        Raises StoreError when another job has written to it.
+        """
+        self._widen()
+        count = self._commits.append(rows, group, after=self.reached)
+        self.reached, self.marked = group, True
+        return count
+
+    def replace(self, rows: DataFrame, group: int) -> int:
+        """The same, and it has no other rows then."""
+        self._widen()
+        count = self._commits.replace(rows, group, after=self.reached)
+        self.reached, self.marked = group, True
+        return count
+
+    def _widen(self) -> None:
+        """A table of before gets the columns that it lacks: null in its rows."""
+        if not self._whole and not self.complete():
+            nothing = self.spark.createDataFrame([], self.schema)
+            widening = nothing.write.format("delta").mode("append")
+            widening.option("mergeSchema", "true").save(self.path)
+        self._whole = True
+
+    def make(self) -> None:
+        """Make it, where there is none. Raises StoreError when something else is in its place."""
+        self._clear_what_was_begun()
+        shape, schema = SHAPES[self.name], self.schema
+        making = (
+            DeltaTable.createIfNotExists(self.spark)
+            .location(self.path)
+            .addColumns(schema)
+            .partitionedBy(*shape.partitions)
+            .property("delta.dataSkippingStatsColumns", shape.statistics)
+        )
+        for name, value in PROPERTIES.items():
+            making = making.property(name, value)
+        making.execute()
+
+    def _clear_what_was_begun(self) -> None:
+        """A job that was killed while it made the table left a log without an entry: nothing was
+        ever in it, and Delta makes no table in a folder that isn't empty."""
+        log = Folder(self.spark, f"{self.path}/{LOG}")
+        found = [name for name in Folder(self.spark, self.path).names() if name != LOG]
+        found += [f"{LOG}/{name}" for name in log.names() if name[0] != "." and name != STAGED]
+        if found:
+            raise StoreError(
+                f"{self.path} is where the table `{self.name}` belongs, but it is no table and has "
+                f"{found[0]} in it. Name another folder by --tables, or move that away."
+            )
+        log.remove()
+
+    def find(self) -> None:
+        """Look how far it is. Raises StoreError when it isn't ours."""
+        self._require_ours()
+        said = transaction(self.spark, self.path, APPLICATION)
+        self.marked = said is not None
+        self.reached = self._in_rows() if said is None else said
+
+    def _in_rows(self) -> int:
+        last = self.rows().agg(F.max("group")).collect()[0][0]
+        return int(last or 0)
+
+    def _require_ours(self) -> None:
+        rows, partitioned = self.rows(), partitions(self.spark, self.path)
+        types = {field.name: field.dataType for field in self.schema}
+        wrong = [
+            f"{field.name} is {field.dataType.simpleString()}"
+            for field in rows.schema
+            if types.get(field.name) != field.dataType
+        ]
+        lacking = set(types) - set(rows.columns) - LATER.get(self.name, set())
+        wrong += [f"there is no {name}" for name in sorted(lacking)]
+        if partitioned != SHAPES[self.name].partitions:
+            wrong.append(f"it is partitioned by {', '.join(partitioned) or 'nothing'}")
+        if wrong:
+            raise StoreError(
+                f"{self.path} isn't the table `{self.name}` of docs/tables.md: {wrong[0]}. Name "
+                "another folder by --tables, or move that table away."
+            )
+
+
+def open_tables(
+    spark: SparkSession, folder: str, checkpoint: str, *, begun: bool
+) -> dict[str, SparkTable]:
+    """All tables in their order; those that are absent are made.
+
+    `begun` says that the query of this checkpoint has written batches before. Raises StoreError
+    when a table of it is gone: who relied on it should know before it is made anew.
+    """
+    tables = {name: SparkTable(spark, name, f"{folder}/{name}") for name in SCHEMAS}
+    absent = [one for one in tables.values() if not DeltaTable.isDeltaTable(spark, one.path)]
+    for one in absent:
+        if begun and one.name in FIRST:
+            raise StoreError(
+                f"The table {one.path} is gone, but the checkpoint {checkpoint} says that it was "
+                "written: remove the checkpoint, then it is made again from the log."
+            )
+    for one in tables.values():
+        if one in absent:
+            one.make()
+        else:
+            one.find()
+    _complete(tables)
+    return tables
+
+
+def _complete(tables: dict[str, SparkTable]) -> None:
+    """Cursors come last: a table that had nothing to write until then has everything, too."""
+    cursors = tables["cursors"]
+    for one in tables.values():
+        if one.marked and cursors.marked:
+            one.reached = max(one.reached, cursors.reached)

@@ -1,0 +1,119 @@
+"""What Delta knows of a table's files and entries, and what it has no SQL for.
+
+Delta's own classes are asked: they may change with each version of Delta, which is pinned, so none
+is used elsewhere but in `delta_files`. All of it works on local disks and on object stores alike.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, cast
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+from distributary.jobs.tables.delta_files import log_of, snapshot_of
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """The files of one day of a table, or of a whole table that has no days (`day` is None).
+
+    The last sequence and group are the highest of the rows in it; None when a file doesn't say, or
+    the table has no such column.
+    """
+
+    day: date | None
+    files: int
+    small: int  #: files below the size that was asked for
+    size: int  #: bytes of all of them
+    last_sequence: int | None = None
+    last_group: int | None = None
+
+
+def days(spark: SparkSession, path: str, *, small_bytes: int, where: str = "true") -> list[Day]:
+    """The days of a table, ascending, from its log alone. `where` is a condition over
+    `partitionValues`."""
+    log = log_of(spark, path)
+    # Of a session that isn't Spark Connect's, as all of the jobs' are.
+    files: DataFrame = ClassicDataFrame(snapshot_of(log).allFiles().toDF(), cast("Any", spark))
+    rows = (
+        files.where(where)
+        .groupBy(F.element_at("partitionValues", "day").cast("date").alias("day"))
+        .agg(
+            F.count("*").alias("files"),
+            F.count_if(F.col("size") < small_bytes).alias("small"),
+            F.sum("size").alias("size"),
+            _highest("sequence"),
+            _highest("group"),
+        )
+        .collect()
+    )
+    found = [
+        Day(row.day, row.files, row.small, row["size"], row.sequence, row["group"]) for row in rows
+    ]
+    return sorted(found, key=lambda day: day.day or date.min)
+
+
+def properties(spark: SparkSession, path: str, names: Iterable[str]) -> dict[str, str]:
+    """Those of the named properties that the table has."""
+    configuration = snapshot_of(log_of(spark, path)).metadata().configuration()
+    return {name: str(configuration.apply(name)) for name in names if configuration.contains(name)}
+
+
+def entries(spark: SparkSession, path: str) -> int:
+    """How many versions have an entry in the table's log."""
+    log = log_of(spark, path)
+    return int(snapshot_of(log).version()) - _earliest(spark, log) + 1
+
+
+def remove_entries(spark: SparkSession, path: str, entries_max: int) -> int:
+    """Remove the oldest entries, so that about `entries_max` stay; returns how many went.
+
+    Delta keeps what the newest checkpoint needs, and what is younger than a minute more.
+    """
+    log, jvm = log_of(spark, path), spark._jvm
+    snapshot = snapshot_of(log)
+    before, last_out = _earliest(spark, log), int(snapshot.version()) - entries_max
+    if last_out < before:
+        return 0
+    entry = jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{last_out:020d}.json")  # type: ignore[union-attr]
+    written = entry.getFileSystem(log.newDeltaHadoopConf()).getFileStatus(entry)
+    age_ms = jvm.System.currentTimeMillis() - written.getModificationTime()  # type: ignore[union-attr]
+    scala = jvm.scala.collection  # type: ignore[union-attr]
+    log.cleanUpExpiredLogs(
+        snapshot,
+        getattr(log, "cleanUpExpiredLogs$default$2")(),
+        # As text: a number that py4j hands over becomes the Integer that Scala doesn't expect.
+        scala.StringOps(str(age_ms)).toLongOption(),
+        jvm.org.apache.spark.sql.delta.TruncationGranularity.MINUTE(),  # type: ignore[union-attr]
+    )
+    return _earliest(spark, log) - before
+
+
+def vacuumed_hours_ago(spark: SparkSession, path: str) -> float | None:
+    """Hours since the table's last VACUUM; None when there was none."""
+    log, jvm = log_of(spark, path), spark._jvm
+    note = jvm.org.apache.hadoop.fs.Path(log.logPath(), "_last_vacuum_info")  # type: ignore[union-attr]
+    files = note.getFileSystem(log.newDeltaHadoopConf())
+    if not files.exists(note):
+        return None
+    age_ms = (
+        jvm.System.currentTimeMillis()  # type: ignore[union-attr]
+        - files.getFileStatus(note).getModificationTime()
+    )
+    return float(age_ms) / 3_600_000
+
+
+def _highest(column: str) -> Any:
+    """The highest value that the files' statistics have; null when one of them has none."""
+    value = F.get_json_object("stats", f"$.maxValues.{column}").cast("long")
+    return F.when(F.count(value) == F.count("*"), F.max(value)).alias(column)
+
+
+def _earliest(spark: SparkSession, log: JavaObject) -> int:
+    """The oldest version that has an entry."""
+    delta = spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]
+    return int(delta.DeltaHistoryManager.getEarliestDeltaFile(log))

@@ -1,0 +1,15 @@
+"""Where a query on the log reads and writes."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlaces:
+    """Where the job reads and writes: paths, or addresses of an object store."""
+
+    log: str
+    tables: str
+    checkpoint: str
+
+    def table(self, name: str) -> str:
+        return f"{self.tables}/{name}"

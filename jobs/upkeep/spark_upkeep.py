@@ -1,0 +1,380 @@
+"""Keeps the tables that Spark writes small: compaction, retention, clean-up.
+
+Run by `distributary jobs upkeep`, `spark-submit jobs/upkeep/spark_upkeep.py`, or by `materialize`
+between two of its batches. Readers see the same rows before, meanwhile and after; only retention,
+which is off unless a setting asks for it, takes rows away.
+
+Each step is a commit of its own and looks first what there is to do: a run that is killed anywhere
+is made good by the next one.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from time import monotonic
+
+import click
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from distributary.jobs.session.job_options import (
+    execute,
+    folder,
+    json_option,
+    place_options,
+    settings_option,
+)
+from distributary.jobs.session.job_settings import UpkeepSettings, load
+from distributary.jobs.session.session import session
+from distributary.jobs.tables.folders import require_tables
+from distributary.jobs.tables.table_files import (
+    Day,
+    days,
+    entries,
+    properties,
+    remove_entries,
+    vacuumed_hours_ago,
+)
+from distributary.jobs.tables.writer_lock import require_no_writer, writing
+from distributary.jobs.upkeep.spark_retention import Removal, of_acks, of_messages
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
+
+#: The property of a table that says which of its days may still be there: ISO date of the first.
+REMOVED_BEFORE = "distributary.removedBefore"
+
+#: Days that one commit of a compaction takes in: what a kill costs at most.
+COMMIT_DAYS_MAX = 7
+
+EXAMPLES = """
+\b
+Examples:
+  distributary jobs upkeep --home build/demo --dry-run
+  distributary jobs upkeep --home build/demo
+  distributary jobs upkeep --tables s3a://lake/tables --log s3a://lake/topic_log --json
+\b
+Exit codes: 0 done, 1 it failed or another job writes the tables, 2 bad arguments or no tables.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What there is to do for one table."""
+
+    table: str
+    files: int
+    compact: tuple[Day, ...]  #: the days that have too many small files
+    removal: Removal | None
+    vacuum: bool
+    entries: int  #: of its log
+    properties: dict[str, str]  #: that the table lacks or has otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done for one table, or would be."""
+
+    table: str
+    files_before: int
+    files_after: int | None  #: None: nothing was changed, as nobody wanted it
+    days_compacted: int
+    days_removed: int
+    first_day: str | None  #: the first that stays, when days were removed
+    vacuumed: bool
+    entries_before: int
+    entries_removed: int | None
+    seconds: float
+
+
+def run(
+    spark: SparkSession,
+    tables: str,
+    settings: UpkeepSettings,
+    *,
+    log: str | None = None,
+    today: date | None = None,
+    report: Callable[[Done], None] = lambda _: None,
+) -> list[Done]:
+    """Do what there is to do for the tables in the folder `tables`, one after the other.
+
+    The caller is the one that writes them (`jobs.tables.writer_lock`). `log` is topic_log, unless
+    it lies beside them; `today` the UTC day. Raises InvalidRequest when there are no tables, or
+    retention is asked for and there is no log to ask.
+    """
+    all_done = []
+    with _confs(spark, settings):
+        for work in plan(spark, tables, settings, log=log, today=today):
+            done = _perform(spark, f"{tables}/{work.table}", work, settings)
+            report(done)
+            all_done.append(done)
+    return all_done
+
+
+def plan(
+    spark: SparkSession,
+    tables: str,
+    settings: UpkeepSettings,
+    *,
+    log: str | None = None,
+    today: date | None = None,
+) -> list[Work]:
+    """What `run` would do, in its order: nothing is changed. Raises as `run` does."""
+    there = [name for name in SCHEMAS if DeltaTable.isDeltaTable(spark, f"{tables}/{name}")]
+    if not there:
+        raise InvalidRequest(
+            f"There are no tables in {tables}: run `distributary jobs materialize` first."
+        )
+    found = {
+        name: days(spark, f"{tables}/{name}", small_bytes=settings.small_bytes) for name in there
+    }
+    removals = _removals(
+        spark, tables, found, settings, log or f"{tables}/topic_log", today or _today()
+    )
+    return [_work(spark, tables, name, found[name], removals.get(name), settings) for name in there]
+
+
+def _removals(
+    spark: SparkSession,
+    tables: str,
+    found: dict[str, list[Day]],
+    settings: UpkeepSettings,
+    log: str,
+    today: date,
+) -> dict[str, Removal]:
+    """Of which tables which days go; `messages` before `acks`."""
+    if not settings.messages_days or not found.get("messages") or "cursors" not in found:
+        return {}
+    if not DeltaTable.isDeltaTable(spark, log):
+        raise InvalidRequest(
+            f"There is no topic_log at {log}: give --log, as retention takes away nothing that "
+            "topic_log still has."
+        )
+    lowest = spark.read.format("delta").load(f"{tables}/cursors").agg(F.min("floor")).first()
+    logged = days(spark, log, small_bytes=0, where="partitionValues['record'] = 'message'")
+    removals = {}
+    messages = of_messages(
+        found["messages"],
+        settings,
+        today,
+        floor=None if lowest is None else lowest[0],
+        logged=min((day.day for day in logged if day.day), default=None),
+    )
+    if messages is not None:
+        removals["messages"] = messages
+    kept = messages.first_kept if messages is not None else found["messages"][0].day
+    acks = of_acks(found.get("acks", []), settings, today, messages_from=kept)
+    if acks is not None:
+        removals["acks"] = acks
+    return removals
+
+
+def _work(
+    spark: SparkSession,
+    tables: str,
+    name: str,
+    found: list[Day],
+    removal: Removal | None,
+    settings: UpkeepSettings,
+) -> Work:
+    path = f"{tables}/{name}"
+    gone = removal.days if removal is not None else ()
+    ago = vacuumed_hours_ago(spark, path)
+    return Work(
+        table=name,
+        files=sum(day.files for day in found),
+        compact=tuple(
+            day for day in found if day not in gone and day.small > settings.small_files_max
+        ),
+        removal=removal,
+        vacuum=ago is None or ago >= settings.vacuum_hours,
+        entries=entries(spark, path),
+        properties=_lacking(spark, path, name, settings),
+    )
+
+
+def _lacking(spark: SparkSession, path: str, name: str, settings: UpkeepSettings) -> dict[str, str]:
+    """How long Delta is to keep removed files and entries, where the table says otherwise."""
+    hours = settings.cursors_removed_hours if name == "cursors" else settings.removed_hours
+    wanted = {
+        "delta.deletedFileRetentionDuration": f"interval {hours} hours",
+        "delta.logRetentionDuration": f"interval {settings.log_days} days",
+    }
+    there = properties(spark, path, wanted)
+    return {key: value for key, value in wanted.items() if there.get(key) != value}
+
+
+def _perform(spark: SparkSession, path: str, work: Work, settings: UpkeepSettings) -> Done:
+    """One table, in an order in which what was cut short does no harm: what is gone is said
+    before it goes, and files go after the versions that name them."""
+    started = monotonic()
+    if work.properties:
+        _set(spark, path, work.properties)
+    if work.removal is not None:
+        first = work.removal.first_kept.isoformat()
+        _set(spark, path, {REMOVED_BEFORE: first})
+        DeltaTable.forPath(spark, path).delete(f"day < DATE'{first}'")
+    for at in range(0, len(work.compact), COMMIT_DAYS_MAX):
+        _compact(spark, path, work.compact[at : at + COMMIT_DAYS_MAX])
+    if work.vacuum:
+        # As long as the table's own property says: Delta's check of it stays on.
+        DeltaTable.forPath(spark, path).vacuum()
+    removed = remove_entries(spark, path, settings.log_entries_max)
+    files = work.files
+    if work.compact or work.removal:
+        files = sum(day.files for day in days(spark, path, small_bytes=0))
+    return _done(
+        work,
+        files_after=files,
+        entries_removed=removed,
+        seconds=monotonic() - started,
+    )
+
+
+def _compact(spark: SparkSession, path: str, found: Sequence[Day]) -> None:
+    """Make fewer files of the small ones of these days, in one commit."""
+    files = DeltaTable.forPath(spark, path).optimize()
+    dates = [f"DATE'{day.day.isoformat()}'" for day in found if day.day is not None]
+    if dates:
+        files = files.where(f"day IN ({', '.join(dates)})")
+    files.executeCompaction()
+
+
+def _done(
+    work: Work,
+    *,
+    files_after: int | None = None,
+    entries_removed: int | None = None,
+    seconds: float = 0.0,
+) -> Done:
+    removal = work.removal
+    return Done(
+        table=work.table,
+        files_before=work.files,
+        files_after=files_after,
+        days_compacted=len(work.compact),
+        days_removed=0 if removal is None else len(removal.days),
+        first_day=None if removal is None else removal.first_kept.isoformat(),
+        vacuumed=work.vacuum,
+        entries_before=work.entries,
+        entries_removed=entries_removed,
+        seconds=round(seconds, 1),
+    )
+
+
+def _set(spark: SparkSession, path: str, properties: dict[str, str]) -> None:
+    pairs = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    name = path.replace("`", "``")
+    spark.sql(f"ALTER TABLE delta.`{name}` SET TBLPROPERTIES ({pairs})")
+
+
+@contextmanager
+def _confs(spark: SparkSession, settings: UpkeepSettings) -> Iterator[None]:
+    """The session's settings for upkeep while the block runs; then as they were."""
+    ours = {
+        "spark.databricks.delta.optimize.minFileSize": str(settings.small_bytes),
+        "spark.databricks.delta.optimize.maxFileSize": str(settings.file_bytes),
+        # A look at a handful of folders would else be 10,000 tasks: a minute for nothing.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(
+            spark.sparkContext.defaultParallelism
+        ),
+    }
+    before = {key: spark.conf.get(key, None) for key in ours}
+    try:
+        for key, value in ours.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+def _keep_stdout(spark: SparkSession) -> None:
+    """Stdout is for what this job says: what Delta prints of a VACUUM goes to stderr."""
+    jvm = spark._jvm
+    console = getattr(getattr(jvm.scala, "Console$"), "MODULE$")  # type: ignore[union-attr]
+    console.setOutDirect(jvm.System.err)  # type: ignore[union-attr]
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command line; returns the exit code."""
+    return execute(command, argv, "upkeep")
+
+
+@click.command(help=__doc__, epilog=EXAMPLES)
+@place_options
+@settings_option
+@click.option("--dry-run", is_flag=True, help="Say what there is to do, and change nothing.")
+@json_option("One JSON object for each table, a line each.")
+def command(
+    *,
+    home: Path | None,
+    log: str | None,
+    tables: str | None,
+    settings_file: Path | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    where, settings = folder(home, tables), load(settings_file).upkeep
+    require_tables(where)
+    require_no_writer(where)
+    spark = session()
+    if dry_run:
+        done = [_done(work) for work in plan(spark, where, settings, log=log)]
+    else:
+        _keep_stdout(spark)
+        with writing(spark, where, "upkeep"):
+            done = run(spark, where, settings, log=log)
+    if as_json:
+        for one in done:
+            click.echo(json.dumps(asdict(one)))
+    else:
+        show(done, dry_run=dry_run)
+
+
+def show(done: Sequence[Done], *, dry_run: bool) -> None:
+    """A table of what was done, or would be, on stdout."""
+    title = "There is to do" if dry_run else "Done"
+    shown = Table(
+        box=SIMPLE, title=title, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0)
+    )
+    shown.add_column("table", no_wrap=True)
+    for name in ("files", "compacted", "first day", "entries", "vacuum"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for one in done:
+        entries_left = one.entries_before - (one.entries_removed or 0)
+        shown.add_row(
+            one.table,
+            _change(one.files_before, one.files_after),
+            _days(one.days_compacted),
+            one.first_day or "",
+            _change(one.entries_before, entries_left),
+            "yes" if one.vacuumed else "later",
+        )
+    Console().print(shown)
+
+
+def _days(number: int) -> str:
+    return "" if number == 0 else f"{number:,} day{'s' if number > 1 else ''}"
+
+
+def _change(before: int, after: int | None) -> str:
+    return f"{before:,}" if after is None or after == before else f"{before:,} → {after:,}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

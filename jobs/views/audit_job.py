@@ -1,0 +1,224 @@
+"""The guarantees, proved on a home's tables by SQL: no row, or which message breaks which.
+
+Run by `distributary jobs audit --home DIR` or `spark-submit jobs/views/audit_job.py --home DIR`.
+Each check is one SQL file; `--show-sql` prints it, to be read, or changed and run by hand. The
+tables may be written meanwhile: all of it is as of the last group that `cursors` had when the audit
+began.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from distributary.jobs.session.job_options import (
+    DONE,
+    FAILED,
+    execute,
+    folder,
+    json_option,
+    place_options,
+    settings_option,
+)
+from distributary.jobs.session.job_settings import load
+from distributary.jobs.session.session import session
+from distributary.jobs.tables.folders import require_tables
+from distributary.pipeline.transforms.audit import audit_checks, audit_views
+from distributary.pipeline.transforms.audit.audit_checks import Check, Finding, Result
+from distributary.pipeline.transforms.audit.audit_views import Bounds
+from distributary.pipeline.transforms.schema.home_tables import find_tables
+
+EXAMPLES = f"""
+\b
+Checks:
+  {", ".join(audit_checks.NAMES[:5])},
+  {", ".join(audit_checks.NAMES[5:10])},
+  {", ".join(audit_checks.NAMES[10:])}
+\b
+Examples:
+  distributary jobs audit --home build/demo
+  distributary jobs audit --home build/demo --check lost --check torn
+  distributary jobs audit --home build/demo --since 2026-11-21T06:00 --json
+  distributary jobs audit --show-sql lost
+  spark-submit jobs/views/audit_job.py --log s3a://lake/topic_log --tables s3a://lake/tables
+\b
+Exit codes: 0 nothing found, 1 violations, or the job failed, 2 bad arguments or no tables.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the audit is told. `log` is topic_log's address if it isn't in the folder of tables."""
+
+    tables: str
+    log: str = ""
+    names: Sequence[str] = audit_checks.NAMES
+    since: datetime | None = None
+    write: str | None = None  #: a folder in which all violations are kept, a table for each check
+    queue_turns: bool = False  #: whether no queue's consumer has a selector of its own
+
+
+def prepared(spark: SparkSession, settings: Settings) -> tuple[SparkSession, Bounds]:
+    """A session with all the views, and from where to where they are whole: what the checks ask can
+    be asked there by hand, too. Raises InvalidRequest when there is nothing to judge."""
+    pinned = audit_views.pin(find_tables(spark, settings.tables), settings.log)
+    return audit_views.register(pinned, since=settings.since, queue_turns=settings.queue_turns)
+
+
+def build(spark: SparkSession, settings: Settings) -> Iterator[Result]:
+    """Make the checks, one after the other. Raises InvalidRequest when there is no such check, or
+    nothing to judge."""
+    wanted = [audit_checks.check(name) for name in settings.names]
+    counts: dict[str, int] = {}
+    mine, _ = prepared(spark, settings)
+    for one in wanted:
+        yield _made(mine, one, settings, counts)
+
+
+def _made(spark: SparkSession, one: Check, settings: Settings, counts: dict[str, int]) -> Result:
+    result = audit_checks.make(spark, one, counts)
+    if settings.write is not None and result.violations:
+        rows = audit_checks.violations(spark, one)
+        rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(
+            f"{settings.write.rstrip('/')}/{one.name}"
+        )
+    return result
+
+
+def summary(results: Sequence[Result]) -> str:
+    """All of it in one line."""
+    bad = [one for one in results if one.violations]
+    number = f"{len(results)} check{'' if len(results) == 1 else 's'}"
+    if not bad:
+        return f"audit: {number}, nothing found"
+    found = sum(one.violations for one in bad)
+    names = ", ".join(one.check.name for one in bad)
+    return f"audit: {number}, {found:,} violation{'' if found == 1 else 's'} ({names})"
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command line; returns the exit code."""
+    return execute(command, argv, "audit")
+
+
+@click.command(help=__doc__, epilog=EXAMPLES)
+@place_options
+@click.option("--check", "names", multiple=True, help="Only this check; may be given repeatedly.")
+@click.option(
+    "--since",
+    help="Judge only messages published from this time on (ISO 8601; UTC if it says none).",
+)
+@click.option("--write", help="Keep all violations in this folder, a Delta table for each check.")
+@click.option("--show-sql", help="Print the SQL of this check or view, and do nothing.")
+@settings_option
+@json_option("One JSON object a line: a check and what it found.")
+def command(
+    *,
+    home: Path | None,
+    log: str | None,
+    tables: str | None,
+    names: tuple[str, ...],
+    since: str | None,
+    write: str | None,
+    show_sql: str | None,
+    settings_file: Path | None,
+    as_json: bool,
+) -> int:
+    if show_sql is not None:
+        kind = "views" if show_sql in audit_views.VIEWS else "checks"
+        click.echo(
+            audit_checks.read(kind, show_sql)
+            if kind == "views"
+            else audit_checks.check(show_sql).sql
+        )
+        return DONE
+    for name in names:
+        audit_checks.check(name)
+    settings = Settings(
+        folder(home, tables),
+        log or "",
+        names or audit_checks.NAMES,
+        None if since is None else _time(since),
+        write,
+        load(settings_file).audit.queue_turns,
+    )
+    require_tables(settings.tables)
+    return _run(session(), settings, as_json=as_json)
+
+
+def _run(spark: SparkSession, settings: Settings, *, as_json: bool) -> int:
+    console, progress = Console(highlight=False, soft_wrap=True), Console(stderr=True)
+    results: list[Result] = []
+    counts: dict[str, int] = {}
+    with progress.status("looks where the tables are") as status:
+        mine, bounds = prepared(spark, settings)
+        for name in settings.names:
+            one = audit_checks.check(name)
+            status.update(f"{name}: {one.says}")
+            results.append(_made(mine, one, settings, counts))
+            if as_json:
+                click.echo(json.dumps(_as_json(results[-1]), default=str))
+            else:
+                console.print("\n".join(_lines(results[-1])), markup=False)
+    if not as_json:
+        for sentence in _unjudged(bounds):
+            console.print(sentence, markup=False)
+        console.print(summary(results), markup=False)
+    return FAILED if any(one.violations for one in results) else DONE
+
+
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.UsageError(f"--since {text!r} is no time such as 2026-11-21T06:00") from error
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _lines(result: Result) -> Iterator[str]:
+    mark = "FOUND" if result.violations else "ok"
+    seconds = f"{result.seconds:.1f} s"
+    yield f"{mark:<6}{result.check.name:<28}{result.judged:>13,}  {result.check.judged}, {seconds}"
+    for one in result.findings:
+        yield f"      {one.violations:,} x {one.problem}; the first: {_example(one)}"
+
+
+def _example(finding: Finding) -> str:
+    said = ((name, value) for name, value in finding.example.items() if value is not None)
+    return ", ".join(f"{name} {value}" for name, value in said)
+
+
+def _unjudged(bounds: Bounds) -> Iterator[str]:
+    yield f"judged: up to group {bounds.last_group:,}, messages from {bounds.first_sequence:,} on"
+    if bounds.messages_from or bounds.acks_from:
+        yield (
+            f"against the log: messages from group {bounds.messages_from:,} on, "
+            f"settlements from group {bounds.acks_from:,} on"
+        )
+    if not bounds.queue_turns:
+        yield "not judged: turns on queues, whose consumers may have selectors of their own"
+
+
+def _as_json(result: Result) -> dict[str, object]:
+    return {
+        "check": result.check.name,
+        "says": result.check.says,
+        "judged": result.judged,
+        "what": result.check.judged,
+        "violations": result.violations,
+        "seconds": round(result.seconds, 3),
+        "findings": [
+            {"problem": one.problem, "violations": one.violations, "example": one.example}
+            for one in result.findings
+        ],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,333 @@
+"""Begins a subscription in the past: it is owed what was published since then, and what comes.
+
+The gateway makes it, durably, and it is live from that moment: history and present come to its
+consumers as one, each message once and in order. What Spark adds is where to look: it finds the
+messages of the past that the selector matches and tells the gateway, which then reads no others.
+Without that the same messages come, later.
+
+Run by `distributary jobs backfill ID ...` or `spark-submit jobs/views/backfill.py ID ...`.
+"""
+
+import json
+import sys
+import time
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from distributary.jobs.cli.gateway_options import Named, gateway_options
+from distributary.jobs.client.live_client import own_log
+from distributary.jobs.client.management_client import Client, Gateway, Refused
+from distributary.jobs.client.own_tables import require_own
+from distributary.jobs.session.job_options import (
+    execute,
+    folder,
+    json_option,
+    place_options,
+    settings_option,
+)
+from distributary.jobs.session.job_settings import BackfillSettings, load
+from distributary.jobs.session.session import session
+from distributary.jobs.tables.folders import require_tables
+from distributary.pipeline.log.log_position import place
+from distributary.pipeline.management.management_messages import CONFLICT, FORBIDDEN, Entity, Verb
+from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.selector.parser import parse
+from distributary.pipeline.subscriptions.hint import Part, cut, packed
+from distributary.pipeline.transforms.schema.home_tables import find_tables
+from distributary.pipeline.transforms.views.history_matches import Stretch, matches, stretch
+
+#: Matches are cut off by stretches of so many sequences, where there are too many.
+CUT_BITS = 16
+
+EXAMPLES = """
+\b
+Examples:
+  distributary jobs backfill global/united --topic flights --since 2026-03-01 \\
+      --selector "carrier = 'UA'" --home build/demo --dry-run
+  distributary jobs backfill global/united --topic flights --since 2026-03-01 \\
+      --selector "carrier = 'UA'" --home build/demo
+  distributary jobs backfill global/united --since 7d --rewind --home build/demo
+\b
+Exit codes: 0 done, 1 the gateway refused or the job failed, 2 bad arguments or no tables.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is wanted. `rewind`: of a subscription that is there; its definition is what it has."""
+
+    id: str
+    topic: str
+    since: str
+    selector: str | None = None
+    shared: bool | None = None
+    from_what_is_there: bool = False
+    rewind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What of the past matches, as far as the tables go: how many on each day, the first and the
+    last, and the sequences up to `known_to`. Those that the log has no more are `gone`."""
+
+    within: Stretch
+    days: dict[str, int]
+    first: int | None
+    last: int | None
+    gone: int
+    sequences: "array[int]"
+    known_to: int
+
+    @property
+    def count(self) -> int:
+        return sum(self.days.values())
+
+
+def look(tables: str, wish: Wish, settings: BackfillSettings) -> Found:
+    """Ask the tables. Raises InvalidRequest when there are none, or a wish can't be meant."""
+    found = find_tables(session(), tables)
+    within = stretch(found, place(wish.since, time.time_ns() // 1_000))
+    claimed = matches(found, wish.topic, wish.selector, within).select("sequence", "day")
+    there = F.col("sequence") >= within.log_from
+    rows = (
+        claimed.groupBy("day")
+        .agg(
+            F.count_if(there).alias("count"),
+            F.count_if(~there).alias("gone"),
+            F.min(F.when(there, F.col("sequence"))).alias("first"),
+            F.max("sequence").alias("last"),
+        )
+        .orderBy("day")
+        .collect()
+    )
+    days = {row.day.isoformat(): int(row["count"]) for row in rows if row["count"]}
+    known_to, sequences = within.stop, array("q")
+    if wish.selector is not None:
+        known_to = _known_to(claimed.where(there), within, sum(days.values()), settings.matches_max)
+        sequences = _sequences(claimed.where(there & (F.col("sequence") < known_to)))
+    return Found(
+        within=within,
+        days=days,
+        first=min((row.first for row in rows if row.first is not None), default=None),
+        last=max((row.last for row in rows if row["count"]), default=None),
+        gone=sum(row.gone for row in rows),
+        sequences=sequences,
+        known_to=known_to,
+    )
+
+
+def begin(gateway: Gateway, wish: Wish) -> int:
+    """Make the subscription, or rewind it: its floor. Durable on return. Raises Refused."""
+    with Client(gateway) as client:
+        if wish.rewind:
+            done = client.ask(Verb.REWIND, Entity.SUBSCRIPTION, wish.id, {"to": wish.since})
+            return int(done["floor"])
+        said = {
+            "topic": wish.topic,
+            "selector": wish.selector,
+            "shared": wish.shared,
+            "since": wish.since,
+            "from_what_is_there": wish.from_what_is_there or None,
+        }
+        return int(client.ask(Verb.CREATE, Entity.SUBSCRIPTION, wish.id, said)["floor"])
+
+
+def hint(
+    gateway: Gateway, wish: Wish, found: Found, floor: int, settings: BackfillSettings
+) -> Iterator[Part | Refused]:
+    """Tell the gateway what matches, part by part: each that it took in, or at last why not."""
+    start = max(floor, found.within.known_from)
+    about = {"topic": wish.topic, "selector": wish.selector}
+    with Client(gateway) as client:
+        for part in cut(start, found.known_to, found.sequences, settings.request_matches):
+            said = {**about, "start": part.start, "stop": part.stop}
+            named = packed(part.start, part.sequences)
+            try:
+                client.ask(Verb.HINT, Entity.SUBSCRIPTION, wish.id, {**said, "matches": named})
+            except Refused as refused:
+                if refused.status not in (CONFLICT, FORBIDDEN):
+                    raise
+                yield refused
+                return
+            yield part
+
+
+def _known_to(claimed: DataFrame, within: Stretch, count: int, most: int) -> int:
+    """Up to where there are no more matches than that."""
+    if count <= most:
+        return within.stop
+    chunk = F.shiftright("sequence", CUT_BITS).alias("chunk")
+    left = most
+    for row in claimed.groupBy(chunk).count().orderBy("chunk").collect():
+        left -= row["count"]
+        if left < 0:
+            return max(int(row.chunk) << CUT_BITS, within.start)
+    return within.stop
+
+
+def _sequences(claimed: DataFrame) -> "array[int]":
+    column = claimed.select("sequence").toArrow().sort_by("sequence")["sequence"]
+    return array("q", column.to_numpy().tobytes())
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command line; returns the exit code."""
+    return execute(command, argv, "backfill")
+
+
+@click.command(help=__doc__, epilog=EXAMPLES)
+@click.argument("id_", metavar="ID")
+@click.option("--topic", help="What it claims.")
+@click.option("--since", required=True, help="A time, a sequence, or how long ago.")
+@click.option("--selector", help="Of that, what fits this alone.")
+@click.option("--shared/--exclusive", default=None, help="Several consumers at once.")
+@click.option("--from-what-is-there", is_flag=True, help="Or since the log's begin, if it's later.")
+@click.option("--rewind", is_flag=True, help="It is there: owe it again what was since then.")
+@click.option("--no-hint", is_flag=True, help="Make it, and don't ask the tables.")
+@click.option("--dry-run", is_flag=True, help="Say what matches; ask no gateway.")
+@place_options
+@settings_option
+@json_option("What was found and done as one JSON object.")
+@gateway_options
+def command(
+    gateway: Named,
+    *,
+    id_: str,
+    topic: str | None,
+    since: str,
+    selector: str | None,
+    shared: bool | None,
+    from_what_is_there: bool,
+    rewind: bool,
+    no_hint: bool,
+    dry_run: bool,
+    home: Path | None,
+    log: str | None,
+    tables: str | None,
+    settings_file: Path | None,
+    as_json: bool,
+) -> None:
+    settings = load(settings_file).backfill
+    SubscriptionKey.parse(id_)
+    if log is not None:
+        raise click.UsageError("topic_log is looked for in the folder of tables; leave --log out")
+    if rewind is (topic is not None):
+        raise click.UsageError(
+            "give --topic for a new subscription, --rewind for one that is there"
+        )
+    if selector is not None:
+        parse(selector)
+    if home is not None or tables is not None:
+        require_tables(folder(home, tables))
+    asked = None if dry_run and not rewind else gateway()
+    if rewind and asked is not None:
+        wish = _existing(asked, id_, since)
+    else:
+        kept = selector if selector and selector.strip() else None
+        wish = Wish(id_, str(topic), since, kept, shared, from_what_is_there)
+    found = None
+    if dry_run or (not no_hint and wish.selector is not None):
+        where = folder(home, tables)
+        if asked is not None:
+            _require_own(asked, where)
+        found = look(where, wish, settings)
+    if dry_run or asked is None:
+        _report(wish, found, None, None, as_json=as_json)
+        return
+    floor = begin(asked, wish)
+    told = None
+    if found is not None:
+        told = _tell(hint(asked, wish, found, floor, settings), found, quiet=as_json)
+    _report(wish, found, floor, told, as_json=as_json)
+
+
+def _require_own(gateway: Gateway, where: str) -> None:
+    """What is found in the tables of another gateway's log says nothing of this one's messages."""
+    with Client(gateway) as client:
+        identity = own_log(client)
+    spark = session()
+    require_own(spark, find_tables(spark, where).folder, identity, beside=True)
+
+
+def _existing(gateway: Gateway, name: str, since: str) -> Wish:
+    with Client(gateway) as client:
+        row = client.ask(Verb.READ, Entity.SUBSCRIPTION, name)
+    return Wish(name, str(row["topic"]), since, row["selector"], rewind=True)
+
+
+def _tell(parts: Iterator[Part | Refused], found: Found, *, quiet: bool) -> int | None:
+    """Go through the parts with a bar; up to where the gateway knows its matches."""
+    known: int | None = None
+    with _bar(len(found.sequences), quiet=quiet) as advance:
+        for part in parts:
+            if isinstance(part, Refused):
+                click.echo(f"The gateway looks for the rest by itself: {part}", err=True)
+                break
+            known = part.stop
+            advance(len(part.sequences))
+    return known
+
+
+@contextmanager
+def _bar(total: int, *, quiet: bool) -> Iterator[Any]:
+    with Progress(console=Console(stderr=True), disable=quiet, transient=True) as progress:
+        task = progress.add_task("telling the gateway what matches", total=total)
+        yield lambda count: progress.advance(task, count)
+
+
+def _report(
+    wish: Wish, found: Found | None, floor: int | None, told: int | None, *, as_json: bool
+) -> None:
+    if as_json:
+        said: dict[str, object] = {"subscription": wish.id, "floor": floor, "hint_to": told}
+        if found is not None:
+            said |= {
+                "matches": found.count,
+                "first": found.first,
+                "last": found.last,
+                "gone": found.gone,
+                "days": found.days,
+                "log_from": found.within.log_from,
+                "up_to": found.within.stop,
+            }
+        click.echo(json.dumps(said))
+        return
+    if found is not None:
+        _show(found)
+    if floor is not None:
+        click.echo(f"{wish.id} is owed what lies from sequence {floor:,} on, and what comes.")
+
+
+def _show(found: Found) -> None:
+    within = found.within
+    table = Table(box=SIMPLE)
+    table.add_column("day")
+    table.add_column("matches", justify="right")
+    for day, count in found.days.items():
+        table.add_row(day, f"{count:,}")
+    console = Console()
+    if found.days:
+        console.print(table)
+    spread = f", sequences {found.first:,} to {found.last:,}" if found.first is not None else ""
+    console.print(f"{found.count:,} messages match{spread}; the tables go to {within.stop:,}.")
+    if found.gone:
+        console.print(
+            f"{found.gone:,} more match and can't come: the log begins with {within.log_from:,}. "
+            "--from-what-is-there begins there."
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""The views of a home with a gateway's word, in one call: for notebooks and the command line."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame, SparkSession
+
+from distributary.jobs.client.own_tables import require_own
+from distributary.pipeline.management.live_state import Live
+from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
+from distributary.pipeline.transforms.views import stuck as reasons
+from distributary.pipeline.transforms.views import view_registry
+
+
+def register(spark: SparkSession, place: str, gateway: str | None = None) -> Tables:
+    """Make a temporary view of every table and view of a home
+    (`pipeline.transforms.views.view_registry`), with what a gateway says now if one is named:
+    `stuck` knows it then. Returns the tables."""
+    return view_registry.register(spark, place, _live(spark, place, gateway, None))
+
+
+def stuck(
+    spark: SparkSession, place: str, subscription: str | None = None, gateway: str | None = None
+) -> DataFrame:
+    """One row per message that is owed, with its reason: `pipeline.transforms.views.stuck`.
+
+    `place` is a home or the folder of Spark's tables; `gateway` is `host:port` or
+    `amqp[s]://user:password@host:port`, and without one the tables alone are asked. Raises
+    InvalidRequest when there are no tables or no such subscription, Unanswered when no gateway is
+    there, StoreError when the tables lie beside another gateway's log.
+    """
+    said = _live(spark, place, gateway, subscription)
+    return reasons.stuck(find_tables(spark, place), said, subscription)
+
+
+def stuck_summary(
+    spark: SparkSession, place: str, subscription: str | None = None, gateway: str | None = None
+) -> DataFrame:
+    """The same by subscription and reason."""
+    said = _live(spark, place, gateway, subscription)
+    return reasons.stuck_summary(find_tables(spark, place), said, subscription)
+
+
+def _live(
+    spark: SparkSession, place: str, gateway: str | None, subscription: str | None
+) -> Live | None:
+    if gateway is None:
+        return None
+    from distributary.jobs.client.live_client import live  # noqa: PLC0415 - needs Proton, which a cluster needn't have
+
+    said = live(gateway, subscription)
+    _require_own(spark, place, said)
+    return said
+
+
+def _require_own(spark: SparkSession, place: str, said: Live) -> None:
+    if said.table is not None:
+        require_own(spark, find_tables(spark, place).folder, said.table, beside=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A line of the summary, for people and programs."""
+
+    reason: str
+    messages: int
+    oldest_at: str | None
+    example: int | None
+    detail: str
+
+
+def summary(spark: SparkSession, place: str, said: Live, subscription: str) -> Iterator[Stuck]:
+    """The summary of one subscription by what a gateway has said, the most frequent reason first.
+    Raises StoreError when the tables lie beside another gateway's log."""
+    _require_own(spark, place, said)
+    found = reasons.stuck_summary(find_tables(spark, place), said, subscription)
+    for row in found.orderBy("messages", ascending=False).collect():
+        at: datetime | None = row.oldest_at
+        oldest = None if at is None else at.astimezone(UTC).isoformat()
+        yield Stuck(row.reason, row.messages, oldest, row.example, row.detail)

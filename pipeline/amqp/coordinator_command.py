@@ -1,0 +1,71 @@
+"""What a message to a transaction coordinator asks for: declare, or discharge.
+
+AMQP 1.0 part 4, sections 4.5.1 to 4.5.3. Hostile bytes cost a DecodeError, nothing else.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from distributary.pipeline.codec.amqp_types import DecodeError, Described, Value, read
+from distributary.pipeline.codec.buffers import Bytes
+from distributary.pipeline.codec.sections import decode
+
+#: A transaction's id on the wire: its number, big-endian.
+ID_BYTES = 8
+#: No transaction has this number.
+NO_NUMBER = 2**64 - 1
+
+#: An amqp-value section begins so.
+_VALUE = b"\x00\x53\x77"
+_DECLARE = (0x31, "amqp:declare:list")
+_DISCHARGE = (0x32, "amqp:discharge:list")
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Begin a transaction; `distributed`: as part of one that spans others, too."""
+
+    distributed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Discharge:
+    """End a transaction: roll it back if `fail`, else commit it."""
+
+    number: int
+    fail: bool
+
+
+Command: TypeAlias = Declare | Discharge
+
+
+def command(message: Bytes) -> Command:
+    """Read a message to a coordinator. Raises DecodeError."""
+    if message[:3] == _VALUE:  # as all clients send them, without other sections
+        try:
+            value, _ = read(bytes(message), 3)
+        except (IndexError, ValueError, struct.error) as error:
+            raise DecodeError(f"a command can't be read: {error}") from None
+    else:
+        value = decode(message).body.value
+    if isinstance(value, Described):
+        fields = value.value if isinstance(value.value, list) else []
+        first, second = (*fields, None, None)[:2]
+        if value.descriptor in _DECLARE:
+            return Declare(distributed=first is not None)
+        if value.descriptor in _DISCHARGE:
+            return Discharge(number_of(first), fail=second is True)
+    raise DecodeError("a coordinator takes an amqp-value of declare or discharge")
+
+
+def number_of(identifier: Value) -> int:
+    """The number of the transaction with this id; NO_NUMBER for what was never an id of ours."""
+    if not isinstance(identifier, bytes) or len(identifier) != ID_BYTES:
+        return NO_NUMBER
+    return int.from_bytes(identifier, "big")
+
+
+def id_of(number: int) -> bytes:
+    """The id of the transaction with this number."""
+    return number.to_bytes(ID_BYTES, "big")

@@ -1,0 +1,191 @@
+"""Dead letters: the copy of a message that a subscription has given up, and the way back.
+
+Rule 1: the bare message (properties to footer) is the same bytes, in the copy and on the way back.
+Rule 2: the copy says in its message annotations where it comes from, why, how often it was tried
+        and when it was given up; what else stands there stays as it is.
+Rule 3: the copy neither expires nor waits: its header keeps what says how the message is to be
+        treated (durable, priority) and loses what says for how long, and how often it failed.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import takewhile
+
+from distributary.pipeline.codec.amqp_types import (
+    DecodeError,
+    Symbol,
+    Timestamp,
+    Value,
+    closed,
+    read,
+    skip,
+)
+from distributary.pipeline.codec.amqp_types import compound as elements_of
+from distributary.pipeline.codec.amqp_writer import compound, write
+from distributary.pipeline.codec.buffers import Bytes
+from distributary.pipeline.codec.sections import Kind, Section, Typed, header, walk
+from distributary.pipeline.model.address import NAME_CHARACTERS_MAX
+from distributary.pipeline.model.header_attributes import PRIORITY
+from distributary.pipeline.model.outcome import Reason
+
+#: What the dead letters of a subscription are called, and how one knows them by their name.
+PREFIX = "DLQ."
+
+SUBSCRIPTION = Symbol("x-opt-dead-letter-subscription")
+TOPIC = Symbol("x-opt-dead-letter-topic")
+SEQUENCE = Symbol("x-opt-dead-letter-sequence")
+REASON = Symbol("x-opt-dead-letter-reason")
+ATTEMPTS = Symbol("x-opt-dead-letter-attempts")
+AT = Symbol("x-opt-dead-letter-at")
+#: Annotations that a copy keeps, at most: of a message with more none is kept but ours.
+ANNOTATIONS_MAX = 4_096
+_OURS = frozenset({SUBSCRIPTION, TOPIC, SEQUENCE, REASON, ATTEMPTS, AT})
+
+
+@dataclass(frozen=True, slots=True)
+class Burial:
+    """Who gave messages up, why, and when (microseconds)."""
+
+    subscription: str
+    topic: str
+    reason: Reason
+    attempts: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A message's bytes, and what its header says."""
+
+    data: bytes
+    durable: bool
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a dead letter comes from, by its annotations."""
+
+    subscription: str
+    topic: str
+    sequence: int
+
+
+def queue_of(subscription: str) -> str:
+    """The name of the queue of a subscription's dead letters, unless its policy says another."""
+    name = PREFIX + subscription
+    if len(name) <= NAME_CHARACTERS_MAX:
+        return name
+    told_apart = "~" + sha256(name.encode()).hexdigest()[:16]
+    return name[: NAME_CHARACTERS_MAX - len(told_apart)] + told_apart
+
+
+def copy(message: Bytes, sequence: int, burial: Burial) -> Copy:
+    """The copy of a message that had this sequence.
+
+    Annotations that are no map of AMQP's, or more than ANNOTATIONS_MAX, are left out. A message
+    whose first sections can't be told apart is copied as it is; what stands behind its annotations
+    isn't looked at.
+    """
+    said = {
+        SUBSCRIPTION: write(burial.subscription),
+        TOPIC: write(burial.topic),
+        SEQUENCE: write(Typed("ulong", sequence)),
+        REASON: write(str(burial.reason)),
+        ATTEMPTS: write(Typed("uint", burial.attempts)),
+        AT: write(Timestamp(burial.at // 1_000)),
+    }
+    return _annotated(bytes(message), said)
+
+
+def restored(message: Bytes) -> Copy:
+    """A dead letter as it goes back to where it comes from: without what was added to it."""
+    return _annotated(bytes(message), {})
+
+
+def origin(message: Bytes) -> Origin | None:
+    """Where a dead letter comes from; None for a message that is none."""
+    data = bytes(message)
+    try:
+        sections = _front(data)
+        said = {
+            key: read(value, 0)[0]
+            for name, value in _pairs(data, sections.get(Kind.MESSAGE_ANNOTATIONS))
+            if (key := _word(name)) in _OURS
+        }
+    except _BROKEN:
+        return None
+    subscription, topic, sequence = said.get(SUBSCRIPTION), said.get(TOPIC), said.get(SEQUENCE)
+    if not (isinstance(subscription, str) and isinstance(topic, str) and isinstance(sequence, int)):
+        return None
+    return Origin(subscription, topic, sequence)
+
+
+#: What reading a message that isn't one may raise.
+_BROKEN = (DecodeError, IndexError, struct.error, ValueError)
+
+
+def _annotated(data: bytes, said: dict[Symbol, bytes]) -> Copy:
+    """The message with these of our annotations and no others, and a header for a new life."""
+    try:
+        sections = _front(data)
+        head, durable, priority = _header(data, sections.get(Kind.HEADER))
+    except DecodeError:
+        return Copy(data, durable=True, priority=PRIORITY)
+    try:
+        pairs = list(_pairs(data, sections.get(Kind.MESSAGE_ANNOTATIONS)))
+        elements = [one for pair in pairs if _word(pair[0]) not in _OURS for one in pair]
+    except _BROKEN:
+        elements = []
+    for key, value in said.items():
+        elements += (write(key), value)
+    annotations = b""
+    if elements:
+        annotations = _section(Kind.MESSAGE_ANNOTATIONS, compound(0xC1, 0xD1, elements))
+    before = [section.stop for section in sections.values()]
+    rest = memoryview(data)[max(before, default=0) :]  # copied once: it may have 16 MiB
+    return Copy(b"".join((head, annotations, rest)), durable, priority)
+
+
+def _front(data: bytes) -> dict[Kind, Section]:
+    """The sections in front of the bare message: three at most. Raises DecodeError."""
+    front = takewhile(lambda section: section.kind < Kind.PROPERTIES, walk(data))
+    return {section.kind: section for section in front}
+
+
+def _header(data: bytes, section: Section | None) -> tuple[bytes, bool, int]:
+    """The header section of the copy (none where the message has none), durable, priority."""
+    if section is None:
+        return b"", False, PRIORITY
+    said = header(data, section)
+    fields = [write(said.durable), write(Typed("ubyte", said.priority))]
+    return _section(Kind.HEADER, compound(0xC0, 0xD0, fields)), said.durable, min(said.priority, 9)
+
+
+def _section(kind: Kind, value: bytes) -> bytes:
+    return bytes((0x00, 0x53, kind)) + value
+
+
+def _pairs(data: bytes, section: Section | None) -> Iterator[tuple[bytes, bytes]]:
+    """The keys and values of a section's map as they lie there. Raises one of _BROKEN."""
+    if section is None:
+        return
+    code = data[section.start]
+    if code not in (0xC1, 0xD1):
+        raise DecodeError(f"section {section.kind.name} is no map at byte {section.start}")
+    at, stop, count = elements_of(data, section.start + 1, wide=code == 0xD1)
+    if count > 2 * ANNOTATIONS_MAX:
+        raise DecodeError(f"{count // 2} annotations, of which {ANNOTATIONS_MAX} are looked at")
+    for _ in range(count // 2):
+        middle = skip(data, at)
+        end = skip(data, middle)
+        yield data[at:middle], data[middle:end]
+        at = end
+    closed(at, stop)
+
+
+def _word(key: bytes) -> Value:
+    """A key of annotations, if it is a word of ours: any other one says nothing to us."""
+    return read(key, 0)[0] if key[0] in (0xA3, 0xB3) else None

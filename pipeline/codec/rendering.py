@@ -1,0 +1,80 @@
+"""AMQP values as text: identifiers in the form of JMS, lists and maps as JSON."""
+
+import json
+from typing import TypeAlias
+from uuid import UUID
+
+from distributary.pipeline.codec.amqp_types import Decimal, DecodeError, Described, Map, Value
+from distributary.pipeline.codec.sections import Identifier
+
+#: Characters that one message's lists and maps may have as JSON, unless somebody says otherwise: a
+#: binary of 16 MiB in hexadecimal.
+JSON_CHARS_MAX = 32 << 20
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+def identifier(value: Identifier | None) -> str | None:
+    """A message or correlation id as JMS clients show it; strings are as they were sent."""
+    match value:
+        case None | str():
+            return value
+        case UUID():
+            return f"ID:AMQP_UUID:{value}"
+        case bytes():
+            return f"ID:AMQP_BINARY:{value.hex().upper()}"
+        case int():
+            return f"ID:AMQP_ULONG:{value}"
+
+
+class JsonRoom:
+    """How many characters may still be written as JSON for one message.
+
+    A list is five times its bytes, and a map in the key of a map has its quotes escaped at each
+    level, so that it doubles: nobody knows how long a text becomes before it is written.
+    """
+
+    __slots__ = ("_left", "_most")
+
+    def __init__(self, chars_max: int = JSON_CHARS_MAX) -> None:
+        self._most = self._left = chars_max
+
+    def take(self, text: str) -> str:
+        """The text, for which there is room. Raises DecodeError if there is none."""
+        self._left -= len(text)
+        if self._left < 0:
+            raise DecodeError(f"as JSON it has more than {self._most} characters (json_chars_max)")
+        return text
+
+
+def as_json(value: Value, room: JsonRoom | None = None) -> str:
+    """Compact JSON: bytes and decimals in hexadecimal, a described value without its descriptor,
+    keys of maps as text. NaN and the infinities, which JSON lacks, are strings. Raises DecodeError
+    where there is no room for it."""
+    room = JsonRoom() if room is None else room
+    plain = _json(value, room)
+    return room.take(json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+
+
+def _json(value: Value, room: JsonRoom) -> Json:
+    match value:
+        case bytes():
+            return value.hex()
+        case Decimal():
+            return value.raw.hex()
+        case UUID():
+            return str(value)
+        case Described():
+            return _json(value.value, room)
+        case list():
+            return [_json(element, room) for element in value]
+        case Map():
+            return {_key(key, room): _json(element, room) for key, element in value.pairs}
+        case float() if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124
+            return str(value)
+        case _:
+            return value
+
+
+def _key(value: Value, room: JsonRoom) -> str:
+    return value if isinstance(value, str) else as_json(value, room)

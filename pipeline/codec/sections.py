@@ -1,0 +1,387 @@
+"""The sections of a whole AMQP 1.0 message (part 3, section 2): found, and decoded.
+
+Rule 1: a message is a row of sections in the order of the specification; `walk` finds them
+        without decoding any.
+Rule 2: bytes that aren't a message raise DecodeError, and nothing else, whatever they are.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal, NamedTuple, TypeAlias
+from uuid import UUID
+
+from distributary.pipeline.codec.amqp_types import (
+    DECODE_LIMITS,
+    READERS,
+    TYPE_NAMES,
+    DecodeBudget,
+    DecodeError,
+    DecodeLimits,
+    Map,
+    Symbol,
+    Timestamp,
+    Value,
+    closed,
+    compound,
+    read,
+    skip,
+)
+from distributary.pipeline.codec.buffers import Bytes
+
+__all__ = [
+    "Body",
+    "DecodeError",
+    "Header",
+    "Identifier",
+    "Kind",
+    "Message",
+    "Properties",
+    "Section",
+    "Typed",
+    "application_properties",
+    "decode",
+    "header",
+    "walk",
+]
+
+
+class Kind(IntEnum):
+    """The sections by their descriptors, in the order in which they may stand."""
+
+    HEADER = 0x70
+    DELIVERY_ANNOTATIONS = 0x71
+    MESSAGE_ANNOTATIONS = 0x72
+    PROPERTIES = 0x73
+    APPLICATION_PROPERTIES = 0x74
+    DATA = 0x75
+    SEQUENCE = 0x76
+    VALUE = 0x77
+    FOOTER = 0x78
+
+
+#: Descriptors may also be symbols; nobody sends them so, but they may.
+SYMBOLS: dict[str, Kind] = {
+    "amqp:header:list": Kind.HEADER,
+    "amqp:delivery-annotations:map": Kind.DELIVERY_ANNOTATIONS,
+    "amqp:message-annotations:map": Kind.MESSAGE_ANNOTATIONS,
+    "amqp:properties:list": Kind.PROPERTIES,
+    "amqp:application-properties:map": Kind.APPLICATION_PROPERTIES,
+    "amqp:data:binary": Kind.DATA,
+    "amqp:amqp-sequence:list": Kind.SEQUENCE,
+    "amqp:amqp-value:*": Kind.VALUE,
+    "amqp:footer:map": Kind.FOOTER,
+}
+KINDS: dict[int, Kind] = {int(kind): kind for kind in Kind}
+BODY = frozenset({Kind.DATA, Kind.SEQUENCE, Kind.VALUE})
+REPEATABLE = frozenset({Kind.DATA, Kind.SEQUENCE})
+
+Identifier: TypeAlias = str | int | UUID | bytes
+
+
+class Section(NamedTuple):
+    """One section: its value's constructor is at `start`, the next section at `stop`."""
+
+    kind: Kind
+    start: int
+    stop: int
+
+
+class Typed(NamedTuple):
+    """A value with the name of its AMQP type, which JMS and selectors care about."""
+
+    type: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """How the message wants to be carried; with the specification's defaults."""
+
+    durable: bool = False
+    priority: int = 4
+    ttl: int | None = None  #: milliseconds
+    first_acquirer: bool = False
+    delivery_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """The standard properties; None where absent."""
+
+    message_id: Identifier | None = None
+    user_id: bytes | None = None
+    to: str | None = None
+    subject: str | None = None
+    reply_to: str | None = None
+    correlation_id: Identifier | None = None
+    content_type: Symbol | None = None
+    content_encoding: Symbol | None = None
+    absolute_expiry_time: Timestamp | None = None
+    creation_time: Timestamp | None = None
+    group_id: str | None = None
+    group_sequence: int | None = None
+    reply_to_group_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What the message says. `value` is the joined bytes of all data sections, the joined
+    elements of all sequence sections, or the one value."""
+
+    kind: Literal["data", "sequence", "value", "none"]
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A whole message, decoded."""
+
+    header: Header
+    delivery_annotations: Map
+    message_annotations: Map
+    properties: Properties
+    application_properties: dict[str, Typed]
+    body: Body
+    footer: Map
+
+
+_IDENTIFIER = frozenset({"ulong", "uuid", "binary", "string", "null"})
+_STRING = frozenset({"string", "null"})
+_SYMBOL = frozenset({"symbol", "null"})
+_BINARY = frozenset({"binary", "null"})
+_TIMESTAMP = frozenset({"timestamp", "null"})
+_UINT = frozenset({"uint", "null"})
+_BOOLEAN = frozenset({"boolean", "null"})
+_UBYTE = frozenset({"ubyte", "null"})
+
+#: Field -> the types that it may have, in the fields' order on the wire.
+HEADER_FIELDS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("durable", _BOOLEAN),
+    ("priority", _UBYTE),
+    ("ttl", _UINT),
+    ("first_acquirer", _BOOLEAN),
+    ("delivery_count", _UINT),
+)
+PROPERTIES_FIELDS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("message_id", _IDENTIFIER),
+    ("user_id", _BINARY),
+    ("to", _STRING),
+    ("subject", _STRING),
+    ("reply_to", _STRING),
+    ("correlation_id", _IDENTIFIER),
+    ("content_type", _SYMBOL),
+    ("content_encoding", _SYMBOL),
+    ("absolute_expiry_time", _TIMESTAMP),
+    ("creation_time", _TIMESTAMP),
+    ("group_id", _STRING),
+    ("group_sequence", _UINT),
+    ("reply_to_group_id", _STRING),
+)
+
+
+def walk(data: bytes) -> Iterator[Section]:
+    """The sections of a message, none decoded. A message of 16 MiB may have three million: take no
+    more of them than are needed."""
+    try:
+        yield from _walk(data)
+    except _NOT_AMQP as error:
+        raise _told(error, data) from error
+
+
+def application_properties(data: Bytes) -> dict[str, Typed]:
+    """The application properties alone; the sections before are skipped, those after not seen."""
+    data = bytes(data)
+    try:
+        for section in _walk(data):
+            if section.kind is Kind.APPLICATION_PROPERTIES:
+                return _typed_map(data, section, DecodeBudget(len(data)))
+            if section.kind > Kind.APPLICATION_PROPERTIES:
+                break
+    except _NOT_AMQP as error:
+        raise _told(error, data) from error
+    return {}
+
+
+def header(data: bytes, section: Section) -> Header:
+    """What a header section says. Raises DecodeError."""
+    try:
+        said = _fields(data, section, HEADER_FIELDS, DecodeBudget(section.stop - section.start))
+        return Header(**said)  # type: ignore[arg-type]
+    except _NOT_AMQP as error:
+        raise _told(error, data) from error
+
+
+def decode(data: Bytes, limits: DecodeLimits = DECODE_LIMITS) -> Message:
+    """The whole message; each of its sections counts as a value."""
+    try:
+        return _decode(bytes(data), DecodeBudget(len(data), limits))
+    except _NOT_AMQP as error:
+        raise _told(error, data) from error
+
+
+#: Constructor -> the type's name and what reads it: the inmost loop looks up once.
+TYPED_READERS = {code: (TYPE_NAMES[code], reader) for code, reader in READERS.items()}
+
+#: What reading bytes that aren't AMQP may raise besides DecodeError.
+_NOT_AMQP = (IndexError, struct.error, UnicodeDecodeError)
+
+
+def _told(error: Exception, data: Bytes) -> DecodeError:
+    if isinstance(error, UnicodeDecodeError):
+        return DecodeError(f"text that isn't {error.encoding}: {error.reason}")
+    return DecodeError(f"the message ends within a value, after {len(data)} bytes")
+
+
+def _walk(data: bytes) -> Iterator[Section]:
+    at, size, last, body = 0, len(data), None, None
+    while at < size:
+        kind, start = _descriptor(data, at)
+        if last is not None and (kind < last or (kind == last and kind not in REPEATABLE)):
+            raise DecodeError(f"section {kind.name} after {last.name} at byte {at}")
+        if kind in BODY:
+            if body not in (None, kind):
+                raise DecodeError(f"section {kind.name} in a body of {last} at byte {at}")
+            body = kind
+        last, at = kind, skip(data, start)
+        yield Section(kind, start, at)
+
+
+def _descriptor(data: bytes, at: int) -> tuple[Kind, int]:
+    """The kind of the section at `at`, and where its value starts."""
+    if data[at] != 0x00:
+        raise DecodeError(f"no section at byte {at}, but 0x{data[at]:02x}")
+    if data[at + 1] == 0x53:  # smallulong: how everybody writes it
+        descriptor: Value = data[at + 2]
+        start = at + 3
+    else:
+        descriptor, start = read(data, at + 1)
+    if isinstance(descriptor, Symbol):
+        kind = SYMBOLS.get(descriptor)
+    else:
+        kind = KINDS.get(descriptor) if isinstance(descriptor, int) else None
+    if kind is None:
+        shown = f"'{descriptor[:64]}'" if isinstance(descriptor, str) else "of another type"
+        shown = str(descriptor) if isinstance(descriptor, int) else shown
+        raise DecodeError(f"unknown section {shown} at byte {at}")
+    return kind, start
+
+
+def _decode(data: bytes, budget: DecodeBudget) -> Message:
+    head, properties, typed = Header(), Properties(), dict[str, Typed]()
+    maps: dict[Kind, Map] = {}
+    parts: list[tuple[Kind, Value]] = []
+    for section in _walk(data):
+        budget.spend(1, section.start)
+        match section.kind:
+            case Kind.HEADER:
+                head = header(data, section)
+            case Kind.PROPERTIES:
+                said = _fields(data, section, PROPERTIES_FIELDS, budget)
+                properties = Properties(**said)  # type: ignore[arg-type]
+            case Kind.APPLICATION_PROPERTIES:
+                typed = _typed_map(data, section, budget)
+            case Kind.DATA | Kind.SEQUENCE | Kind.VALUE:
+                parts.append((section.kind, _part(data, section, budget)))
+            case _:
+                maps[section.kind] = _plain_map(data, section, budget)
+    return Message(
+        header=head,
+        delivery_annotations=maps.get(Kind.DELIVERY_ANNOTATIONS, Map()),
+        message_annotations=maps.get(Kind.MESSAGE_ANNOTATIONS, Map()),
+        properties=properties,
+        application_properties=typed,
+        body=_body(parts),
+        footer=maps.get(Kind.FOOTER, Map()),
+    )
+
+
+def _fields(
+    data: bytes,
+    section: Section,
+    fields: tuple[tuple[str, frozenset[str]], ...],
+    budget: DecodeBudget,
+) -> dict[str, Value]:
+    """The fields of a list section that aren't null, each of a type that it may have."""
+    code, at = data[section.start], section.start + 1
+    if code == 0x45:
+        return {}
+    if code not in (0xC0, 0xD0):
+        raise DecodeError(f"section {section.kind.name} is no list at byte {section.start}")
+    at, stop, count = compound(data, at, wide=code == 0xD0)
+    found: dict[str, Value] = {}
+    for name, types in fields[:count]:
+        if data[at] == 0x40:
+            at += 1
+            continue
+        if (type_name := TYPE_NAMES.get(data[at], "unknown")) not in types:
+            raise DecodeError(f"{section.kind.name}.{name} is of type {type_name} at byte {at}")
+        found[name], at = read(data, at, budget)
+    if count > len(fields):
+        raise DecodeError(f"section {section.kind.name} has {count} fields")
+    closed(at, stop)
+    return found
+
+
+def _map_elements(data: bytes, section: Section) -> tuple[int, int, int]:
+    code = data[section.start]
+    if code not in (0xC1, 0xD1):
+        raise DecodeError(f"section {section.kind.name} is no map at byte {section.start}")
+    at, stop, count = compound(data, section.start + 1, wide=code == 0xD1)
+    if count % 2:
+        raise DecodeError(f"section {section.kind.name} has a key without a value")
+    return at, stop, count // 2
+
+
+def _typed_map(data: bytes, section: Section, budget: DecodeBudget) -> dict[str, Typed]:
+    at, stop, count = _map_elements(data, section)
+    budget.spend(2 * count, at)
+    found: dict[str, Typed] = {}
+    for _ in range(count):
+        name, at = _name(data, at)
+        kind, reader = TYPED_READERS.get(data[at], (None, None))
+        if kind is None or reader is None:
+            raise DecodeError(f"unknown constructor 0x{data[at]:02x} at byte {at}")
+        value, at = reader(data, at + 1, budget)
+        found[name] = Typed(kind, value)
+    closed(at, stop)
+    return found
+
+
+def _name(data: bytes, at: int) -> tuple[str, int]:
+    """The key at `at` of a map whose keys are strings: a short one, nearly always."""
+    if data[at] == 0xA1 and (stop := at + 2 + data[at + 1]) <= len(data):
+        return data[at + 2 : stop].decode(), stop
+    if TYPE_NAMES.get(data[at]) != "string":
+        raise DecodeError(f"the name of an application property is no string at byte {at}")
+    name, at = read(data, at)
+    return str(name), at
+
+
+def _plain_map(data: bytes, section: Section, budget: DecodeBudget) -> Map:
+    _map_elements(data, section)
+    value, _ = read(data, section.start, budget)
+    return value if isinstance(value, Map) else Map()
+
+
+def _part(data: bytes, section: Section, budget: DecodeBudget) -> Value:
+    value, _ = read(data, section.start, budget)
+    if section.kind is Kind.DATA and not isinstance(value, bytes):
+        raise DecodeError(f"a data section that isn't binary at byte {section.start}")
+    if section.kind is Kind.SEQUENCE and not isinstance(value, list):
+        raise DecodeError(f"a sequence section that is no list at byte {section.start}")
+    return value
+
+
+def _body(parts: list[tuple[Kind, Value]]) -> Body:
+    if not parts:
+        return Body("none", None)
+    match parts[0][0]:
+        case Kind.DATA:
+            return Body("data", b"".join(part for _, part in parts if isinstance(part, bytes)))
+        case Kind.SEQUENCE:
+            lists = [part for _, part in parts if isinstance(part, list)]
+            return Body("sequence", [element for part in lists for element in part])
+        case _:
+            return Body("value", parts[0][1])

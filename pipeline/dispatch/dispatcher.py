@@ -1,0 +1,399 @@
+"""Who gets the next message: one subscription, many consumers, in turn.
+
+A machine without I/O: commands are methods, effects are returned, the caller performs them.
+The same commands give the same effects.
+
+Rule 1: a message that is owed is in exactly one place (`pipeline.dispatch.queue_state`).
+Rule 2: a message is assigned when it is delivered and never ahead, to the consumer whose turn it
+        is among those with credit at that moment (`pipeline.dispatch.service_queue`).
+Rule 3: nothing is done per message where messages are alike (`pipeline.dispatch.selective_dispatch`
+        has the rest); effects carry runs.
+"""
+
+from array import array
+from collections.abc import Iterable, Mapping
+
+from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Deliver, Effect, Settled
+from distributary.pipeline.dispatch.priority_index import PriorityIndex
+from distributary.pipeline.dispatch.queue_state import QueueState
+from distributary.pipeline.dispatch.read_cursor import FOREVER
+from distributary.pipeline.dispatch.selective_dispatch import Offered, SelectiveDispatch
+from distributary.pipeline.model.header_attributes import HeaderAttributes
+from distributary.pipeline.model.outcome import Outcome, Reason
+from distributary.pipeline.model.policy import DEFAULT, Policy
+from distributary.pipeline.model.transitions import Event, event_of
+from distributary.pipeline.redelivery.attempts import Attempts
+from distributary.pipeline.sequences.gathering import gathered
+from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
+
+__all__ = ["FOREVER", "NOBODY", "DeadLetter", "Deliver", "Dispatcher", "Effect", "Settled"]
+
+
+class Dispatcher:
+    """The deliveries of one subscription.
+
+    Consumers are numbers above 0 that the caller gives; a number is not used again while it is
+    attached. After each command that may have made room (`credit`, `settle`, `detach`, `wake`) and
+    whenever messages arrive, the caller asks `wanted` and offers what the topic has from there on.
+    Times are microseconds.
+    """
+
+    __slots__ = ("_floor", "_places", "paused")
+
+    def __init__(
+        self,
+        position: int,
+        settled: SequenceSet | None = None,
+        *,
+        failures: Mapping[int, int] | None = None,
+        doubtful_below: int = 0,
+        policy: Policy = DEFAULT,
+        priority_index: PriorityIndex | None = None,
+        buries: bool = False,
+    ) -> None:
+        """`position` is the first sequence that is owed and not read. The rest is known from before
+        a restart: `settled` are exceptions above the position, kept and changed here; `failures`
+        are the failed attempts of messages that are owed; what is owed below `doubtful_below` and
+        isn't in `failures` was perhaps delivered, which counts as one. `buries` says whether copies
+        may be kept of what is given up; else it is settled at once."""
+        self.paused = False  #: nothing is delivered; outcomes count as ever
+        self._places = QueueState(
+            position,
+            SequenceSet() if settled is None else settled,
+            Attempts(failures or {}, doubtful_below),
+            policy,
+            priority_index,
+            buries=buries,
+        )
+        self._floor = self.position
+
+    def view(self) -> "Dispatcher":
+        """What could be delivered now and what comes after it, with the failed attempts that are
+        known, for readers of its own: nothing that they do changes anything here, and nothing that
+        happens here changes what they see."""
+        view = Dispatcher(0)
+        view._places = self._places.view()
+        view._floor = view._places.floor
+        return view
+
+    @property
+    def policy(self) -> Policy:
+        """How it delivers; what is set holds from now on."""
+        return self._places.policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._places.policy = policy
+
+    @property
+    def position(self) -> int:
+        """The first sequence that was not read yet; it never falls but by `rewind`."""
+        return self._places.unread.position
+
+    @property
+    def reach(self) -> int:
+        """Nothing from here on was ever delivered. It is above the position while something beyond
+        it went first: of a high priority, or when its time had come."""
+        return max(self._places.unread.reach, self._places.unread.position)
+
+    @property
+    def floor(self) -> int:
+        """Everything that is owed below it is settled; it never falls but by `rewind`."""
+        floor = self._places.floor
+        assert floor >= self._floor, f"the floor fell from {self._floor} to {floor}"  # noqa: S101
+        self._floor = floor
+        return floor
+
+    @property
+    def outstanding(self) -> int:
+        """How many messages were read and aren't settled."""
+        return len(self._places.outstanding)
+
+    @property
+    def beyond(self) -> int:
+        """How many messages above the position are settled, or were read early."""
+        return len(self._places.unread.passed)
+
+    def outstanding_below(self, sequence: int) -> int:
+        """How many of those that are outstanding lie below this sequence."""
+        return sum(map(len, self._places.outstanding.runs_within(0, sequence)))
+
+    def beyond_below(self, sequence: int) -> int:
+        """How many of those beyond the position lie below this sequence."""
+        return sum(map(len, self._places.unread.passed.runs_within(0, sequence)))
+
+    @property
+    def burying(self) -> int:
+        """How many are given up and wait for their copies to be kept; they are outstanding."""
+        return len(self._places.burying)
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages consumers hold."""
+        return len(self._places.holds)
+
+    @property
+    def consumers(self) -> int:
+        """How many consumers are attached."""
+        return len(self._places.holds.held)
+
+    def held(self, consumer: int) -> SequenceSet:
+        """What this consumer has and did not settle: to be read, not to be changed."""
+        return self._places.holds.held[consumer]
+
+    def failures(self, sequence: int) -> int:
+        """How often a message that is owed has failed, as consumers are told."""
+        return self._places.attempts.of(sequence)
+
+    def acquired(self, sequence: int) -> int:
+        """How often a message that is owed was acquired and came back, whether it failed or not."""
+        return self._places.attempts.acquired(sequence)
+
+    @property
+    def room(self) -> int:
+        """How many messages all consumers together take now."""
+        return self._places.line.room
+
+    @property
+    def selectors(self) -> frozenset[str]:
+        """Those of the attached consumers that have one."""
+        return self._places.line.selectors
+
+    def active(self, consumer: int) -> bool:
+        """Whether this consumer gets messages: where only one at a time does, whether it is it."""
+        return self._places.line.active(consumer)
+
+    def attach(self, consumer: int, *, priority: int = 0, selector: str | None = None) -> None:
+        """A consumer came. It has no credit yet. It gets messages before those of lower priority
+        do, and only those that its selector matches."""
+        self._places.join(consumer, priority, selector)
+
+    def detach(self, consumer: int) -> list[Settled]:
+        """A consumer went. What it held goes back to its old place and counts as no failure."""
+        return self._places.leave(consumer)
+
+    def credit(self, consumer: int, credit: int) -> None:
+        """From now on the consumer takes this many.
+
+        A receiver that takes credit back while messages are under way can seem to have less than
+        none; that is none.
+        """
+        self._places.line.set_credit(consumer, max(credit, 0))
+
+    def wanted(self, head: int = FOREVER) -> int | None:
+        """The sequence that would be delivered next, or None if there is nothing to deliver to
+        anybody now. Messages from `head` on aren't there yet."""
+        places = self._places
+        places.head = head
+        if self.paused or not places.line.ready:
+            return None
+        if not places.plain:
+            best = places.best()
+            return None if best is None else best.sequence
+        first = places.waiting.usual.first()
+        position = places.unread.position
+        if position >= head:
+            return first
+        return position if first is None else min(first, position)
+
+    def offer(
+        self,
+        first: int,
+        stop: int,
+        sequences: "array[int] | None" = None,
+        *,
+        now: int = 0,
+        attributes: HeaderAttributes | None = None,
+        matches: "Mapping[str, array[int]] | None" = None,
+    ) -> list[Effect]:
+        """Deliver what is owed of the messages `first .. stop - 1`, as far as credit goes.
+
+        All of them are of this topic, or those that `sequences` lists are all that the topic has
+        there. The caller has them at hand, and the topic has none from `wanted` up to `first`.
+        `attributes` are theirs, if they aren't all plain. `matches` says for each of `selectors`
+        which of them it matches.
+        """
+        if self.paused:
+            return []
+        places = self._places
+        if attributes is not None or not places.plain:
+            offered = Offered(first, stop, sequences, now, attributes, matches or {})
+            return SelectiveDispatch(places, offered).serve()
+        effects: list[Effect] = []
+        usual, unread = places.waiting.usual, places.unread
+        while (returned := usual.first()) is not None:
+            position = unread.position
+            if returned < position:
+                # Nearly all that comes back lies there: all but what was claimed ahead.
+                below = min(stop, position)
+                if returned >= below or not self._offer_returned(first, below, now, effects):
+                    return effects
+            elif position < stop:
+                below = min(stop, returned)
+                self._offer_new(max(first, position), below, sequences, now, effects)
+                if unread.position < below:
+                    return effects
+            else:
+                return effects
+        if unread.position < stop:
+            self._offer_new(max(first, unread.position), stop, sequences, now, effects)
+        return effects
+
+    def skip_to(self, position: int) -> None:
+        """The topic has nothing from `wanted` up to this one."""
+        self._places.skip_to(position)
+
+    def pass_to(self, position: int) -> None:
+        """The topic has nothing from the position up to this one, of whatever priority."""
+        if position > self.position:
+            self._places.unread.move(position)
+
+    def exclude(self, run: range) -> None:
+        """These messages, which are not read yet, aren't owed: they are passed over."""
+        unread = self._places.unread
+        assert run.start >= unread.position, f"{run} was read, up to {unread.position}"  # noqa: S101
+        unread.pass_over(run)
+
+    def settle(
+        self,
+        consumer: int,
+        run: Run,
+        outcome: Outcome,
+        *,
+        failed: bool = False,
+        undeliverable: bool = False,
+        now: int = 0,
+        delivered_at: int = 0,
+    ) -> list[Settled | DeadLetter]:
+        """A consumer settled these deliveries, which were made at `delivered_at`.
+
+        What it doesn't hold (any more), or holds by a later delivery, is passed over: it changes
+        nothing and has no effect.
+        """
+        places = self._places
+        effects: list[Settled | DeadLetter] = []
+        if outcome is Outcome.ACCEPTED and not undeliverable:
+            for part in places.holds.take(consumer, run, delivered_at):
+                effects += places.final(consumer, part, outcome)
+            return effects
+        event = event_of(outcome, undeliverable=undeliverable)
+        if event is Event.MODIFY and not failed:
+            # No failure is counted, so it is recorded as what it comes to: the record alone says
+            # after a restart how often a message failed.
+            event = Event.RELEASE
+        for part in places.holds.take(consumer, run, delivered_at):
+            effects += places.end(consumer, part, event, now)
+        return effects
+
+    def retire(self, consumer: int, run: Run, holder: int, delivered_at: int = 0) -> list[Run]:
+        """A consumer settled these deliveries, which were made at `delivered_at`, in a transaction:
+        what of them `holder`, a number below 0, has from now on. It settles them as a consumer
+        does, when the transaction ends."""
+        return self._places.holds.retire(consumer, run, holder, delivered_at)
+
+    def retired(self, holder: int, run: Run) -> bool:
+        """Whether a transaction has all of these; a rewind takes them from it."""
+        return self._places.holds.retired(holder, run)
+
+    def restore(self, holder: int, run: Run, consumer: int, now: int = 0) -> bool:
+        """A transaction ends without effect, and these weren't settled for good: the consumer holds
+        them again. False if it is gone: nothing was done."""
+        return self._places.holds.restore(holder, run, consumer, now)
+
+    def forget(self, holder: int) -> None:
+        """The transaction has ended, and settled all that it had."""
+        self._places.holds.forget(holder)
+
+    def give_up(self, run: Run, reason: Reason) -> list[Settled | DeadLetter]:
+        """Give up all of these that are owed and that nobody holds, whether read or not. The caller
+        knows that the reason holds for each of them."""
+        return self._places.give_up_unheld(run, reason)
+
+    def claim(self, consumer: int, run: Run, now: int = 0) -> list[Effect]:
+        """Deliver to this consumer all of these that are owed and that nobody holds, whoever's turn
+        it is and whether they were read or not: it had them before, and wants them back."""
+        return self._places.claim(consumer, run, now)
+
+    def owed(self, head: int) -> list[tuple[Run, int]]:
+        """All below `head` that is owed, with its failed attempts. Of what wasn't read yet, others
+        may belong to another topic, or not match."""
+        places = self._places
+        unread = places.unread.among(range(places.unread.position, head))
+        runs = [*places.outstanding.runs(), *unread]
+        return [part for run in runs for part in places.attempts.parts(run)]
+
+    def exhausted(self) -> Run:
+        """What is owed and failed as often as it may, as after a crash before its burial, or under
+        a policy that allows less than the one before."""
+        places = self._places
+        known = sorted(places.attempts.failures.items())
+        return array("q", [s for s, n in known if places.exhausted(range(s, s + 1), n)])
+
+    def buried(self, run: Run) -> list[Settled]:
+        """The copies of these lie in the group that is being written: they are owed no more."""
+        return self._places.buried(run)
+
+    def wake(self, now: int) -> list[Effect]:
+        """Times have come: of delays and of locks."""
+        return [*self._places.wake(now)]
+
+    @property
+    def next_due(self) -> int | None:
+        """When to call `wake`; None: never."""
+        places = self._places
+        times = (places.waiting.next_due, places.holds.next_lapse)
+        return min([time for time in times if time is not None], default=None)
+
+    def rewind(self, position: int) -> None:
+        """What lies from here on is owed, all of it; of what was, nothing is known any more but the
+        consumers and their credit. Outcomes of deliveries from before change nothing."""
+        self._places.rewind(position)
+        self._floor = position
+
+    def _offer_returned(self, first: int, stop: int, now: int, effects: list[Effect]) -> bool:
+        """Whether all of these went."""
+        places = self._places
+        usual, deal = places.waiting.usual, places.line.deal
+        lowest = usual.first()
+        assert lowest is not None  # noqa: S101
+        assert lowest >= first, f"{lowest} is owed, offered from {first} on"  # noqa: S101
+        for run in gathered(usual.runs_within(first, stop), places.line.room):
+            for part, failures in places.attempts.parts(run):
+                if failures and places.exhausted(part, failures):
+                    usual.discard(part)
+                    effects += places.give_up(NOBODY, part, Reason.EXHAUSTED)
+                    continue
+                taken = places.hand(deal(part), failures, now, effects, again=True)
+                usual.discard(part[:taken])
+                if taken < len(part):
+                    return False
+        return True
+
+    def _offer_new(
+        self,
+        start: int,
+        stop: int,
+        sequences: "array[int] | None",
+        now: int,
+        effects: list[Effect],
+    ) -> None:
+        places = self._places
+        unread, outstanding, deal = places.unread, places.outstanding, places.line.deal
+        runs: Iterable[Run] = (range(start, stop),) if start < stop else ()
+        if sequences is not None or unread.passed:
+            runs = unread.runs(start, stop, sequences, places.line.room)
+        for run in runs:
+            for part, failures in places.attempts.parts(run):
+                if failures and places.exhausted(part, failures):
+                    unread.position = part[-1] + 1
+                    effects += places.give_up(NOBODY, part, Reason.EXHAUSTED)
+                    continue
+                again = part[0] < unread.read_before
+                taken = places.hand(deal(part), failures, now, effects, again=again)
+                if taken < len(part):
+                    outstanding.add(part[:taken])
+                    unread.move(part[taken - 1] + 1 if taken else unread.position)
+                    return
+                outstanding.add(part)
+                unread.position = part[-1] + 1
+        unread.move(stop)

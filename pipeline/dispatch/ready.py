@@ -1,0 +1,192 @@
+"""What was read and waits: for its turn, for somebody who may have it, or for its time.
+
+Rule 1: a message that waits is in one pool, or delayed.
+Rule 2: pools are by priority, and by who may have what is in them; in a pool, the lowest sequence
+        is the next one.
+Rule 3: messages of another priority than the usual are known as long as they are outstanding.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from typing import Final, TypeAlias
+
+from distributary.pipeline.model.header_attributes import PRIORITY
+from distributary.pipeline.sequences.gathering import gathered
+from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
+
+#: Who may have a message: anybody (None, or not known yet), one consumer, those with one of these
+#: selectors or with none, or nobody until its group of messages goes on (see `stuck`).
+Whose: TypeAlias = "int | frozenset[str] | None"
+
+#: Due times are rounded up to this many microseconds, so that many delays cost few entries.
+GRAIN_US: Final = 10_000
+
+
+def stuck(bucket: int) -> int:
+    """Whose a message is that waits until this bucket of groups goes on: nobody's. Consumers are
+    never negative."""
+    return -1 - bucket
+
+
+class Ready:
+    """The waiting messages of one subscription."""
+
+    __slots__ = ("_delayed", "_due", "_due_times", "levels", "others", "usual")
+
+    def __init__(self) -> None:
+        self.usual = SequenceSet()  #: of the usual priority, for anybody
+        self.others: dict[tuple[int, Whose], SequenceSet] = {}  #: (priority, whose); none is empty
+        #: priority -> the outstanding messages that have it, if it isn't the usual.
+        self.levels: dict[int, SequenceSet] = {}
+        self._delayed = SequenceSet()
+        self._due: dict[int, array[int]] = {}  #: time / GRAIN_US -> what is due then
+        self._due_times: list[int] = []  #: a heap of the keys of `_due`
+
+    def __len__(self) -> int:
+        pools = sum([len(pool) for pool in self.others.values()])
+        return len(self.usual) + pools + len(self._delayed)
+
+    def note(self, run: Run, priority: int) -> None:
+        """These, which were just read, have this priority."""
+        if priority != PRIORITY:
+            self.levels.setdefault(priority, SequenceSet()).add(run)
+
+    def put(self, run: Run, whose: Whose = None) -> None:
+        """These may be delivered, to anybody or to those."""
+        for part, priority in self.by_priority(run):
+            if part:
+                self._pool(priority, whose).add(part)
+
+    def delay(self, run: Run, at: int) -> None:
+        """These are to be delivered from this time on, not before."""
+        self._delayed.add(run)
+        time = -(-at // GRAIN_US)
+        if time not in self._due:
+            self._due[time] = array("q")
+            heappush(self._due_times, time)
+        self._due[time].extend(run)
+
+    def due(self, now: int) -> Iterator[Run]:
+        """Those whose time has come: they wait for it no more, and are in no pool yet."""
+        while self._due_times and self._due_times[0] * GRAIN_US <= now:
+            time = heappop(self._due_times)
+            there = sorted({one for one in self._due.pop(time) if one in self._delayed})
+            if there:
+                run = array("q", there)
+                self._delayed.discard(run)
+                yield from gathered((range(one, one + 1) for one in run), len(run))
+
+    @property
+    def next_due(self) -> int | None:
+        """When the next delay ends."""
+        return self._due_times[0] * GRAIN_US if self._due_times else None
+
+    def within(self, priority: int, whose: Whose, start: int, stop: int) -> Iterable[range]:
+        """The stretches in this pool of `start .. stop - 1`; what was yielded may be taken out
+        while this goes on."""
+        pool = self._find(priority, whose)
+        return () if pool is None else pool.runs_within(start, stop)
+
+    def remove(self, run: Run, priority: int, whose: Whose) -> None:
+        """These leave this pool."""
+        pool = self._find(priority, whose)
+        if pool is not None:
+            pool.discard(run)
+            if not pool and pool is not self.usual:
+                del self.others[priority, whose]
+
+    def pick(self, run: Run) -> list[Run]:
+        """Those of the run that wait, wherever; they wait no more."""
+        picked: list[Run] = []
+        for priority, whose in [(PRIORITY, None), *self.others]:
+            pool = self._find(priority, whose)
+            found = [] if pool is None else _common(pool, run)
+            for part in found:
+                self.remove(part, priority, whose)
+            picked += found
+        for part in _common(self._delayed, run):
+            self._delayed.discard(part)
+            picked.append(part)
+        return picked
+
+    def claim(self, run: Run) -> list[Run]:
+        """As `pick`, of messages that may wait again: no time that they waited for ends that."""
+        picked = self.pick(run)
+        if self._due and picked:
+            gone = {one for part in picked for one in part}
+            for time, due in self._due.items():
+                if not gone.isdisjoint(due):
+                    self._due[time] = array("q", [one for one in due if one not in gone])
+        return picked
+
+    def forget(self, run: Run) -> None:
+        """These are owed no more."""
+        for priority in [*self.levels]:
+            level = self.levels[priority]
+            level.discard(run)
+            if not level:
+                del self.levels[priority]
+
+    def free(self, which: Callable[[Whose], bool]) -> None:
+        """What only those may have may go to anybody, or to whom it will be seen then."""
+        for priority, whose in [one for one in self.others if which(one[1])]:
+            pool = self.others.pop((priority, whose))
+            for run in pool.runs():
+                self._pool(priority, None).add(run)
+
+    def by_priority(self, run: Run) -> Iterable[tuple[Run, int]]:
+        """The run in parts of one priority each."""
+        if not self.levels:
+            return ((run, PRIORITY),)
+        parts: list[tuple[Run, int]] = []
+        left = SequenceSet()
+        left.add(run)
+        for priority, level in self.levels.items():
+            for part in _common(level, run):
+                left.discard(part)
+                parts.append((part, priority))
+        usual = gathered(left.runs(), len(left))
+        return [*parts, *((part, PRIORITY) for part in usual)]
+
+    def available(self) -> "Ready":
+        """All that is in pools, for anybody, apart from this."""
+        copy = Ready()
+        copy.usual = self.usual.copy()
+        copy.levels = {priority: level.copy() for priority, level in self.levels.items()}
+        for (priority, _), pool in self.others.items():
+            for run in pool.runs():
+                copy._pool(priority, None).add(run)
+        return copy
+
+    def all(self) -> SequenceSet:
+        """All that is in pools."""
+        found = self.usual.copy()
+        for pool in self.others.values():
+            for run in pool.runs():
+                found.add(run)
+        return found
+
+    def clear(self) -> None:
+        for known in (self.usual, self.others, self.levels, self._delayed, self._due):
+            known.clear()
+        self._due_times.clear()
+
+    def _find(self, priority: int, whose: Whose) -> SequenceSet | None:
+        if priority == PRIORITY and whose is None:
+            return self.usual
+        return self.others.get((priority, whose))
+
+    def _pool(self, priority: int, whose: Whose) -> SequenceSet:
+        if priority == PRIORITY and whose is None:
+            return self.usual
+        return self.others.setdefault((priority, whose), SequenceSet())
+
+
+def _common(pool: SequenceSet, run: Run) -> list[Run]:
+    """What of the run is in the pool."""
+    if not pool or not run:
+        return []
+    if isinstance(run, range) and run.step == 1:
+        return list(gathered(pool.runs_within(run.start, run.stop), len(run)))
+    return list(gathered((range(one, one + 1) for one in run if one in pool), len(run)))

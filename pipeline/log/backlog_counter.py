@@ -1,0 +1,179 @@
+"""How much lies where in the log: the messages and bytes of one topic, by sequence.
+
+Fed with what becomes durable, a stretch at a time. What a subscription has waiting is what was
+read and isn't settled, and what the topic has from its position on, but for what is settled there;
+of a subscription with a selector that is the most it can be, as nobody has looked what it claims.
+
+Rule 1: counts from any sequence on are exact as long as stretches are remembered singly. Where they
+        were joined and hold other topics' messages, too, they are the most that it can be.
+Rule 2: memory is bounded: older stretches are joined when there are too many.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+#: Stretches that one topic remembers singly, 48 bytes each.
+STRETCHES_MAX = 8_192
+#: Microseconds: stretches that follow each other so soon are one, if nothing lies between them.
+TOGETHER = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """So many messages, and their bytes."""
+
+    messages: int = 0
+    bytes: int = 0
+
+
+class BacklogCounter:
+    """The messages of one topic from some sequence on."""
+
+    __slots__ = (
+        "_before",
+        "_before_bytes",
+        "_begun",
+        "_bytes",
+        "_ended",
+        "_firsts",
+        "_messages",
+        "_stops",
+    )
+
+    def __init__(self) -> None:
+        # Of each stretch: its first sequence and the one after its last, when its first and its
+        # last message were published, and what lay before it, counted from the first stretch ever.
+        self._firsts, self._stops = array("q"), array("q")
+        self._begun, self._ended = array("q"), array("q")
+        self._before, self._before_bytes = array("q"), array("q")
+        self._messages = self._bytes = 0  #: all, counted in the same way
+
+    def __len__(self) -> int:
+        """How many stretches are remembered."""
+        return len(self._firsts)
+
+    def add(self, first: int, stop: int, messages: int, size: int, at: int) -> None:
+        """The topic has so many messages of `size` bytes together from `first` to `stop - 1`; they
+        were published at this time (microseconds). All that was added before lies below."""
+        if self._ended:
+            at = max(at, self._ended[-1])  # the clock may have been set
+        if self._goes_on(first, stop, messages, at):
+            self._stops[-1], self._ended[-1] = stop, at
+        else:
+            if len(self._firsts) >= STRETCHES_MAX:
+                self._join()
+            self._firsts.append(first)
+            self._stops.append(stop)
+            self._begun.append(at)
+            self._ended.append(at)
+            self._before.append(self._messages)
+            self._before_bytes.append(self._bytes)
+        self._messages += messages
+        self._bytes += size
+
+    def _goes_on(self, first: int, stop: int, messages: int, at: int) -> bool:
+        """Whether these are one with the last stretch: both have the topic's messages only."""
+        return (
+            bool(self._stops)
+            and self._stops[-1] == first
+            and stop - first == messages
+            and at - self._begun[-1] < TOGETHER
+            and first - self._firsts[-1] == self._messages - self._before[-1]
+        )
+
+    def _join(self) -> None:
+        """Join each two that follow each other, but for the younger half."""
+        half = len(self._firsts) // 4 * 2
+        for column in (self._firsts, self._begun, self._before, self._before_bytes):
+            column[:half] = column[:half:2]
+        for column in (self._stops, self._ended):
+            column[:half] = column[1:half:2]
+
+    def extend(self, later: "BacklogCounter") -> None:
+        """Add what the other one has: it was counted from a later sequence on."""
+        ends = len(later)
+        for at in range(ends):
+            last = at + 1 == ends
+            upto = later._messages if last else later._before[at + 1]
+            upto_bytes = later._bytes if last else later._before_bytes[at + 1]
+            self.add(
+                later._firsts[at],
+                later._stops[at],
+                upto - later._before[at],
+                upto_bytes - later._before_bytes[at],
+                later._begun[at],
+            )
+
+    def trim(self, below: int) -> None:
+        """Nobody asks about anything below this sequence any more."""
+        gone = bisect_right(self._stops, below)
+        if gone:
+            times = (self._begun, self._ended)
+            for column in (self._firsts, self._stops, *times, self._before, self._before_bytes):
+                del column[:gone]
+
+    def since(self, sequence: int) -> Volume:
+        """What lies from this sequence on."""
+        at = bisect_right(self._stops, sequence)
+        if at == len(self._firsts):
+            return Volume()
+        messages = self._messages - self._before[at]
+        size = self._bytes - self._before_bytes[at]
+        last = at + 1 == len(self._firsts)
+        inside = messages if last else self._before[at + 1] - self._before[at]
+        passed = inside - min(inside, self._stops[at] - sequence)
+        if passed > 0:
+            inside_bytes = size if last else self._before_bytes[at + 1] - self._before_bytes[at]
+            messages -= passed
+            size -= inside_bytes * passed // inside
+        return Volume(messages, size)
+
+    def published_at(self, sequence: int) -> int | None:
+        """When the first message from this sequence on was published, or somewhat before that;
+        None if there is none."""
+        at = bisect_right(self._stops, sequence)
+        return self._begun[at] if at < len(self._begun) else None
+
+    def older(self, time: int) -> int:
+        """The sequence below which everything was published before this time, or somewhat less."""
+        count = bisect_left(self._ended, time)
+        return self._stops[count - 1] if count else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """How many messages that a subscription was owed something took from it. `at_most`: nobody has
+    looked which of them its selector selects."""
+
+    messages: int = 0
+    at_most: bool = False
+
+    @property
+    def facts(self) -> dict[str, int | bool]:
+        """The same in an answer."""
+        said: dict[str, int | bool] = {"dropped": self.messages}
+        if self.at_most and self.messages:
+            said["at_most"] = True
+        return said
+
+
+#: Nothing was taken.
+NOTHING = Dropped()
+
+
+def waiting(
+    counter: BacklogCounter, *, floor: int, position: int, outstanding: int, beyond: int
+) -> Volume:
+    """What a subscription has waiting: `outstanding` messages were read and aren't settled, of
+    those that lie from `position` on `beyond` are among these or are settled. The bytes of these
+    are what messages of their part of the log have on average."""
+    unread = counter.since(position)
+    owed = max(unread.messages - beyond, 0)
+    size = unread.bytes * owed // unread.messages if unread.messages else 0
+    if outstanding:
+        whole = counter.since(floor)
+        read = Volume(whole.messages - unread.messages, whole.bytes - unread.bytes)
+        part = read if read.messages else whole
+        size += part.bytes * outstanding // part.messages if part.messages else 0
+    return Volume(owed + outstanding, size)

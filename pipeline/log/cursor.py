@@ -1,0 +1,91 @@
+"""How far one subscription has come: its durable state, as settlement records fold into it."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from distributary.pipeline.sequences.sequence_set import SequenceSet
+
+#: Deaths that are told apart for one subscription. Each further one delivered less than the one
+#: before it, with orderly ends in between: rare, and kept in a slot of fixed size.
+DOUBT_STEPS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """What of a subscription is settled; together with the log, all that a restart needs.
+
+    Everything that it is owed below `floor` is settled. `settled` are the exceptions above: runs
+    of consecutive sequences, none below the floor, ascending, no two touching.
+    """
+
+    floor: int
+    settled: tuple[range, ...] = ()
+
+    def __contains__(self, sequence: int) -> bool:
+        """Whether this sequence is settled and must not be delivered again."""
+        if sequence < self.floor:
+            return True
+        nth = bisect_right(self.settled, sequence, key=lambda run: run.start)
+        return nth > 0 and sequence in self.settled[nth - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """What the log says of one message that came back: failed attempts, as of a record in `group`.
+
+    A record says it by its `delivery_count`, and one more if its outcome counts as a failure.
+    """
+
+    count: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Deliveries of which nobody knows how they ended: the process that made them died.
+
+    A step `(below, group)` stands for one such process: what is owed below `below` may have been
+    delivered by it, and it wrote no group from `group` on. A record of a later group counts that
+    delivery in, an earlier one can't. `below` falls from step to step, `group` rises.
+    """
+
+    steps: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def below(self) -> int:
+        """No sequence from here on is in doubt."""
+        return self.steps[0][0] if self.steps else 0
+
+    def after_crash(self, position: int, next_group: int, *, floor: int = 0) -> "Doubt":
+        """What is in doubt when one more process died, which delivered below `position` (0: it
+        knew the end of all that it delivered); `floor` is the subscription's now."""
+        steps = [step for step in self.steps if step[0] > max(position, floor)]
+        if position > floor:
+            steps.append((position, next_group))
+        if len(steps) > DOUBT_STEPS_MAX:
+            # What the second knows is said of the first, too: a count may be one too high.
+            steps[:2] = [(steps[0][0], steps[1][1])]
+        return Doubt(tuple(steps))
+
+    def failures(self, known: Mapping[int, Failures]) -> dict[int, int]:
+        """Failed attempts of each message of which the log knows any. A delivery of which nobody
+        knows how it ended counts as one, as it does for every other message below `below`."""
+        return {
+            sequence: one.count + (one.group < self._group_of(sequence))
+            for sequence, one in known.items()
+        }
+
+    def _group_of(self, sequence: int) -> int:
+        """The first group after the last process that may have delivered this message."""
+        return max((group for below, group in self.steps if sequence < below), default=0)
+
+
+def fold(runs: Iterable[range], floor: int) -> Cursor:
+    """The cursor after settlements of these runs, in whatever order, the last with this floor.
+
+    Of the runs, give only those that are final. An older cursor goes on as
+    `fold([*cursor.settled, *runs], floor)`.
+    """
+    settled = SequenceSet(run[bisect_left(run, floor) :] for run in runs)
+    return Cursor(floor, tuple(settled.runs()))

@@ -1,0 +1,64 @@
+"""Which `topic_log` a gateway means: the table, and one of its versions, by that version's commit.
+
+An address says where a table lies and not which one it is: the same path may lead to another home
+in another folder, on another machine, or to a copy. So whoever uses sequences that a gateway told
+compares the table that lies there with this first.
+
+Rule 1: Delta's id of the table tells tables apart that were made apart. A copy has the same id.
+Rule 2: the entry of a version, byte for byte, tells copies apart: each commit of ours has a random
+        id in it. Who has the same entry has the same messages up to that version.
+Rule 3: entries that everybody has read are cleaned up some day, that of the newest version never.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Self
+
+from distributary.pipeline.errors import InvalidRequest, StoreError
+
+#: Bytes of an entry's digest.
+DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LogIdentity:
+    """A table by Delta's id (`table`), one of its versions, and the digest of that version's entry
+    (`entry`), in hexadecimal digits."""
+
+    table: str
+    version: int
+    entry: str
+
+    @classmethod
+    def of(cls, said: object) -> Self:
+        """What `body` made. Raises InvalidRequest for anything else."""
+        match said:
+            case {"id": str(table), "version": int(version), "entry": str(entry)}:
+                return cls(table, version, entry)
+        raise InvalidRequest(
+            "the gateway doesn't say which topic_log is its own: it is of an earlier version. "
+            "Its messages aren't read without that"
+        )
+
+    def body(self) -> Mapping[str, str | int]:
+        """As it travels and is written down."""
+        return {"id": self.table, "version": self.version, "entry": self.entry}
+
+    def require(self, where: str, entry: bytes | None) -> None:
+        """Raise StoreError unless the table that lies `where` is this one.
+
+        `entry` is the entry of `version` there, None if there is none.
+        """
+        if entry is not None and digest(entry) == self.entry:
+            return
+        why = f"has no version {self.version}" if entry is None else "is another one, or a copy"
+        raise StoreError(
+            f"the topic_log in {where} isn't the gateway's: it {why}. Nothing was read there; say "
+            "where the gateway's own lies, as it is seen from here"
+        )
+
+
+def digest(entry: bytes) -> str:
+    """The digest of a version's entry."""
+    return blake2b(entry, digest_size=DIGEST_BYTES).hexdigest()

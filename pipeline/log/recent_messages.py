@@ -1,0 +1,161 @@
+"""Recent messages in memory: what was just published, so that most deliveries read no disk.
+
+Batches come in the order of their sequences and leave in that order, the oldest first, but only
+when the table has them: what isn't committed can be read nowhere else.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from distributary.pipeline.model.header_attributes import joined
+from distributary.pipeline.model.message import RecordBatch
+
+#: A batch of fewer messages is handed out together with those behind it: a batch costs about ten
+#: microseconds until it is delivered, a message in it far less than one.
+SMALL = 32
+#: Batches, and bytes, that are joined at most: their bytes are copied.
+JOIN_SLABS_MAX = 256
+JOIN_BYTES_MAX = 1 << 18
+#: Bytes that a batch takes beside its messages' and its header attributes', measured: with one
+#: message in each they are most.
+SLAB_BYTES = 320
+#: Entries of a topic's line that are gone before it is cut: makes leaving O(1) on average.
+_TRIM_AT = 1_024
+
+
+@dataclass(slots=True)
+class _Line:
+    """The batches of one topic, ascending; those before `start` are gone."""
+
+    firsts: list[int] = field(default_factory=list)
+    batches: list[RecordBatch | None] = field(default_factory=list)
+    start: int = 0
+
+
+class RecentMessages:
+    """A window over the log's end: `floor .. head - 1` is all here."""
+
+    def __init__(self, *, head: int, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._lines: dict[str, _Line] = {}
+        #: Topic, first and end of each batch, and its bytes, also of those that are forgotten.
+        self._order: deque[tuple[str, int, int, int]] = deque()
+        self._bytes = 0
+        #: The last batch that was joined, and of which topic, from where and of how many it is:
+        #: what many subscriptions of a topic want in turn is made once.
+        self._joined: RecordBatch | None = None
+        self._joined_key = ("", 0, 0)
+        self._committed = head
+        self.floor = head  #: every message from here on is in memory
+        self.head = head  #: the sequence after the last message
+
+    @property
+    def bytes(self) -> int:
+        """What all batches take."""
+        return self._bytes
+
+    def add(self, topic: str, batch: RecordBatch) -> None:
+        """The next messages of the log, which are all of `topic`."""
+        assert batch.first == self.head, f"batch {batch.first} does not follow {self.head}"  # noqa: S101
+        line = self._lines.setdefault(topic, _Line())
+        line.firsts.append(batch.first)
+        line.batches.append(batch)
+        attributes_bytes = batch.attributes.size if batch.attributes is not None else 0
+        size = SLAB_BYTES + len(batch.blob) + attributes_bytes
+        self._order.append((topic, batch.first, batch.stop, size))
+        self._bytes += size
+        self.head = batch.stop
+        self._evict()
+
+    def committed(self, through: int) -> None:
+        """The table has every message below `through`."""
+        self._committed = max(self._committed, through)
+        self._evict()
+
+    def forget(self, topic: str) -> None:
+        """Nobody will look for this topic's messages any more: they leave memory now. They count
+        as bytes until their turn to leave has come."""
+        self._lines.pop(topic, None)
+        self._joined, self._joined_key = None, ("", 0, 0)
+
+    def find(self, topic: str, sequence: int, most: int = 1) -> RecordBatch | None:
+        """The batch of `topic` with `sequence`, else the first one after it, else None.
+
+        Small ones are joined while they hold no more than `most` messages. `sequence` must not be
+        below the floor.
+        """
+        line = self._lines.get(topic)
+        if line is None:
+            return None
+        at = max(bisect_right(line.firsts, sequence) - 1, line.start)
+        while at < len(line.batches):
+            batch = line.batches[at]
+            if batch is not None and batch.stop > sequence:
+                return self._join(topic, _small(line.batches, at, most)) or batch
+            at += 1
+        return None
+
+    def _join(self, topic: str, batches: Sequence[RecordBatch]) -> RecordBatch | None:
+        """These batches of one topic, behind each other, as one; None if there is nothing to
+        join."""
+        if len(batches) < 2:
+            return None
+        key = topic, batches[0].first, len(batches)
+        if key != self._joined_key:
+            self._joined_key, self._joined = key, _joined(batches)
+        return self._joined
+
+    def _evict(self) -> None:
+        while self._order and self._bytes > self._bytes_max:
+            topic, first, stop, size = self._order[0]
+            if stop > self._committed:
+                return
+            self._order.popleft()
+            self._bytes -= size
+            self.floor = stop
+            self._drop_first(topic, first)
+
+    def _drop_first(self, topic: str, first: int) -> None:
+        line = self._lines.get(topic)
+        if line is None or line.firsts[line.start] != first:
+            return  # it was forgotten
+        line.batches[line.start] = None
+        line.start += 1
+        if line.start == len(line.batches):
+            del self._lines[topic]
+        elif line.start >= _TRIM_AT:
+            del line.firsts[: line.start], line.batches[: line.start]
+            line.start = 0
+
+
+def _small(batches: Sequence[RecordBatch | None], at: int, most: int) -> list[RecordBatch]:
+    """The small batches from `at` on that are worth joining; none is gone behind one that isn't."""
+    found: list[RecordBatch] = []
+    count = size = 0
+    for nth in range(at, min(at + JOIN_SLABS_MAX, len(batches))):
+        batch = batches[nth]
+        assert batch is not None  # noqa: S101
+        count, size = count + batch.count, size + len(batch.blob)
+        if batch.count >= SMALL or size > JOIN_BYTES_MAX or count > most:
+            break
+        found.append(batch)
+    return found
+
+
+def _joined(batches: Sequence[RecordBatch]) -> RecordBatch:
+    """These batches of one topic, behind each other, as one."""
+    sequences, offsets, base = array("q"), array("i", [0]), 0
+    for batch in batches:
+        sequences.extend(range(batch.first, batch.stop))
+        for offset in memoryview(batch.offsets).cast("B").cast("i")[1:]:
+            offsets.append(base + offset)
+        base += len(batch.blob)
+    first, count = sequences[0], len(sequences)
+    blob = b"".join([batch.blob for batch in batches])
+    dense = sequences[-1] - first == count - 1
+    listed = None if dense else sequences
+    attributes = joined(first, listed, [(batch.count, batch.attributes) for batch in batches])
+    return RecordBatch(first, count, blob, offsets.tobytes(), listed, attributes)

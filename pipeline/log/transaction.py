@@ -1,0 +1,257 @@
+"""Local transactions of one connection: what was posted and retired in each, and how it ends.
+
+A machine without I/O. Messages that were posted and deliveries that were retired (settled with an
+outcome) in a transaction are its work; it is kept here until the transaction ends, and comes back
+as `Ended` that the caller applies as a whole, or undoes.
+
+Rule 1: what a transaction does next is a row of ROWS; a row that isn't there can't come.
+Rule 2: work is applied as a whole and only once, by `commit`; whatever else ends a transaction
+        undoes all of it.
+Rule 3: a transaction of which a part failed can only be rolled back; its commit is refused with
+        the reason of the first failure.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from distributary.pipeline.errors import IllegalTransition
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
+
+UNKNOWN_ID = "amqp:transaction:unknown-id"
+TIMED_OUT = "amqp:transaction:timeout"
+
+#: What is kept beside the messages' own bytes, in bytes: for each run, and for each in it.
+RUN_BYTES = 512
+EACH_BYTES = 16
+
+
+class State(StrEnum):
+    OPEN = "open"
+    DOOMED = "doomed"  #: a part of it failed: it can only be rolled back
+    GONE = "gone"  #: committed or rolled back; nobody knows its id any more
+
+
+class Event(StrEnum):
+    POST = "post"  #: messages were sent in it
+    RETIRE = "retire"  #: deliveries were given an outcome in it
+    SPOIL = "spoil"  #: something that was done in it can't be done
+    GIVE_UP = "give_up"  #: it takes too long, or holds too many deliveries
+    COMMIT = "commit"
+    ROLL_BACK = "roll_back"
+    LOSE = "lose"  #: the link of its controller is gone
+
+
+class Step(StrEnum):
+    """What becomes of the work."""
+
+    KEEP = "keep"  #: what comes is added
+    REFUSE = "refuse"  #: what comes is not
+    DISCARD = "discard"  #: posted messages go; retired deliveries stay retired until the end
+    UNDO = "undo"
+    APPLY = "apply"
+
+
+ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
+    (State.OPEN, Event.POST): (State.OPEN, Step.KEEP),
+    (State.OPEN, Event.RETIRE): (State.OPEN, Step.KEEP),
+    (State.OPEN, Event.SPOIL): (State.DOOMED, Step.DISCARD),
+    (State.OPEN, Event.GIVE_UP): (State.DOOMED, Step.UNDO),
+    (State.OPEN, Event.COMMIT): (State.GONE, Step.APPLY),
+    (State.OPEN, Event.ROLL_BACK): (State.GONE, Step.UNDO),
+    (State.OPEN, Event.LOSE): (State.GONE, Step.UNDO),
+    # What was retired in it is not given to anybody before its end: the peer that has yet to hear
+    # that it failed would get the same messages again and again.
+    (State.DOOMED, Event.POST): (State.DOOMED, Step.REFUSE),
+    (State.DOOMED, Event.RETIRE): (State.DOOMED, Step.KEEP),
+    (State.DOOMED, Event.SPOIL): (State.DOOMED, Step.DISCARD),
+    (State.DOOMED, Event.GIVE_UP): (State.DOOMED, Step.UNDO),
+    (State.DOOMED, Event.COMMIT): (State.GONE, Step.UNDO),
+    (State.DOOMED, Event.ROLL_BACK): (State.GONE, Step.UNDO),
+    (State.DOOMED, Event.LOSE): (State.GONE, Step.UNDO),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one connection: open transactions; bytes that one may hold, and all of them together."""
+
+    transactions_max: int
+    bytes_max: int
+    bytes_together_max: int
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """Bytes that the open transactions of all connections hold, and may hold, together."""
+
+    bytes_max: int
+    bytes: int = 0
+
+
+P = TypeVar("P")  #: a run of messages that was posted
+R = TypeVar("R")  #: a run of deliveries that was retired
+
+
+@dataclass(slots=True, eq=False)
+class Work(Generic[P, R]):
+    """What was done in a transaction, in its order."""
+
+    posted: list[P] = field(default_factory=list)
+    retired: list[R] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.posted or self.retired)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ended(Generic[P, R]):
+    """A transaction ended: apply its work as a whole (`step` APPLY), or undo it. `amqp_error` is
+    why its commit failed, if that was asked for and failed."""
+
+    number: int
+    work: Work[P, R]
+    step: Step
+    amqp_error: AmqpError | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Transaction(Generic[P, R]):
+    controller: int
+    state: State = State.OPEN
+    reason: AmqpError | None = None  #: why it is doomed
+    work: Work[P, R] = field(default_factory=Work)
+    posted_bytes: int = 0  #: what the work holds
+    retired_bytes: int = 0
+
+    def step(self, event: Event) -> Step:
+        try:
+            self.state, step = ROWS[self.state, event]
+        except KeyError:
+            raise IllegalTransition(self.state, event) from None
+        return step
+
+
+class Transactions(Generic[P, R]):
+    """The transactions of one connection. `numbers` gives each a number that no other one has;
+    a controller is a number of the caller's for the link that declared it. `held` is shared with
+    the other connections'."""
+
+    __slots__ = ("_bytes", "_held", "_limits", "_numbers", "_open")
+
+    def __init__(self, limits: Limits, numbers: Iterator[int], held: Held) -> None:
+        self._limits, self._numbers, self._held = limits, numbers, held
+        self._open: dict[int, _Transaction[P, R]] = {}
+        self._bytes = 0
+
+    def __contains__(self, number: int) -> bool:
+        """Whether there is such a transaction."""
+        return number in self._open
+
+    def declare(self, controller: int) -> int | AmqpError:
+        """Begin a transaction: its number, or why there can't be one more."""
+        most = self._limits.transactions_max
+        if len(self._open) >= most:
+            return AmqpError(
+                LIMIT_EXCEEDED,
+                f"this connection has {most} open transactions, the most it may have "
+                "(amqp.transactions_max)",
+            )
+        number = next(self._numbers)
+        self._open[number] = _Transaction(controller)
+        return number
+
+    def post(self, number: int, posted: P, count: int, size: int) -> AmqpError | None:
+        """Keep messages, `count` of `size` bytes together, for the commit; or why they aren't kept
+        and the transaction can only be rolled back. The caller knows that there is such a one."""
+        one = self._open[number]
+        size += RUN_BYTES + EACH_BYTES * count
+        amqp_error = self._too_large(one, size)
+        if amqp_error is not None:
+            self.spoil(number, amqp_error)
+        if one.step(Event.POST) is Step.REFUSE:
+            return one.reason
+        one.work.posted.append(posted)
+        one.posted_bytes += size
+        self._hold(size)
+        return None
+
+    def retire(self, number: int, retired: R, count: int) -> Work[P, R] | None:
+        """Keep what was retired for the end. What comes back, if anything does, is to be undone
+        now: it is more than a transaction may hold."""
+        one = self._open[number]
+        size = RUN_BYTES + EACH_BYTES * count
+        amqp_error = self._too_large(one, size)
+        one.step(Event.RETIRE)
+        one.work.retired.append(retired)
+        one.retired_bytes += size
+        self._hold(size)
+        return None if amqp_error is None else self.give_up(number, amqp_error)
+
+    def spoil(self, number: int, reason: AmqpError) -> None:
+        """Something that was done in the transaction can't be done: it can only be rolled back.
+        What was posted is let go at once."""
+        one = self._open[number]
+        one.reason = one.reason or reason
+        one.step(Event.SPOIL)
+        one.work.posted.clear()
+        self._hold(-one.posted_bytes)
+        one.posted_bytes = 0
+
+    def give_up(self, number: int, reason: AmqpError) -> Work[P, R]:
+        """The transaction may not hold any longer what it does: what is to be undone now. Its
+        controller hears of it at its end."""
+        one = self._open[number]
+        one.reason = one.reason or reason
+        one.step(Event.GIVE_UP)
+        return self._take(one)
+
+    def commit(self, number: int) -> Ended[P, R]:
+        """Its controller wants all of it; or has to hear why there is nothing of it."""
+        return self._end(number, Event.COMMIT)
+
+    def roll_back(self, number: int) -> Ended[P, R]:
+        """Its controller wants nothing of it."""
+        return self._end(number, Event.ROLL_BACK)
+
+    def lose(self, controller: int) -> list[Ended[P, R]]:
+        """The controller's link is gone: all that it declared and did not discharge is undone."""
+        gone = [number for number, one in self._open.items() if one.controller == controller]
+        return [self._end(number, Event.LOSE) for number in gone]
+
+    def _end(self, number: int, event: Event) -> Ended[P, R]:
+        one = self._open.pop(number)
+        step = one.step(event)
+        return Ended(number, self._take(one), step, one.reason if event is Event.COMMIT else None)
+
+    def _take(self, one: _Transaction[P, R]) -> Work[P, R]:
+        work, one.work = one.work, Work()
+        self._hold(-one.posted_bytes - one.retired_bytes)
+        one.posted_bytes = one.retired_bytes = 0
+        return work
+
+    def _hold(self, more: int) -> None:
+        self._bytes += more
+        self._held.bytes += more
+
+    def _too_large(self, one: _Transaction[P, R], more: int) -> AmqpError | None:
+        limits = self._limits
+        if one.posted_bytes + one.retired_bytes + more > limits.bytes_max:
+            what, most, name = "a transaction", limits.bytes_max, "transaction_bytes_max"
+        elif self._bytes + more > limits.bytes_together_max:
+            what, most = "a connection's open transactions", limits.bytes_together_max
+            name = "unfinished_bytes_max"
+        elif self._held.bytes + more > self._held.bytes_max:
+            what, most = "the open transactions of all connections", self._held.bytes_max
+            name = "transactions_together_bytes_max"
+        else:
+            return None
+        text = f"{what} may hold {most} bytes at most (amqp.{name}): commit more often"
+        return AmqpError(LIMIT_EXCEEDED, text)
+
+
+def unknown(number: int) -> AmqpError:
+    """No, there is no such transaction, or not any more."""
+    text = f"there is no open transaction with the id 0x{number:016x}: it ended, or never was one"
+    return AmqpError(UNKNOWN_ID, text)

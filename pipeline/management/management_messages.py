@@ -1,0 +1,319 @@
+"""What a request to `$management` says, and what is answered: AMQP Management, as far as it goes.
+
+A request names an operation and an entity in its application properties (`operation`, `type`,
+`name`); a map in its body says the rest. The answer has `statusCode` and `statusDescription`, and
+a map in its body.
+
+Rule 1: what may be asked is a row of REQUESTS; a missing row is refused with those there are.
+Rule 2: nothing is guessed: an attribute that isn't known, or of another type, is refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
+from distributary.pipeline.codec.amqp_writer import Writable, compound, write
+from distributary.pipeline.codec.quoting import quoted
+from distributary.pipeline.codec.sections import Body, Identifier, Kind, Message, Typed
+from distributary.pipeline.model import amqp_error
+from distributary.pipeline.model.amqp_error import AmqpError
+
+#: The node's address.
+NODE = "$management"
+#: Its own type and name in AMQP Management; what we call them is `node` and `self`.
+STANDARD_TYPE = "org.amqp.management"
+
+#: Characters of an answer's sentence: a name in it may be as long as a request.
+DESCRIPTION_MAX = 1_024
+
+OK, CREATED, NO_CONTENT = 200, 201, 204
+BAD_REQUEST, FORBIDDEN, ABSENT, CONFLICT = 400, 403, 404, 409
+FAILED, NOT_IMPLEMENTED = 500, 501
+
+#: A refusal's condition -> the status that says the same; any other one is a failure of ours.
+STATUS = {
+    amqp_error.INVALID_FIELD: BAD_REQUEST,
+    amqp_error.UNAUTHORIZED: FORBIDDEN,
+    amqp_error.NOT_FOUND: ABSENT,
+    amqp_error.LOCKED: CONFLICT,
+    amqp_error.LIMIT_EXCEEDED: CONFLICT,
+    amqp_error.PRECONDITION_FAILED: CONFLICT,
+    amqp_error.NOT_IMPLEMENTED: NOT_IMPLEMENTED,
+}
+
+
+class Entity(StrEnum):
+    """The types of what is managed."""
+
+    SUBSCRIPTION = "subscription"  #: named by its id, e.g. `global/billing`
+    QUEUE = "queue"  #: named by its name, or as `queue://name`
+    TOPIC = "topic"
+    NODE = "node"  #: the gateway itself, named `self`
+
+
+class Verb(StrEnum):
+    """The operations, as they stand in requests."""
+
+    CREATE = "CREATE"
+    READ = "READ"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    QUERY = "QUERY"  #: those that there are; needs no name
+    PAUSE = "PAUSE"
+    RESUME = "RESUME"
+    PURGE = "PURGE"
+    REWIND = "REWIND"
+    SKIP = "SKIP"
+    REDRIVE = "REDRIVE"
+    CLOSE = "CLOSE"
+    ACQUIRE = "ACQUIRE"  #: sequences in their turn, without the messages
+    SETTLE = "SETTLE"
+    OWED = "OWED"  #: what it is owed now
+    HELD = "HELD"  #: which messages its consumers hold, since when
+    HINT = "HINT"  #: say which messages its selector matches, so that others needn't be read
+    GET_TYPES = "GET-TYPES"
+    GET_OPERATIONS = "GET-OPERATIONS"
+
+
+#: The largest number that a request may say.
+NUMBER_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One that a request may have: its types, and whether it must be there. A number isn't negative
+    and has 63 bits at most: that is what sequences and times have."""
+
+    types: tuple[type, ...]
+    required: bool = False
+
+    def fits(self, value: Value) -> bool:
+        if isinstance(value, bool):
+            return bool in self.types
+        if isinstance(value, Timestamp):
+            return Timestamp in self.types
+        return isinstance(value, self.types) and not (
+            isinstance(value, int) and not 0 <= value <= NUMBER_MAX
+        )
+
+
+Attributes = dict[str, Attribute]
+
+_TEXT, _FLAG, _NUMBER = Attribute((str,)), Attribute((bool,)), Attribute((int,))
+#: What somebody's own policy says; nothing to have none.
+_POLICY = Attribute((Map, type(None)))
+_PLACE = Attribute((int, str, Timestamp))
+_FORCE: Attributes = {"force": _FLAG}
+_QUERY: Attributes = {"attributeNames": Attribute((list,)), "offset": _NUMBER, "count": _NUMBER}
+_DEEDS: dict[Verb, Attributes] = {
+    Verb.READ: {},
+    Verb.UPDATE: {"policy": Attribute((Map, type(None)), required=True)},
+    Verb.DELETE: _FORCE,
+    Verb.QUERY: _QUERY,
+    Verb.PAUSE: {},
+    Verb.RESUME: {},
+    Verb.PURGE: {},
+    Verb.REWIND: {"to": Attribute(_PLACE.types, required=True)},
+    Verb.SKIP: {"to": _PLACE},
+    Verb.CLOSE: {},
+    Verb.ACQUIRE: {
+        "holder": Attribute((str,), required=True),
+        "max": _NUMBER,
+        "wait_ms": _NUMBER,
+        "linger_ms": _NUMBER,
+        "keep": _TEXT,
+        "incarnation": _NUMBER,
+    },
+    Verb.SETTLE: {
+        "holder": Attribute((str,), required=True),
+        "sequences": Attribute((str,), required=True),
+        "outcome": _TEXT,
+        "failed": _FLAG,
+        "undeliverable": _FLAG,
+    },
+    Verb.OWED: {},
+    Verb.HELD: {"from": _NUMBER, "count": _NUMBER},
+}
+
+#: What may be asked of each type, and with which attributes.
+REQUESTS: dict[Entity, dict[Verb, Attributes]] = {
+    Entity.SUBSCRIPTION: {
+        **_DEEDS,
+        Verb.CREATE: {
+            "topic": Attribute((str,), required=True),
+            "shared": _FLAG,
+            "selector": _TEXT,
+            "no_local": _FLAG,
+            "policy": _POLICY,
+            "since": _PLACE,
+            "from_what_is_there": _FLAG,
+        },
+        Verb.HINT: {
+            "topic": Attribute((str,), required=True),
+            "selector": Attribute((str,), required=True),
+            "start": Attribute((int,), required=True),
+            "stop": Attribute((int,), required=True),
+            "matches": Attribute((bytes,), required=True),
+        },
+        Verb.REDRIVE: {"max": _NUMBER},
+    },
+    Entity.QUEUE: {
+        **_DEEDS,
+        Verb.CREATE: {"policy": _POLICY},
+        Verb.REDRIVE: {"max": _NUMBER, "subscription": _TEXT},
+    },
+    Entity.TOPIC: {Verb.CREATE: {}, Verb.READ: {}, Verb.QUERY: _QUERY, Verb.DELETE: _FORCE},
+    Entity.NODE: {Verb.READ: {}, Verb.GET_TYPES: {}, Verb.GET_OPERATIONS: {}},
+}
+
+#: These are about no entity in particular.
+_NAMELESS = frozenset({Verb.QUERY, Verb.GET_TYPES, Verb.GET_OPERATIONS})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is wanted; `name` is empty where none is needed."""
+
+    verb: Verb
+    entity: Entity
+    name: str
+    attributes: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a request: a status, a sentence, and what was asked for."""
+
+    status: int
+    description: str
+    body: Mapping[str, Writable] = field(default_factory=dict)
+
+
+def refused(why: AmqpError) -> Answer:
+    """No, and why."""
+    return Answer(STATUS.get(why.condition, FAILED), why.description)
+
+
+def parse(message: Message) -> Request | Answer:
+    """What the request wants, or the answer to one that can't be read."""
+    said = {name: typed.value for name, typed in message.application_properties.items()}
+    word = said.get("operation")
+    if not isinstance(word, str) or word.upper() not in set(Verb):
+        known = ", ".join(Verb)
+        return Answer(
+            BAD_REQUEST if word is None else NOT_IMPLEMENTED,
+            f"the application property 'operation' is {quoted(word)}; it must be one of {known}",
+        )
+    verb = Verb(word.upper())
+    entity = _entity(said, verb)
+    if isinstance(entity, Answer):
+        return entity
+    known_attributes = REQUESTS[entity].get(verb)
+    if known_attributes is None:
+        there_are = ", ".join(REQUESTS[entity])
+        return Answer(NOT_IMPLEMENTED, f"a {entity} has no operation {verb}; it has {there_are}")
+    name = said.get("name", "")
+    if verb not in _NAMELESS and (not isinstance(name, str) or not name):
+        return Answer(BAD_REQUEST, f"{verb} needs the name of a {entity} in 'name', a string")
+    attributes = _attributes(message.body)
+    if isinstance(attributes, Answer):
+        return attributes
+    if verb is Verb.QUERY:  # the standard has these among the application properties
+        for one in ("offset", "count"):
+            if one in said:
+                attributes.setdefault(one, said[one])
+    wrong = _wrong(attributes, known_attributes, f"{verb} of a {entity}")
+    return wrong or Request(verb, entity, str(name), attributes)
+
+
+def _entity(said: Mapping[str, Value], verb: Verb) -> Entity | Answer:
+    word = said.get("type")
+    if verb is Verb.QUERY and (word is None or word == STANDARD_TYPE):
+        word = said.get("entityType")
+    if word == STANDARD_TYPE or (word is None and verb in (Verb.GET_TYPES, Verb.GET_OPERATIONS)):
+        return Entity.NODE
+    if isinstance(word, str) and word in set(Entity):
+        return Entity(word)
+    known = ", ".join(Entity)
+    return Answer(
+        BAD_REQUEST, f"the application property 'type' is {quoted(word)}; it must be one of {known}"
+    )
+
+
+def _attributes(body: Body) -> dict[str, Value] | Answer:
+    """The map in the body; no body is an empty one."""
+    if body.kind == "none" or (body.kind == "value" and body.value is None):
+        return {}
+    if body.kind != "value" or not isinstance(body.value, Map):
+        return Answer(BAD_REQUEST, "the body must be a map of attributes, or nothing")
+    return texts(body.value)
+
+
+def texts(said: Map) -> dict[str, Value] | Answer:
+    """A map whose keys are texts, each once."""
+    found: dict[str, Value] = {}
+    for key, value in said.pairs:
+        if not isinstance(key, str) or key in found:
+            return Answer(
+                BAD_REQUEST, f"{quoted(key)} is no name of an attribute, or stands there twice"
+            )
+        found[key] = value
+    return found
+
+
+def _wrong(attributes: Mapping[str, Value], known: Attributes, what: str) -> Answer | None:
+    """What is wrong with the attributes, if anything is."""
+    for name, value in attributes.items():
+        if name not in known:
+            there_are = ", ".join(known) or "none"
+            return Answer(BAD_REQUEST, f"{what}: unknown attribute '{name}'; there are {there_are}")
+        if not known[name].fits(value):
+            kinds = " or ".join(_TYPE_WORDS[one] for one in known[name].types)
+            return Answer(BAD_REQUEST, f"{what}: '{name}' is {quoted(value)}; it must be {kinds}")
+    for name, attribute in known.items():
+        if attribute.required and name not in attributes:
+            return Answer(BAD_REQUEST, f"{what}: the attribute '{name}' is missing")
+    return None
+
+
+_TYPE_WORDS: dict[type, str] = {
+    str: "a string",
+    bool: "a boolean",
+    int: "a number from 0 to 2^63 - 1",
+    Timestamp: "a timestamp",
+    Map: "a map",
+    list: "a list",
+    bytes: "a binary",
+    type(None): "null",
+}
+
+
+def encoded(answer: Answer, to: str, correlation: Identifier | None) -> bytes:
+    """The answer as a message's bytes."""
+    properties = [None, None, to or None, None, None, _identifier(correlation)]
+    status: dict[str, Writable] = {
+        "statusCode": Typed("int", answer.status),
+        "statusDescription": answer.description[:DESCRIPTION_MAX],
+    }
+    return b"".join(
+        [
+            _section(Kind.PROPERTIES, compound(0xC0, 0xD0, [write(one) for one in properties])),
+            _section(Kind.APPLICATION_PROPERTIES, _map(status)),
+            _section(Kind.VALUE, _map(answer.body)),
+        ]
+    )
+
+
+def _section(kind: Kind, value: bytes) -> bytes:
+    return bytes((0x00, 0x53, kind)) + value
+
+
+def _map(pairs: Mapping[str, Writable]) -> bytes:
+    elements = [write(one) for pair in pairs.items() for one in pair]
+    return compound(0xC1, 0xD1, elements)
+
+
+def _identifier(correlation: Identifier | None) -> Writable:
+    """An identifier with the type in which it came: a number is an unsigned one."""
+    return Typed("ulong", correlation) if isinstance(correlation, int) else correlation

@@ -1,0 +1,120 @@
+"""What an address means: the kind and the name of a destination.
+
+Rule 1: a prefix says the kind; without one what the peer says beside the address does (a
+        terminus' capability, a message's annotation); without either it is a bare address.
+Rule 2: the four kinds have names of their own: a topic and a queue of one name are two.
+Rule 3: in the log a destination is one string, so the log knows no kinds: a queue is a topic too.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from distributary.pipeline.model.amqp_error import INVALID_FIELD, NOT_FOUND, AmqpError
+
+#: Characters of a destination's name: fits a file name, a log line and a metric label.
+NAME_CHARACTERS_MAX = 255
+
+
+class Kind(StrEnum):
+    """The four kinds of JMS; the words are the capabilities that say them on a terminus."""
+
+    TOPIC = "topic"
+    QUEUE = "queue"
+    TEMPORARY_TOPIC = "temporary-topic"
+    TEMPORARY_QUEUE = "temporary-queue"
+
+
+#: What an address of each kind begins with. A topic's is left out in the log.
+PREFIXES = {
+    Kind.TOPIC: "topic://",
+    Kind.QUEUE: "queue://",
+    Kind.TEMPORARY_TOPIC: "temp-topic://",
+    Kind.TEMPORARY_QUEUE: "temp-queue://",
+}
+
+#: The message annotation `x-opt-jms-dest` (Qpid JMS): the kind of `properties.to`.
+ANNOTATED = {
+    0: Kind.QUEUE,
+    1: Kind.TOPIC,
+    2: Kind.TEMPORARY_QUEUE,
+    3: Kind.TEMPORARY_TOPIC,
+}
+
+#: What a prefix says and what is said beside it may differ so: whoever got the name of a temporary
+#: destination may use it as that of any other.
+_FITTING = frozenset({(Kind.TEMPORARY_QUEUE, Kind.QUEUE), (Kind.TEMPORARY_TOPIC, Kind.TOPIC)})
+
+
+_TEMPORARY = frozenset({Kind.TEMPORARY_QUEUE, Kind.TEMPORARY_TOPIC})
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where messages go to and are consumed from. Equal destinations are one."""
+
+    kind: Kind
+    name: str
+
+    @property
+    def topic(self) -> str:
+        """The word for it in the log, and an address that means it whatever stands beside it."""
+        return self.name if self.kind is Kind.TOPIC else PREFIXES[self.kind] + self.name
+
+    @property
+    def is_queue(self) -> bool:
+        return self.kind in (Kind.QUEUE, Kind.TEMPORARY_QUEUE)
+
+    @property
+    def is_temporary(self) -> bool:
+        return self.kind in _TEMPORARY
+
+
+def kind_of_topic(topic: str) -> Kind:
+    """The kind of a destination by its word in the log."""
+    return _prefixed(topic) or Kind.TOPIC
+
+
+def is_temporary(topic: str) -> bool:
+    """Whether the destination of this word in the log is a temporary one."""
+    return kind_of_topic(topic) in _TEMPORARY
+
+
+def said_by(capabilities: Iterable[str]) -> Kind | AmqpError | None:
+    """The kind that a terminus' capabilities say; None if they say none."""
+    words = set(capabilities)
+    kinds = [kind for kind in Kind if kind in words]
+    if len(kinds) > 1:
+        return AmqpError(
+            INVALID_FIELD, f"the capabilities {' and '.join(kinds)} contradict each other"
+        )
+    return kinds[0] if kinds else None
+
+
+def destination_of(address: str, said: Kind | None, bare: Kind) -> Destination | AmqpError:
+    """The destination that an address means.
+
+    `said` is what the peer says of its kind, `bare` the kind of an address of which nobody says
+    anything.
+    """
+    prefixed = _prefixed(address)
+    name = address.removeprefix(PREFIXES[prefixed]) if prefixed else address
+    if prefixed and said and prefixed is not said and (prefixed, said) not in _FITTING:
+        return AmqpError(INVALID_FIELD, f"'{address}' is said to be a {said}, but names none")
+    if not name or name.startswith("$"):
+        return AmqpError(NOT_FOUND, f"'{address}' is not the name of a topic or queue")
+    if len(name) > NAME_CHARACTERS_MAX or not name.isprintable():
+        return AmqpError(
+            INVALID_FIELD,
+            f"a topic's or queue's name has {NAME_CHARACTERS_MAX} printable characters at most",
+        )
+    if _prefixed(name):
+        return AmqpError(INVALID_FIELD, f"'{address}' says twice what kind of destination it is")
+    return Destination(prefixed or said or bare, name)
+
+
+def _prefixed(address: str) -> Kind | None:
+    for kind, prefix in PREFIXES.items():
+        if address.startswith(prefix):
+            return kind
+    return None

@@ -1,0 +1,143 @@
+"""Messages in runs: how they wait, how they are kept, and what shares one fsync.
+
+A message is immutable bytes and a dense position in the log, its sequence. There is no object per
+message anywhere: what one read brings is one blob with an array of lengths, and a message is
+(batch, index). Times are microseconds since the epoch, UTC.
+"""
+
+from array import array
+from dataclasses import dataclass
+
+from distributary.pipeline.codec.buffers import Bytes
+from distributary.pipeline.model.header_attributes import HeaderAttributes
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.subscription import (
+    MADE_BY_CLIENT,
+    Definition,
+    Made,
+    SubscriptionEvent,
+    SubscriptionKey,
+)
+from distributary.pipeline.sequences.sequence_set import Run
+
+__all__ = [
+    "Bytes",
+    "Group",
+    "PublishBatch",
+    "RecordBatch",
+    "Settlement",
+    "SubscriptionRecord",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublishBatch:
+    """Consecutive messages of one topic, received together and not yet in the log.
+
+    `blob` is the messages' bytes as they came, joined; the arrays have one native-endian element
+    per message: `lengths` uint32 (bytes), `durable` uint8 (0 or 1), `priority` uint8 (0 to 9, 4 if
+    the header has none), `ttl` uint32 (milliseconds, 0 if none).
+
+    `expires_at` and `deliver_at` are int64 times: nobody shall get the message from the one on (0:
+    it doesn't expire), and nobody before the other (0: at once). Each is empty when it would be 0
+    for all messages of the run.
+    """
+
+    topic: str
+    count: int
+    blob: Bytes
+    lengths: Bytes
+    durable: Bytes
+    priority: Bytes
+    ttl: Bytes
+    expires_at: Bytes = b""
+    deliver_at: Bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The durable record of one outcome for a run of deliveries of one subscription.
+
+    All of them were handed to one consumer at one time with one delivery count. `final` says
+    whether the subscription is owed them no more. `floor` is the subscription's floor after this
+    settlement and all before it. `sequences` are runs of sequences, ascending in each.
+    """
+
+    subscription: str
+    topic: str
+    consumer: str
+    outcome: Outcome
+    final: bool
+    delivery_count: int
+    delivered_at: int
+    settled_at: int
+    floor: int
+    sequences: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRecord:
+    """One event in the life of a durable subscription, with all that it is after it.
+
+    `floor` is the first sequence that it is owed: the head of the log when it was created or
+    redefined. `policy` is what was said of its own policy, as text (`pipeline.model.policy`); empty
+    if nothing was. `made` says who made it, in each of its events. `dropped` is how many messages
+    that it was owed the event took from it; with a selector the most that it can be.
+    """
+
+    event: SubscriptionEvent
+    key: SubscriptionKey
+    definition: Definition
+    floor: int
+    paused: bool = False
+    policy: str = ""
+    made: Made = MADE_BY_CLIENT
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """What shares one fsync, one frame of the journal, and lies whole inside one Delta commit.
+
+    `number` rises by one from group to group, for ever. The messages of `messages`, in order, have
+    the sequences `first_sequence`, `first_sequence + 1`, ...; `written_at` is their publishing
+    time.
+    """
+
+    number: int
+    first_sequence: int
+    written_at: int
+    messages: tuple[PublishBatch, ...] = ()
+    settlements: tuple[Settlement, ...] = ()
+    subscriptions: tuple[SubscriptionRecord, ...] = ()
+
+    @property
+    def message_count(self) -> int:
+        return sum(run.count for run in self.messages)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordBatch:
+    """Messages of one topic, to deliver: all that the topic has from `first` to `stop - 1`.
+
+    `sifted`: only what one subscription's selector may match, as a hint says; it is of no use to
+    any other.
+
+    Their sequences are `first .. first + count - 1`, unless `sequences` lists them: int64,
+    ascending, the first one `first`. Message i lies at `blob[offsets[i]:offsets[i + 1]]`;
+    `offsets` is int32, native-endian, `count + 1` elements. `attributes` is None when all of them
+    are plain.
+    """
+
+    first: int
+    count: int
+    blob: Bytes
+    offsets: Bytes
+    sequences: "array[int] | None" = None
+    attributes: HeaderAttributes | None = None
+    sifted: bool = False
+
+    @property
+    def stop(self) -> int:
+        """The sequence after the last message."""
+        return self.first + self.count if self.sequences is None else self.sequences[-1] + 1

@@ -1,0 +1,100 @@
+"""What an operator decides about a subscription or a topic, and JMS leaves open.
+
+Every field has a default that asks nothing of anybody. 0 means: no such limit.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from distributary.pipeline.model.subscription import Origin
+
+
+class Overflow(StrEnum):
+    """What happens when a backlog is full."""
+
+    REFUSE = "refuse"  #: publishers are refused: amqp:resource-limit-exceeded
+    DROP_OLDEST = "drop_oldest"
+    DEAD_LETTER = "dead_letter"  #: the oldest go to the dead letters
+
+
+class Redefine(StrEnum):
+    """What happens when a consumer comes to a durable subscription, which nobody consumes, with
+    another topic, selector or no-local than it has."""
+
+    AUTO = "auto"  #: `refuse` where an operator has made it, `replace` where a client has
+    REFUSE = "refuse"  #: the consumer is refused, the subscription stays
+    INHERIT = "inherit"  #: who says neither selector nor no-local gets what is there; else `refuse`
+    REPLACE = "replace"  #: what it was owed is dropped, and it begins anew (JMS)
+
+    def of(self, origin: Origin) -> "Redefine":
+        """What holds for a subscription that was made so."""
+        if self is not Redefine.AUTO:
+            return self
+        return Redefine.REFUSE if origin is Origin.OPERATOR else Redefine.REPLACE
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How much may wait; times in milliseconds."""
+
+    messages_max: int = 0
+    bytes_max: int = 0
+    age_ms_max: int = 0
+    overflow: Overflow = Overflow.REFUSE
+
+    @property
+    def limits(self) -> bool:
+        """Whether there is any limit."""
+        return bool(self.messages_max or self.bytes_max or self.age_ms_max)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How one subscription delivers."""
+
+    #: Failed attempts until a message is given up.
+    delivery_attempts_max: int = 10
+    #: Milliseconds until a message that failed is delivered again: `delay * multiplier ** (n - 1)`
+    #: after the n-th failure, at most `redelivery_delay_ms_max`, then changed by up to `jitter`
+    #: (0 to 1) of itself, up or down, by a hash of its sequence and n.
+    redelivery_delay_ms: int = 0
+    redelivery_multiplier: float = 1.0
+    redelivery_delay_ms_max: int = 60_000
+    redelivery_jitter: float = 0.0
+    #: Whether what is given up (rejected, undeliverable, too many failures) is kept as a copy, in
+    #: the queue `DLQ.<subscription>` or in that of `dead_letter_address`.
+    dead_letter: bool = True
+    dead_letter_address: str = ""
+    #: Whether what expired is kept so, too.
+    dead_letter_expired: bool = False
+    consumers_max: int = 0
+    #: One consumer gets all, the next one when it goes.
+    single_active: bool = False
+    #: Messages with one group-id go to one consumer.
+    message_groups: bool = True
+    #: Milliseconds that a consumer may hold a delivery; then it has failed and goes to the next.
+    lock_ms: int = 0
+    redefine: Redefine = Redefine.AUTO
+    backlog: Backlog = Backlog()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicy:
+    """What holds for all that is published to a topic or queue.
+
+    A message whose id was seen among the last `duplicates_messages` of its topic, and not longer
+    than `duplicates_ms` ago, is accepted and not stored; both 0: duplicates aren't looked for.
+    """
+
+    duplicates_messages: int = 0
+    duplicates_ms: int = 0
+    #: What holds for each of its subscriptions that has no limit of its own.
+    backlog: Backlog = Backlog()
+
+    @property
+    def seeks_duplicates(self) -> bool:
+        return bool(self.duplicates_messages or self.duplicates_ms)
+
+
+DEFAULT = Policy()
+DEFAULT_TOPIC = TopicPolicy()

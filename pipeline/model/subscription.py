@@ -1,0 +1,113 @@
+"""What a subscription is: its identity, its definition, the events of its life.
+
+Identity follows the wire (how real JMS clients name links): a durable subscription is one name in
+one scope; the scope is a container, or global. See `pipeline.subscriptions.attach_intent` for how a
+link says which.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+from urllib.parse import quote, unquote
+
+from distributary.pipeline.codec.quoting import quoted
+from distributary.pipeline.errors import InvalidRequest
+
+_VOLATILE = "?volatile"
+
+
+class SubscriptionEvent(StrEnum):
+    """What happened to a subscription; each is a durable record in the log."""
+
+    CREATED = "created"
+    REDEFINED = "redefined"  #: other topic, selector or no-local: its backlog is dropped
+    REWOUND = "rewound"  #: it is owed what lies from another floor on, earlier or later
+    PURGED = "purged"  #: its backlog was dropped; it is owed what comes from now on
+    PAUSED = "paused"  #: its consumers get nothing; what is published is kept for it
+    RESUMED = "resumed"
+    CONFIGURED = "configured"  #: it has another policy
+    DELETED = "deleted"
+
+
+class Origin(StrEnum):
+    """Who made a subscription."""
+
+    CLIENT = "client"  #: by using it; also what was made before this was recorded
+    OPERATOR = "operator"  #: by a request to `$management`
+    GATEWAY = "gateway"  #: a queue of dead letters
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How a subscription came to be: by whom, and which user that was ("" if nobody knows)."""
+
+    origin: Origin = Origin.CLIENT
+    user: str = ""
+
+
+#: What is taken for granted of a subscription of which nothing was recorded.
+MADE_BY_CLIENT = Made()
+
+
+#: With these a new incarnation begins: it is owed what lies from the event's floor on, whatever was
+#: settled before.
+BEGINNINGS = frozenset(
+    {
+        SubscriptionEvent.CREATED,
+        SubscriptionEvent.REDEFINED,
+        SubscriptionEvent.REWOUND,
+        SubscriptionEvent.PURGED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionKey:
+    """Who a named subscription is: equal keys are one subscription.
+
+    `container` is None for a global subscription. `durable` is part of the key: a durable and a
+    non-durable subscription of one name live side by side. `queue` marks the one subscription that
+    a queue is; its name is the queue's, and it has no container.
+    """
+
+    container: str | None
+    name: str
+    durable: bool
+    queue: bool = False
+
+    @property
+    def id(self) -> str:
+        """The word for this subscription in tables, logs and metrics, e.g. `global/dispatchers`,
+        `container/billing/orders` or `queue/orders`; parts are percent-encoded, so the id is
+        unambiguous."""
+        if self.queue:
+            scope = "queue"
+        else:
+            scope = "global" if self.container is None else f"container/{quote(self.container, '')}"
+        return f"{scope}/{quote(self.name, '')}" + ("" if self.durable else _VOLATILE)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The key with this id. Raises InvalidRequest for what is no id."""
+        durable = not text.endswith(_VOLATILE)
+        match text.removesuffix(_VOLATILE).split("/"):
+            case ["global", name]:
+                return cls(None, unquote(name), durable)
+            case ["queue", name]:
+                return cls(None, unquote(name), durable, queue=True)
+            case ["container", container, name]:
+                return cls(unquote(container), unquote(name), durable)
+        raise InvalidRequest(
+            f"{quoted(text)} is no subscription's id; one looks like global/dispatchers, "
+            "container/billing/orders or queue/orders"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a subscription claims. Two definitions that differ mean another subscription (JMS)."""
+
+    topic: str
+    shared: bool
+    selector: str | None = None
+    no_local: bool = False

@@ -1,0 +1,85 @@
+"""How often messages that are owed were tried: attempts that failed, and times acquired.
+
+Rule 1: a failed attempt is counted when it is shown; one of which nobody knows how it ended, as
+        after a crash, counts as one in what consumers are told.
+Rule 2: `released` and a lost link are no failures; they raise only the times acquired.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from itertools import groupby
+
+from distributary.pipeline.sequences.sequence_set import Run
+
+
+class Attempts:
+    """The attempts of one subscription's messages, as long as they are owed."""
+
+    __slots__ = ("_releases", "doubtful_below", "failures")
+
+    def __init__(self, failures: Mapping[int, int], doubtful_below: int) -> None:
+        """What is owed below `doubtful_below` and isn't in `failures` counts as failed once."""
+        self.failures = dict(failures)
+        self.doubtful_below = doubtful_below
+        self._releases: dict[int, int] = {}  #: how often they came back without having failed
+
+    def of(self, sequence: int) -> int:
+        """Failed attempts of a message."""
+        return self.failures.get(sequence, self._usual(sequence))
+
+    def parts(self, run: Run) -> list[tuple[Run, int]]:
+        """The run in parts of one number of failed attempts each; nearly always whole, with 0."""
+        doubtful = self.doubtful_below
+        if not doubtful and not self.failures:
+            return [(run, 0)]
+        if run and run[0] < doubtful <= run[-1]:
+            cut = bisect_left(run, doubtful)
+            return self.parts(run[:cut]) + self.parts(run[cut:])
+        usual = self._usual(run[0]) if run else 0
+        if not self.failures or not _any(self.failures, run):
+            return [(run, usual)]
+        parts: list[tuple[Run, int]] = []
+        at = 0
+        for failures, group in groupby(run, lambda sequence: self.failures.get(sequence, usual)):
+            stop = at + sum(1 for _ in group)
+            parts.append((run[at:stop], failures))
+            at = stop
+        return parts
+
+    def fail(self, run: Run) -> None:
+        """An attempt of each of these failed."""
+        for sequence in run:
+            self.failures[sequence] = self.of(sequence) + 1
+
+    def back(self, run: Run) -> None:
+        """Each of these was acquired and came back, and did not fail."""
+        for sequence in run:
+            self._releases[sequence] = self._releases.get(sequence, 0) + 1
+
+    def acquired(self, sequence: int) -> int:
+        """How often the message was acquired and came back, as far as it is known: the failed
+        attempts, and since the start those that didn't fail."""
+        return self.of(sequence) + self._releases.get(sequence, 0)
+
+    @property
+    def any(self) -> bool:
+        """Whether any message has been tried and is owed."""
+        return bool(self.failures or self._releases)
+
+    def forget(self, run: Run) -> None:
+        """These are owed no more."""
+        for known in (self.failures, self._releases):
+            if known and _any(known, run):
+                for sequence in run:
+                    known.pop(sequence, None)
+
+    def _usual(self, sequence: int) -> int:
+        """Those of a message that isn't in `failures`."""
+        return 1 if sequence < self.doubtful_below else 0
+
+
+def _any(known: Mapping[int, int], run: Run) -> bool:
+    """Whether any message of the run is known."""
+    if isinstance(run, range) and len(known) < len(run):
+        return any(sequence in run for sequence in known)
+    return not known.keys().isdisjoint(run)

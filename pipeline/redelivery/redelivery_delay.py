@@ -1,0 +1,35 @@
+"""How long a message that failed waits until it is delivered again: a rule without state."""
+
+from distributary.pipeline.model.policy import Policy
+
+_MASK = 2**64 - 1
+
+
+def delay_us(policy: Policy, sequence: int, failures: int) -> int:
+    """Microseconds to wait after this failure, the first one being 1.
+
+    The delay grows by the multiplier up to its maximum; then it is changed by up to `jitter` of
+    itself, by what looks like chance and is the same each time.
+    """
+    delay = _grown(policy, failures)
+    if policy.redelivery_jitter:
+        delay *= 1 + policy.redelivery_jitter * (2 * _spread(sequence, failures) - 1)
+    return round(delay * 1_000)
+
+
+def _grown(policy: Policy, failures: int) -> float:
+    """Milliseconds, before jitter."""
+    limit = float(policy.redelivery_delay_ms_max)
+    try:
+        grown = policy.redelivery_delay_ms * policy.redelivery_multiplier ** (failures - 1)
+    except OverflowError:
+        return limit
+    return min(grown, limit)
+
+
+def _spread(sequence: int, failures: int) -> float:
+    """A number from 0 to 1 that differs much between neighbours (the finish of splitmix64)."""
+    mixed = (sequence * 0x9E3779B97F4A7C15 + failures * 0xD1B54A32D192ED03) & _MASK
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+    return (mixed ^ (mixed >> 31)) / _MASK

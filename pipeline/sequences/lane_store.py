@@ -1,0 +1,120 @@
+"""The chunks of one set of sequences, and in which form each is kept.
+
+Rule 1: a chunk has a lane, or is one of a stretch of full ones, or has no members.
+Rule 2: no more than LANES_MAX lanes have a byte for each sequence: those that were touched last.
+        Others are packed (`pipeline.sequences.chunks`), or are full, until they are touched again.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Final
+
+from distributary.pipeline.sequences.chunks import CHUNK, ONES, packed, unpacked
+from distributary.pipeline.sequences.spans import Spans
+
+#: Chunks of one set that have a byte for each sequence; half of them are packed when it has more.
+LANES_MAX: Final = 64
+
+
+class LaneStore:
+    """Chunks by their number. `SequenceSet` says what is in them, and keeps the counts right."""
+
+    __slots__ = ("_cold", "_counts", "_full", "_lanes", "_lowest")
+
+    def __init__(self) -> None:
+        #: chunk -> one byte per sequence, 0 or 1; or the same packed, which is bytes. Those that
+        #: aren't packed come last, the one that was unpacked or made last at the end.
+        self._lanes: dict[int, bytearray | bytes] = {}
+        self._counts: dict[int, int] = {}  #: chunk -> members in it; never 0
+        self._cold = 0  #: how many lanes are packed
+        #: Chunks of which all are members, which have no lane; None if there are none.
+        self._full: Spans | None = None
+        self._lowest: int | None = None  #: the lowest chunk with a lane; None: none, or not known
+
+    def _fill(self, first: int, last: int) -> None:
+        """These chunks, which have no lanes, are full."""
+        if self._full is None:
+            self._full = Spans()
+        self._full.add(first, last)
+
+    def _unfill(self, first: int, last: int) -> None:
+        """None of these chunks is full."""
+        if self._full is not None:
+            self._full.discard(first, last)
+            if not self._full:
+                self._full = None
+
+    def _drop_whole(self, first: int, last: int) -> int:
+        """These chunks' lanes go; how many members of these chunks there were."""
+        chunks: Iterable[int] = range(first, last)
+        if last - first > len(self._lanes):
+            chunks = [*self._lanes]
+        full = () if self._full is None else self._full.within(first, last)
+        had = sum([len(part) for part in full]) * CHUNK
+        for chunk in chunks:
+            if first <= chunk < last and chunk in self._lanes:
+                had += self._counts[chunk]
+                self._drop_lane(chunk)
+        return had
+
+    def _writable(self, chunk: int) -> bytearray | None:
+        """The chunk's lane as bytes for each sequence; None if it has none."""
+        lane = self._lanes.get(chunk)
+        return self._heat(chunk) if isinstance(lane, bytes) else lane
+
+    def _heat(self, chunk: int) -> bytearray:
+        """The lane of a chunk that was packed until now."""
+        lane = self._lanes.pop(chunk)
+        assert isinstance(lane, bytes)  # noqa: S101
+        hot = self._lanes[chunk] = unpacked(lane)
+        self._cold -= 1
+        if len(self._lanes) - self._cold > LANES_MAX:
+            self._pack()
+        return hot
+
+    def _broken(self, chunk: int) -> bytearray:
+        """The lane of a chunk that is full until now."""
+        self._unfill(chunk, chunk + 1)
+        lane = self._new_lane(chunk)
+        lane[:] = ONES
+        self._counts[chunk] = CHUNK
+        return lane
+
+    def _new_lane(self, chunk: int) -> bytearray:
+        if not self._lanes or (self._lowest is not None and chunk < self._lowest):
+            self._lowest = chunk
+        lane = self._lanes[chunk] = bytearray(CHUNK)
+        self._counts[chunk] = 0
+        if len(self._lanes) - self._cold > LANES_MAX:
+            self._pack()
+        return lane
+
+    def _pack(self, kept: int = LANES_MAX // 2) -> None:
+        """Those that aren't packed are, but for so many that were touched last."""
+        hot = len(self._lanes) - self._cold
+        for chunk in [*islice(reversed(self._lanes), kept, hot)]:
+            lane = self._lanes[chunk]
+            assert isinstance(lane, bytearray)  # noqa: S101
+            if self._counts[chunk] == CHUNK:
+                self._drop_lane(chunk)
+                self._fill(chunk, chunk + 1)
+            else:
+                self._lanes[chunk] = packed(lane, self._counts[chunk])
+                self._cold += 1
+
+    def _put_packed(self, lanes: Mapping[int, bytes], counts: Mapping[int, int]) -> None:
+        """These chunks, which had no lane and weren't full, have these packed ones."""
+        hot = [*islice(reversed(self._lanes), len(self._lanes) - self._cold)]
+        self._lanes.update(lanes)
+        self._counts.update(counts)
+        self._cold += len(lanes)
+        self._lowest = None
+        for chunk in reversed(hot):  # these come last again
+            self._lanes[chunk] = self._lanes.pop(chunk)
+
+    def _drop_lane(self, chunk: int) -> None:
+        if isinstance(self._lanes.pop(chunk), bytes):
+            self._cold -= 1
+        del self._counts[chunk]
+        if chunk == self._lowest:
+            self._lowest = None

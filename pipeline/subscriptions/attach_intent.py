@@ -1,0 +1,213 @@
+"""What an attaching link wants: a pure decision over what its attach says.
+
+The rules are those of real JMS clients: a link's name, its source's capabilities, durability and
+expiry say which subscription is meant (`pipeline.subscriptions.registry`). `ingest.net.termini`
+reads the attach.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from distributary.pipeline.model.address import (
+    Destination,
+    Kind,
+    destination_of,
+    kind_of_topic,
+    said_by,
+)
+from distributary.pipeline.model.amqp_error import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError
+from distributary.pipeline.model.subscription import Definition, SubscriptionKey
+from distributary.pipeline.selector.lexer import SelectorError
+from distributary.pipeline.selector.parser import SelectorLimits, parse
+from distributary.pipeline.subscriptions.registry import key_of_link, key_of_lookup, key_of_queue
+from distributary.pipeline.subscriptions.temporary_destination import wanted_kind
+
+#: What JMS clients write, and words that others do. The filters' descriptors say what they are.
+SELECTOR = 0x0000468C00000004
+NO_LOCAL = 0x0000468C00000003
+SELECTOR_DESCRIPTORS = frozenset(
+    {
+        SELECTOR,
+        "apache.org:selector-filter:string",
+        "apache.org:jms-selector-filter:string",
+    }
+)
+NO_LOCAL_DESCRIPTORS = frozenset(
+    {NO_LOCAL, "apache.org:no-local-filter:list", "apache.org:jms-no-local-filter:string"}
+)
+#: What a link can do beyond what its connection says: that of a topic's consumer, of a producer.
+CONSUMER_OFFERS = ("SHARED-SUBS",)
+PRODUCER_OFFERS = ("DELAYED_DELIVERY",)
+#: What a coordinator can do: part 4, section 4.5.1 of AMQP.
+COORDINATOR_OFFERS = frozenset(
+    {"amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """A link's attach as far as the decision needs it."""
+
+    name: str
+    outgoing: bool  #: we send, the peer receives
+    present: bool  #: the terminus that names our side (source if outgoing) is not null
+    coordinator: bool
+    dynamic: bool
+    address: str | None
+    durable: bool
+    copy: bool  #: distribution-mode `copy`: on a queue a browser
+    capabilities: frozenset[str]
+    desired: frozenset[str]  #: capabilities that the peer would like the link to have
+    filters: tuple[object, ...]  #: descriptors of the filters
+    selectors: tuple[object, ...]  #: what the filters that are selectors say
+    answers: str = ""  #: the address of the peer's own terminus
+
+
+@dataclass(frozen=True, slots=True)
+class Produce:
+    """Messages for one topic or queue."""
+
+    destination: Destination
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    """A dynamic terminus: make a temporary destination, then do with it what the link is for."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """The anonymous relay: each message says in `properties.to` where it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Consume from a subscription: a named one, or (key None) one of the link's own. `selector` is
+    the consumer's, who wants no more of what the subscription is owed (on a queue)."""
+
+    key: SubscriptionKey | None
+    definition: Definition
+    selector: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Browse:
+    """Look at what a queue has, or at what of it a selector matches, and leave it there."""
+
+    queue: Destination
+    selector: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A null source: find the durable subscription, to end it (unsubscribe)."""
+
+    key: SubscriptionKey
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """Declare transactions, and discharge them."""
+
+
+AttachIntent: TypeAlias = Produce | Relay | Coordinate | Subscribe | Browse | Lookup | AmqpError
+
+
+def wish(attach: Attach, container: str, bare: Kind) -> AttachIntent | Make:
+    """What the link wants, or why it can't be had. `bare` is the kind of an address that doesn't
+    say its own."""
+    if attach.coordinator:
+        return _coordinator(attach)
+    if attach.dynamic:
+        return _made(attach)
+    if attach.outgoing and not attach.present:
+        shared, global_ = "shared" in attach.desired, "global" in attach.desired
+        return Lookup(key_of_lookup(container, attach.name, shared=shared, global_=global_))
+    if not attach.present:
+        return AmqpError(INVALID_FIELD, "a producer's target must not be null")
+    if attach.address is None:
+        if attach.outgoing:
+            return AmqpError(INVALID_FIELD, "a consumer's source must name a topic or queue")
+        return Relay()
+    said = said_by(attach.capabilities)
+    if isinstance(said, AmqpError):
+        return said
+    destination = destination_of(attach.address, said, bare)
+    if isinstance(destination, AmqpError):
+        return destination
+    return wish_for(destination, attach, container)
+
+
+def _coordinator(attach: Attach) -> Coordinate | AmqpError:
+    """Capabilities of a coordinator are what transactions its controller wants to declare, any of
+    them; none at all asks for nothing more than local ones."""
+    asked = attach.capabilities
+    if asked and not asked & COORDINATOR_OFFERS:
+        words = ", ".join(sorted(asked))
+        return AmqpError(NOT_IMPLEMENTED, f"local transactions are served, not {words}")
+    return Coordinate()
+
+
+def _made(attach: Attach) -> Make | AmqpError:
+    if attach.address is not None:
+        return AmqpError(INVALID_FIELD, "a dynamic terminus has no address, it is given one")
+    kind = wanted_kind(attach.capabilities)
+    return kind if isinstance(kind, AmqpError) else Make(kind)
+
+
+def wish_for(destination: Destination, attach: Attach, container: str) -> AttachIntent:
+    """What the link wants of this destination."""
+    return _consumer(attach, container, destination) if attach.outgoing else Produce(destination)
+
+
+def _consumer(attach: Attach, container: str, destination: Destination) -> AttachIntent:
+    selector = _selector(attach)
+    if isinstance(selector, AmqpError):
+        return selector
+    no_local = any(descriptor in NO_LOCAL_DESCRIPTORS for descriptor in attach.filters)
+    if destination.is_queue:
+        if no_local:
+            return AmqpError(INVALID_FIELD, "no-local is for topics; a queue's consumers share it")
+        if attach.copy:
+            return Browse(destination, selector)
+        claim = Definition(destination.topic, shared=True)
+        return Subscribe(key_of_queue(destination), claim, selector)
+    shared = "shared" in attach.capabilities
+    global_ = "global" in attach.capabilities
+    if no_local and (shared or (global_ and attach.durable)):
+        return AmqpError(INVALID_FIELD, "no-local is for the subscriptions of one container, alone")
+    key = key_of_link(
+        container, attach.name, shared=shared, global_=global_, durable=attach.durable
+    )
+    return Subscribe(key, Definition(destination.topic, shared, selector, no_local))
+
+
+def _selector(attach: Attach) -> str | AmqpError | None:
+    """The text of the one selector; a blank one selects everything, as if there were none."""
+    match attach.selectors:
+        case ():
+            return None
+        case (str(text),):
+            return text if text.strip() else None
+        case (_,):
+            return AmqpError(INVALID_FIELD, "a selector filter's value must be a string")
+    return AmqpError(INVALID_FIELD, "a source has one selector, not several")
+
+
+def unreadable(selector: str, limits: SelectorLimits) -> AmqpError | None:
+    """Why this is no selector, if it is none."""
+    try:
+        parse(selector, limits)
+    except SelectorError as error:
+        return AmqpError(INVALID_FIELD, str(error))
+    return None
+
+
+def offered(topic: str | None, *, outgoing: bool) -> tuple[str, ...]:
+    """The capabilities of a link, by the destination that it has, if it has one."""
+    if not outgoing:
+        return PRODUCER_OFFERS
+    is_topic = topic and kind_of_topic(topic) in {Kind.TOPIC, Kind.TEMPORARY_TOPIC}
+    return CONSUMER_OFFERS if is_topic else ()

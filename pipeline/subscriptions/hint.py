@@ -1,0 +1,139 @@
+"""What somebody has found out about a subscription's messages before they are read: which of them
+its selector matches.
+
+Rule 1: a hint is about a topic, a selector and a stretch of sequences. Messages don't change, so
+        what it says stays true, whatever becomes of the subscription.
+Rule 2: it names all that match, and may name more. What it names is evaluated as ever; what it
+        doesn't name isn't looked at.
+Rule 3: nothing rests on it: it may be forgotten at any time, and then all is looked at.
+"""
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from distributary.pipeline.errors import InvalidRequest
+
+#: A match is told as how far it lies behind the first sequence of its part: 32 bits, big-endian.
+OFFSET_BYTES = 4
+#: Sequences that one part is about, at most.
+SPAN_MAX = 1 << 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sift:
+    """Of the messages up to `stop - 1` those in `sequences` (ascending) may match, no others."""
+
+    sequences: "array[int]"
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What is known of `start .. stop - 1`: all that may match, ascending."""
+
+    start: int
+    stop: int
+    sequences: "array[int]"
+
+
+class Hint:
+    """Parts that follow each other without a gap; those that were passed are forgotten."""
+
+    __slots__ = ("_count", "_parts")
+
+    def __init__(self, first: Part) -> None:
+        self._parts = deque([first])
+        self._count = len(first.sequences)
+
+    def __len__(self) -> int:
+        """How many sequences it names."""
+        return self._count
+
+    @property
+    def start(self) -> int:
+        return self._parts[0].start
+
+    @property
+    def stop(self) -> int:
+        """From here on it says nothing."""
+        return self._parts[-1].stop
+
+    def follow(self, part: Part) -> bool:
+        """Take in a part that begins where this ends, or that is known already; else False."""
+        if self.start <= part.start and part.stop <= self.stop:
+            return True
+        if part.start != self.stop:
+            return False
+        self._parts.append(part)
+        self._count += len(part.sequences)
+        return True
+
+    def covers(self, sequence: int) -> bool:
+        """Whether it says anything of this one."""
+        return self.start <= sequence < self.stop
+
+    def next(self, sequence: int) -> int:
+        """The first one from here on that may match; `stop` if there is none. It covers this
+        one."""
+        for part in self._parts:
+            if part.stop > sequence:
+                at = bisect_left(part.sequences, sequence)
+                if at < len(part.sequences):
+                    return part.sequences[at]
+        return self.stop
+
+    def sift(self, sequence: int) -> Sift | None:
+        """What is known from here on, as far as one part goes; None: nothing of this one."""
+        for part in self._parts:
+            if part.start <= sequence < part.stop:
+                return Sift(part.sequences, part.stop)
+        return None
+
+    def forget(self, below: int) -> bool:
+        """Let go what lies below; whether anything is left."""
+        while self._parts and self._parts[0].stop <= below:
+            self._count -= len(self._parts.popleft().sequences)
+        return bool(self._parts)
+
+
+def cut(start: int, stop: int, sequences: "array[int]", most: int) -> Iterator[Part]:
+    """What is known of `start .. stop - 1` in parts that name `most` each, one at least. Of the
+    sequences, which ascend, those count that lie there."""
+    at, end = bisect_left(sequences, start), bisect_left(sequences, stop)
+    while start < stop:
+        last = min(start + SPAN_MAX, stop)
+        behind = bisect_left(sequences, last, at, end)
+        if behind - at > most:
+            behind, last = at + most, sequences[at + most]
+        yield Part(start, last, sequences[at:behind])
+        at, start = behind, last
+
+
+def packed(start: int, sequences: Sequence[int]) -> bytes:
+    """The matches of a part that begins at `start`, as they travel."""
+    offsets = array("I", [one - start for one in sequences])
+    if sys.byteorder == "little":
+        offsets.byteswap()
+    return offsets.tobytes()
+
+
+def unpacked(start: int, stop: int, matches: bytes) -> Part:
+    """The same part again. Raises InvalidRequest for what can't be one."""
+    if not start < stop <= start + SPAN_MAX:
+        raise InvalidRequest(
+            f"a hint is about the sequences 'start' to 'stop' - 1, {SPAN_MAX} at most; "
+            f"it says {start} to {stop}"
+        )
+    if len(matches) % OFFSET_BYTES:
+        raise InvalidRequest(f"'matches' has {len(matches)} bytes; each match takes {OFFSET_BYTES}")
+    offsets = array("I", matches)
+    if sys.byteorder == "little":
+        offsets.byteswap()
+    if any(a >= b for a, b in pairwise(offsets)) or (offsets and offsets[-1] >= stop - start):
+        raise InvalidRequest("'matches' must ascend and lie below 'stop'")
+    return Part(start, stop, array("q", [start + one for one in offsets]))

@@ -1,0 +1,316 @@
+"""Policies as they are written: a table says what differs from the policy below it.
+
+Tables come from settings (the defaults), from a file (by patterns), and from a subscription's own
+record (a text of JSON); the keys are the same everywhere, those of a backlog begin with `backlog_`.
+
+    [[subscription]]
+    match = "queue/orders*"        # the subscription's id; `*` and `?` as in permissions
+    delivery_attempts_max = 5
+    [[topic]]
+    match = "queue://orders*"      # the topic or queue; a pattern as in permissions
+    duplicates_messages = 10_000
+
+Rule 1: the defaults hold, then every line that matches, in the order of the file, then what the
+        subscription says itself. Each overrides single keys of those before it.
+Rule 2: every table must be right over the defaults alone; what it contradicts is refused when it
+        is written. So two lines never make a policy that is wrong, at most one that is odd: then a
+        maximum holds.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from distributary.pipeline.codec.quoting import quoted
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.model.address import Destination, Kind, destination_of
+from distributary.pipeline.model.policy import (
+    DEFAULT,
+    DEFAULT_TOPIC,
+    Backlog,
+    Overflow,
+    Policy,
+    Redefine,
+    TopicPolicy,
+)
+from distributary.pipeline.subscriptions.permission import Pattern, fits, pattern_of
+
+#: What is said of a policy: its keys as in `pipeline.model.policy`.
+Table: TypeAlias = Mapping[str, object]
+
+#: Ten years: more milliseconds than anybody waits, and as microseconds still far from 64 bits.
+MS_MOST = 10 * 365 * 24 * 3_600 * 1_000
+#: More than any log holds, and exact as a double, which JSON's readers elsewhere make of it.
+COUNT_MOST = 2**53 - 1
+#: Ids that one topic remembers at most; each takes about 150 bytes.
+DUPLICATES_MOST = 1_000_000
+
+_MATCH = "match"
+_SUBSCRIPTION, _TOPIC = "subscription", "topic"
+
+
+class _Reader:
+    """One table, read key by key; what it doesn't say is taken from the policy below it."""
+
+    def __init__(self, said: Table, where: str) -> None:
+        self._said, self._where = said, where
+        self._known: list[str] = []
+
+    def wrong(self, sentence: str) -> InvalidRequest:
+        return InvalidRequest(f"{self._where}: {sentence}")
+
+    def _take(self, key: str) -> object:
+        self._known.append(key)
+        return self._said.get(key)
+
+    def whole(self, key: str, below: int, most: int, least: int = 0) -> int:
+        value = self._take(key)
+        if value is None:
+            return below
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self.wrong(f"{key} must be a whole number from {least} to {most}")
+        return value
+
+    def number(self, key: str, below: float, least: float, most: float) -> float:
+        value = self._take(key)
+        if value is None:
+            return below
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        if number is None or not least <= number <= most:
+            raise self.wrong(f"{key} must be a number from {least:g} to {most:g}")
+        return float(number)
+
+    def truth(self, key: str, below: bool) -> bool:
+        value = self._take(key)
+        if value is None:
+            return below
+        if not isinstance(value, bool):
+            raise self.wrong(f"{key} must be true or false")
+        return value
+
+    def text(self, key: str, below: str) -> str:
+        value = self._take(key)
+        if value is None:
+            return below
+        if not isinstance(value, str):
+            raise self.wrong(f"{key} must be a string")
+        return value
+
+    def word(self, key: str, below: str, words: Iterable[str]) -> str:
+        """One of these words."""
+        value, known = self.text(key, below), list(words)
+        if value not in known:
+            raise self.wrong(f"{key} is {quoted(value)}; it must be one of {', '.join(known)}")
+        return value
+
+    def finish(self) -> None:
+        """Nothing else may be in the table."""
+        for key in self._said:
+            if key not in self._known:
+                known = ", ".join(self._known)
+                raise self.wrong(f"unknown key {quoted(key)}; there are {known}")
+
+
+def over(below: Policy, said: Table, where: str) -> Policy:
+    """The policy `below`, but for what the table says. Raises InvalidRequest beginning with
+    `where` for what isn't right by itself."""
+    read = _Reader(said, where)
+    policy = Policy(
+        delivery_attempts_max=read.whole(
+            "delivery_attempts_max", below.delivery_attempts_max, 1_000_000
+        ),
+        redelivery_delay_ms=read.whole("redelivery_delay_ms", below.redelivery_delay_ms, MS_MOST),
+        redelivery_multiplier=read.number(
+            "redelivery_multiplier", below.redelivery_multiplier, 1, 1_000
+        ),
+        redelivery_delay_ms_max=read.whole(
+            "redelivery_delay_ms_max", below.redelivery_delay_ms_max, MS_MOST
+        ),
+        redelivery_jitter=read.number("redelivery_jitter", below.redelivery_jitter, 0, 1),
+        dead_letter=read.truth("dead_letter", below.dead_letter),
+        dead_letter_address=read.text("dead_letter_address", below.dead_letter_address),
+        dead_letter_expired=read.truth("dead_letter_expired", below.dead_letter_expired),
+        consumers_max=read.whole("consumers_max", below.consumers_max, COUNT_MOST),
+        single_active=read.truth("single_active", below.single_active),
+        message_groups=read.truth("message_groups", below.message_groups),
+        lock_ms=read.whole("lock_ms", below.lock_ms, MS_MOST),
+        redefine=Redefine(read.word("redefine", below.redefine, Redefine)),
+        backlog=_backlog(read, below.backlog),
+    )
+    read.finish()
+    return policy
+
+
+def topic_over(below: TopicPolicy, said: Table, where: str) -> TopicPolicy:
+    """The same of a topic's policy."""
+    read = _Reader(said, where)
+    policy = TopicPolicy(
+        duplicates_messages=read.whole(
+            "duplicates_messages", below.duplicates_messages, DUPLICATES_MOST
+        ),
+        duplicates_ms=read.whole("duplicates_ms", below.duplicates_ms, MS_MOST),
+        backlog=_backlog(read, below.backlog),
+    )
+    read.finish()
+    return policy
+
+
+def _backlog(read: _Reader, below: Backlog) -> Backlog:
+    word = read.word("backlog_overflow", below.overflow, Overflow)
+    return Backlog(
+        messages_max=read.whole("backlog_messages_max", below.messages_max, COUNT_MOST),
+        bytes_max=read.whole("backlog_bytes_max", below.bytes_max, COUNT_MOST),
+        age_ms_max=read.whole("backlog_age_ms_max", below.age_ms_max, MS_MOST),
+        overflow=Overflow(word),
+    )
+
+
+def dead_letter_queue(address: str) -> Destination | None:
+    """The queue that an address of dead letters means; None if it means none."""
+    found = destination_of(address, None, Kind.QUEUE)
+    if isinstance(found, Destination) and found.kind is Kind.QUEUE:
+        return found
+    return None
+
+
+def check(policy: Policy, where: str) -> None:
+    """Raises InvalidRequest when parts of the policy contradict each other."""
+    keeps = policy.dead_letter
+    rules = (
+        (
+            policy.redelivery_delay_ms <= policy.redelivery_delay_ms_max,
+            (
+                f"redelivery_delay_ms ({policy.redelivery_delay_ms}) is more than "
+                f"redelivery_delay_ms_max ({policy.redelivery_delay_ms_max})"
+            ),
+        ),
+        (
+            keeps or not policy.dead_letter_address,
+            "dead_letter_address is of no use with dead_letter = false",
+        ),
+        (
+            keeps or not policy.dead_letter_expired,
+            "dead_letter_expired is of no use with dead_letter = false",
+        ),
+        (
+            keeps or policy.backlog.overflow is not Overflow.DEAD_LETTER,
+            "backlog_overflow = 'dead_letter' can't be with dead_letter = false",
+        ),
+        (
+            not policy.dead_letter_address or dead_letter_queue(policy.dead_letter_address),
+            f"dead_letter_address is {quoted(policy.dead_letter_address)}; it must name a queue",
+        ),
+    )
+    for holds, sentence in rules:
+        if not holds:
+            raise InvalidRequest(f"{where}: {sentence}")
+
+
+def text_of(said: Table) -> str:
+    """A subscription's own table as the text in its record; empty if it says nothing. A key whose
+    value is None says nothing."""
+    kept = {key: value for key, value in said.items() if value is not None}
+    return json.dumps(kept, sort_keys=True, separators=(",", ":")) if kept else ""
+
+
+def of_text(text: str, where: str) -> Table:
+    """The table of such a text. Raises InvalidRequest when it is none; `over` reads its keys."""
+    if not text:
+        return {}
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"{where}: the policy is not JSON: {error}") from None
+    if not isinstance(said, dict):
+        raise InvalidRequest(f"{where}: the policy must be a table of keys and values")
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One pattern and what it says: of ids if it is a text, else of destinations."""
+
+    match: str | Pattern
+    said: Table
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """All that is said but for the subscriptions' own. See the rules of the module."""
+
+    default: Policy = DEFAULT
+    default_topic: TopicPolicy = DEFAULT_TOPIC
+    subscriptions: tuple[_Line, ...] = ()
+    topics: tuple[_Line, ...] = ()
+
+    def of_subscription(self, subscription_id: str, own: str = "") -> Policy:
+        """The policy in force; `own` is the text in the subscription's record. Raises
+        InvalidRequest when that isn't right."""
+        policy = self.default
+        for line in self.subscriptions:
+            if isinstance(line.match, str) and fits(line.match, subscription_id):
+                policy = over(policy, line.said, line.where)
+        if own:
+            self.check_own(own, subscription_id)
+            policy = over(policy, of_text(own, subscription_id), subscription_id)
+        return policy
+
+    def check_own(self, own: str, subscription_id: str) -> None:
+        """Raises InvalidRequest when a subscription can't say this of itself."""
+        where = f"subscription {subscription_id}"
+        check(over(self.default, of_text(own, where), where), where)
+
+    @property
+    def seek_duplicates(self) -> bool:
+        """Whether duplicates are looked for on any topic."""
+        lines = (topic_over(self.default_topic, line.said, line.where) for line in self.topics)
+        return self.default_topic.seeks_duplicates or any(line.seeks_duplicates for line in lines)
+
+    def of_topic(self, topic: str) -> TopicPolicy:
+        """What holds for a topic or queue, by its word in the log."""
+        policy = self.default_topic
+        for line in self.topics:
+            if isinstance(line.match, Pattern) and line.match.matches_topic(topic):
+                policy = topic_over(policy, line.said, line.where)
+        return policy
+
+
+def parse(tree: Table, default: Policy, default_topic: TopicPolicy) -> Policies:
+    """What a policies file says. Raises InvalidRequest that says of which line."""
+    for name in tree:
+        if name not in (_SUBSCRIPTION, _TOPIC):
+            raise InvalidRequest(f"unknown section {name!r}; there are [[subscription]], [[topic]]")
+    subscriptions = []
+    for number, said in enumerate(_lines(tree, _SUBSCRIPTION), 1):
+        match, where, rest = _matched(said, _SUBSCRIPTION, number)
+        check(over(default, rest, where), where)
+        subscriptions.append(_Line(match, rest, where))
+    topics = []
+    for number, said in enumerate(_lines(tree, _TOPIC), 1):
+        match, where, rest = _matched(said, _TOPIC, number)
+        pattern = pattern_of(match)
+        if pattern is None:
+            raise InvalidRequest(f"{where}: {match!r} is no pattern of topics or queues")
+        topic_over(default_topic, rest, where)
+        topics.append(_Line(pattern, rest, where))
+    return Policies(default, default_topic, tuple(subscriptions), tuple(topics))
+
+
+def _lines(tree: Table, name: str) -> list[object]:
+    lines = tree.get(name, [])
+    if not isinstance(lines, list):
+        raise InvalidRequest(f"[{name}] must be written [[{name}]]: there may be several")
+    return lines
+
+
+def _matched(said: object, name: str, number: int) -> tuple[str, str, Table]:
+    """The pattern of a line, where it stands in words, and all else that it says."""
+    where = f"[[{name}]] number {number}"
+    if not isinstance(said, dict):
+        raise InvalidRequest(f"{where} must be a table")
+    match = said.get(_MATCH)
+    if not isinstance(match, str) or not match:
+        raise InvalidRequest(f"{where} must say what it is for: {_MATCH} = 'pattern'")
+    return match, f"[[{name}]] '{match}'", {k: v for k, v in said.items() if k != _MATCH}

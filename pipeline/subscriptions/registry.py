@@ -1,0 +1,281 @@
+"""Which subscription a link means, and what its coming and going does to it.
+
+Rule 1: every decision is a row of a table below.
+Rule 2: a refusal is a value with a sentence for the peer, not an exception.
+Rule 3: who calls decides and performs in one step: between the two, nothing else may happen to
+        the subscription.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from distributary.pipeline.model.address import Destination
+from distributary.pipeline.model.policy import Redefine
+from distributary.pipeline.model.subscription import Definition, SubscriptionKey
+
+#: Ends the subscription's name in a link name; what follows counts links, or says the scope.
+_SEPARATOR = "|"
+_GLOBAL_SUFFIX = "|global"
+
+
+class Scope(StrEnum):
+    """Whose name a subscription's name is."""
+
+    CONTAINER = "container"
+    GLOBAL = "global"
+    LINK = "link"  #: nobody's: the subscription is the link's own and has no name
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a consumer's link means; `cut`: the links of the subscription are numbered, its name
+    is what stands before the first `|`, if anything does."""
+
+    scope: Scope
+    cut: bool
+    durable: bool
+
+    def key(self, container: str, link_name: str) -> SubscriptionKey | None:
+        """The subscription that is meant; None for one of the link's own."""
+        if self.scope is Scope.LINK:
+            return None
+        at = link_name.find(_SEPARATOR) if self.cut else -1
+        name = link_name[:at] if at > 0 else link_name
+        return SubscriptionKey(
+            container if self.scope is Scope.CONTAINER else None, name, self.durable
+        )
+
+
+#: (shared, global, durable) -> what a link with a source means. Durable is an expiry of `never` or
+#: a durability that isn't `none`; shared and global are capabilities of the source.
+CLAIMS: dict[tuple[bool, bool, bool], Claim] = {
+    (False, False, False): Claim(Scope.LINK, cut=False, durable=False),
+    (False, False, True): Claim(Scope.CONTAINER, cut=False, durable=True),
+    (False, True, False): Claim(Scope.LINK, cut=False, durable=False),
+    (False, True, True): Claim(Scope.GLOBAL, cut=False, durable=True),
+    (True, False, False): Claim(Scope.CONTAINER, cut=True, durable=False),
+    (True, False, True): Claim(Scope.CONTAINER, cut=True, durable=True),
+    (True, True, False): Claim(Scope.GLOBAL, cut=True, durable=False),
+    (True, True, True): Claim(Scope.GLOBAL, cut=True, durable=True),
+}
+
+#: (shared, global) -> which subscription a link without a source looks for, to end it. Shared and
+#: global are capabilities that the link desires; it is durable, or there is nothing to look for.
+LOOKUPS: dict[tuple[bool, bool], Claim] = {
+    (False, False): Claim(Scope.CONTAINER, cut=False, durable=True),
+    (False, True): Claim(Scope.GLOBAL, cut=False, durable=True),
+    (True, False): Claim(Scope.CONTAINER, cut=True, durable=True),
+    (True, True): Claim(Scope.GLOBAL, cut=True, durable=True),
+}
+
+
+def key_of_link(
+    container: str, link_name: str, *, shared: bool, global_: bool, durable: bool
+) -> SubscriptionKey | None:
+    """The subscription that a consumer's link means, None for one of its own.
+
+    Clients name the links of a shared subscription `N`, `N|2`, `N|global`, `N|volatile1`, ...;
+    those of one that isn't shared bear its name as it is.
+    """
+    return CLAIMS[shared, global_, durable].key(container, link_name)
+
+
+def key_of_lookup(
+    container: str, link_name: str, *, shared: bool = False, global_: bool = False
+) -> SubscriptionKey:
+    """The durable subscription that a link without a source asks for, to unsubscribe.
+
+    Of a client that desires nothing the name alone may say it: nobody's own name ends so.
+    """
+    if not shared and not global_ and link_name.endswith(_GLOBAL_SUFFIX):
+        shared = global_ = link_name != _GLOBAL_SUFFIX
+    key = LOOKUPS[shared, global_].key(container, link_name)
+    assert key is not None  # noqa: S101 (no row is of a link's own)
+    return key
+
+
+def key_of_queue(queue: Destination) -> SubscriptionKey:
+    """The one subscription that a queue is: shared by all of its consumers, and durable unless the
+    queue is temporary."""
+    return SubscriptionKey(None, queue.name, durable=not queue.is_temporary, queue=True)
+
+
+class Fit(StrEnum):
+    """How what a consumer wants fits what there is under that key."""
+
+    ABSENT = "absent"  #: there is nothing
+    OTHER_SHARING = "other sharing"  #: shared, and wanted exclusively; or the other way round
+    OTHER_DEFINITION = "other definition"  #: another topic, selector or no-local
+    FIXED_DEFINITION = "fixed definition"  #: the same, and it may not be redefined
+    SAME_SHARED = "same, shared"
+    SAME_EXCLUSIVE = "same, exclusive"
+
+
+class Presence(StrEnum):
+    """The consumers that a subscription has."""
+
+    NOBODY = "nobody"
+    SOME = "some"
+    FULL = "full"  #: as many as its policy allows
+
+
+class AttachAction(StrEnum):
+    CREATE = "create"
+    JOIN = "join"
+    REDEFINE = "redefine"  #: drop the backlog, take the new definition, then join
+    REFUSE_IN_USE = "refuse in use"
+    REFUSE_FIXED = "refuse fixed"
+    REFUSE_FULL = "refuse full"
+
+
+@dataclass(frozen=True, slots=True)
+class AttachDecision:
+    """What to do with a consumer's link; `reason` is for the peer, empty unless refused."""
+
+    action: AttachAction
+    reason: str = ""
+
+
+_CREATE = AttachDecision(AttachAction.CREATE)
+_JOIN = AttachDecision(AttachAction.JOIN)
+_REDEFINE = AttachDecision(AttachAction.REDEFINE)
+_OTHER_SHARING = AttachDecision(
+    AttachAction.REFUSE_IN_USE,
+    "A subscription of this name exists, and only one of it and what is wanted is shared.",
+)
+_OTHER_DEFINITION = AttachDecision(
+    AttachAction.REFUSE_IN_USE,
+    "The subscription has active consumers and another topic, selector or no-local.",
+)
+_EXCLUSIVE = AttachDecision(
+    AttachAction.REFUSE_IN_USE,
+    "The subscription is not shared and has an active consumer.",
+)
+
+_FIXED = AttachDecision(
+    AttachAction.REFUSE_FIXED,
+    "The subscription has another topic, selector or no-local, and isn't redefined by consumers "
+    "(redefine of its policy): say the same, or delete it.",
+)
+
+_FULL = AttachDecision(
+    AttachAction.REFUSE_FULL,
+    "The subscription has as many consumers as it may (consumers_max of its policy).",
+)
+
+#: (how it fits, its consumers) -> decision. What isn't there has none.
+ATTACH: dict[tuple[Fit, Presence], AttachDecision] = {
+    (Fit.ABSENT, Presence.NOBODY): _CREATE,
+    (Fit.OTHER_SHARING, Presence.NOBODY): _OTHER_SHARING,
+    (Fit.OTHER_SHARING, Presence.SOME): _OTHER_SHARING,
+    (Fit.OTHER_SHARING, Presence.FULL): _OTHER_SHARING,
+    (Fit.OTHER_DEFINITION, Presence.NOBODY): _REDEFINE,
+    (Fit.OTHER_DEFINITION, Presence.SOME): _OTHER_DEFINITION,
+    (Fit.OTHER_DEFINITION, Presence.FULL): _OTHER_DEFINITION,
+    (Fit.FIXED_DEFINITION, Presence.NOBODY): _FIXED,
+    (Fit.FIXED_DEFINITION, Presence.SOME): _FIXED,
+    (Fit.FIXED_DEFINITION, Presence.FULL): _FIXED,
+    (Fit.SAME_SHARED, Presence.NOBODY): _JOIN,
+    (Fit.SAME_SHARED, Presence.SOME): _JOIN,
+    (Fit.SAME_SHARED, Presence.FULL): _FULL,
+    (Fit.SAME_EXCLUSIVE, Presence.NOBODY): _JOIN,
+    (Fit.SAME_EXCLUSIVE, Presence.SOME): _EXCLUSIVE,
+    (Fit.SAME_EXCLUSIVE, Presence.FULL): _EXCLUSIVE,
+}
+
+
+def decide_attach(
+    existing: Definition | None,
+    consumers: int,
+    wanted: Definition,
+    consumers_max: int = 0,
+    redefine: Redefine = Redefine.REPLACE,
+) -> AttachDecision:
+    """What a link that wants this definition does to the subscription of its key. `consumers_max`
+    is how many that may have, 0: any number; `redefine` is what its policy says, not `auto`."""
+    return ATTACH[_fit(existing, wanted, redefine), _presence(consumers, consumers_max)]
+
+
+def _presence(consumers: int, consumers_max: int) -> Presence:
+    if not consumers:
+        return Presence.NOBODY
+    return Presence.FULL if 0 < consumers_max <= consumers else Presence.SOME
+
+
+def _fit(existing: Definition | None, wanted: Definition, redefine: Redefine) -> Fit:
+    if existing is None:
+        return Fit.ABSENT
+    if existing.shared != wanted.shared:
+        return Fit.OTHER_SHARING
+    silent = wanted.selector is None and not wanted.no_local and wanted.topic == existing.topic
+    if existing != wanted and not (silent and redefine is Redefine.INHERIT):
+        replaced = redefine is Redefine.REPLACE
+        return Fit.OTHER_DEFINITION if replaced else Fit.FIXED_DEFINITION
+    return Fit.SAME_SHARED if existing.shared else Fit.SAME_EXCLUSIVE
+
+
+class LinkKind(StrEnum):
+    """What a link is to its subscription."""
+
+    LOOKUP = "lookup"  #: asked for it by name, to unsubscribe; no consumer
+    DURABLE = "durable"  #: a consumer of a durable subscription, shared or exclusive
+    VOLATILE = "volatile"  #: a consumer of a shared non-durable subscription
+    PRIVATE = "private"  #: the one consumer of a subscription without a name
+    QUEUE = "queue"  #: a consumer of a queue, which doesn't end with its consumers
+    BROWSER = "browser"  #: looks into a queue; what it reads from is its own, like a private one
+
+
+class LeaveAction(StrEnum):
+    KEEP = "keep"
+    DELETE = "delete"
+    REFUSE_IN_USE = "refuse in use"  #: the link goes with an error, the subscription stays
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveDecision:
+    """What a link's end does to its subscription; `reason` is for the peer if refused."""
+
+    action: LeaveAction
+    reason: str = ""
+
+
+_KEEP = LeaveDecision(LeaveAction.KEEP)
+_DELETE = LeaveDecision(LeaveAction.DELETE)
+_IN_USE = LeaveDecision(
+    LeaveAction.REFUSE_IN_USE,
+    "The subscription has other active consumers and can't be deleted.",
+)
+
+#: (kind, closed, has other consumers) -> decision. What is the link's own has no others.
+LEAVE: dict[tuple[LinkKind, bool, bool], LeaveDecision] = {
+    (LinkKind.LOOKUP, False, False): _KEEP,
+    (LinkKind.LOOKUP, False, True): _KEEP,
+    (LinkKind.LOOKUP, True, False): _DELETE,
+    (LinkKind.LOOKUP, True, True): _IN_USE,
+    (LinkKind.DURABLE, False, False): _KEEP,
+    (LinkKind.DURABLE, False, True): _KEEP,
+    (LinkKind.DURABLE, True, False): _DELETE,
+    (LinkKind.DURABLE, True, True): _IN_USE,
+    (LinkKind.VOLATILE, False, False): _DELETE,
+    (LinkKind.VOLATILE, False, True): _KEEP,
+    (LinkKind.VOLATILE, True, False): _DELETE,
+    (LinkKind.VOLATILE, True, True): _KEEP,
+    (LinkKind.PRIVATE, False, False): _DELETE,
+    (LinkKind.PRIVATE, True, False): _DELETE,
+    (LinkKind.QUEUE, False, False): _KEEP,
+    (LinkKind.QUEUE, False, True): _KEEP,
+    (LinkKind.QUEUE, True, False): _KEEP,
+    (LinkKind.QUEUE, True, True): _KEEP,
+    (LinkKind.BROWSER, False, False): _DELETE,
+    (LinkKind.BROWSER, True, False): _DELETE,
+}
+
+
+def decide_leave(kind: LinkKind, closed: bool, others: int) -> LeaveDecision:
+    """What a link's end does to its subscription.
+
+    `closed` is what the peer's detach says; a session's end, a connection's close and its loss are
+    not closed. `others` counts the subscription's consumers without this link. A link that was
+    refused has no kind and is not asked about.
+    """
+    return LEAVE[kind, closed, others > 0]

@@ -1,0 +1,66 @@
+"""Temporary queues and topics: what kind a peer wants, and who may do what with one.
+
+Rule 1: one is its maker's connection's: only that connection consumes from it, anybody sends to it.
+Rule 2: it is there from its making until the link that made it, or that link's connection, ends.
+Rule 3: what is gone is unknown to everybody, and so is what never was.
+"""
+
+from collections.abc import Collection
+from enum import StrEnum
+
+from distributary.pipeline.model.address import Kind
+from distributary.pipeline.model.amqp_error import INVALID_FIELD, LOCKED, NOT_FOUND, AmqpError
+
+#: The lifetime policy `delete-on-close` (AMQP 1.0, part 3, section 3.5.10), which all of them have.
+DELETE_ON_CLOSE = 0x2B
+
+_TOPIC_WORDS = frozenset({Kind.TOPIC, Kind.TEMPORARY_TOPIC})
+_QUEUE_WORDS = frozenset({Kind.QUEUE, Kind.TEMPORARY_QUEUE})
+
+
+class Deed(StrEnum):
+    """What a link or a message wants with a temporary destination."""
+
+    SEND = "send"
+    CONSUME = "consume"  #: or browse
+    SUBSCRIBE_DURABLY = "subscribe durably"
+
+
+class Whose(StrEnum):
+    """What a temporary destination is to the connection that asks."""
+
+    OWN = "own"
+    FOREIGN = "foreign"  #: another connection's
+    GONE = "gone"
+
+
+_GONE = (NOT_FOUND, "there is no '{}'; its connection or the link that made it has ended")
+_FOREIGN = (LOCKED, "'{}' is another connection's; only that one may consume from it")
+_DURABLE = (NOT_FOUND, "'{}' is temporary, so there are no durable subscriptions on it")
+
+#: (deed, whose) -> the condition and the sentence of a refusal, or None if it may.
+RIGHTS: dict[tuple[Deed, Whose], tuple[str, str] | None] = {
+    (Deed.SEND, Whose.OWN): None,
+    (Deed.SEND, Whose.FOREIGN): None,
+    (Deed.SEND, Whose.GONE): _GONE,
+    (Deed.CONSUME, Whose.OWN): None,
+    (Deed.CONSUME, Whose.FOREIGN): _FOREIGN,
+    (Deed.CONSUME, Whose.GONE): _GONE,
+    (Deed.SUBSCRIBE_DURABLY, Whose.OWN): _DURABLE,
+    (Deed.SUBSCRIBE_DURABLY, Whose.FOREIGN): _FOREIGN,
+    (Deed.SUBSCRIBE_DURABLY, Whose.GONE): _GONE,
+}
+
+
+def amqp_error(deed: Deed, whose: Whose, address: str) -> AmqpError | None:
+    """Why this can't be done with the temporary destination of this address; None if it can."""
+    denial = RIGHTS[deed, whose]
+    return AmqpError(denial[0], denial[1].format(address)) if denial else None
+
+
+def wanted_kind(capabilities: Collection[str]) -> Kind | AmqpError:
+    """The kind that the capabilities of a dynamic terminus say; a queue if they say nothing."""
+    topic = not _TOPIC_WORDS.isdisjoint(capabilities)
+    if topic and not _QUEUE_WORDS.isdisjoint(capabilities):
+        return AmqpError(INVALID_FIELD, "a dynamic terminus wants a queue or a topic, not both")
+    return Kind.TEMPORARY_TOPIC if topic else Kind.TEMPORARY_QUEUE

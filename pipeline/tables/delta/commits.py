@@ -1,0 +1,267 @@
+"""What a Delta commit says: files added, files removed, versions of applications, as JSON lines.
+
+A commit is made by creating its file, which somebody else may have done before. All that it names
+is on the disk by then, so a commit that can be seen is whole.
+"""
+
+import datetime as dt
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote
+
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.tables.delta.store import Store
+
+LOG: Final = "_delta_log"
+ENGINE: Final = "distributary"
+#: What the names of our data files begin with, before the tier.
+_TIER: Final = "t"
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class FileTraits:
+    """What a file's messages are like, so that it needs not be read to know that they are plain.
+
+    `published_low` and `published_high` are microseconds, rounded outward to whole milliseconds;
+    `expiring` is how many of the messages expire.
+    """
+
+    priority_low: int
+    priority_high: int
+    expiring: int
+    published_low: int
+    published_high: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddedFile:
+    """One data file of the table, with the statistics that its writer recorded.
+
+    `low` and `high` are sequences: None for records that have none. `attributes` is None for them,
+    too, and for files that were written before header attributes were recorded.
+    """
+
+    path: str
+    size: int
+    record: str
+    day: str
+    rows: int
+    low: int | None
+    high: int | None
+    topic_low: str | None
+    topic_high: str | None
+    group_low: int | None
+    group_high: int | None
+    written_at: int  #: milliseconds
+    attributes: "FileTraits | None" = None
+
+    @property
+    def tier(self) -> int:
+        """How often its rows were merged; 0 for a commit's own file, whoever wrote it."""
+        head = self.path.rpartition("/")[2].partition("-")[0]
+        return int(head[1:]) if head[:1] == _TIER and head[1:].isdigit() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFile:
+    """One commit as its JSON says it."""
+
+    added: tuple[AddedFile, ...]
+    removed: tuple[str, ...]
+    transactions: dict[str, int]
+
+
+def file_name(tier: int, unique: str) -> str:
+    return f"{_TIER}{tier}-{unique}.parquet"
+
+
+def partition(record: str, day: str) -> str:
+    """The folder of a partition's files."""
+    return f"record={record}/day={day}"
+
+
+def json_name(version: int) -> str:
+    return f"{LOG}/{version:020d}.json"
+
+
+def json_path(root: Path, version: int) -> Path:
+    return root / json_name(version)
+
+
+def read_commit(store: Store, version: int) -> CommitFile:
+    """The commit with that version. Raises StoreError when it is absent or damaged."""
+    path = json_name(version)
+    try:
+        return parse(store.read(path))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"the commit {path} of {store.uri} can't be read: {error}") from error
+
+
+def removed(text: bytes) -> list[str]:
+    """The files that a commit removes; quicker than all that it says."""
+    actions = [json.loads(line) for line in text.splitlines() if line.startswith(b'{"remove"')]
+    return [unquote(action["remove"]["path"]) for action in actions]
+
+
+def parse(text: bytes) -> CommitFile:
+    actions = [json.loads(line) for line in text.splitlines()]
+    return CommitFile(
+        tuple(_added(action["add"]) for action in actions if "add" in action),
+        tuple(unquote(action["remove"]["path"]) for action in actions if "remove" in action),
+        {a["txn"]["appId"]: a["txn"]["version"] for a in actions if "txn" in a},
+    )
+
+
+def _added(add: dict[str, object]) -> AddedFile:
+    stats = json.loads(str(add.get("stats") or "{}"))
+    lows, highs = stats.get("minValues", {}), stats.get("maxValues", {})
+    values = add["partitionValues"]
+    assert isinstance(values, dict)  # noqa: S101 (the protocol says so)
+    return AddedFile(
+        unquote(str(add["path"])),
+        int(str(add["size"])),
+        str(values["record"]),
+        str(values["day"]),
+        int(stats.get("numRecords", 0)),
+        lows.get("sequence"),
+        highs.get("sequence"),
+        lows.get("topic"),
+        highs.get("topic"),
+        lows.get("group"),
+        highs.get("group"),
+        int(str(add.get("modificationTime", 0))),
+        attributes_of(lows, highs, stats.get("nullCount", {}), int(stats.get("numRecords", 0))),
+    )
+
+
+def attributes_of(
+    lows: Mapping[str, object], highs: Mapping[str, object], nulls: Mapping[str, object], rows: int
+) -> FileTraits | None:
+    """What statistics by column name say of messages; None if they don't say all of it."""
+    match lows.get("priority"), highs.get("priority"), nulls.get("expires_at"):
+        case int(low), int(high), int(lasting):
+            published = microseconds(lows["published_at"]), microseconds(highs["published_at"])
+            return FileTraits(low, high, rows - lasting, *published)
+    return None
+
+
+def microseconds(time: object) -> int:
+    """A time as statistics have it: text in the log, a datetime from deltalake."""
+    at = time if isinstance(time, dt.datetime) else dt.datetime.fromisoformat(str(time))
+    return (at - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def _text_of(time: int) -> str:
+    milliseconds = dt.timedelta(milliseconds=time // 1_000)
+    return (_EPOCH + milliseconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# Writing
+
+
+def encode(
+    operation: str,
+    *,
+    at: int,
+    added: Iterable[AddedFile] = (),
+    removed: Iterable[AddedFile] = (),
+    transactions: Mapping[str, int] | None = None,
+    data_change: bool = True,
+) -> bytes:
+    """A commit of these actions, made at `at` (microseconds).
+
+    Without `data_change` the same rows lie in other files: readers of changes pass it over.
+    """
+    milliseconds = at // 1_000
+    actions: list[object] = [_info(operation, milliseconds, data_change=data_change)]
+    actions += [
+        {"txn": {"appId": app, "version": version, "lastUpdated": milliseconds}}
+        for app, version in (transactions or {}).items()
+    ]
+    actions += [_remove_action(file, milliseconds, data_change) for file in removed]
+    actions += [{"add": add_action(file, data_change=data_change)} for file in added]
+    return lines(actions)
+
+
+def lines(actions: Sequence[object]) -> bytes:
+    return "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in actions).encode()
+
+
+def _info(operation: str, milliseconds: int, *, data_change: bool) -> object:
+    return {
+        "commitInfo": {
+            "timestamp": milliseconds,
+            "operation": operation,
+            "operationParameters": {},
+            "isBlindAppend": operation == "WRITE" and data_change,
+            "engineInfo": ENGINE,
+            "txnId": str(uuid.uuid4()),
+        }
+    }
+
+
+def add_action(file: AddedFile, *, data_change: bool) -> dict[str, object]:
+    return {
+        "path": quote(file.path, safe="/="),
+        "partitionValues": {"record": file.record, "day": file.day},
+        "size": file.size,
+        "modificationTime": file.written_at,
+        "dataChange": data_change,
+        "stats": json.dumps(_statistics(file), separators=(",", ":")),
+    }
+
+
+def _statistics(file: AddedFile) -> object:
+    bounds: dict[str, tuple[object, object]] = {
+        "topic": (file.topic_low, file.topic_high),
+        "sequence": (file.low, file.high),
+        "group": (file.group_low, file.group_high),
+    }
+    nulls = {name: file.rows if low is None else 0 for name, (low, _) in bounds.items()}
+    if has := file.attributes:
+        bounds["priority"] = has.priority_low, has.priority_high
+        bounds["published_at"] = _text_of(has.published_low), _text_of(has.published_high)
+        nulls |= {"priority": 0, "published_at": 0, "expires_at": file.rows - has.expiring}
+    return {
+        "numRecords": file.rows,
+        "minValues": {name: low for name, (low, _) in bounds.items() if low is not None},
+        "maxValues": {name: high for name, (_, high) in bounds.items() if high is not None},
+        "nullCount": nulls,
+    }
+
+
+def _remove_action(file: AddedFile, milliseconds: int, data_change: bool) -> object:
+    return {
+        "remove": {
+            "path": quote(file.path, safe="/="),
+            "deletionTimestamp": milliseconds,
+            "dataChange": data_change,
+            "extendedFileMetadata": True,
+            "partitionValues": {"record": file.record, "day": file.day},
+            "size": file.size,
+        }
+    }
+
+
+def check_whole(store: Store, version: int) -> None:
+    """Refuse a last commit whose files aren't there as it says.
+
+    Our commits are whole when they appear; one by an earlier version of the program may not be.
+    Its earlier commits were synced before the next one began.
+    """
+    if not store.exists(json_name(version)):
+        return  # cleaned up, so a checkpoint stands for it
+    for added in read_commit(store, version).added:
+        size = store.size(added.path)
+        if size != added.size:
+            raise StoreError(
+                f"{store.uri}/{added.path} has {size} bytes, the commit {version:020d}.json says "
+                f"{added.size}: the machine stopped before that commit was on the disk. If the "
+                f"journal still holds the commit's groups, move {store.uri}/{json_name(version)} "
+                "away and start again: they are committed anew"
+            )

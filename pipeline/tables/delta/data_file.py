@@ -1,0 +1,155 @@
+"""One Parquet file of `topic_log`: how its rows are laid out, and what the log says about it.
+
+Rows of messages lie by topic and sequence, others by group. A row group is what paging reads at
+once, so its rows and bytes are bounded, and it holds one topic alone where that has rows enough.
+Everything that is long here runs inside of Arrow, without the interpreter.
+"""
+
+import time
+import uuid
+from itertools import pairwise
+from typing import Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from distributary.pipeline.tables.arrow.arrow_types import Chunked, Int64s
+from distributary.pipeline.tables.delta import commits, topic_log_schema
+from distributary.pipeline.tables.delta.commits import AddedFile, FileTraits
+from distributary.pipeline.tables.delta.store import Store
+
+#: Rows of a row group; fewer when messages are big.
+ROW_GROUP_ROWS_MAX: Final = 4096
+ROW_GROUP_ROWS_MIN: Final = 16
+#: Bytes of messages in a row group, about.
+ROW_GROUP_BYTES: Final = 8 << 20
+#: Rows from which on a topic has row groups to itself: a smaller one would cost a reader of all
+#: topics more in footers than it saves a reader of this one.
+TOPIC_ROWS_MIN: Final = 256
+#: Bytes from which on a row group of small topics ends with a topic. Less makes footers dear, which
+#: are read for each topic; more makes every topic's reader decode its neighbours.
+TOPICS_BYTES: Final = 512 << 10
+COMPRESSION: Final = "zstd"
+COMPRESSION_LEVEL: Final = 1
+#: Values that repeat too seldom for a dictionary.
+_NO_DICTIONARY: Final = ("message", "sequence")
+#: Columns whose bounds, or nulls, tell which row groups needn't be read, or which columns of them.
+_BOUNDED: Final = (
+    "topic",
+    "sequence",
+    "group",
+    "published_at",
+    "priority",
+    "expires_at",
+    "deliver_at",
+)
+
+
+def write(store: Store, table: pa.Table, *, record: str, day: str, tier: int) -> AddedFile:
+    """Put these rows, which are sorted, into a new file of a partition; durable on return.
+
+    Raises OSError when there is no room, and then there is no file.
+    """
+    path = f"{commits.partition(record, day)}/{commits.file_name(tier, str(uuid.uuid4()))}"
+    data = encode(table, record)
+    store.put(path, memoryview(data))
+    topic, group = _bounds(table["topic"]), _bounds(table["group"])
+    sequence = _bounds(table["sequence"]) if record == topic_log_schema.MESSAGE else (None, None)
+    return AddedFile(
+        path,
+        data.size,
+        record,
+        day,
+        table.num_rows,
+        sequence[0],
+        sequence[1],
+        topic[0],
+        topic[1],
+        group[0],
+        group[1],
+        time.time_ns() // 1_000_000,
+        _attributes(table) if record == topic_log_schema.MESSAGE else None,
+    )
+
+
+def _attributes(table: pa.Table) -> FileTraits:
+    priority = _bounds(table["priority"])
+    published = _bounds(pc.cast(table["published_at"], pa.int64()))
+    return FileTraits(
+        *priority,
+        table.num_rows - table["expires_at"].null_count,
+        published[0] // 1_000 * 1_000,
+        -(-published[1] // 1_000) * 1_000,
+    )
+
+
+def _bounds(column: Chunked) -> tuple[Any, Any]:
+    return pc.min(column).as_py(), pc.max(column).as_py()
+
+
+def encode(table: pa.Table, record: str) -> pa.Buffer:
+    """The rows as a Parquet file; each page with its checksum, which our readers verify."""
+    kind = topic_log_schema.FILES[record]
+    table = table.select(kind.names)
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        kind,
+        compression=COMPRESSION,
+        compression_level=COMPRESSION_LEVEL,
+        use_dictionary=_dictionary_columns(kind),  # type: ignore[arg-type] # stubs: bool only
+        write_page_checksum=True,
+        write_statistics=[name for name in kind.names if name in _BOUNDED],
+        store_schema=False,
+    ) as writer:
+        for begin, end in pairwise(_cuts(table, record)):
+            writer.write_table(table.slice(begin, end - begin), row_group_size=end - begin)
+    return sink.getvalue()
+
+
+def _dictionary_columns(kind: pa.Schema) -> list[str]:
+    return [name for name in kind.names if name not in _NO_DICTIONARY]
+
+
+def completed(table: pa.Table, kind: pa.Schema) -> pa.Table:
+    """The table with all columns of `kind`: one that its file leaves out is null, as for all who
+    read Delta."""
+    if table.schema.equals(kind):
+        return table
+    for name in kind.names:
+        if name not in table.column_names:
+            table = table.append_column(
+                kind.field(name), pa.nulls(table.num_rows, kind.field(name).type)
+            )
+    return table.select(kind.names).cast(kind)
+
+
+def _cuts(table: pa.Table, record: str) -> list[int]:
+    """Where row groups begin, and the end."""
+    count = table.num_rows
+    if record != topic_log_schema.MESSAGE:
+        return [*range(0, count, ROW_GROUP_ROWS_MAX), count]
+    size = table["message"].nbytes // max(count, 1) + 1
+    rows = max(ROW_GROUP_ROWS_MIN, min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES // size))
+    enough = max(ROW_GROUP_ROWS_MIN, TOPICS_BYTES // size)
+    cuts: list[int] = []
+    for begin, end in pairwise(_stretches(_topic_ends(table["topic"]), enough)):
+        cuts += range(begin, end, rows)
+    return [*cuts, count]
+
+
+def _topic_ends(topic: Chunked) -> Int64s:
+    """Behind which rows another topic begins; rows lie by topic."""
+    codes = topic.combine_chunks().dictionary_encode().indices.to_numpy()
+    return np.concatenate([np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
+
+
+def _stretches(ends: Int64s, enough: int) -> list[int]:
+    """The borders of big topics; small ones lie together, about `enough` rows of them."""
+    counts = np.diff(ends, prepend=0)
+    big = counts >= TOPIC_ROWS_MIN
+    filled = np.diff(ends // enough, prepend=0) > 0
+    borders = np.concatenate([[0], (ends - counts)[big], ends[big | filled], ends[-1:]])
+    return cast("list[int]", np.unique(borders).tolist())

@@ -1,0 +1,110 @@
+"""The table's own log: checkpoints of it, and the clean-up of what nobody reads any more.
+
+Entries go oldest first and only below a checkpoint. The data files that an entry removed go
+before the entry does: so a file is on the disk as long as an entry that is left can reach it, and
+a clean-up that is cut anywhere is gone on with.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from distributary.pipeline.tables.delta import checkpoint, commits
+from distributary.pipeline.tables.delta.checkpoint import Identity
+from distributary.pipeline.tables.delta.commits import LOG
+from distributary.pipeline.tables.delta.store import Store
+from distributary.pipeline.tables.delta.table_state import TableState
+
+#: Entries that one step of the clean-up takes at most, and data files, about: each is a system
+#: call that may wait for the disk.
+ENTRIES_MAX: Final = 25
+FILES_MAX: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What one step of the clean-up removed."""
+
+    entries: int
+    files: int
+
+
+class LogEntries:
+    """What lies in the log's folder, listed once and kept in step; for the committer's thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        names = store.files(LOG)
+        entries = [_version(name) for name in names if name.endswith(".json")]
+        #: The oldest entry that is left.
+        self.oldest = min((v for v in entries if v is not None), default=0)
+        checkpoints = [_version(name) for name in names if name.endswith(checkpoint.SUFFIX)]
+        self.checkpoints = sorted(v for v in checkpoints if v is not None)
+        self._made = (-1, 0)  #: an entry, and when it was made
+
+    @property
+    def checkpointed(self) -> int:
+        """The version of the last checkpoint; -1 without one."""
+        return self.checkpoints[-1] if self.checkpoints else -1
+
+    def oldest_made_at(self) -> int:
+        """When the oldest entry was made, microseconds."""
+        if self._made[0] != self.oldest:
+            self._made = self.oldest, _made_at(self._read(self.oldest))
+        return self._made[1]
+
+    def _read(self, version: int) -> bytes:
+        """An entry; nothing if somebody was quicker, as a former owner may be that wakes up."""
+        try:
+            return self._store.read(commits.json_name(version))
+        except FileNotFoundError:
+            return b""
+
+    def checkpoint(self, identity: Identity, state: TableState) -> None:
+        checkpoint.write(self._store, identity, state)
+        self.checkpoints.append(state.version)
+
+    def clean(
+        self, *, below: int, seen: int | None, since: int, live: frozenset[str]
+    ) -> Cleaned | None:
+        """Remove the oldest entries, a bounded number; None if none can go.
+
+        An entry goes when it was made before `since` (microseconds); or when it is below the
+        version `below` and whoever reads changes has seen it (`seen`, None if nobody does).
+        `live` are the files of the table now.
+        """
+        end = min(self.checkpointed, self.oldest + ENTRIES_MAX)
+        doomed: list[str] = []
+        version = self.oldest
+        while version < end and len(doomed) < FILES_MAX:
+            text = self._read(version)
+            wanted = version >= below or (seen is not None and version > seen)
+            if wanted and _made_at(text) >= since:
+                break
+            doomed += (path for path in commits.removed(text) if path not in live)
+            version += 1
+        if version == self.oldest:
+            return None
+        folders = {path.rpartition("/")[0] for path in doomed}
+        old = [c for c in self.checkpoints if c < version - 1]
+        self._store.delete(checkpoint.name(c) for c in old)
+        self._store.delete(doomed)
+        self._store.sync(sorted(folders))
+        self._store.delete(commits.json_name(v) for v in range(self.oldest, version))
+        cleaned = Cleaned(version - self.oldest, len(doomed))
+        self.checkpoints = self.checkpoints[len(old) :]
+        self.oldest = version
+        return cleaned
+
+
+def _version(name: str) -> int | None:
+    number = name.partition(".")[0]
+    return int(number) if number.isdigit() else None
+
+
+def _made_at(text: bytes) -> int:
+    """When the entry was made, microseconds; long ago if it doesn't say."""
+    for line in text.splitlines():
+        if line.startswith(b'{"commitInfo"'):
+            return int(json.loads(line)["commitInfo"].get("timestamp", 0)) * 1_000
+    return 0

@@ -1,0 +1,195 @@
+"""A table on an object store: S3 and what speaks like it, Google Cloud Storage, Azure.
+
+A put that was answered is durable, and one that must not replace anything is refused if something
+is there (`If-None-Match` on S3), so the order of durable steps is the same as on a disk. What the
+store doesn't have: an fsync that can fail, and a file's time that orphans are known by, so a
+process that dies in a commit leaves its data files behind.
+"""
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Final, cast
+
+import obstore
+import pyarrow.parquet as pq
+from obstore.exceptions import BaseError, NotFoundError
+from obstore.store import from_url
+
+from distributary.pipeline.codec.buffers import Bytes
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.tables.delta.store import UndecidedError
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
+    from obstore.store import ObjectStore as Place
+
+#: Settings of the HTTP client, which obstore takes apart from those of the store.
+_CLIENT: Final = ("allow_http", "allow_invalid_certificates", "timeout", "connect_timeout")
+
+
+class ObjectStore:
+    """A prefix of a bucket. `options` are those of deltalake: names in either case, as text."""
+
+    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        self._url, self._options = url.rstrip("/"), dict(options)
+        names = {name.lower(): value for name, value in options.items()}
+        known = {name.lower(): value for name, value in os.environ.items()} | names
+        client: dict[str, str] = {}
+        for key in _CLIENT:
+            for name in (key, f"aws_{key}", f"azure_{key}", f"google_{key}"):
+                if name in known and (name != key or name in names):
+                    client[key] = known[name]
+                names.pop(name, None)
+        allow = client.get("allow_http", "").lower() == "true"
+        try:
+            # obstore types the names of each kind of store apart; which one it is the URL says.
+            self._store = from_url(
+                self._url,
+                config=names or None,  # type: ignore[arg-type]
+                client_options=cast("ClientConfig", {**client, "allow_http": allow}),
+            )
+        except (BaseError, ValueError) as error:
+            raise InvalidRequest(f"tables.url {url} can't be used: {error}") from error
+
+    @property
+    def uri(self) -> str:
+        return self._url
+
+    @property
+    def options(self) -> dict[str, str]:
+        return self._options
+
+    @property
+    def answers_late(self) -> bool:
+        return True
+
+    def put(self, path: str, data: Bytes) -> None:
+        with _as_os_errors(path):
+            obstore.put(self._store, path, bytes(data))
+
+    def create(self, path: str, data: Bytes) -> bool:
+        ours = bytes(data)
+        try:
+            obstore.put(self._store, path, ours, mode="create", use_multipart=False)
+        except BaseError as error:
+            # An answer that got lost makes the client ask again: what is there may be ours.
+            return self._is_there(path, ours, error)
+        return True
+
+    def _is_there(self, path: str, ours: bytes, error: BaseError) -> bool:
+        """Whether the file that couldn't be made is there all the same. While nothing is there the
+        request may still be under way."""
+        try:
+            return self.read(path) == ours
+        except OSError as unread:
+            raise UndecidedError(
+                f"{path}: it isn't known whether it was put ({_first_line(error)}; {unread})"
+            ) from error
+
+    def replace(self, path: str, data: Bytes) -> None:
+        self.put(path, data)
+
+    def read(self, path: str) -> bytes:
+        with _as_os_errors(path):
+            return bytes(obstore.get(self._store, path).bytes())
+
+    def exists(self, path: str) -> bool:
+        return bool(self._modified(path))
+
+    def parquet(self, path: str) -> pq.ParquetFile:
+        with _as_os_errors(path):
+            size = obstore.head(self._store, path)["size"]
+        source = cast("IO[bytes]", _Ranges(self._store, path, size))
+        return pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
+
+    def size(self, path: str) -> int:
+        try:
+            with _as_os_errors(path):
+                return obstore.head(self._store, path)["size"]
+        except FileNotFoundError:
+            return 0
+
+    def modified(self, path: str) -> int:
+        return self._modified(path)
+
+    def _modified(self, path: str) -> int:
+        try:
+            with _as_os_errors(path):
+                at = obstore.head(self._store, path)["last_modified"]
+        except FileNotFoundError:
+            return 0
+        return int(at.timestamp() * 1e9)
+
+    def files(self, folder: str) -> list[str]:
+        return self._names(folder, "objects")
+
+    def folders(self, folder: str) -> list[str]:
+        return self._names(folder, "common_prefixes")
+
+    def _names(self, folder: str, what: str) -> list[str]:
+        with _as_os_errors(folder):
+            found = obstore.list_with_delimiter(self._store, folder or None)
+        if what == "objects":
+            paths = [meta["path"] for meta in found["objects"]]
+        else:
+            paths = list(found["common_prefixes"])
+        return [path.rstrip("/").rpartition("/")[2] for path in paths]
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            try:
+                with _as_os_errors(path):
+                    obstore.delete(self._store, path)
+            except FileNotFoundError:
+                pass
+
+    def sync(self, folders: Iterable[str]) -> None:
+        """What was answered is durable."""
+
+
+class _Ranges(io.RawIOBase):
+    """An object as a file: each read asks for just these bytes."""
+
+    def __init__(self, store: "Place", path: str, size: int) -> None:
+        self._store, self._path, self._size = store, path, size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._at + size, self._size)
+        if end <= self._at:
+            return b""
+        with _as_os_errors(self._path):
+            data = bytes(obstore.get_range(self._store, self._path, start=self._at, end=end))
+        self._at = end
+        return data
+
+
+@contextmanager
+def _as_os_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except NotFoundError as error:
+        raise FileNotFoundError(f"{path}: {_first_line(error)}") from error
+    except BaseError as error:
+        raise OSError(f"{path}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseError) -> str:
+    """What happened; behind it obstore writes out every value on the way."""
+    return str(error).partition("\n")[0]

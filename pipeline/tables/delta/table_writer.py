@@ -1,0 +1,156 @@
+"""The one way in which a table gets a new version: files, then the commit, then the new state.
+
+What is done after an error follows from what is known:
+
+| the error came                        | the version     | the files of the commit |
+|---------------------------------------|-----------------|-------------------------|
+| before the commit's name was asked for | isn't there     | are removed             |
+| with the name, and the store says no   | is another's    | stay: not ours to touch |
+| with the name, and nobody knows        | is *undecided*  | stay until it is known  |
+| in an fsync                            | is unknown      | stay; nothing more is written |
+
+An undecided version is decided before anything else is made: the same bytes are asked for under
+the same name again, so that of an answer that was lost, a request that comes late and a request
+that never came each ends in the same one version.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+
+from distributary.pipeline.errors import StoreError, TableMoved
+from distributary.pipeline.log.log_identity import digest
+from distributary.pipeline.tables.delta import commits
+from distributary.pipeline.tables.delta.commits import AddedFile
+from distributary.pipeline.tables.delta.store import Store, SyncFailed, UndecidedError
+from distributary.pipeline.tables.delta.table_state import TableState
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Undecided:
+    """A commit that may be there: its name, its bytes, its files, and the table's state with it."""
+
+    name: str
+    text: bytes
+    added: list[AddedFile]
+    state: TableState
+
+
+class TableWriter:
+    """Makes versions on the committer's thread. `state` is replaced as a whole, for all threads.
+
+    `newest` is the newest version that is known to be ours, and the digest of its entry: that of
+    `state` or the one after it. `dead` says why no version will ever be made again: an fsync
+    failed. None while alive.
+    """
+
+    def __init__(self, store: Store, state: TableState) -> None:
+        self.store = store
+        self.state = state
+        self.newest = state.version, _digest(store, state.version)
+        self.dead: str | None = None
+        self._undecided: _Undecided | None = None
+
+    def ready(self) -> None:
+        """Be sure of the state: whoever makes a version of it asks for this first.
+
+        Raises StoreError when no version can be made, or while the store doesn't tell whether the
+        last one is there; TableMoved when another one is there.
+        """
+        self.refuse_dead()
+        if self._undecided is not None:
+            self._decide(self._undecided)
+
+    def make(
+        self,
+        job: Callable[[list[AddedFile]], bytes],
+        after: Callable[[TableState, list[AddedFile]], TableState],
+    ) -> list[AddedFile]:
+        """The next version: `job` writes files, naming each in the list, and gives the commit;
+        `after` gives the state that follows from the state of now and these files.
+
+        Durable on return. After a StoreError `ready` knows what became of it; after TableMoved
+        nothing is touched any more, as the table may be somebody else's.
+        """
+        self.ready()
+        added: list[AddedFile] = []
+        version = self.state.version + 1
+        try:
+            text = job(added)
+            self.refuse_moved()
+        except SyncFailed as error:
+            self.dead = str(error)
+            raise
+        except TableMoved:
+            raise
+        except (StoreError, OSError, pa.ArrowException) as error:
+            raise self._unmade(version, added, error) from error
+        after_it = after(self.state, added)
+        self._decide(_Undecided(commits.json_name(version), text, added, after_it))
+        return added
+
+    def _decide(self, commit: _Undecided) -> None:
+        """Ask for the commit's name."""
+        try:
+            made = self.store.create(commit.name, commit.text)
+        except SyncFailed as error:
+            self.dead = str(error)
+            raise
+        except UndecidedError as error:
+            self._undecided = commit
+            raise StoreError(
+                f"whether version {commit.state.version} of {self.store.uri} was written isn't "
+                f"known: {error}. It is asked for again before anything else is written"
+            ) from error
+        except OSError as error:
+            self._undecided = None
+            raise self._unmade(commit.state.version, commit.added, error) from error
+        self._undecided = None
+        if not made:
+            raise self._moved()
+        self.newest = commit.state.version, digest(commit.text)
+        self.state = commit.state
+
+    def _unmade(self, version: int, added: list[AddedFile], error: Exception) -> StoreError:
+        """The version isn't there, and nothing of it need stay."""
+        with suppress(OSError):  # a later start finds what stays
+            self.store.delete(file.path for file in added)
+        return StoreError(f"version {version} of {self.store.uri} can't be written: {error}")
+
+    def durably(self, job: Callable[[], T]) -> T:
+        """Do what makes no version, such as a checkpoint. After a StoreError it may be repeated."""
+        self.refuse_dead()
+        try:
+            return job()
+        except SyncFailed as error:
+            self.dead = str(error)
+            raise
+
+    def refuse_dead(self) -> None:
+        """Raises StoreError when no version will ever be made again."""
+        if self.dead is not None:
+            raise StoreError(self.dead)
+
+    def refuse_moved(self) -> None:
+        """Raises TableMoved when somebody else made the next version."""
+        if self.store.exists(commits.json_name(self.state.version + 1)):
+            raise self._moved()
+
+    def _moved(self) -> TableMoved:
+        version = self.state.version
+        return TableMoved(
+            f"{self.store.uri} is at version {version + 1} or later, we left it at {version}: "
+            "somebody else wrote to it. Stop the other writer; then start again"
+        )
+
+
+def _digest(store: Store, version: int) -> str:
+    """Nothing where the entry was cleaned up, as a program of before did: then no reader can be
+    sure of the table until the next commit."""
+    name = commits.json_name(version)
+    return digest(store.read(name)) if store.exists(name) else ""

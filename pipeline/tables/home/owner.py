@@ -1,0 +1,193 @@
+"""Who owns a home: one process at a time, and everybody else can see whether it lives.
+
+The file `lock` names the owner: its pid, its *epoch* (one higher with each owner) and its
+*heartbeat*, a number that changes while it lives. The owner holds a flock on it.
+
+1. The home belongs to whoever's file stands under that name. Each new owner brings a file of its
+   own and renames it over the former one, so an owner knows by one `stat` whether it still is it.
+2. An owner that died leaves a free flock, and the next one may take the home at once. An owner
+   that is paused keeps its flock; whoever has seen no heartbeat for a whole lease takes over.
+3. What is done about the lock is done under a flock on `lock.takeover`, so one of many wins.
+
+The lock says who may; what makes it impossible for an owner that has lost the home to do harm is
+elsewhere: the journal checks after each fsync, the table's next version is made by an exclusive
+link. On a shared disk this needs flock that all machines see, atomic renames, and a `stat` that
+isn't answered from a cache (NFS: version 4, mounted with `noac` or `actimeo=0`).
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import Self
+
+from distributary.pipeline.errors import HomeLocked, HomeLost
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.journal.segment import sync_directory
+
+#: The file is one line of this length, so that a heartbeat is one small write in place.
+CLAIM_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a lock file says of its owner; all 0 when it says nothing."""
+
+    pid: int = 0
+    epoch: int = 0
+    beat: int = 0
+
+    @classmethod
+    def read(cls, fd: int) -> Self:
+        words = os.pread(fd, CLAIM_BYTES, 0).split()
+        if not words or not all(word.isdigit() for word in words):
+            return cls()
+        return cls(*map(int, words[:3]))
+
+    def write(self, fd: int) -> None:
+        line = f"{self.pid} {self.epoch} {self.beat}".ljust(CLAIM_BYTES - 1) + "\n"
+        os.pwrite(fd, line.encode(), 0)
+
+
+class Owner:
+    """The right to write under a home, as long as `check` raises nothing.
+
+    `taken` says that the former owner may still live without knowing: none of the files that it
+    may have open is to be written. Threads: `beat` and `check` on any.
+    """
+
+    def __init__(self, home: Home, fd: int, claim: Claim, *, taken: bool) -> None:
+        self.home, self.epoch, self.taken = home, claim.epoch, taken
+        self._fd, self._pid = fd, claim.pid
+        found = os.fstat(fd)
+        self._identity = (found.st_dev, found.st_ino)
+        self._beats = count(1)
+        self._lost: str | None = None
+
+    def beat(self) -> None:
+        """Show that this owner lives. It writes into its own file, whoever owns the home now."""
+        Claim(self._pid, self.epoch, next(self._beats)).write(self._fd)
+
+    def check(self) -> None:
+        """Raise HomeLost when the home has another owner; then it is lost for ever."""
+        if self._lost is None:
+            try:
+                found = self.home.lock_path.stat()
+            except OSError as error:
+                self._lost = f"{self.home.lock_path} can't be read: {error.strerror}"
+            else:
+                if (found.st_dev, found.st_ino) == self._identity:
+                    return
+                self._lost = (
+                    f"{self.home.root} has another owner now: this one gave no sign of life for "
+                    "longer than owner.lease_ms. What it accepted is kept; it does nothing more"
+                )
+        raise HomeLost(self._lost)
+
+    def release(self) -> None:
+        """Give the home back; the file stays."""
+        with suppress(OSError):
+            os.close(self._fd)
+
+
+def acquire(home: Home) -> Owner:
+    """Own the home now; the folder is made when it is absent. Raises HomeLocked when it has an
+    owner, which a kill leaves nothing of: the flock goes with the process. Raises InvalidRequest
+    where no home can be, and StoreError where the files can't be written."""
+    home.make()
+    with home.used(), _turn(home) as ours:
+        fd = os.open(home.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            claim = Claim.read(fd)
+            if not ours or not _locked(fd):
+                raise HomeLocked(
+                    f"{home.root} is in use by the gateway with pid {claim.pid or 'unknown'}; "
+                    "stop it first, wait for it with --standby, or choose another home"
+                )
+            return _succeed(home, claim, taken=False)
+        finally:
+            os.close(fd)
+
+
+@contextmanager
+def lock(home: Home) -> Iterator[Owner]:
+    """Own the home while the block runs. Raises HomeLocked."""
+    owner = acquire(home)
+    try:
+        yield owner
+    finally:
+        owner.release()
+
+
+class Standby:
+    """Waits for a home: `attempt` again and again, and it is ours when its owner has gone."""
+
+    def __init__(self, home: Home, lease_seconds: float) -> None:
+        home.make()
+        self._home, self._lease = home, lease_seconds
+        self._seen: tuple[int, Claim] | None = None
+        self._since = 0.0  # when what is seen was seen first
+
+    @property
+    def owner_pid(self) -> int:
+        """The owner's pid when it was last looked at; 0 when it isn't known."""
+        return self._seen[1].pid if self._seen is not None else 0
+
+    def attempt(self, now: float) -> Owner | None:
+        """The home, if nobody owns it or its owner has shown no life for a lease; `now` in seconds
+        of any clock that runs evenly and doesn't jump. Raises StoreError when the lock can't be
+        read or written."""
+        with self._home.used(), _turn(self._home) as ours:
+            if not ours:
+                return None  # another one is just taking it
+            fd = os.open(self._home.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                claim = Claim.read(fd)
+                if not _locked(fd) and not self._silent((os.fstat(fd).st_ino, claim), now):
+                    return None
+                return _succeed(self._home, claim, taken=True)
+            finally:
+                os.close(fd)
+
+    def _silent(self, seen: tuple[int, Claim], now: float) -> bool:
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        return now - self._since >= self._lease
+
+
+@contextmanager
+def _turn(home: Home) -> Iterator[bool]:
+    """Whether it is our turn to change who owns the home, which it is until the block's end."""
+    fd = os.open(home.takeover_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        yield _locked(fd)
+    finally:
+        os.close(fd)
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _succeed(home: Home, former: Claim, *, taken: bool) -> Owner:
+    """A lock file of our own in the place of the former one, durable; our turn is held."""
+    new = home.lock_path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    claim = Claim(os.getpid(), former.epoch + 1)
+    fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        claim.write(fd)
+        os.fsync(fd)
+        new.rename(home.lock_path)
+        sync_directory(home.root)
+    except BaseException:
+        os.close(fd)
+        raise
+    return Owner(home, fd, claim, taken=taken)

@@ -1,0 +1,320 @@
+"""A group as bytes: what one fsync of the journal makes durable.
+
+    header     64 bytes, see HEADER; the two checksums are filled in by the journal
+    records    msgpack of Records: topic names, message runs, settlements, subscription events,
+               and of messages what few have: when they expire, when they may be delivered
+    lengths    uint32 for each message
+    durable    uint8 for each message
+    priority   uint8 for each message
+    ttl        uint32 for each message
+    blobs      the messages' bytes, joined
+
+Columns are joined over the group's runs, in order. Every section begins at a multiple of 8 bytes
+and a frame ends at a multiple of 64, so arrays lie aligned in whatever the frame is read into.
+Numbers are little-endian. Nothing here loops over messages.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import repeat
+
+import msgspec
+import numpy as np
+
+from distributary.pipeline.codec.buffers import Bytes
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.model.message import Group, PublishBatch, Settlement, SubscriptionRecord
+from distributary.pipeline.sequences.sequence_set import Run
+
+#: The format's version; it changes when a reader of the former one would misread a frame.
+VERSION = 1
+MAGIC = b"DGRP"
+#: magic, version, group, first sequence, written_at (us), messages, bytes of the records,
+#: bytes of the body without padding, reserved, crc of the body, crc of the header.
+HEADER = struct.Struct("<4sIQQqIIQQII")
+HEADER_BYTES = 64
+FRAME_ALIGN = 64
+SECTION_ALIGN = 8
+
+#: Bytes of one frame: a commit takes in whole ones, and Arrow counts a column's bytes with 31 bits.
+FRAME_BYTES_MAX = 1 << 30
+#: Bytes that a message has in the columns: length, durable, priority, ttl.
+_COLUMN_WIDTHS = (4, 1, 1, 4)
+#: Bytes of a message in `expires_at` and in `deliver_at`.
+TIME_BYTES = 8
+_ZEROS = bytes(FRAME_ALIGN)
+
+
+class SettlementRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A Settlement in a frame; each triple of `sequences` is (first, step, count)."""
+
+    subscription: str
+    topic: str
+    consumer: str
+    outcome: str
+    final: bool
+    delivery_count: int
+    delivered_at: int
+    settled_at: int
+    floor: int
+    sequences: list[tuple[int, int, int]]
+
+
+class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A SubscriptionRecord in a frame; `subscription` is the key's id."""
+
+    event: str
+    subscription: str
+    topic: str
+    shared: bool
+    selector: str | None
+    no_local: bool
+    floor: int
+    paused: bool = False
+    policy: str = ""
+    origin: str | None = None
+    created_by: str | None = None
+    dropped: int | None = None
+
+
+class Records(msgspec.Struct, array_like=True, frozen=True):
+    """What of a group isn't columns. A run is (index into `topics`, count of messages).
+
+    `expires_at` and `deliver_at` are columns all the same, as in PublishBatch, but over the whole
+    group: few groups have them. Frames of the first format end before them: None.
+    """
+
+    topics: list[str]
+    runs: list[tuple[int, int]]
+    settlements: list[SettlementRow]
+    subscriptions: list[SubscriptionRow]
+    expires_at: bytes | None = None
+    deliver_at: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FrameHeader:
+    """The fixed part of a frame, checked for shape but not for its checksums."""
+
+    group: int
+    first_sequence: int
+    written_at: int
+    count: int
+    records_bytes: int
+    body_bytes: int
+    body_crc: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole frame in the journal, padding included."""
+        return _aligned(HEADER_BYTES + self.body_bytes, FRAME_ALIGN)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecodedFrame:
+    """A group as read back. The columns and the blob are views of the frame, not copies."""
+
+    group: int
+    first_sequence: int
+    written_at: int
+    count: int
+    records: Records
+    lengths: memoryview
+    durable: memoryview
+    priority: memoryview
+    ttl: memoryview
+    blob: memoryview
+
+
+_RECORDS_ENCODER = msgspec.msgpack.Encoder()
+_RECORDS_DECODER = msgspec.msgpack.Decoder(Records)
+
+
+def encode(group: Group) -> list[Bytes]:
+    """The parts of the group's frame, in order, to be handed to `Journal.append`.
+
+    The blobs are the runs' own buffers: nobody may change them before the append is done. Raises
+    StoreError for a group that could be durable, and never be committed.
+    """
+    runs = group.messages
+    records = _RECORDS_ENCODER.encode(_records(group))
+    count = 0
+    blob_bytes = 0
+    sections: list[Bytes] = [records, _padding(len(records), SECTION_ALIGN)]
+    blobs: list[Bytes] = []
+    for run in runs:
+        count += run.count
+        blob_bytes += len(run.blob)
+        blobs.append(run.blob)
+    if count:
+        for width, column in zip(_COLUMN_WIDTHS, _columns(group), strict=True):
+            sections += column
+            sections.append(_padding(width * count, SECTION_ALIGN))
+    meta = b"".join(sections)
+    body_bytes = len(meta) + blob_bytes
+    if body_bytes > FRAME_BYTES_MAX:
+        raise StoreError(
+            f"group {group.number} has {body_bytes} bytes, a frame {FRAME_BYTES_MAX} at most"
+        )
+    header = HEADER.pack(
+        MAGIC,
+        VERSION,
+        group.number,
+        group.first_sequence,
+        group.written_at,
+        count,
+        len(records),
+        body_bytes,
+        0,
+        0,
+        0,
+    )
+    return [header, meta, *blobs, _padding(HEADER_BYTES + body_bytes, FRAME_ALIGN)]
+
+
+def _columns(group: Group) -> tuple[list[Bytes], list[Bytes], list[Bytes], list[Bytes]]:
+    runs = group.messages
+    return (
+        [run.lengths for run in runs],
+        [run.durable for run in runs],
+        [run.priority for run in runs],
+        [run.ttl for run in runs],
+    )
+
+
+def _records(group: Group) -> Records:
+    topics: dict[str, int] = {}
+    runs = [(topics.setdefault(run.topic, len(topics)), run.count) for run in group.messages]
+    return Records(
+        list(topics),
+        runs,
+        [_settlement_row(settlement) for settlement in group.settlements],
+        [_subscription_row(record) for record in group.subscriptions],
+        _times(group.messages, [run.expires_at for run in group.messages]),
+        _times(group.messages, [run.deliver_at for run in group.messages]),
+    )
+
+
+def _times(runs: Sequence[PublishBatch], columns: list[Bytes]) -> bytes:
+    """A column over all runs; empty where it is zero for all messages."""
+    if not any(columns):
+        return b""
+    pairs = zip(columns, runs, strict=True)
+    return b"".join([column or bytes(TIME_BYTES * run.count) for column, run in pairs])
+
+
+def _settlement_row(settlement: Settlement) -> SettlementRow:
+    return SettlementRow(
+        settlement.subscription,
+        settlement.topic,
+        settlement.consumer,
+        settlement.outcome.value,
+        settlement.final,
+        settlement.delivery_count,
+        settlement.delivered_at,
+        settlement.settled_at,
+        settlement.floor,
+        [triple for run in settlement.sequences for triple in _triples(run)],
+    )
+
+
+def _triples(run: Run) -> list[tuple[int, int, int]]:
+    """The run as ranges: (first, step, count) of each."""
+    if isinstance(run, range):
+        return [(run.start, run.step, len(run))]
+    sequences = np.frombuffer(run, np.int64)
+    begins = np.flatnonzero(np.diff(sequences, prepend=-2) != 1)
+    counts = np.diff(begins, append=len(sequences))
+    return list(zip(sequences[begins].tolist(), repeat(1), counts.tolist(), strict=False))
+
+
+def _subscription_row(record: SubscriptionRecord) -> SubscriptionRow:
+    definition = record.definition
+    return SubscriptionRow(
+        record.event.value,
+        record.key.id,
+        definition.topic,
+        definition.shared,
+        definition.selector,
+        definition.no_local,
+        record.floor,
+        record.paused,
+        record.policy,
+        record.made.origin.value,
+        record.made.user or None,
+        record.dropped,
+    )
+
+
+def read_header(view: Bytes) -> FrameHeader | None:
+    """The header at the view's start, or None when no frame of this version begins there."""
+    if len(view) < HEADER_BYTES:
+        return None
+    magic, version, group, first, at, count, records, body, _, crc, _ = HEADER.unpack_from(view)
+    if magic != MAGIC or version != VERSION:
+        return None
+    return FrameHeader(group, first, at, count, records, body, crc)
+
+
+def decode(view: memoryview) -> DecodedFrame:
+    """The frame in the view, which begins at its header and may go on behind its end.
+
+    The journal has checked the checksums; what is refused here is a frame whose sections
+    contradict each other.
+    """
+    header = read_header(view)
+    if header is None:
+        raise StoreError("these bytes are no frame of the journal")
+    if header.size > len(view):
+        raise StoreError(
+            f"the frame of group {header.group} has {header.size} bytes, {len(view)} are here"
+        )
+    at = HEADER_BYTES
+    records = _decode_records(header, view[at : at + header.records_bytes])
+    at += _aligned(header.records_bytes, SECTION_ALIGN)
+    columns: list[memoryview] = []
+    for width in _COLUMN_WIDTHS:
+        columns.append(view[at : at + width * header.count])
+        at += _aligned(width * header.count, SECTION_ALIGN)
+    lengths, durable, priority, ttl = columns
+    end = HEADER_BYTES + header.body_bytes
+    if at > end:
+        raise StoreError(f"the frame of group {header.group} ends inside of its columns")
+    return DecodedFrame(
+        header.group,
+        header.first_sequence,
+        header.written_at,
+        header.count,
+        records,
+        lengths,
+        durable,
+        priority,
+        ttl,
+        view[at:end],
+    )
+
+
+def _decode_records(header: FrameHeader, section: memoryview) -> Records:
+    try:
+        records = _RECORDS_DECODER.decode(section)
+    except msgspec.MsgspecError as error:
+        raise StoreError(
+            f"the records of group {header.group} can't be decoded: {error}"
+        ) from error
+    if sum(count for _, count in records.runs) != header.count:
+        raise StoreError(f"the runs of group {header.group} don't add up to {header.count}")
+    for name, column in (("expires_at", records.expires_at), ("deliver_at", records.deliver_at)):
+        if column and len(column) != TIME_BYTES * header.count:
+            raise StoreError(
+                f"{name} of group {header.group} doesn't have {header.count} messages' times"
+            )
+    return records
+
+
+def _aligned(size: int, to: int) -> int:
+    return (size + to - 1) // to * to
+
+
+def _padding(size: int, to: int) -> bytes:
+    return _ZEROS[: -size % to]

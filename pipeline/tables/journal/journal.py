@@ -1,0 +1,399 @@
+"""The journal: what makes `accepted` true before the table has it.
+
+Groups lie as frames in numbered segments, dense and in order. An append is one write and one
+fdatasync. What the table has committed is recycled: whole segments become spare files for the
+next ones. Threads: `append` on the journal thread alone; `frames`, `read`, `recycle` on the
+committer thread alone; `backlog_bytes`, `last_group` and `dead` on any; `open` and `close` while
+neither thread runs. The caller owns the home; an append looks whether it still does after its
+fdatasync, so what is reported durable was durable before anybody took over and read the files.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Self
+
+from distributary.pipeline.codec.buffers import Bytes
+from distributary.pipeline.errors import HomeLost, JournalFull, StoreError
+from distributary.pipeline.tables.journal import frame, segment
+from distributary.pipeline.tables.journal.segment import FrameRef, Segment
+
+#: At 90 MB/s, the most that one core publishes, a segment lasts two thirds of a second.
+SEGMENT_BYTES = 64 << 20
+#: Files kept for the next lives; what one second of commits gives back beyond it is unlinked.
+SPARES_MAX = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A torn frame at the journal's end that was cut: it was never reported durable."""
+
+    path: Path
+    offset: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What opening a journal found. `strays` were written by an owner that had lost the home."""
+
+    segments: int
+    frames: int
+    bytes: int
+    cut: Cut | None
+    strays: tuple[Path, ...] = ()
+
+
+def _always() -> None:
+    """The ownership of a home that nobody else can take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """A file without a life, ready to become a segment."""
+
+    path: Path
+    fd: int
+    size: int
+
+
+class Journal:
+    """The open journal of one home. See the module for who may call what."""
+
+    def __init__(
+        self, directory: Path, segment_bytes: int, *, adopt: bool, owned: Callable[[], None]
+    ) -> None:
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._adopt, self._owned = adopt, owned
+        self._names = threading.Lock()  # a sync that fails says so once: none may come behind it
+        self._lock = threading.Lock()  # guards the fields below; never held during I/O
+        self._live: list[Segment] = []  # ascending; the last one is written
+        self._spares: list[Spare] = []
+        self._frames: deque[FrameRef] = deque()  # not recycled, ascending
+        self._backlog_bytes = 0
+        self._number = 0  # the highest that a file has or had
+        self.dead: str | None = None  #: why nothing is appended or recycled until a restart
+        self.opened = Opened(0, 0, 0, None)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        epoch: int = 0,
+        adopt: bool = True,
+        owned: Callable[[], None] = _always,
+    ) -> Self:
+        """Read what stands in the journal, cut a torn end, and prepare a first spare file.
+
+        What was found is in `opened`. Raises JournalBroken for damage that isn't the end and
+        JournalVersion for another format. The caller commits what the table lacks, then calls
+        `recycle` with the table's last group: frames that it has are still here until then.
+        Without `adopt` the files may be open elsewhere: they are only read, and the caller calls
+        `clear` when the table has all; new ones are of a new generation, no lower than the
+        owner's `epoch`. `owned` raises HomeLost when the home is ours no more.
+        """
+        if segment_bytes < segment.FRAMES_START + frame.HEADER_BYTES:
+            raise StoreError(f"segment_bytes = {segment_bytes} is too small for any frame")
+        directory.mkdir(parents=True, exist_ok=True)
+        segment.sync_directory(directory.parent)
+        journal = cls(directory, segment_bytes, adopt=adopt, owned=owned)
+        try:
+            journal._read_all(epoch)
+            if adopt:
+                journal._adopt_spares()
+                journal._prepare()
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    def close(self) -> None:
+        """Close every file. What was appended stays."""
+        with self._lock:
+            for fd in [live.fd for live in self._live] + [spare.fd for spare in self._spares]:
+                with suppress(OSError):
+                    os.close(fd)
+            self._live.clear()
+            self._spares.clear()
+
+    @property
+    def last_group(self) -> int | None:
+        """The last group that is durable here; None when the journal has no segment."""
+        with self._lock:
+            return self._live[-1].next_group - 1 if self._live else None
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes of frames that aren't recycled: what the committer has yet to take in."""
+        return self._backlog_bytes
+
+    # The journal thread
+
+    def append(self, parts: Sequence[Bytes]) -> FrameRef:
+        """Make one encoded group durable. When it returns, the group survives a power cut.
+
+        Groups come in order, each one above the last. After JournalFull nothing has changed and
+        the same append may be tried again. After any other StoreError of the disk the journal is
+        dead: what the disk holds is unknown, and only a restart, which reads it, can tell.
+        """
+        self._refuse_dead()
+        header = frame.read_header(parts[0])
+        if header is None or sum(map(len, parts)) != header.size:
+            raise StoreError("what was handed to the journal is no frame")
+        try:
+            target = self._room(header)
+            self._write(target, parts, header)
+        except OSError as error:
+            if segment.full(error):
+                raise JournalFull(
+                    f"no space in {self._directory} for group {header.group}: {error.strerror}"
+                ) from error
+            raise self._die(f"group {header.group} can't be written", error) from error
+        try:
+            os.fdatasync(target.fd)
+        except OSError as error:
+            raise self._die(f"fdatasync of group {header.group} failed", error) from error
+        try:
+            self._owned()
+        except HomeLost as error:
+            self.dead = str(error)
+            raise
+        return self._added(target, header)
+
+    def _write(self, target: Segment, parts: Sequence[Bytes], header: frame.FrameHeader) -> None:
+        whole = [target.seal(parts), *parts[1:]]
+        if target.end + header.size < target.size:
+            whole.append(segment.END_MARK)
+        segment.write_all(target.fd, whole, target.end)
+
+    def _added(self, target: Segment, header: frame.FrameHeader) -> FrameRef:
+        ref = FrameRef(header.group, target.number, target.end, header.size)
+        with self._lock:
+            target.end += header.size
+            target.next_group = header.group + 1
+            self._frames.append(ref)
+            self._backlog_bytes += header.size
+        return ref
+
+    def _refuse_dead(self) -> None:
+        if self.dead is not None:
+            raise StoreError(self.dead)
+
+    def _die(self, what: str, error: OSError) -> StoreError:
+        self.dead = (
+            f"the journal in {self._directory} stopped: {what} ({error.strerror}). Nothing more "
+            "is accepted; see to the disk and start again"
+        )
+        return StoreError(self.dead)
+
+    def _room(self, header: frame.FrameHeader) -> Segment:
+        """The segment that the frame goes to: the active one, or a new one when it doesn't fit."""
+        active = self._live[-1] if self._live else None
+        if active is not None and active.next_group != header.group:
+            raise StoreError(
+                f"the journal goes on with group {active.next_group}, not with {header.group}"
+            )
+        if active is not None and active.end + header.size <= active.size:
+            return active
+        self._owned()  # from here on names change, by which another owner knows its files
+        if active is not None and active.empty:
+            self._retire([active])
+        return self._begin(self._take_spare(segment.FRAMES_START + header.size), header.group)
+
+    def _begin(self, spare: Spare, first_group: int) -> Segment:
+        number = self._next_number()
+        with self._names:
+            self._refuse_dead()
+            try:
+                new = segment.begin(spare.path, spare.fd, number=number, first_group=first_group)
+            except OSError as error:
+                with self._lock:
+                    self._spares.append(spare)
+                if segment.full(error):
+                    raise
+                raise self._die(f"group {first_group} can't be written", error) from error
+        with self._lock:
+            self._live.append(new)
+        return new
+
+    def _take_spare(self, needed: int) -> Spare:
+        with self._lock:
+            for spare in self._spares:
+                if needed <= spare.size:
+                    self._spares.remove(spare)
+                    return spare
+        return self._make_spare(max(needed, self._segment_bytes))
+
+    def _make_spare(self, size: int) -> Spare:
+        path = self._directory / f"{self._next_number():08d}{segment.SPARE_SUFFIX}"
+        return Spare(path, segment.make_spare(path, size), size)
+
+    def _next_number(self) -> int:
+        with self._lock:
+            self._number += 1
+            return self._number
+
+    # The committer thread
+
+    def frames(self) -> tuple[FrameRef, ...]:
+        """The frames that aren't recycled, in order. After `open`: all that stand in the files."""
+        with self._lock:
+            return tuple(self._frames)
+
+    def read(self, refs: Sequence[FrameRef]) -> list[memoryview]:
+        """The frames' bytes. What lies side by side is read at once and shares one buffer.
+
+        The caller bounds the memory by what it asks for, and the refs aren't recycled yet.
+        """
+        views: list[memoryview] = []
+        for stretch in segment.stretches(refs):
+            views += self._read_stretch(stretch)
+        return views
+
+    def _read_stretch(self, refs: Sequence[FrameRef]) -> list[memoryview]:
+        first = refs[0]
+        with self._lock:
+            found = [live for live in self._live if live.number == first.segment]
+        if not found:
+            raise StoreError(f"group {first.group} was recycled, it can't be read")
+        size = refs[-1].offset + refs[-1].size - first.offset
+        data = memoryview(segment.read_all(found[0].fd, size, first.offset))
+        views = [data[r.offset - first.offset :][: r.size] for r in refs]
+        for ref, view in zip(refs, views, strict=True):
+            header = frame.read_header(view)
+            if header is None or header.group != ref.group:
+                raise StoreError(f"{found[0].path} holds no group {ref.group} at {ref.offset}")
+        return views
+
+    def recycle(self, through_group: int) -> None:
+        """Give back what the table holds durably: every group up to this one.
+
+        Segments that hold no later group become spares or are unlinked; the active one stays,
+        unless its end is damaged and was cut, so that the table is ahead of it: the next group
+        goes to a new one. A spare is made ahead here, so that the journal thread needn't. What a
+        full disk has no room for is left for the next call. After a StoreError the journal is dead.
+        """
+        with self._lock:
+            while self._frames and self._frames[0].group <= through_group:
+                self._backlog_bytes -= self._frames.popleft().size
+            done = [s for s in self._live[:-1] if s.next_group - 1 <= through_group]
+            done += [s for s in self._live[-1:] if s.next_group <= through_group]
+        self._owned()
+        if done:
+            self._give_back(done)
+        self._prepare()
+
+    def _give_back(self, done: Iterable[Segment]) -> None:
+        with self._names:
+            self._refuse_dead()
+            try:
+                self._retire(done)
+            except OSError as error:
+                if not segment.full(error):
+                    raise self._die("a segment can't be given back", error) from error
+            try:
+                segment.sync_directory(self._directory)
+            except OSError as error:
+                raise self._die("fsync of the folder failed", error) from error
+
+    def _retire(self, done: Iterable[Segment]) -> None:
+        """Oldest first, so that what stands after a crash in between is still a dense chain."""
+        for old in done:
+            with self._lock:
+                keep = len(self._spares) < SPARES_MAX and old.size == self._segment_bytes
+            path = old.path.with_suffix(segment.SPARE_SUFFIX)
+            if keep:
+                old.path.rename(path)
+            else:
+                old.path.unlink()
+            with self._lock:
+                self._live.remove(old)
+                if keep:
+                    self._spares.append(Spare(path, old.fd, old.size))
+            if not keep:
+                os.close(old.fd)
+
+    def _prepare(self) -> None:
+        """See to it that one spare is there, if the disk has room; if not, an append will say."""
+        with self._lock:
+            if self._spares:
+                return
+        try:
+            spare = self._make_spare(self._segment_bytes)
+        except JournalFull:
+            return
+        except OSError as error:
+            raise self._die("no new segment can be made", error) from error
+        with self._lock:
+            self._spares.append(spare)
+
+    def clear(self) -> None:
+        """Unlink every file: the table has all groups. The next append begins with a new file."""
+        self.close()
+        with self._lock:
+            self._frames.clear()
+            self._backlog_bytes = 0
+        for path in segment.paths(self._directory):
+            path.unlink(missing_ok=True)
+        segment.sync_directory(self._directory)
+
+    # Opening
+
+    def _read_all(self, epoch: int) -> None:
+        """Scan the segments in order and check that each goes on where the one before ends."""
+        paths, strays = segment.live_paths(self._directory)
+        found: list[segment.Found] = []
+        for path in paths:
+            try:
+                found.append(segment.scan(path))
+            except FileNotFoundError:
+                if self._adopt:
+                    raise
+                continue  # the former owner, not dead yet, gave it back: the table has it
+            self._live.append(found[-1].segment)
+        found.sort(key=lambda one: (one.segment.first_group, one.segment.number))
+        self._live = [one.segment for one in found]
+        for former, later in pairwise(self._live):
+            if former.next_group != later.first_group:
+                raise segment.broken_chain(former, later)
+        self._frames = deque(ref for one in found for ref in one.frames)
+        self._backlog_bytes = sum(ref.size for ref in self._frames)
+        self._number = max((live.number for live in self._live), default=0)
+        if not self._adopt:
+            newest = max(map(segment.generation, segment.paths(self._directory)), default=0)
+            self._number = max(newest + 1, epoch) * segment.GENERATION_SEGMENTS
+        cut = self._cut_end() if found and found[-1].torn else None
+        size = self._backlog_bytes
+        self.opened = Opened(len(found), len(self._frames), size, cut, tuple(strays))
+
+    def _cut_end(self) -> Cut:
+        last = self._live[-1]
+        if self._adopt:
+            segment.cut_torn(last)
+        return Cut(last.path, last.end, last.next_group)
+
+    def _adopt_spares(self) -> None:
+        """Keep the spare files that are of today's size; the rest is left over and goes.
+
+        One of an older generation may be open in the hands of an owner that has lost the home.
+        """
+        for stray in self.opened.strays:
+            stray.unlink()
+        paths = segment.paths(self._directory)
+        now = max(map(segment.generation, paths), default=0)
+        for path in [path for path in paths if path.suffix == segment.SPARE_SUFFIX]:
+            self._number = max(self._number, int(path.stem))
+            size, old = path.stat().st_size, segment.generation(path) != now
+            if old or size != self._segment_bytes or len(self._spares) >= SPARES_MAX:
+                path.unlink()
+                continue
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            self._spares.append(Spare(path, fd, size))

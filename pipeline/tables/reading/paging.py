@@ -1,0 +1,336 @@
+"""Reading messages back from `topic_log`, a page at a time, in the order of their sequences.
+
+What lies where is known from the commits' statistics (files) and from Parquet's footers (row
+groups). Files and row groups usually follow each other, but may overlap: several topics in one
+commit are stored topic by topic. So a page is complete only up to the lowest sequence that what
+wasn't read yet may hold, and never claims more.
+
+Everything here is for one reader thread; the files it is given are an immutable tuple.
+"""
+
+import heapq
+from array import array
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.subscriptions.hint import Sift
+from distributary.pipeline.tables.arrow.arrow_types import Arrow, Chunked, Int32s, Int64s
+from distributary.pipeline.tables.delta.message_file import TOPIC_EXACT_MAX, MessageFile, between
+from distributary.pipeline.tables.reading import page_attributes
+from distributary.pipeline.tables.reading.page_attributes import Columns
+
+#: Open Parquet files that are kept with their footers; each is a file descriptor.
+FILES_OPEN_MAX = 64
+#: Decoded row groups that are kept: the one that a page ended in is where the next one begins.
+UNITS_KEPT_MAX = 2
+#: What a page may read beyond its size to get past row groups that overlap.
+OVERREAD_MAX = 4
+#: Row groups that one page reads where a hint says that few of their messages are wanted: other
+#: readers wait no longer for it.
+SIFTED_UNITS_MAX = 8
+#: Consecutive messages that are worth a batch of their own; where stretches are shorter on average
+#: one batch lists its sequences instead. A batch costs about ten microseconds until it is
+#: delivered.
+STRETCH_MIN = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Messages of one topic, ascending. Every committed one below `covered` is in the batches."""
+
+    batches: tuple[RecordBatch, ...]
+    covered: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Unit:
+    """One row group: read as a whole. `only` says that all its rows are of `topic_low`."""
+
+    low: int
+    high: int
+    path: str
+    index: int
+    topic_low: str | None = field(compare=False)
+    topic_high: str | None = field(compare=False)
+    attributes: tuple[str, ...] = field(compare=False)  #: columns of them that may say something
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Rows of one topic: message i is `blob[offsets[i]:offsets[i + 1]]`."""
+
+    sequences: Int64s
+    offsets: Int32s
+    blob: memoryview
+    array: Arrow
+    attributes: Columns | None = None
+
+    @property
+    def size(self) -> int:
+        return int(self.offsets[-1] - self.offsets[0])
+
+
+class Pager:
+    """Reads pages out of the files under `root`; keeps a bounded number of footers and rows."""
+
+    def __init__(self, root: Path, parquet: Callable[[str], pq.ParquetFile]) -> None:
+        self._root, self._parquet = root, parquet
+        self._open: OrderedDict[str, tuple[pq.ParquetFile, tuple[_Unit, ...]]] = OrderedDict()
+        self._kept: OrderedDict[tuple[_Unit, str], _Rows] = OrderedDict()
+
+    def page(
+        self,
+        files: Sequence[MessageFile],
+        head: int,
+        *,
+        topic: str,
+        start: int,
+        bytes_max: int,
+        sift: Sift | None = None,
+    ) -> Page:
+        """Messages of `topic` from `start` on: about `bytes_max`, at least one if there is one.
+
+        `head` is the first sequence that isn't committed in `files`. With `sift` only what it
+        names, and the page ends where that does.
+        """
+        sifter = None if sift is None else Sifter(sift)
+        head = head if sift is None else min(head, sift.stop)
+        if start >= head:
+            return Page((), start)
+        parts, limit = self._gather(files, head, topic, start, bytes_max, sifter)
+        return _cut(parts, start, limit, bytes_max, sifted=sift is not None)
+
+    def _gather(
+        self,
+        files: Sequence[MessageFile],
+        head: int,
+        topic: str,
+        start: int,
+        bytes_max: int,
+        sifter: "Sifter | None",
+    ) -> tuple[list[_Rows], int]:
+        """Row groups in order until the page is full, and the sequence they are complete up to."""
+        parts: list[_Rows] = []
+        size = read = 0
+        lowest, highest = head, start - 1
+        for unit in self._units(files, topic, start, sifter):
+            if unit.low >= head:
+                break
+            settled = unit.low > highest
+            full = size >= bytes_max or read >= SIFTED_UNITS_MAX
+            if full and (settled or (size >= OVERREAD_MAX * bytes_max and lowest < unit.low)):
+                return parts, unit.low
+            rows = self._read(unit, topic)
+            if sifter is not None:
+                read += 1
+                highest = max(highest, unit.high)
+                rows = sifter.rows(rows)
+            begin = int(np.searchsorted(rows.sequences, start))
+            if begin == len(rows.sequences):
+                continue
+            parts.append(rows)
+            size += int(rows.offsets[-1] - rows.offsets[begin])
+            lowest = min(lowest, int(rows.sequences[begin]))
+            highest = max(highest, int(rows.sequences[-1]))
+        return parts, head
+
+    def _units(
+        self, files: Sequence[MessageFile], topic: str, start: int, sifter: "Sifter | None"
+    ) -> Iterator[_Unit]:
+        """Row groups that may hold the topic from `start` on, by their lowest sequence; with a
+        sifter only those with something that it lets through."""
+        waiting: list[_Unit] = []
+        first = bisect_left(files, start, key=lambda file: file.reach)
+        for i in range(first, len(files)):
+            file = files[i]
+            if file.high < start or not file.may_hold(topic):
+                continue
+            if sifter is not None and not sifter.any(max(file.low, start), file.high):
+                continue
+            while waiting and waiting[0].low < file.low:
+                yield heapq.heappop(waiting)
+            for unit in self._footer(file)[1]:
+                if unit.high < start or not between(topic, unit.topic_low, unit.topic_high):
+                    continue
+                if sifter is None or sifter.any(max(unit.low, start), unit.high):
+                    heapq.heappush(waiting, unit)
+        while waiting:
+            yield heapq.heappop(waiting)
+
+    def _footer(self, file: MessageFile) -> tuple[pq.ParquetFile, tuple[_Unit, ...]]:
+        found = self._open.get(file.path)
+        if found is None:
+            parquet = self._parquet(file.path)
+            found = parquet, _row_groups(file, parquet.metadata)
+            self._open[file.path] = found
+            if len(self._open) > FILES_OPEN_MAX:
+                _, (oldest, _) = self._open.popitem(last=False)
+                oldest.close()
+        self._open.move_to_end(file.path)
+        return found
+
+    def _read(self, unit: _Unit, topic: str) -> _Rows:
+        rows = self._kept.get((unit, topic))
+        if rows is None:
+            rows = self._read_from_disk(unit, topic)
+            self._kept[unit, topic] = rows
+            if len(self._kept) > UNITS_KEPT_MAX:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end((unit, topic))
+        return rows
+
+    def _read_from_disk(self, unit: _Unit, topic: str) -> _Rows:
+        found = self._open.get(unit.path)
+        parquet = found[0] if found else self._parquet(unit.path)
+        only = unit.topic_low == unit.topic_high == topic and len(topic.encode()) <= TOPIC_EXACT_MAX
+        columns = ["sequence", "message", *unit.attributes] + ([] if only else ["topic"])
+        try:
+            table = parquet.read_row_group(unit.index, columns=columns, use_threads=False)
+        except OSError as error:  # such as a checksum that is wrong; Arrow doesn't name the file
+            raise OSError(f"{self._root / unit.path}, row group {unit.index}: {error}") from error
+        if not only:
+            table = table.filter(pc.field("topic") == topic)
+        columns_of_attributes = page_attributes.columns_of(table) if unit.attributes else None
+        return _sorted(table["sequence"].to_numpy(), table["message"], columns_of_attributes)
+
+
+class Sifter:
+    """Takes out of rows what a hint names."""
+
+    __slots__ = ("_wanted",)
+
+    def __init__(self, sift: Sift) -> None:
+        self._wanted = np.frombuffer(sift.sequences, np.int64)
+
+    def any(self, low: int, high: int) -> bool:
+        """Whether it names any of these, the last one included."""
+        at = int(np.searchsorted(self._wanted, low))
+        return at < len(self._wanted) and int(self._wanted[at]) <= high
+
+    def rows(self, rows: _Rows) -> _Rows:
+        """Those rows that it names."""
+        at = np.searchsorted(self._wanted, rows.sequences)
+        named = np.zeros(len(at), np.bool_)
+        inside = at < len(self._wanted)
+        named[inside] = self._wanted[at[inside]] == rows.sequences[inside]
+        which = np.flatnonzero(named)
+        taken = pa.chunked_array([rows.array]).take(pa.array(which, pa.int64()))
+        attributes = rows.attributes and rows.attributes.take(which)
+        return _rows(rows.sequences[which], taken, attributes)
+
+
+def _row_groups(file: MessageFile, metadata: pq.FileMetaData) -> tuple[_Unit, ...]:
+    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    at = {name: i for i, name in enumerate(names)}
+    units = []
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        low, high = _bounds(group.column(at["sequence"]))
+        topic_low, topic_high = _bounds(group.column(at["topic"]))
+        units.append(
+            _Unit(
+                file.low if low is None else int(low),
+                file.high if high is None else int(high),
+                file.path,
+                i,
+                topic_low,
+                topic_high,
+                page_attributes.said(group, at),
+            )
+        )
+    return tuple(units)
+
+
+def _bounds(column: pq.ColumnChunkMetaData) -> tuple[Any, Any]:
+    statistics = column.statistics
+    if statistics is None or not statistics.has_min_max:
+        return None, None
+    return statistics.min, statistics.max
+
+
+def _sorted(sequences: Int64s, messages: Chunked, attributes: Columns | None) -> _Rows:
+    """The rows by sequence; as they lie if they are so already."""
+    if (np.diff(sequences) > 0).all():
+        return _rows(sequences, messages, attributes)
+    order = np.argsort(sequences)
+    return _rows(sequences[order], messages.take(order), attributes and attributes.take(order))
+
+
+def _rows(sequences: Int64s, messages: Chunked, attributes: Columns | None) -> _Rows:
+    """The rows over Arrow's own buffers, if they lie in one chunk."""
+    if not len(messages):
+        return _Rows(sequences, np.zeros(1, np.int32), memoryview(b""), pa.nulls(0, pa.binary()))
+    chunks = messages.chunks
+    array: Arrow = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+    _, offsets, blob = array.buffers()
+    view = np.frombuffer(memoryview(offsets or b""), np.int32)[array.offset :][: len(array) + 1]
+    return _Rows(sequences, view, memoryview(blob or b""), array, attributes)
+
+
+def _cut(
+    parts: list[_Rows], start: int, limit: int, bytes_max: int, *, sifted: bool = False
+) -> Page:
+    """The rows in [start, limit) as batches, cut where `bytes_max` is reached."""
+    if any(a.sequences[-1] >= b.sequences[0] for a, b in pairwise(parts)):
+        parts = [_merged(parts)]
+    batches: list[RecordBatch] = []
+    left = bytes_max
+    for rows in parts:
+        begin, end = np.searchsorted(rows.sequences, [start, limit])
+        sizes = rows.offsets[begin : end + 1] - rows.offsets[begin]
+        fits = int(np.searchsorted(sizes, left, side="right")) - 1
+        if not batches:
+            fits = max(fits, 1)
+        stop = min(int(end), int(begin) + fits)
+        batches += _batches(rows, int(begin), stop, sifted=sifted)
+        if stop < end:
+            return Page(tuple(batches), int(rows.sequences[stop]))
+        if end > begin:
+            left -= int(sizes[-1])
+    return Page(tuple(batches), limit)
+
+
+def _merged(parts: list[_Rows]) -> _Rows:
+    sequences = np.concatenate([rows.sequences for rows in parts])
+    attributes = page_attributes.joined([(rows.attributes, len(rows.sequences)) for rows in parts])
+    return _sorted(sequences, pa.chunked_array([rows.array for rows in parts]), attributes)
+
+
+def _batches(rows: _Rows, begin: int, stop: int, *, sifted: bool) -> list[RecordBatch]:
+    """The rows begin .. stop - 1: a batch for each stretch of consecutive sequences, or one for
+    all of them when the stretches are short."""
+    if begin >= stop:
+        return []
+    sequences = rows.sequences[begin:stop]
+    cuts = (np.flatnonzero(np.diff(sequences) != 1) + 1).tolist()
+    offsets = rows.offsets[begin : stop + 1].data.cast("B")
+    if cuts and len(sequences) < STRETCH_MIN * (len(cuts) + 1):
+        listed = array("q", sequences.tobytes())
+        found = page_attributes.attributes(rows.attributes, listed[0], listed, begin, stop)
+        return [RecordBatch(listed[0], len(listed), rows.blob, offsets, listed, found, sifted)]
+    firsts = sequences[[0, *cuts]].tolist()
+    edges = pairwise([0, *cuts, stop - begin])
+    return [
+        RecordBatch(
+            first,
+            b - a,
+            rows.blob,
+            offsets[4 * a : 4 * (b + 1)],
+            attributes=page_attributes.attributes(
+                rows.attributes, first, None, begin + a, begin + b
+            ),
+            sifted=sifted,
+        )
+        for first, (a, b) in zip(firsts, edges, strict=True)
+    ]

@@ -1,0 +1,317 @@
+"""How far each durable subscription was delivered, in a file that outlives the process.
+
+A restart must tell what may have been delivered from what can't have been. So every durable
+subscription that ever had a consumer has a slot with its *mark*: whatever was handed to a consumer
+and isn't known to have ended lies below it.
+
+Rule 1: a mark is stored before the first byte of the deliveries below it goes to a socket.
+Rule 2: a store is one aligned word of a mapped file: after a kill the kernel has every one of them,
+        and marks are exact. After a power cut they are worth nothing. Then counts what was made
+        durable: whether the subscription had a consumer, and if so, all that it is owed is in
+        doubt.
+Rule 3: each start reads the file and puts a new one in its place. What a former owner of the home
+        may still store goes nowhere.
+
+Stores and slots belong to the loop's thread; `sync` may be called on another one.
+"""
+
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, Self
+
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.log.cursor import DOUBT_STEPS_MAX, Doubt
+from distributary.pipeline.tables.journal.segment import sync_directory, write_all
+
+#: Says which start of the machine this is: the kernel keeps what was stored for as long.
+BOOT_ID_PATH: Final = Path("/proc/sys/kernel/random/boot_id")
+
+MAGIC: Final = b"DISPATCH"
+VERSION: Final = 1
+SLOT_BYTES: Final = 128
+#: Slots of a new file, the header's included; the file grows by doubling.
+SLOTS_MIN: Final = 512
+
+#: magic, version, slots, boot id; then its crc. The header takes the place of slot 0.
+_HEADER = struct.Struct("<8sII32s")
+#: key, whether the slot is in use, whether it has a consumer, how many steps of doubt, the steps;
+#: then its crc. All of a slot but its mark.
+_SLOT = struct.Struct(f"<16sBBH{2 * DOUBT_STEPS_MAX}Q")
+_CRC = struct.Struct("<I")
+#: Where a slot's mark is, in words of 8 bytes.
+_MARK_WORD: Final = SLOT_BYTES // 8 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Standpoint:
+    """A durable subscription at the start: its id, its floor, and the group that it began in."""
+
+    subscription: str
+    floor: int
+    began: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """What a process left in a slot."""
+
+    attached: bool
+    doubt: Doubt
+    mark: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What the process before left: `slots` by key. Of what isn't in them, `unknown` holds."""
+
+    slots: dict[bytes, _Slot]
+    exact: bool
+    unknown: bool
+    found: str
+
+
+class DispatchMarks:
+    """The open file. `found` says in words what the process before had left."""
+
+    def __init__(self, path: Path, fd: int, found: str) -> None:
+        self.path, self.found = path, found
+        self._fd = fd
+        self._slots: dict[bytes, int] = {}
+        self._free: list[int] = []
+        self._doubts: dict[int, Doubt] = {}
+        self._failed: OSError | None = None
+        self._map()
+
+    @classmethod
+    def open(
+        cls, path: Path, standpoints: Iterable[Standpoint], *, head: int, next_group: int
+    ) -> tuple[Self, dict[str, Doubt]]:
+        """Read what the process before left, and begin anew; durable on return.
+
+        `head` is the log's next sequence. For each subscription: what of it is in doubt. Raises
+        StoreError when the file can't be written.
+        """
+        boot = _boot_id()
+        left = _read(path, boot)
+        doubts = {
+            at.subscription: _doubt(left, at, head=head, next_group=next_group)
+            for at in standpoints
+        }
+        kept = {name: doubt for name, doubt in doubts.items() if doubt.steps}
+        count = SLOTS_MIN
+        while count < 2 * len(kept):
+            count *= 2
+        try:
+            marks = cls(path, _make(path, boot, count), left.found)
+            for name, doubt in kept.items():
+                marks._doubts[marks._take(_key(name))] = doubt
+            for slot in marks._doubts:
+                marks._write(slot, attached=False)
+            marks.sync()
+            path.with_name(f".{path.name}.tmp").rename(path)
+            sync_directory(path.parent)
+        except OSError as error:
+            raise StoreError(f"{path} can't be written: {error}") from error
+        return marks, doubts
+
+    def attach(self, subscription: str) -> int:
+        """The subscription has a consumer: its slot. Durable only after `sync`, before which the
+        consumer must get nothing. Raises StoreError when there is no space for it."""
+        key = _key(subscription)
+        slot = self._slots.get(key)
+        if slot is None:
+            slot = self._take(key)
+        self._write(slot, attached=True)
+        return slot
+
+    def deliver(self, slot: int, position: int) -> None:
+        """What lies below the position may be delivered from now on; a lower one says nothing new.
+        Slot 0 is nobody's."""
+        self._marks[slot] = max(self._marks[slot], position)
+
+    def renew(self, slot: int) -> None:
+        """The subscription has begun anew, and that is durable: nothing was delivered to what it is
+        now."""
+        self._marks[slot] = 0
+
+    def quiet(self, slot: int) -> None:
+        """The subscription has no consumer, and how each delivery ended is durable in the log."""
+        self._marks[slot] = 0
+        self._write(slot, attached=False)
+
+    def delivering(self, slot: int) -> bool:
+        """Whether anything was delivered since it was quiet."""
+        return self._marks[slot] != 0
+
+    def free(self, subscription: str) -> None:
+        """The subscription is no more, durably."""
+        slot = self._slots.pop(_key(subscription), None)
+        if slot is not None:
+            self._doubts.pop(slot, None)
+            begin = slot * SLOT_BYTES
+            self._mapped[begin : begin + SLOT_BYTES] = bytes(SLOT_BYTES)
+            self._free.append(slot)
+
+    def sync(self) -> None:
+        """Make all that was stored before durable. Raises OSError; then nothing is certain, and no
+        later call asks the disk again: it might say yes to what it has forgotten."""
+        if self._failed is not None:
+            raise self._failed
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            self._failed = error
+            raise
+
+    def close(self) -> None:
+        self._marks.release()
+        self._words.release()
+        self._mapped.close()
+        os.close(self._fd)
+
+    def _map(self) -> None:
+        size = os.fstat(self._fd).st_size
+        self._mapped = mmap.mmap(self._fd, size)
+        self._words = memoryview(self._mapped).cast("Q")
+        self._marks = self._words[_MARK_WORD :: SLOT_BYTES // 8]
+        known = {*self._slots.values(), *self._free}
+        # The lowest slot is taken first.
+        new = [slot for slot in range(1, size // SLOT_BYTES) if slot not in known]
+        self._free = [*reversed(new), *self._free]
+
+    def _take(self, key: bytes) -> int:
+        if not self._free:
+            self._grow()
+        slot = self._slots[key] = self._free.pop()
+        self._mapped[slot * SLOT_BYTES : slot * SLOT_BYTES + len(key)] = key
+        return slot
+
+    def _grow(self) -> None:
+        """Twice the slots. The new half is written, not only reserved: a store into a hole of a
+        full disk would kill the process."""
+        size = len(self._mapped)
+        try:
+            write_all(self._fd, [bytes(size)], size)
+        except OSError as error:
+            os.ftruncate(self._fd, size)
+            raise StoreError(f"{self.path} can't grow: {error}") from error
+        old = (self._marks, self._words, self._mapped)
+        self._map()
+        for view in old[:2]:
+            view.release()
+        old[2].close()
+
+    def _write(self, slot: int, *, attached: bool) -> None:
+        """All of a slot but its mark, in one piece."""
+        begin = slot * SLOT_BYTES
+        key = self._mapped[begin : begin + 16]
+        steps = self._doubts.get(slot, Doubt()).steps
+        words = [word for step in steps for word in step]
+        words += [0] * (2 * DOUBT_STEPS_MAX - len(words))
+        data = _checked(_SLOT.pack(key, 1, attached, len(steps), *words))
+        self._mapped[begin : begin + len(data)] = data
+
+
+def look(path: Path) -> tuple[str, bool]:
+    """What the file holds, in words, and whether some of it can't be used; nothing is changed.
+
+    Raises StoreError for one of another version. A slot that is just being written looks damaged.
+    """
+    left = _read(path, _boot_id())
+    return left.found, left.unknown and path.exists()
+
+
+def _doubt(left: _Left, at: Standpoint, *, head: int, next_group: int) -> Doubt:
+    slot = left.slots.get(_key(at.subscription))
+    if slot is None:
+        return Doubt().after_crash(head if left.unknown else 0, next_group, floor=at.floor)
+    position = slot.mark if left.exact else head * slot.attached
+    # What a process delivered that had died before the subscription began, or was rewound, it
+    # delivered to another one.
+    doubt = Doubt(tuple(step for step in slot.doubt.steps if step[1] > at.began))
+    return doubt.after_crash(min(position, head), next_group, floor=at.floor)
+
+
+def _read(path: Path, boot: bytes) -> _Left:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return _Left({}, exact=False, unknown=True, found="there were no marks")
+    except OSError as error:
+        raise StoreError(f"{path} can't be read: {error}") from error
+    header = _unchecked(data[: _HEADER.size + _CRC.size])
+    if header is None or not header.startswith(MAGIC):
+        return _Left({}, exact=False, unknown=True, found="the marks are damaged")
+    _, version, count, last_boot = _HEADER.unpack(header)
+    if version != VERSION:
+        raise StoreError(
+            f"{path} is of version {version}, ours is {VERSION}. Start the program that wrote it, "
+            "stop it, and remove the file; or remove it now, then all that is owed counts as "
+            "delivered once"
+        )
+    exact = bool(boot) and last_boot == boot
+    found = "marks of this boot" if exact else "marks of another boot"
+    slots: dict[bytes, _Slot] = {}
+    damaged = len(data) < count * SLOT_BYTES
+    for begin in range(SLOT_BYTES, len(data) - SLOT_BYTES + 1, SLOT_BYTES):
+        data_of_slot = data[begin : begin + SLOT_BYTES]
+        if any(data_of_slot[: _SLOT.size + _CRC.size]):
+            read = _read_slot(data_of_slot)
+            damaged = damaged or read is None
+            slots |= [read] if read else []
+    if damaged:
+        found += ", some damaged"
+    return _Left(slots, exact, unknown=damaged, found=found)
+
+
+def _read_slot(data: bytes) -> tuple[bytes, _Slot] | None:
+    """A slot in use and its key, or None if it's damaged."""
+    static = _unchecked(data[: _SLOT.size + _CRC.size])
+    if static is None:
+        return None
+    key, _, attached, count, *words = _SLOT.unpack(static)
+    steps = tuple(zip(words[: 2 * count : 2], words[1 : 2 * count : 2], strict=True))
+    (mark,) = struct.unpack("<Q", data[-8:])
+    return key, _Slot(bool(attached), Doubt(steps), mark)
+
+
+def _make(path: Path, boot: bytes, count: int) -> int:
+    """A new file beside the old one, open: whole, so that no store meets a full disk."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    fd = os.open(temporary, flags, 0o644)
+    header = _checked(_HEADER.pack(MAGIC, VERSION, count, boot))
+    write_all(fd, [header, bytes(count * SLOT_BYTES - len(header))], 0)
+    return fd
+
+
+def _boot_id() -> bytes:
+    """Empty where the system doesn't say: then no marks are of this boot."""
+    try:
+        text = BOOT_ID_PATH.read_text().strip()
+    except OSError:
+        return b""
+    return blake2b(text.encode(), digest_size=32).digest()
+
+
+def _key(subscription: str) -> bytes:
+    return blake2b(subscription.encode(), digest_size=16).digest()
+
+
+def _checked(data: bytes) -> bytes:
+    return data + _CRC.pack(zlib.crc32(data))
+
+
+def _unchecked(data: bytes) -> bytes | None:
+    """The data without its crc, or None if that is wrong."""
+    if len(data) < _CRC.size:
+        return None
+    body, crc = data[: -_CRC.size], data[-_CRC.size :]
+    return body if _CRC.pack(zlib.crc32(body)) == crc else None

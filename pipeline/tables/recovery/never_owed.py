@@ -1,0 +1,64 @@
+"""What a subscription was never owed, in whatever life: its own container's messages if it is
+no-local, and what was published for another subscription alone.
+
+Each such message is settled in its own group, for the life that the subscription had then. Whoever
+begins a new life at an earlier place must settle it there, too.
+"""
+
+from array import array
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.tables.delta import topic_log_schema
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+_OUTCOMES = (Outcome.LOCAL, Outcome.REDRIVEN)
+#: Times that the table is read again because files were merged meanwhile.
+_TRIES_MAX = 3
+
+
+def never_owed(log: TopicLog, subscription: str, since: int) -> dict[Outcome, "array[int]"]:
+    """The sequences from `since` on, ascending, as far as they are committed. Raises StoreError.
+
+    Called on a thread of its own. Of most row groups only whose rows they are is read.
+    """
+    for _ in range(_TRIES_MAX):
+        try:
+            return _read(log, subscription, since)
+        except FileNotFoundError:
+            continue
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{log.path} can't be read: {error}") from error
+    raise StoreError(f"{log.path} can't be read: its files change too quickly")
+
+
+def _read(log: TopicLog, subscription: str, since: int) -> dict[Outcome, "array[int]"]:
+    found: dict[Outcome, set[int]] = {outcome: set() for outcome in _OUTCOMES}
+    for opened in log.parquets(topic_log_schema.SETTLEMENT, 0):
+        with opened as file:
+            for nth in range(file.num_row_groups):
+                _add(file, nth, subscription, since, found)
+    return {outcome: array("q", sorted(some)) for outcome, some in found.items() if some}
+
+
+def _add(
+    file: pq.ParquetFile,
+    nth: int,
+    subscription: str,
+    since: int,
+    found: dict[Outcome, set[int]],
+) -> None:
+    """What one row group says."""
+    whose = file.read_row_group(nth, columns=["subscription", "outcome"], use_threads=False)
+    own = pc.equal(whose["subscription"], pa.scalar(subscription, pa.string()))
+    for outcome in _OUTCOMES:
+        rows = pc.and_(own, pc.equal(whose["outcome"], pa.scalar(outcome.value, pa.string())))
+        if not pc.any(rows).as_py():
+            continue
+        lists = file.read_row_group(nth, columns=["sequences"], use_threads=False)["sequences"]
+        values = pc.list_flatten(lists.filter(rows)).to_numpy()
+        found[outcome].update(values[values >= since].tolist())

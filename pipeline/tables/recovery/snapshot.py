@@ -1,0 +1,340 @@
+"""Where every durable subscription stands when a gateway starts.
+
+Spark's table `cursors` says it as of some group, the log's settlements after that group say the
+rest. Without the table the whole log says the same, slower. The rules are the job's
+(`pipeline.transforms.materialize.cursors`): an event of BEGINNINGS begins an incarnation, `deleted`
+ends it, all others change only what it is; inside of one group a beginning wins, then a deletion; a
+settlement counts when its group is later than its incarnation's. So the fold doesn't depend on the
+order of rows.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyroaring import BitMap64
+
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.log.cursor import Failures
+from distributary.pipeline.model.subscription import (
+    BEGINNINGS,
+    MADE_BY_CLIENT,
+    Definition,
+    Made,
+    Origin,
+    SubscriptionEvent,
+    SubscriptionKey,
+)
+from distributary.pipeline.sequences.sequence_set import SequenceSet
+from distributary.pipeline.tables.arrow.arrow_types import Int64s
+from distributary.pipeline.tables.arrow.bitmaps import set_of
+from distributary.pipeline.tables.delta import topic_log_schema
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.recovery import settlement_fold
+from distributary.pipeline.tables.recovery.settlement_fold import Settlements, Standing
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+#: What of Spark's table is read, with the types that it must have.
+CURSOR_COLUMNS = {
+    "subscription": pa.string(),
+    "topic": pa.string(),
+    "shared": pa.bool_(),
+    "selector": pa.string(),
+    "floor": pa.int64(),
+    "settled": pa.binary(),
+    "failures": pa.list_(
+        pa.struct([("sequence", pa.int64()), ("failures", pa.int32()), ("group", pa.int64())])
+    ),
+    "group": pa.int64(),
+    "log_version": pa.int64(),
+}
+_ORDER_COLUMNS = ["group", "subscription", "event"]
+_EVENT_COLUMNS = [
+    *_ORDER_COLUMNS,
+    "floor",
+    "topic",
+    "shared",
+    "selector",
+    "no_local",
+    "paused",
+    "policy",
+    "origin",
+    "created_by",
+]
+Flags = npt.NDArray[np.bool_]
+
+_BEGINS = pa.array(sorted(event.value for event in BEGINNINGS), pa.string())
+_DELETED = pa.scalar(SubscriptionEvent.DELETED.value, pa.string())
+_KNOWN = pa.array(sorted(event.value for event in SubscriptionEvent), pa.string())
+WHOLE_LOG = "the whole log"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SubscriptionState:
+    """One durable subscription: everything owed below `floor` is settled, and `settled` above.
+
+    `failures` are of messages that it is owed. Who goes on from here may keep and change `settled`.
+    `began` is the group in which its incarnation began; `paused`, `policy` and `made` are as its
+    last event says them.
+    """
+
+    key: SubscriptionKey
+    definition: Definition
+    floor: int
+    settled: SequenceSet
+    failures: dict[int, Failures]
+    began: int = 0
+    paused: bool = False
+    policy: str = ""
+    made: Made = MADE_BY_CLIENT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The state that the gateway goes on from. `source` says in words what it was read from."""
+
+    next_group: int
+    next_sequence: int
+    subscriptions: tuple[SubscriptionState, ...]
+    source: str
+
+
+@dataclass(slots=True)
+class _Fold:
+    """A subscription while it is folded."""
+
+    standing: Standing
+    life: "_Life"
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """One thing that happened to a subscription, and what it is since."""
+
+    group: int
+    what: SubscriptionEvent
+    floor: int
+    definition: Definition
+    paused: bool
+    policy: str
+    made: Made
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """By group; inside of one group a beginning comes last, a deletion before it."""
+        rank = 2 if self.what in BEGINNINGS else int(self.what == SubscriptionEvent.DELETED)
+        return (self.group, rank)
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """A subscription that lives: the event that began its incarnation, and its last one."""
+
+    began: _Event
+    last: _Event
+
+
+class _Unusable(Exception):
+    """Why the table `cursors` can't be used."""
+
+
+def load(home: Home, log: TopicLog) -> Snapshot:
+    """The state as of the log's last commit. The caller has committed the journal before.
+
+    Called on the committer's thread, or before it starts.
+    """
+    try:
+        cursors = _cursors(home, log)
+        since = min(standing.group for standing in cursors.values())
+        source = f"cursors and the log after group {since}"
+    except _Unusable as why:
+        cursors, source = {}, f"{WHOLE_LOG} ({why})"
+    try:
+        folds = _begin(cursors, log)
+        for fold in folds.values():
+            # Retention takes what is owed to nobody, maybe before a settlement says so.
+            fold.standing.floor = max(fold.standing.floor, log.first_sequence)
+        _add_settlements(folds, log)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"{log.path} can't be read: {error}") from error
+    states = [
+        SubscriptionState(
+            SubscriptionKey.parse(name),
+            fold.life.last.definition,
+            fold.standing.floor,
+            set_of(fold.standing.settled),
+            fold.standing.failures,
+            fold.life.began.group,
+            fold.life.last.paused,
+            fold.life.last.policy,
+            fold.life.last.made,
+        )
+        for name, fold in sorted(folds.items())
+    ]
+    return Snapshot(log.journal_version + 1, log.sequence_version, tuple(states), source)
+
+
+def _cursors(home: Home, log: TopicLog) -> dict[str, Standing]:
+    """Spark's rows. Raises _Unusable when there are none, or they aren't of this log as it is."""
+    uri, options = log.cursors or (str(home.cursors), {})
+    if not DeltaTable.is_deltatable(uri, storage_options=options):
+        raise _Unusable("there is no table cursors")
+    try:
+        cursors = DeltaTable(uri, storage_options=options)
+        table = cursors.to_pyarrow_table(columns=list(CURSOR_COLUMNS))
+    except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
+        raise _Unusable(f"the table cursors can't be read: {error}") from error
+    for name, kind in CURSOR_COLUMNS.items():
+        if table.schema.field(name).type != kind:
+            raise _Unusable(f"{name} of cursors is {table.schema.field(name).type}, not {kind}")
+    rows = table.to_pylist()
+    if not rows:
+        raise _Unusable("the table cursors is empty")
+    version, group = max(r["log_version"] for r in rows), max(r["group"] for r in rows)
+    if version > log.version or group > log.journal_version:
+        raise _Unusable(
+            f"cursors are of log version {version} and group {group}, "
+            f"the log is at {log.version} and {log.journal_version}"
+        )
+    return {
+        r["subscription"]: Standing(
+            r["group"],
+            r["floor"],
+            _bitmap(r["subscription"], r["settled"]),
+            _failures(r["subscription"], r["failures"]),
+        )
+        for r in rows
+    }
+
+
+def _bitmap(subscription: str, data: bytes) -> BitMap64:
+    try:
+        return BitMap64.deserialize(data)
+    except (ValueError, TypeError) as error:
+        raise _Unusable(f"the settled bitmap of {subscription} is damaged: {error}") from error
+
+
+def _failures(subscription: str, rows: list[dict[str, int]] | None) -> dict[int, Failures]:
+    if rows is None:
+        raise _Unusable(f"cursors doesn't say which messages of {subscription} failed before")
+    return {row["sequence"]: Failures(row["failures"], row["group"]) for row in rows}
+
+
+def _begin(cursors: dict[str, Standing], log: TopicLog) -> dict[str, _Fold]:
+    """Each subscription that lives, from its cursor or from the event that began it.
+
+    All events are read, also because a cursor doesn't have the whole definition.
+    """
+    folds = {}
+    for name, life in _lives(log).items():
+        standing, began = cursors.get(name), life.began
+        if standing is None or standing.group < began.group:
+            standing = Standing(began.group, began.floor)
+        folds[name] = _Fold(standing, life)
+    return folds
+
+
+def _lives(log: TopicLog) -> dict[str, _Life]:
+    """Of each subscription that lives two events: that which began its incarnation, and the last
+    one. The others, and all of what is gone, are passed over as columns, however many there are."""
+    began: dict[str, _Event] = {}
+    last: dict[str, _Event] = {}
+    tables = settlement_fold.tables(log.parquets(topic_log_schema.SUBSCRIPTION, 0), _EVENT_COLUMNS)
+    for table, wanted in zip(tables, _wanted(log), strict=True):
+        for row in table.filter(pa.array(wanted)).to_pylist():
+            event = _Event(
+                row["group"],
+                _known(row["event"], row["subscription"], log),
+                row["floor"],
+                Definition(row["topic"], row["shared"], row["selector"], row["no_local"]),
+                bool(row.get("paused")),
+                row.get("policy") or "",
+                _made(row.get("origin"), row.get("created_by"), log),
+            )
+            for latest in (last, began) if event.what in BEGINNINGS else (last,):
+                known = latest.get(row["subscription"])
+                if known is None or event.order >= known.order:
+                    latest[row["subscription"]] = event
+    return {
+        name: _Life(began[name], event)
+        for name, event in last.items()
+        if event.what != SubscriptionEvent.DELETED
+    }
+
+
+def _wanted(log: TopicLog) -> list[Flags]:
+    """Which events matter, for each table of them."""
+    tables = list(
+        settlement_fold.tables(log.parquets(topic_log_schema.SUBSCRIPTION, 0), _ORDER_COLUMNS)
+    )
+    if not tables:
+        return []
+    cuts = np.cumsum([table.num_rows for table in tables])[:-1]
+    return np.split(latest_events(pa.concat_tables(tables)), cuts)
+
+
+def latest_events(table: pa.Table) -> Flags:
+    """Which of all events (columns `group`, `subscription`, `event`) may be the last one of a
+    subscription that lives, or the last that began its incarnation: all of that one's group, and
+    what nobody knows."""
+    events = table["event"]
+    begins = pc.is_in(events, value_set=_BEGINS).to_numpy()
+    known = pc.is_in(events, value_set=_KNOWN).to_numpy()
+    names = table["subscription"].combine_chunks().dictionary_encode()
+    of = names.indices.to_numpy()
+    group = table["group"].to_numpy()
+    found = np.zeros(table.num_rows, np.bool_)
+    for which in (known, begins):
+        last = _last(of[which], group[which], len(names.dictionary))
+        found |= which & (group == last[of])
+    # Inside of one group a beginning comes last, a deletion before it, as in `_Event.order`.
+    deletes = pc.equal(events, _DELETED).to_numpy()
+    order = 4 * group + np.where(begins, 2, deletes)
+    gone = _last(of[known], order[known], len(names.dictionary)) % 4 == 1
+    return np.asarray((found & ~gone[of]) | ~known, np.bool_)
+
+
+def _last(of: Int64s, when: Int64s, count: int) -> Int64s:
+    """The greatest value of each of so many."""
+    last = np.full(count, -1, np.int64)
+    np.maximum.at(last, of, when)
+    return last
+
+
+def _made(origin: str | None, user: str | None, log: TopicLog) -> Made:
+    """Who made a subscription; of rows of before nobody knows."""
+    try:
+        return Made(Origin.CLIENT if origin is None else Origin(origin), user or "")
+    except ValueError:
+        raise StoreError(
+            f"{log.path} says {origin!r} of who made a subscription, which we don't know: "
+            "a later version of the program wrote it. Start that one"
+        ) from None
+
+
+def _known(word: str, subscription: str, log: TopicLog) -> SubscriptionEvent:
+    """Nobody can tell what a subscription is owed after something that nobody here knows."""
+    try:
+        return SubscriptionEvent(word)
+    except ValueError:
+        raise StoreError(
+            f"{log.path} says {word!r} of {subscription}, which is no event that we know: a later "
+            "version of the program wrote it. Start that one"
+        ) from None
+
+
+def _add_settlements(folds: dict[str, _Fold], log: TopicLog) -> None:
+    if not folds:
+        return
+    standings = {name: fold.standing for name, fold in folds.items()}
+    sums = Settlements(standings)
+    since = min(standing.group for standing in standings.values())
+    for table in settlement_fold.tables(
+        log.parquets(topic_log_schema.SETTLEMENT, since), settlement_fold.COLUMNS
+    ):
+        sums.add(table)
+    sums.finish()

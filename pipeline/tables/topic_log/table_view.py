@@ -1,0 +1,77 @@
+"""`topic_log` as of one version, read without owning it: nothing is made, nothing is written.
+
+While a gateway runs, its table moves on under a reader: files that a later version no longer names
+are deleted some day. Who reads through a view and misses a file asks `moved`: when the table has
+left the file behind, the answer is to raise `Moved`, and to begin again with a new view.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.tables.delta.commits import AddedFile
+from distributary.pipeline.tables.delta.store import Store
+from distributary.pipeline.tables.delta.table_state import TableState, check_ours
+
+T = TypeVar("T")
+
+#: Times that something is read from its beginning before the gateway is called too quick.
+TRIES = 5
+
+
+class Moved(StoreError):
+    """What was being read was replaced meanwhile; read again when the gateway has less to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """The table in `store` at one version."""
+
+    store: Store
+    state: TableState
+
+    @property
+    def uri(self) -> str:
+        return self.store.uri
+
+    def of(self, record: str) -> tuple[AddedFile, ...]:
+        """The data files of that record, by group."""
+        return tuple(file for file in self.state.files if file.record == record)
+
+    def moved(self, file: AddedFile) -> bool:
+        """Whether the table has left this file behind since the view was opened."""
+        try:
+            return file.path not in {other.path for other in open_view(self.store).state.files}
+        except StoreError:
+            return False
+
+
+def unmoved(store: Store, read: Callable[[], T]) -> T:
+    """What `read` gives when nothing was replaced under it; begun again when something was.
+
+    Raises Moved when that doesn't end, StoreError when the disk or the table's `store` can't be
+    read.
+    """
+    try:
+        for _ in range(TRIES - 1):
+            with suppress(Moved):
+                return read()
+        return read()
+    except OSError as error:
+        why = " ".join(str(error).split())
+        raise StoreError(f"what belongs to {store.uri} can't be read: {why}") from error
+
+
+def open_view(store: Store) -> TableView:
+    """The table as it is now. Raises StoreError when it can't be read or isn't a `topic_log`."""
+    try:
+        table = DeltaTable(store.uri, storage_options=store.options)
+        check_ours(store.uri, table)
+        return TableView(store, TableState.of(table))
+    except (DeltaError, OSError) as error:
+        raise StoreError(f"{store.uri} can't be opened as a Delta table: {error}") from error

@@ -1,0 +1,352 @@
+"""The table `topic_log`, of which the gateway's committer is the only writer.
+
+A commit takes in whole groups, exactly once: the last group and the next free sequence are
+recorded in the commit itself. Its files are on the disk before it appears, and it appears only if
+nobody else made that version. Threads: `commit`, `fence` and `upkeep` on the committer thread
+alone, `page` on the reader thread alone, all else on any. The caller holds the home's lock.
+"""
+
+import datetime as dt
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self, TypeVar, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from distributary.pipeline.dispatch.priority_index import Ahead
+from distributary.pipeline.errors import StoreError, TableMoved
+from distributary.pipeline.log.log_identity import LogIdentity
+from distributary.pipeline.subscriptions.hint import Sift
+from distributary.pipeline.tables.delta import commits, data_file, evolution, table_state
+from distributary.pipeline.tables.delta.checkpoint import Identity
+from distributary.pipeline.tables.delta.commits import AddedFile
+from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
+from distributary.pipeline.tables.delta.table_state import (
+    JOURNAL_APP,
+    OWNER_APP,
+    SEQUENCE_APP,
+    TableState,
+)
+from distributary.pipeline.tables.delta.table_writer import TableWriter
+from distributary.pipeline.tables.journal import frame
+from distributary.pipeline.tables.journal.frame import DecodedFrame
+from distributary.pipeline.tables.reading import table_statistics
+from distributary.pipeline.tables.reading.paging import Page, Pager
+from distributary.pipeline.tables.reading.table_statistics import Volume
+from distributary.pipeline.tables.topic_log import group_rows as rows
+from distributary.pipeline.tables.upkeep.table_upkeep import Steps, Upkeep, day_of
+from distributary.pipeline.tables.upkeep.upkeep_limits import DEFAULT_LIMITS, UpkeepLimits
+
+T = TypeVar("T")
+
+#: Versions that others may make while a fence is being made, before it gives up.
+FENCE_TRIES_MAX = 10
+#: Likewise until a table has got its new columns.
+EVOLUTION_TRIES_MAX = 10
+#: The last microsecond that has a day: of the year 9999.
+TIME_MAX = 253_402_300_799_999_999
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What one commit took in. `rows` is 0 when the table had all of it already."""
+
+    version: int
+    last_group: int
+    files: int
+    rows: int
+    bytes: int
+    build_seconds: float
+    write_seconds: float
+    sync_seconds: float
+
+
+class TopicLog:
+    """The open table. See the module for who may call what."""
+
+    def __init__(self, path: Path, store: Store, table: DeltaTable, limits: UpkeepLimits) -> None:
+        self.path = path
+        self._store = store
+        self._writer = TableWriter(store, TableState.of(table))
+        identity = Identity.of(table)
+        self._id = identity.id
+        self._steps = Steps(self._writer, identity, limits)
+        self._pager = Pager(path, store.parquet)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        store: Store | None = None,
+        create: bool = True,
+        limits: UpkeepLimits = DEFAULT_LIMITS,
+    ) -> Self:
+        """Open the table, or make it when nothing is there; one of the first format gets the
+        columns that it lacks. With `create` false nothing is written. It lies in the folder
+        `path`, or where `store` says.
+
+        Raises StoreError for a table whose schema, partitions or protocol isn't ours, and for one
+        whose last commit isn't whole; such a table is never written.
+        """
+        store = store or LocalStore(path)
+        try:
+            if create and not DeltaTable.is_deltatable(store.uri, storage_options=store.options):
+                table_state.make(store, _now())
+            table = _open(store)
+            if create:
+                table = _with_all_columns(store, table)
+            return cls(path, store, table, limits)
+        except (DeltaError, OSError) as error:
+            raise StoreError(f"{store.uri} can't be opened as a Delta table: {error}") from error
+
+    @property
+    def version(self) -> int:
+        """The table's version after the last commit."""
+        return self._state.version
+
+    @property
+    def uri(self) -> str:
+        """Where the table lies, as deltalake wants it."""
+        return self._store.uri
+
+    @property
+    def identity(self) -> LogIdentity:
+        """Which table this is, by a version that has all that `sequence_version` says."""
+        return LogIdentity(self._id, *self._writer.newest)
+
+    @property
+    def dead(self) -> str | None:
+        """Why no commit will ever work again on this handle: an fsync failed. None while alive."""
+        return self._writer.dead
+
+    @property
+    def _state(self) -> TableState:
+        return self._writer.state
+
+    @property
+    def journal_version(self) -> int:
+        """The last group that is committed; 0 before the first one."""
+        return self._state.group
+
+    @property
+    def sequence_version(self) -> int:
+        """The first sequence that isn't committed."""
+        return self._state.sequence
+
+    @property
+    def first_sequence(self) -> int:
+        """The first sequence that retention has left; nothing below it is owed to anybody."""
+        return self._state.first_sequence
+
+    @property
+    def first_day(self) -> str:
+        """The UTC day of the first messages that retention has left; empty if there are none."""
+        messages = table_statistics.messages_of(self._state.files)
+        return min((file.day for file in messages if file.low is not None), default="")
+
+    def files(self, record: str, after_group: int) -> list[Path]:
+        """The data files that may hold rows of that record in later groups, in a folder."""
+        return [self.path / file.path for file in self._later(record, after_group)]
+
+    def parquets(self, record: str, after_group: int) -> Iterator[pq.ParquetFile]:
+        """The same files, opened one after the other wherever they lie; the caller closes each."""
+        return (self._store.parquet(file.path) for file in self._later(record, after_group))
+
+    def _later(self, record: str, after_group: int) -> list[AddedFile]:
+        return [
+            file
+            for file in self._state.files
+            if file.record == record and (file.group_high is None or file.group_high > after_group)
+        ]
+
+    @property
+    def cursors(self) -> tuple[str, dict[str, str]] | None:
+        """The address of Spark's table beside this one, and what deltalake needs for it; None if
+        that is in the home."""
+        if isinstance(self._store, LocalStore):
+            return None
+        return beside(self._store, "cursors"), self._store.options
+
+    # The reader thread
+
+    def page(self, topic: str, start: int, bytes_max: int, sift: Sift | None = None) -> Page:
+        """Committed messages of `topic` from `start` on: about `bytes_max`, at least one if there
+        is one. Every committed one with `start <= sequence < covered` is in the page; with `sift`,
+        every one that it names."""
+        while True:
+            at = self._state
+            try:
+                return self._pager.page(
+                    at.messages,
+                    at.sequence,
+                    topic=topic,
+                    start=start,
+                    bytes_max=bytes_max,
+                    sift=sift,
+                )
+            except FileNotFoundError as error:
+                if at is self._state:
+                    raise StoreError(f"messages of {topic} can't be read: {error}") from error
+            except (OSError, pa.ArrowException) as error:
+                raise StoreError(f"messages of {topic} can't be read: {error}") from error
+
+    # Any thread
+
+    def survey(self, since: int) -> Iterator[Ahead]:
+        """The committed messages from `since` on that have a priority above 4 or expire. Ascending
+        for each topic, in parts.
+
+        Files whose statistics say that they have none aren't opened.
+        """
+        return self._looked_over(lambda files: table_statistics.survey(self._store, files, since))
+
+    def volumes(self, since: int) -> Iterator[Volume]:
+        """How much is committed from `since` on, in parts, ascending for each topic."""
+        return self._looked_over(lambda files: table_statistics.volumes(self._store, files, since))
+
+    def _looked_over(self, look: Callable[[Sequence[AddedFile]], Iterator[T]]) -> Iterator[T]:
+        try:
+            yield from look(table_statistics.messages_of(self._state.files))
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{self._store.uri} can't be read: {error}") from error
+
+    def first_sequence_at(self, time: int) -> int:
+        """The first committed sequence that was published at `time` (microseconds) or later.
+
+        `sequence_version` if nothing was. `first_sequence` if that is so of all that is kept: what
+        was published before that is beyond retention, if there was any.
+        """
+        day = day_of(min(max(time, 0), TIME_MAX))
+        while True:
+            at = self._state
+            files = table_statistics.messages_of(at.files)
+            try:
+                found = table_statistics.first_at(self._store, files, time, day=day)
+            except FileNotFoundError as error:
+                if at is self._state:
+                    raise StoreError(f"{self._store.uri} can't be read: {error}") from error
+            except (OSError, pa.ArrowException) as error:
+                raise StoreError(f"{self._store.uri} can't be read: {error}") from error
+            else:
+                return at.sequence if found is None else found
+
+    # The committer thread
+
+    def commit(self, views: Sequence[memoryview]) -> Commit:
+        """Take in these frames of the journal, in order, as one commit, durable on return.
+
+        Frames that the table has already are passed over, so a replay repeats nothing. After a
+        StoreError the same call may be tried again, until it returns: the table has none of the
+        frames, or nobody knows yet. After TableMoved, or when `dead` says why, the gateway must
+        stop.
+        """
+        self._writer.ready()
+        before = self._state
+        began = time.perf_counter()
+        frames = _new_frames(views, before.group)
+        if not frames:
+            self._writer.refuse_moved()
+            return Commit(before.version, before.group, 0, 0, 0, 0.0, 0.0, 0.0)
+        _check_dense(frames, before)
+        tables = rows.build(frames)
+        group, sequence = frames[-1].group, before.sequence + sum(f.count for f in frames)
+        built = time.perf_counter()
+        written = built
+
+        def write(added: list[AddedFile]) -> bytes:
+            nonlocal written
+            for record, table in tables.items():
+                for day, part in _days(table):
+                    added.append(data_file.write(self._store, part, record=record, day=day, tier=0))
+            written = time.perf_counter()
+            positions = {JOURNAL_APP: group, SEQUENCE_APP: sequence}
+            return commits.encode("WRITE", at=_now(), added=added, transactions=positions)
+
+        added = self._writer.make(write, lambda at, new: at.appended(group, sequence, new))
+        return Commit(
+            version=before.version + 1,
+            last_group=group,
+            files=len(added),
+            rows=sum(file.rows for file in added),
+            bytes=sum(file.size for file in added),
+            build_seconds=built - began,
+            write_seconds=written - built,
+            sync_seconds=time.perf_counter() - written,
+        )
+
+    def fence(self, epoch: int) -> None:
+        """Make a version in which nothing changes but the owner: whoever opened the table before
+        can't commit any more.
+
+        Versions that the former owner made meanwhile are taken in. Raises TableMoved when it
+        keeps making them.
+        """
+        text = commits.encode("FENCE", at=_now(), transactions={OWNER_APP: epoch})
+        for _ in range(FENCE_TRIES_MAX):
+            try:
+                self._writer.make(lambda _: text, lambda at, _: at.fenced(epoch))
+            except TableMoved:
+                self._writer.state = TableState.of(_open(self._store))
+            else:
+                self._steps.fenced()
+                return
+        raise TableMoved(f"somebody else goes on committing to {self.path}; stop the other writer")
+
+    def upkeep(self, *, now: int, floor: int) -> Upkeep | None:
+        """Do one bounded step of what keeps the table small and quick, if one is due.
+
+        `now` is in microseconds; nothing below `floor` is owed to any durable subscription, as of
+        the last commit. After a StoreError the table is as it was, and a later call tries again.
+        """
+        return self._steps.take(now=now, floor=floor)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000
+
+
+def _open(store: Store) -> DeltaTable:
+    table = DeltaTable(store.uri, storage_options=store.options)
+    table_state.check_ours(store.uri, table)
+    commits.check_whole(store, table.version())
+    return table
+
+
+def _with_all_columns(store: Store, table: DeltaTable) -> DeltaTable:
+    for _ in range(EVOLUTION_TRIES_MAX):
+        if not table_state.is_former(table):
+            return table
+        evolution.evolve(store, table, _now())
+        table = _open(store)
+    raise TableMoved(f"somebody else goes on committing to {store.uri}; stop the other writer")
+
+
+def _days(table: pa.Table) -> list[tuple[str, pa.Table]]:
+    """The rows by their day, in the same order."""
+    days = cast("list[dt.date]", pc.unique(table["day"]).to_pylist())
+    if len(days) == 1:
+        return [(days[0].isoformat(), table)]
+    return [(day.isoformat(), table.filter(pc.field("day") == day)) for day in sorted(days)]
+
+
+def _new_frames(views: Sequence[memoryview], committed: int) -> list[DecodedFrame]:
+    frames = [frame.decode(view) for view in views]
+    return [f for f in frames if f.group > committed]
+
+
+def _check_dense(frames: Sequence[DecodedFrame], before: TableState) -> None:
+    group, sequence = before.group, before.sequence
+    for f in frames:
+        if f.group != group + 1 or (f.count and f.first_sequence != sequence):
+            raise StoreError(
+                f"group {group + 1} with sequence {sequence} should be committed next, not "
+                f"group {f.group} with {f.first_sequence}"
+            )
+        group, sequence = f.group, sequence + f.count

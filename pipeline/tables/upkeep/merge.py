@@ -1,0 +1,87 @@
+"""Several data files into one: the same rows, sorted so that one topic is read without the others.
+
+All that takes long runs inside of Arrow and numpy, without the interpreter.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distributary.pipeline.tables.arrow.arrow_types import Chunked, Int64s
+from distributary.pipeline.tables.delta import data_file, topic_log_schema
+from distributary.pipeline.tables.delta.commits import AddedFile
+from distributary.pipeline.tables.delta.store import Store
+from distributary.pipeline.tables.upkeep import tiers
+from distributary.pipeline.tables.upkeep.tiers import Run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """What one step can take of a run: these files and their rows, of so many bytes. `full` is
+    a file that turned out to be full: then the run isn't one, and has to be chosen anew."""
+
+    files: tuple[AddedFile, ...]
+    tables: tuple[pa.Table, ...]
+    size: int
+    full: str | None = None
+
+
+def load(store: Store, run: Run) -> Loaded:
+    """Read a run's files, as many as one step may hold."""
+    files: list[AddedFile] = []
+    tables: list[pa.Table] = []
+    total = rows = 0
+    for file in run.files:
+        with store.parquet(file.path) as parquet:
+            size = row_bytes(parquet.metadata)
+            if size >= tiers.FULL_BYTES:
+                return Loaded((), (), 0, file.path)
+            too_much = total + size > tiers.MERGE_BYTES_MAX
+            if files and (too_much or rows + file.rows > tiers.MERGE_ROWS_MAX):
+                break
+            tables.append(_read(parquet, file.record))
+        files.append(file)
+        total, rows = total + size, rows + file.rows
+    return Loaded(tuple(files), tuple(tables), total)
+
+
+def row_bytes(metadata: pq.FileMetaData) -> int:
+    groups = range(metadata.num_row_groups)
+    return sum(metadata.row_group(i).total_byte_size for i in groups)
+
+
+def _read(parquet: pq.ParquetFile, record: str) -> pa.Table:
+    kind = topic_log_schema.FILES[record]
+    return data_file.completed(parquet.read(columns=kind.names, use_threads=False), kind)
+
+
+def merge(store: Store, loaded: Loaded, tier: int) -> AddedFile:
+    """One new file of that tier with the rows of these, which are of one partition."""
+    record, day = loaded.files[0].record, loaded.files[0].day
+    table = pa.concat_tables(loaded.tables).combine_chunks()
+    if record == topic_log_schema.MESSAGE:
+        table = sorted_messages(table)
+    return data_file.write(store, table, record=record, day=day, tier=tier)
+
+
+def sorted_messages(table: pa.Table) -> pa.Table:
+    """The rows by topic and sequence; as they lie if they are so already."""
+    order = _order(table)
+    return table.take(order) if (np.diff(order) != 1).any() else table
+
+
+def _order(table: pa.Table) -> Int64s:
+    """The rows by topic and sequence."""
+    return np.lexsort((table["sequence"].to_numpy(), _ranks(table["topic"])))
+
+
+def _ranks(topic: Chunked) -> Int64s:
+    """For each row the rank of its topic's name."""
+    encoded = topic.combine_chunks().dictionary_encode()
+    names = cast("list[str]", encoded.dictionary.to_pylist())
+    rank = {name: nth for nth, name in enumerate(sorted(names))}
+    ranks = np.array([rank[name] for name in names], np.int64)
+    return cast("Int64s", ranks[encoded.indices.to_numpy()])

@@ -1,0 +1,59 @@
+"""Data files that a killed process left behind: written, but named by no commit.
+
+They can only be younger than the last commit, so only folders that changed since are looked into;
+but what was being spread may be older, and is known by its name. A file goes when neither the table
+nor any entry of its log names it; a few entries are read at a time.
+"""
+
+from typing import Final
+
+from distributary.pipeline.tables.delta import commits, topic_log_schema
+from distributary.pipeline.tables.delta.store import Store
+from distributary.pipeline.tables.delta.table_state import TableState
+from distributary.pipeline.tables.upkeep import recluster
+
+#: Entries that one step reads at most.
+ENTRIES_MAX: Final = 200
+
+
+class Orphans:
+    """What one start of the gateway found; for the committer's thread."""
+
+    def __init__(self, store: Store, state: TableState) -> None:
+        self._store = store
+        self._next = state.version
+        since = store.modified(commits.json_name(state.version))
+        live = {file.path for file in state.files}
+        messages = commits.partition(topic_log_schema.MESSAGE, "").partition("/")[0]
+        written = f"/{commits.file_name(recluster.TIER, '').partition('-')[0]}-"
+        self._suspects = {
+            path
+            for record in store.folders("")
+            for day in store.folders(record)
+            if store.modified(folder := f"{record}/{day}") >= since or record == messages
+            for name in store.files(folder)
+            if (path := f"{folder}/{name}") not in live
+            if written in path or store.modified(path) >= since
+        }
+
+    def reach(self, version: int) -> None:
+        """The log has gone on to this version before the first step: its entries are read too."""
+        self._next = version
+
+    def step(self, oldest: int) -> tuple[int, bool]:
+        """Go on to look for them, down to the oldest entry: how many files went, whether done."""
+        last = max(oldest, self._next - ENTRIES_MAX + 1)
+        while self._suspects and self._next >= last:
+            self._suspects -= self._named(self._next)
+            self._next -= 1
+        if self._suspects and self._next >= oldest:
+            return 0, False
+        self._store.delete(sorted(self._suspects))
+        return len(self._suspects), True
+
+    def _named(self, version: int) -> set[str]:
+        try:
+            entry = commits.parse(self._store.read(commits.json_name(version)))
+        except FileNotFoundError:
+            return set()  # cleaned up
+        return {file.path for file in entry.added} | set(entry.removed)

@@ -1,0 +1,275 @@
+"""What keeps a table small and quick while it is written for months: one bounded step at a time.
+
+Steps are chosen in turn by kind, so that none starves another: a checkpoint, a merge of small
+files, full ones spread by topic, the end of days that are owed to nobody, the clean-up of the log.
+Each leaves the table whole wherever it is cut, and does nothing that a reader of the table could
+miss.
+"""
+
+import datetime as dt
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.tables.delta import commits, topic_log_schema
+from distributary.pipeline.tables.delta.checkpoint import Identity
+from distributary.pipeline.tables.delta.commits import AddedFile
+from distributary.pipeline.tables.delta.log_entries import ENTRIES_MAX, LogEntries
+from distributary.pipeline.tables.delta.store import Store, beside
+from distributary.pipeline.tables.delta.table_state import TableState
+from distributary.pipeline.tables.delta.table_writer import TableWriter
+from distributary.pipeline.tables.upkeep import day_retention, event_retention, merge, tiers
+from distributary.pipeline.tables.upkeep.orphans import Orphans
+from distributary.pipeline.tables.upkeep.recluster import Recluster
+from distributary.pipeline.tables.upkeep.upkeep_limits import CHECKPOINT_COMMITS, UpkeepLimits
+
+_DAY_US: Final = 86_400_000_000
+#: Groups of a day may be committed for so long after it: only then the day is over.
+DAY_GRACE_US: Final = 600_000_000
+#: How often at most it is asked what Spark's job has seen, while the log waits for it.
+SEEN_INTERVAL_US: Final = 60_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What one step did: `files` were written, merged or removed, of so many `bytes`. `messages`
+    are gone from the table."""
+
+    kind: str
+    files: int
+    bytes: int
+    seconds: float
+    messages: int = 0
+
+
+class Steps:
+    """Chooses and does the steps; all on the committer's thread."""
+
+    def __init__(self, writer: TableWriter, identity: Identity, limits: UpkeepLimits) -> None:
+        self._writer, self._identity, self._limits = writer, identity, limits
+        self._store = writer.store
+        self._seen = _Seen(writer.store)
+        self._full: set[str] = set()
+        self._log: LogEntries | None = None
+        #: Versions that removed files, since our start, and the bytes of these.
+        self._removed: deque[tuple[int, int]] = deque()
+        self._spreader = Recluster(writer)
+        self._events_asked = ""  #: the first day to keep when nothing more could be forgotten
+        self._orphans: Orphans | None = Orphans(writer.store, writer.state)
+        self._kinds: list[Callable[[int, int], Upkeep | None]] = [
+            self._checkpoint,
+            self._merge,
+            self._spread,
+            self._retain,
+            self._forget_events,
+            self._clean,
+            self._remove_orphans,
+        ]
+
+    def fenced(self) -> None:
+        """What a former owner committed between our opening of the table and its end is taken in:
+        none of it is an orphan."""
+        if self._orphans is not None:
+            self._orphans.reach(self._writer.state.version)
+
+    def take(self, *, now: int, floor: int) -> Upkeep | None:
+        """One step, or None when nothing is due. Raises StoreError when it can't be done now."""
+        self._writer.ready()
+        began = time.perf_counter()
+        turn = self._kinds
+        try:
+            for nth, kind in enumerate(turn):
+                # Also one that fails has had its turn: a rotten file must not stop all others.
+                self._kinds = turn[nth + 1 :] + turn[: nth + 1]
+                before = self._writer.state
+                if done := kind(now, floor):
+                    self._note_removed(before)
+                    return replace(done, seconds=time.perf_counter() - began)
+        except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
+            raise StoreError(f"upkeep of {self._store.uri} failed: {error}") from error
+        return None
+
+    @property
+    def _entries(self) -> LogEntries:
+        if self._log is None:
+            self._log = LogEntries(self._store)
+        return self._log
+
+    def _checkpoint(self, now: int, _floor: int) -> Upkeep | None:
+        state, last = self._writer.state, self._entries.checkpointed
+        # An entry that is old can go only below a checkpoint, however few commits there were.
+        waiting = self._entries.oldest >= last and self._old(now) and state.version > last
+        if state.version - max(last, 0) < CHECKPOINT_COMMITS and not waiting:
+            return None
+        self._writer.durably(lambda: self._entries.checkpoint(self._identity, state))
+        return Upkeep("checkpoint", 1, 0, 0.0)
+
+    def _merge(self, now: int, _floor: int) -> Upkeep | None:
+        today = day_of(now - DAY_GRACE_US)
+        files = self._writer.state.files
+        while run := tiers.choose(files, today=today, full=self._full):
+            loaded = merge.load(self._store, run)
+            if loaded.full is None:
+                return self._swap(loaded, run, now)
+            self._full.add(loaded.full)
+        return None
+
+    def _swap(self, loaded: merge.Loaded, run: tiers.Run, now: int) -> Upkeep:
+        files = loaded.files
+        filled = loaded.size >= tiers.FULL_BYTES or len(files) < len(run.files)
+        tier = tiers.LAST_TIER if filled else run.tier
+
+        def write(added: list[AddedFile]) -> bytes:
+            added.append(merge.merge(self._store, loaded, tier))
+            return commits.encode("OPTIMIZE", at=now, added=added, removed=files, data_change=False)
+
+        gone = {file.path for file in files}
+        self._writer.make(write, lambda at, new: at.swapped(gone, new))
+        self._full -= gone
+        return Upkeep("merge", len(files), sum(file.size for file in files), 0.0)
+
+    def _spread(self, now: int, _floor: int) -> Upkeep | None:
+        done = self._spreader.take(now=now, today=day_of(now - DAY_GRACE_US), full=self._full)
+        return None if done is None else Upkeep("spread", *done, 0.0)
+
+    def _retain(self, now: int, floor: int) -> Upkeep | None:
+        if not self._limits.retention_days:
+            return None
+        before = day_of(now - self._limits.retention_days * _DAY_US)
+        files = day_retention.expired(self._writer.state.files, before=before, floor=floor)
+        if not files:
+            return None
+        text = commits.encode("DELETE", at=now, removed=files)
+        gone = {file.path for file in files}
+        self._writer.make(lambda _added: text, lambda at, _: at.swapped(gone, ()))
+        size = sum(file.size for file in files)
+        messages = sum(file.rows for file in files if file.record == topic_log_schema.MESSAGE)
+        return Upkeep("retention", len(files), size, 0.0, messages)
+
+    def _forget_events(self, now: int, _floor: int) -> Upkeep | None:
+        """Asked once for each day: what can be forgotten changes when retention has moved on."""
+        if not self._limits.retention_days:
+            return None
+        before = day_of(now - self._limits.retention_days * _DAY_US)
+        state = self._writer.state
+        if before == self._events_asked:
+            return None
+        found = event_retention.choose(self._store, state.files, before=before)
+        if found is None:
+            self._events_asked = before
+            return None
+
+        def write(added: list[AddedFile]) -> bytes:
+            added += event_retention.write(self._store, found)
+            # For who reads changes, rows went; what is left lies elsewhere, and is nothing new.
+            rearranged = [{"add": commits.add_action(one, data_change=False)} for one in added]
+            return commits.encode("DELETE", at=now, removed=found.files) + commits.lines(rearranged)
+
+        gone = {file.path for file in found.files}
+        self._writer.make(write, lambda at, new: at.swapped(gone, new))
+        return Upkeep("events", len(gone), sum(file.size for file in found.files), 0.0)
+
+    def _clean(self, now: int, _floor: int) -> Upkeep | None:
+        state = self._writer.state
+        below = max(state.version + 1 - self._limits.log_entries_max, self._too_much())
+        many = self._entries.oldest + ENTRIES_MAX <= below
+        if not many and not self._old(now):
+            return None
+        cleaned = self._writer.durably(
+            lambda: self._entries.clean(
+                below=below,
+                seen=self._seen.version(now),
+                since=self._since(now),
+                live=frozenset(file.path for file in state.files),
+            )
+        )
+        if cleaned is None:
+            return None
+        return Upkeep("clean-up", cleaned.entries + cleaned.files, 0, 0.0)
+
+    def _note_removed(self, before: TableState) -> None:
+        state = self._writer.state
+        if state is before:
+            return
+        live = {file.path for file in state.files}
+        size = sum(file.size for file in before.files if file.path not in live)
+        if size:
+            self._removed.append((state.version, size))
+
+    def _too_much(self) -> int:
+        """The version below which entries go because the files that they removed are too big
+        together; 0 if they aren't."""
+        while self._removed and self._removed[0][0] < self._entries.oldest:
+            self._removed.popleft()
+        total, below = sum(size for _, size in self._removed), 0
+        for version, size in self._removed:
+            if total <= self._limits.removed_bytes_max:
+                break
+            total, below = total - size, version + 1
+        return below
+
+    def _old(self, now: int) -> bool:
+        """Whether the oldest entry is kept for nobody any more."""
+        return self._entries.oldest_made_at() < self._since(now)
+
+    def _since(self, now: int) -> int:
+        return now - self._limits.log_retention_days * _DAY_US
+
+    def _remove_orphans(self, _now: int, _floor: int) -> Upkeep | None:
+        if self._orphans is None:
+            return None
+        files, done = self._orphans.step(self._entries.oldest)
+        if done:
+            self._orphans = None
+        return Upkeep("orphans", files, 0, 0.0) if files or not done else None
+
+
+class _Seen:
+    """Up to which version Spark's job has read the log for good.
+
+    A batch that has written its cursors may run once more, so a position counts when a later one
+    has been seen: then the batch before is over.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._cursors, self._options = beside(store, "cursors"), store.options
+        self._asked: int | None = None
+        self._position: int | None = None
+        self._sure: int | None = None
+
+    def version(self, now: int) -> int | None:
+        """The last version that nobody will read again; None when there is no job."""
+        if self._asked is None or abs(now - self._asked) >= SEEN_INTERVAL_US:
+            self._asked = now
+            self._ask()
+        return self._sure
+
+    def _ask(self) -> None:
+        try:
+            cursors = DeltaTable(self._cursors, storage_options=self._options)
+        except TableNotFoundError:
+            self._position = self._sure = None
+            return
+        table = cursors.to_pyarrow_table(columns=["log_version"])
+        position = pc.max(table["log_version"]).as_py()
+        if self._sure is None:
+            self._sure = -1
+        if position is not None and position != self._position:
+            if self._position is not None:
+                self._sure = self._position
+            self._position = position
+
+
+def day_of(at: int) -> str:
+    """The UTC day of a time in microseconds."""
+    return (
+        (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=at)).date().isoformat()
+    )

@@ -1,0 +1,248 @@
+"""The table's own log: its JSON entries and checkpoints, read one by one.
+
+A Delta reader needs the newest checkpoint and every entry after it. Older entries are what streams
+and audits go back to; clean-up takes them away from the oldest on.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from distributary.pipeline.tables.delta.commits import LOG, json_name
+from distributary.pipeline.tables.delta.store import Store
+from distributary.pipeline.tables.delta.table_state import TableState, live_files
+from distributary.pipeline.tables.topic_log.table_view import Moved
+from distributary.pipeline.tables.verify.check import Check, Findings, counted
+
+NAME = "log entries"
+POINTER = "_last_checkpoint"
+_ENTRY = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class LogFolder:
+    """The names in `_delta_log`: versions of entries and of checkpoints, ascending."""
+
+    store: Store
+    entries: tuple[int, ...]
+    checkpoints: tuple[int, ...]
+
+    @classmethod
+    def read(cls, store: Store) -> "LogFolder":
+        names = store.files(LOG)
+        return cls(store, _versions(names, _ENTRY), _versions(names, _CHECKPOINT))
+
+    @property
+    def uri(self) -> str:
+        return f"{self.store.uri}/{LOG}"
+
+    def entry(self, version: int) -> str:
+        """Where that entry lies, for a person."""
+        return f"{self.store.uri}/{json_name(version)}"
+
+
+def _versions(names: list[str], pattern: re.Pattern[str]) -> tuple[int, ...]:
+    found = {int(match[1]) for name in names if (match := pattern.fullmatch(name))}
+    return tuple(sorted(found))
+
+
+@dataclass(slots=True)
+class _Position:
+    """How far the entries read so far have come; None before the first that says it. `files` are
+    those that the table has by the entries alone, since the first place where that is known."""
+
+    group: int | None = None
+    sequence: int | None = None
+    files: set[str] | None = None
+
+
+def made(store: Store) -> bool:
+    """Whether there is a table, or anything of one: not so before its first version appears."""
+    folder = LogFolder.read(store)
+    return bool(folder.entries or folder.checkpoints)
+
+
+def check_entries(store: Store, state: TableState | None) -> Check:
+    """Entries and checkpoints up to the state's version, and whether they lead to that state; up to
+    the last one there is when it is None.
+
+    Raises Moved when clean-up takes entries away while they are read.
+    """
+    findings = Findings()
+    folder = LogFolder.read(store)
+    last = state.version if state is not None else max(folder.entries, default=0)
+    base = max((c for c in folder.checkpoints if c <= last), default=None)
+    _check_pointer(folder, findings)
+    _check_checkpoint(folder, base, findings)
+    _check_dense(folder, base, last, findings)
+    position = _Position()
+    read = [v for v in folder.entries if v <= last]
+    start = _start(folder, last) if state is not None else None
+    for at in read:
+        _check_entry(folder, at, position, findings)
+        if at == start:
+            position.files = _files_of(folder, at, findings)
+    if state is not None and position.files is not None:
+        _check_files(folder, state, position.files, findings)
+    since = "no checkpoint" if base is None else f"the last checkpoint at version {base:,}"
+    return findings.check(NAME, f"{counted(entries=len(read))}, {since}")
+
+
+def _start(folder: LogFolder, last: int) -> int | None:
+    """From where on entries alone tell which files there are: the oldest checkpoint whose entry,
+    and every later one, is there. A log that begins with version 0 needs none."""
+    known = set(folder.entries)
+    first = last
+    while first - 1 in known:
+        first -= 1
+    if first == 0 or last not in known:
+        return None
+    return min((c for c in folder.checkpoints if first <= c <= last), default=None)
+
+
+def _files_of(folder: LogFolder, version: int, findings: Findings) -> set[str] | None:
+    store = folder.store
+    try:
+        table = DeltaTable(store.uri, version=version, storage_options=store.options)
+        return {file.path for file in live_files(table)}
+    except (DeltaError, OSError) as error:
+        if version not in LogFolder.read(store).checkpoints:
+            raise Moved(f"version {version} of {store.uri} went while it was read") from error
+        findings.problem(
+            f"{store.uri} can't be read as of its checkpoint of version {version}: {error}. Later "
+            "ones may do; restore it from a copy"
+        )
+        return None
+
+
+def _check_files(folder: LogFolder, state: TableState, files: set[str], findings: Findings) -> None:
+    """The table that a checkpoint stands for is the one that the entries make."""
+    named = {file.path for file in state.files}
+    for path in sorted(files ^ named)[:1]:
+        lacks, has = ("checkpoint", "entries") if path in files else ("entries", "checkpoint")
+        findings.problem(
+            f"the {has} of {folder.store.uri} name {path}, which the {lacks} doesn't "
+            f"({len(files ^ named):,} such files). If the entries go back to version 0, stop the "
+            "gateway and move the checkpoints and _last_checkpoint away; else restore the table "
+            "from a copy"
+        )
+
+
+def _check_pointer(folder: LogFolder, findings: Findings) -> None:
+    uri = f"{folder.uri}/{POINTER}"
+    try:
+        said = json.loads(folder.store.read(f"{LOG}/{POINTER}"))["version"]
+    except FileNotFoundError:
+        if folder.checkpoints:
+            findings.note(f"{uri} is missing; readers list the folder instead")
+        return
+    except (OSError, ValueError, KeyError, TypeError):
+        findings.note(f"{uri} is torn; readers list the folder instead")
+        return
+    if said not in folder.checkpoints:
+        findings.problem(
+            f"{uri} names a checkpoint of version {said}, which isn't there, so Delta readers "
+            f"can't open the table. If the entries go back to version 0 or to an older "
+            "checkpoint, delete that file: readers then list the folder"
+        )
+
+
+def _check_checkpoint(folder: LogFolder, base: int | None, findings: Findings) -> None:
+    if base is None:
+        return
+    name = f"{LOG}/{base:020d}.checkpoint.parquet"
+    try:
+        with folder.store.parquet(name) as file:
+            file.read()
+    except FileNotFoundError as error:
+        raise Moved(f"{folder.store.uri}/{name} went while it was read") from error
+    except (OSError, pa.ArrowException) as error:
+        findings.problem(
+            f"the checkpoint {folder.store.uri}/{name} can't be read: {error}. If the entries from "
+            "version 0 or from an older checkpoint on are there, move it and _last_checkpoint away"
+        )
+
+
+def _check_dense(folder: LogFolder, base: int | None, last: int, findings: Findings) -> None:
+    """Every entry that readers need is there, and what is older ends without a gap."""
+    first = 0 if base is None else base + 1
+    missing = sorted(set(range(first, last + 1)) - set(folder.entries))
+    if missing:
+        if LogFolder.read(folder.store).checkpoints != folder.checkpoints:
+            raise Moved(f"{folder.uri} was cleaned while it was listed")
+        findings.problem(
+            f"{folder.entry(missing[0])} is missing ({len(missing)} of the entries {first} to "
+            f"{last} are), and no checkpoint stands for it: the table can't be read as it was. "
+            "Restore it from a copy"
+        )
+    older = [v for v in folder.entries if v < first]
+    if older and older[-1] - older[0] + 1 != len(older):
+        findings.note(
+            f"of the entries {older[0]} to {older[-1]} in {folder.uri} some are missing; a "
+            "stream that has not come past them will stop there"
+        )
+
+
+def _check_entry(folder: LogFolder, at: int, position: _Position, findings: Findings) -> None:
+    path = folder.entry(at)
+    try:
+        actions = [json.loads(line) for line in folder.store.read(json_name(at)).splitlines()]
+        versions = {a["txn"]["appId"]: a["txn"]["version"] for a in actions if "txn" in a}
+        adds = [a["add"] for a in actions if a.get("add", {}).get("dataChange")]
+        stats = [json.loads(add.get("stats") or "{}") for add in adds]
+        gone = [a["remove"]["path"] for a in actions if "remove" in a]
+        named = [a["add"]["path"] for a in actions if "add" in a]
+        if not actions:
+            raise ValueError("it is empty")  # noqa: TRY301 (said as any other damage)
+    except FileNotFoundError as error:
+        raise Moved(f"{path} went while it was read") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        findings.problem(f"the entry {path} can't be read: {error}. Restore it from a copy")
+        position.group = position.sequence = position.files = None
+        return
+    if at == 0:
+        position.group, position.sequence, position.files = 0, 0, set()
+    if position.files is not None:
+        position.files.difference_update(map(unquote, gone))
+        position.files.update(map(unquote, named))
+    group = versions.get("journal", position.group)
+    sequence = versions.get("sequence", position.sequence)
+    _check_rows(path, stats, _Position(group, sequence), position, findings)
+    position.group, position.sequence = group, sequence
+
+
+def _check_rows(
+    path: str,
+    stats: list[dict[str, dict[str, int]]],
+    after: _Position,
+    before: _Position,
+    findings: Findings,
+) -> None:
+    """What an entry adds lies between the positions before and after it: whole groups, once."""
+    for name, low_of, past in (("group", before.group, 1), ("sequence", before.sequence, 0)):
+        high_of = after.group if name == "group" else after.sequence
+        if low_of is None or high_of is None:
+            continue
+        if high_of < low_of:
+            findings.problem(
+                f"the entry {path} takes the {name} back from {low_of} to {high_of}: two programs "
+                "wrote to this table. Stop the other one, and restore the table from a copy"
+            )
+            return
+        for one in stats:
+            low = one.get("minValues", {}).get(name)
+            high = one.get("maxValues", {}).get(name)
+            if low is None or high is None:
+                continue
+            if low < low_of + past or high >= high_of + past:
+                findings.problem(
+                    f"the entry {path} adds rows of {name}s {low} to {high}, but it goes from "
+                    f"{low_of} to {high_of}: a group is in two commits, or in none. "
+                    "Restore the table from a copy"
+                )

@@ -1,0 +1,202 @@
+"""Whether a home is sound, asked from outside: no lock is taken and nothing is written.
+
+The order of reading makes the answer true while a gateway runs. First the journal, whose groups the
+table takes in later; then Spark's cursors, which the log is never behind; then the table at one
+version, whose files stay long after a later version has left them. What is replaced under the
+reader all the same is read again from the beginning.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.tables.delta.store import LocalStore, Store
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.home.owner import lock
+from distributary.pipeline.tables.journal.journal import Cut
+from distributary.pipeline.tables.recovery import dispatch_marks
+from distributary.pipeline.tables.topic_log.table_view import TableView, open_view, unmoved
+from distributary.pipeline.tables.verify import verify_cursors as cursor_audit
+from distributary.pipeline.tables.verify import (
+    verify_entries,
+    verify_files,
+    verify_messages,
+    verify_settlements,
+)
+from distributary.pipeline.tables.verify import verify_journal as journals
+from distributary.pipeline.tables.verify.check import Check, Findings, Verdict, unknown
+from distributary.pipeline.tables.verify.verify_incarnations import read_lives
+
+#: Told what is being read, how many bytes of it are done, and how many there are.
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found: one check after the other, as of one version of the table."""
+
+    home: Path
+    version: int | None
+    checks: tuple[Check, ...]
+
+    @property
+    def sound(self) -> bool:
+        return all(check.verdict is not Verdict.UNSOUND for check in self.checks)
+
+
+def quiet(_what: str, _done: int, _total: int) -> None:
+    """Progress that nobody looks at."""
+
+
+def verify(
+    home: Home,
+    *,
+    store: Store | None = None,
+    deep: bool = False,
+    progress: Progress = quiet,
+) -> Report:
+    """Read the home and say what holds and what doesn't; `deep` reads the messages' bytes, too.
+    The log's table lies in the home, or where `store` says.
+
+    Raises InvalidRequest for a folder that is no home, StoreError when it changes faster than it
+    can be read.
+    """
+    check_is_home(home)
+    log = store or LocalStore(home.topic_log)
+    return unmoved(log, lambda: _verify(home, log, deep, progress))
+
+
+def repair(home: Home) -> Cut | None:
+    """Cut a torn frame at the journal's end, and nothing else; None if there is none.
+
+    Raises HomeLocked while a gateway runs, StoreError when the damage isn't a torn end.
+    """
+    check_is_home(home)
+    with lock(home) as owner:
+        view = journals.read_journal(home.journal_dir)
+        if view.problems:
+            raise StoreError(f"nothing was repaired: {view.problems[0]}")
+        owner.check()  # reading may have outlasted the patience of a standby
+        return journals.cut_torn(view)
+
+
+def check_is_home(home: Home) -> None:
+    """Refuse what no gateway has ever kept anything in."""
+    if not home.root.is_dir():
+        raise InvalidRequest(f"{home.root} is no folder; --home takes the folder of a gateway")
+    if not home.topic_log.is_dir() and not home.journal_dir.is_dir():
+        raise InvalidRequest(
+            f"{home.root} is no gateway's home: there is neither tables/topic_log nor journal in it"
+        )
+
+
+def _verify(home: Home, store: Store, deep: bool, progress: Progress) -> Report:
+    progress("journal", 0, 0)
+    journal = journals.read_journal(home.journal_dir)
+    cursors = cursor_audit.read_cursors(store)
+    if not verify_entries.made(store):
+        return Report(home.root, None, _check_without_table(store, journal))
+    opened = _open(store)
+    if not isinstance(opened, TableView):
+        return Report(home.root, None, (*opened, journals.check_journal(journal, None, None)))
+    state = opened.state
+    log = verify_entries.check_entries(store, state)
+    shared = _shared(journal, opened)
+    rows = _check_rows(opened, shared, cursors, deep, progress)
+    table = Check("table", Verdict.SOUND, f"version {state.version:,}, group {state.group:,}")
+    behind = bool(journal.frames) and journal.frames[-1].group < state.group
+    later = journals.read_journal(home.journal_dir) if behind else journal
+    last = journals.check_journal(journal, opened, shared if rows.whole else None, later=later)
+    checks = (table, log, *rows.checks, last, _check_marks(home.marks), *rows.audit)
+    return Report(home.root, state.version, checks)
+
+
+def _open(store: Store) -> TableView | tuple[Check, ...]:
+    """The table, or the checks that say why it isn't one."""
+    try:
+        return open_view(store)
+    except StoreError as error:
+        findings = Findings()
+        findings.problem(f"{error}. Restore it from a copy")
+        return (findings.check("table", ""), verify_entries.check_entries(store, None))
+
+
+def _check_without_table(store: Store, journal: journals.JournalView) -> tuple[Check, ...]:
+    """A gateway that was killed before it made its table has a journal from the first group on, or
+    nothing in it."""
+    findings = Findings()
+    first = journal.frames[0].group if journal.frames else 1
+    if first > 1:
+        findings.problem(
+            f"{store.uri} is missing, but the journal begins with group {first}: the groups "
+            "before it are nowhere. Restore the table from a copy"
+        )
+    table = findings.check("table", "there is none yet")
+    return (table, journals.check_journal(journal, None, None))
+
+
+def _check_marks(path: Path) -> Check:
+    findings = Findings()
+    try:
+        words, damaged = dispatch_marks.look(path)
+    except StoreError as error:
+        findings.problem(str(error))
+        return findings.check("marks", "")
+    if damaged:
+        findings.note(
+            f"{path} is damaged, or being written now: after a restart more messages are marked as "
+            "redelivered than were delivered. None is lost"
+        )
+    return findings.check("marks", words)
+
+
+def _shared(journal: journals.JournalView, view: TableView) -> verify_messages.GroupRows:
+    """Room for what the table has of the groups that the journal still has, too."""
+    if not journal.frames:
+        return verify_messages.GroupRows(0, -1)
+    return verify_messages.GroupRows(
+        journal.frames[0].group, min(journal.frames[-1].group, view.state.group)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What the data files say; not `whole` when some can't be read, so that nothing follows."""
+
+    whole: bool
+    checks: tuple[Check, ...]
+    audit: tuple[Check, ...]
+
+
+def _check_rows(
+    view: TableView,
+    shared: verify_messages.GroupRows,
+    cursors: cursor_audit.CursorTable,
+    deep: bool,
+    progress: Progress,
+) -> _Rows:
+    reader = verify_files.FileReader(view, deep)
+    reader.check_records()
+    total, done = sum(file.size for file in view.state.files), 0
+
+    def step(size: int) -> None:
+        nonlocal done
+        done += size
+        progress("data files", done, total)
+
+    step(0)
+    sequences, found = verify_messages.check_messages(view, reader, shared, step)
+    events = Findings()
+    lives = read_lives(view, reader, events)
+    fold = verify_settlements.Settlements(view, found, lives, cursors.groups, events)
+    fold.read(reader, step)
+    whole = reader.check()
+    if whole.verdict is Verdict.UNSOUND:
+        why = "some data files can't be read"
+        names = (verify_messages.NAME, verify_settlements.NAME, verify_settlements.FLOORS)
+        skipped = tuple(unknown(name, why) for name in names)
+        return _Rows(False, (whole, *skipped), (unknown(cursor_audit.NAME, why),))
+    audit = cursor_audit.check_cursors(cursors, view, found, fold.standing)
+    return _Rows(True, (whole, sequences, *fold.checks()), (audit,))

@@ -1,0 +1,254 @@
+"""All messages of a blob walked in lock-step: a step looks at one value of each at once.
+
+The sections of a message stand in one order, so one pass over their kinds finds them all: for each
+kind, the messages that have one there go over it. Who isn't at its end after the last kind, has
+something that this walk doesn't know.
+
+Rule 1: a message with anything out of the ordinary is in *doubt*, and goes no further: nothing is
+        judged here, and nothing of it is used. Who knows what it is decodes it by itself.
+Rule 2: a message that isn't in doubt at the end is one that `pipeline.codec.sections.decode`
+        decodes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributary.pipeline.codec.amqp_types import READERS, TYPE_NAMES
+from distributary.pipeline.codec.sections import HEADER_FIELDS, PROPERTIES_FIELDS, Kind
+from distributary.pipeline.transforms.decoding.blob import (
+    BINARIES,
+    STRINGS,
+    Blob,
+    Codes,
+    Mask,
+    Places,
+    Values,
+    no_values,
+    table,
+)
+
+#: Elements of a map: each is a step for all messages, so one with thousands would be slow for all.
+ELEMENTS_MAX = 128
+
+#: Types that have values within them, or whose bytes may be wrong in ways of their own.
+UNCOMMON = frozenset({"described", "list", "map", "array", "char", "uuid"})
+
+#: By constructor: whether a value of it is read here at all.
+COMMON = table(*(code for code in READERS if TYPE_NAMES[code] not in UNCOMMON))
+_VARIABLE = [code for code in READERS if code >= 0xA0]
+#: By constructor: bytes of a value of fixed width; bytes in front of a value (constructor and
+#: size); whether its size is one byte, or four.
+WIDTHS = np.zeros(256, np.int64)
+HEADS = np.ones(256, np.int64)
+SHORT = np.zeros(256, np.int64)
+for _code in READERS:
+    if _code < 0xA0:
+        WIDTHS[_code] = (0, 1, 2, 4, 8, 16)[max(0, (_code >> 4) - 4)]
+    else:
+        SHORT[_code] = not (_code >> 4) & 1
+        HEADS[_code] = 2 if SHORT[_code] else 5
+
+_LISTS, _MAPS, _EMPTY_LIST = (0xC0, 0xD0), (0xC1, 0xD1), 0x45
+
+
+def _fields(fields: tuple[tuple[str, frozenset[str]], ...]) -> tuple[Mask, ...]:
+    """By field and constructor: whether the field may have such a value."""
+    return tuple(
+        COMMON & table(*(code for code in READERS if TYPE_NAMES[code] in types))
+        for _, types in fields
+    )
+
+
+_HEADER, _PROPERTIES = _fields(HEADER_FIELDS), _fields(PROPERTIES_FIELDS)
+#: A body may be any value that has no descriptor. What is within a list isn't looked at here.
+_DATA, _SEQUENCE = table(*BINARIES), table(*_LISTS, _EMPTY_LIST)
+_VALUE = table(*(code for code in READERS if code))
+_KEYS = table(*STRINGS)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Messages that have a container open: where they are in it, where it stops, and how many
+    elements it claims, which are believed when they have been read."""
+
+    who: Places
+    at: Places
+    stops: Places
+    counts: Places
+
+    def where(self, mask: Mask) -> "Front":
+        if mask.all():
+            return self
+        return Front(self.who[mask], self.at[mask], self.stops[mask], self.counts[mask])
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """The elements of one map of each message, in order, with the message that each is of."""
+
+    owners: Places
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a walk found; fields have one value for each message."""
+
+    header: dict[str, Values]
+    properties: dict[str, Values]
+    application_properties: Elements
+    other_maps: tuple[Elements, ...]
+    body: Values
+    kinds: Codes  #: the body's section, 0 where there is none
+    doubt: Mask
+
+
+def walk(blob: Blob) -> Found:
+    """All messages of a blob."""
+    walker = Walker(blob, blob.starts.copy(), blob.missing.copy())
+    header = walker.fields(Kind.HEADER, _HEADER)
+    other = [
+        walker.elements(kind) for kind in (Kind.DELIVERY_ANNOTATIONS, Kind.MESSAGE_ANNOTATIONS)
+    ]
+    properties = walker.fields(Kind.PROPERTIES, _PROPERTIES)
+    entries = walker.elements(Kind.APPLICATION_PROPERTIES)
+    body, kinds = no_values(blob.count), np.zeros(blob.count, np.uint8)
+    walker.body(Kind.DATA, _DATA, body, kinds)
+    walker.body(Kind.SEQUENCE, _SEQUENCE, body, kinds)
+    walker.body(Kind.VALUE, _VALUE, body, kinds)
+    other.append(walker.elements(Kind.FOOTER))
+    walker.doubt |= walker.at != blob.stops
+    return Found(
+        header={name: values for (name, _), values in zip(HEADER_FIELDS, header, strict=True)},
+        properties={
+            name: values for (name, _), values in zip(PROPERTIES_FIELDS, properties, strict=True)
+        },
+        application_properties=entries,
+        other_maps=tuple(other),
+        body=body,
+        kinds=kinds,
+        doubt=walker.doubt,
+    )
+
+
+@dataclass(slots=True)
+class Walker:
+    """Where each message is, and whether it is in doubt."""
+
+    blob: Blob
+    at: Places
+    doubt: Mask
+
+    def fields(self, kind: Kind, allowed: tuple[Mask, ...]) -> list[Values]:
+        """Go over a list section: its fields by their order, each of a type that it may have."""
+        found = [no_values(self.blob.count) for _ in allowed]
+        opened = self._opened(self._section(kind), _LISTS)
+        opened = self._only(opened, opened.counts <= len(allowed))
+        front = opened
+        for nth, types in enumerate(allowed):
+            front = front.where(front.counts > nth)
+            if not len(front.who):
+                break
+            front, values = self._step(front, types)
+            _put(found[nth], front.who, values)
+        self._closed(opened)
+        return found
+
+    def elements(self, kind: Kind) -> Elements:
+        """Go over a map section: its keys and values alike, none of which has others in it."""
+        opened = self._opened(self._section(kind), _MAPS)
+        opened = self._only(opened, (opened.counts <= ELEMENTS_MAX) & (opened.counts % 2 == 0))
+        bases = np.zeros(self.blob.count, np.int64)
+        bases[opened.who] = np.cumsum(opened.counts) - opened.counts
+        owners = np.repeat(opened.who, opened.counts)
+        values, front = no_values(len(owners)), opened
+        keys = _KEYS if kind is Kind.APPLICATION_PROPERTIES else COMMON
+        for nth in range(int(opened.counts.max(initial=0))):
+            front = front.where(front.counts > nth)
+            if not len(front.who):
+                break
+            front, read = self._step(front, COMMON if nth % 2 else keys)
+            _put(values, bases.take(front.who) + nth, read)
+        self._closed(opened)
+        if (dropped := self.doubt.take(owners)).any():
+            owners, values = owners[~dropped], values.where(~dropped)
+        return Elements(owners, values)
+
+    def body(self, kind: Kind, allowed: Mask, body: Values, kinds: Codes) -> None:
+        """Go over a section that is one value, the only one of its body."""
+        who = self._section(kind)
+        self.doubt[who[kinds.take(who) != 0]] = True
+        at = self.at.take(who)
+        everything = np.zeros(len(who), np.int64)
+        front, values = self._step(Front(who, at, self.blob.stops.take(who), everything), allowed)
+        _put(body, front.who, values)
+        kinds[front.who] = kind
+
+    def _section(self, kind: Kind) -> Places:
+        """The messages with such a section next; they go to its value."""
+        at = self.at
+        here = (self.blob.at(at) == 0) & (self.blob.at(at + 1) == 0x53)
+        here &= (self.blob.at(at + 2) == kind) & (at < self.blob.stops) & ~self.doubt
+        who = np.flatnonzero(here)
+        self.at[who] += 3
+        return self._within(who)
+
+    def _within(self, who: Places) -> Places:
+        beyond = self.at.take(who) >= self.blob.stops.take(who)
+        self.doubt[who[beyond]] = True
+        return who[~beyond]
+
+    def _opened(self, who: Places, constructors: tuple[int, int]) -> Front:
+        """Go into the lists or maps at which these messages are."""
+        blob, at = self.blob, self.at.take(who)
+        codes = blob.at(at)
+        wide = codes == constructors[1]
+        known = wide | (codes == constructors[0])
+        stops = at + 2 + blob.at(at + 1)
+        counts = blob.at(at + 2).astype(np.int64)
+        first = at + 3
+        if wide.any():
+            stops[wide] = at[wide] + 5 + blob.numbers(at[wide] + 1, ">u4").astype(np.int64)
+            first[wide] = at[wide] + 9
+            counts[wide] = blob.numbers(at[wide] + 5, ">u4")
+        if constructors is _LISTS and (empty := codes == _EMPTY_LIST).any():
+            known |= empty
+            counts[empty] = 0
+            first[empty] = stops[empty] = at[empty] + 1
+        known &= stops <= blob.stops.take(who)
+        opened = self._only(Front(who, first, stops, counts), known)
+        self.at[opened.who] = opened.at
+        return opened
+
+    def _step(self, front: Front, allowed: Mask) -> tuple[Front, Values]:
+        """Read one value of each message; who has none that is allowed is in doubt."""
+        blob, at = self.blob, front.at
+        codes = blob.at(at)
+        heads = HEADS.take(codes)
+        stops = at + heads
+        starts = stops.copy()
+        stops += WIDTHS.take(codes) + SHORT.take(codes) * blob.at(at + 1)
+        if (wide := heads == 5).any():
+            stops[wide] += blob.numbers(at[wide] + 1, ">u4").astype(np.int64)
+        fine = allowed.take(codes) & (stops <= front.stops)
+        if not fine.all():
+            front = self._only(front, fine)
+            codes, starts, stops = codes[fine], starts[fine], stops[fine]
+        self.at[front.who] = stops
+        return Front(front.who, stops, front.stops, front.counts), Values(codes, starts, stops)
+
+    def _only(self, front: Front, fine: Mask) -> Front:
+        """Those of which this is true; all others are in doubt."""
+        self.doubt[front.who[~fine]] = True
+        return front.where(fine)
+
+    def _closed(self, opened: Front) -> None:
+        """Containers end where they say, or their messages are in doubt."""
+        self.doubt[opened.who[self.at.take(opened.who) != opened.stops]] = True
+
+
+def _put(found: Values, places: Places, values: Values) -> None:
+    found.codes[places] = values.codes
+    found.starts[places] = values.starts
+    found.stops[places] = values.stops

@@ -1,0 +1,88 @@
+"""What a Spark query gets of a subscription: columns of `messages`, and the delivery's attempts.
+
+It runs where the bytes are read, on Arrow batches, before Spark sees them.
+"""
+
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+
+from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.message_columns import COPIED
+from distributary.pipeline.model.subscription import Definition
+from distributary.pipeline.selector import matching
+from distributary.pipeline.selector.matching import Selections
+from distributary.pipeline.sequences.range_text import sequences_of
+from distributary.pipeline.transforms.materialize.messages import decoded
+from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
+
+_ATTEMPTS = StructField(
+    "attempts", IntegerType(), metadata={"comment": "failed attempts before this delivery"}
+)
+#: As `messages`, decoded.
+DELIVERED = StructType([*MESSAGES.fields, _ATTEMPTS])
+#: As `topic_log`: the bytes, and what the gateway read of them.
+DELIVERED_RAW = StructType(
+    [
+        *(MESSAGES[name] for name in COPIED),
+        StructField("message", BinaryType(), metadata={"comment": "all its bytes as they came"}),
+        _ATTEMPTS,
+    ]
+)
+#: What is read, some rows at a time.
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+
+
+def delivered(batches: Batches, failed: Mapping[int, str], *, raw: bool) -> Batches:
+    """Batches with the columns COPIED and `message`, as DELIVERED or, `raw`, as DELIVERED_RAW.
+
+    `failed` are runs as text by failed attempts, of the messages that have any.
+    """
+    schema = to_arrow_schema(DELIVERED_RAW if raw else DELIVERED, timezone="UTC")
+    attempts = {
+        sequence: failures for failures, text in failed.items() for sequence in sequences_of(text)
+    }
+    for batch in batches if raw else decoded(batches):
+        counts = np.zeros(batch.num_rows, np.int32)
+        if attempts:
+            sequences = batch.column("sequence").to_pylist()
+            counts[:] = [attempts.get(cast("int", one), 0) for one in sequences]
+        columns: list[pa.Array[Any]] = [
+            *(batch.column(name).cast(schema.field(name).type) for name in schema.names[:-1]),
+            pa.array(counts),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def selected(batches: Batches, topic: str, selector: str | None) -> Batches:
+    """Those messages that a subscription's selector selects, as the gateway reads it."""
+    if selector is None:
+        yield from batches
+        return
+    claim = Definition(topic, shared=True, selector=selector)
+    selections = Selections()
+    selections.join(claim)
+    for batch in batches:
+        if batch.num_rows:
+            yield batch.filter(pa.array(_mask(selections, claim, batch)))
+
+
+def _mask(
+    selections: Selections, claim: Definition, batch: pa.RecordBatch
+) -> "np.ndarray[Any, Any]":
+    found = np.fromiter(matching.selected(selections, claim, _batch(batch)), np.int64)
+    return np.isin(batch.column("sequence").to_numpy(), found)
+
+
+def _batch(batch: pa.RecordBatch) -> RecordBatch:
+    """The messages of a batch as selectors read them: one blob, and where each begins."""
+    data = cast("list[bytes]", batch.column("message").to_pylist())
+    offsets = np.zeros(len(data) + 1, np.int32)
+    np.cumsum([len(one) for one in data], out=offsets[1:])
+    listed = array("q", batch.column("sequence").to_numpy().tobytes())
+    return RecordBatch(listed[0], len(listed), b"".join(data), offsets.tobytes(), listed)

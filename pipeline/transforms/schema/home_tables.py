@@ -1,0 +1,112 @@
+"""The tables of one home as DataFrames: what every view, audit and notebook starts from."""
+
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql.types import StructType
+
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.transforms.schema.spark_schema import (
+    ACKS,
+    CURSORS,
+    LOG_VERSIONS,
+    MESSAGES,
+    SUBSCRIPTIONS,
+)
+
+#: Name of a table that Spark writes -> its columns.
+SCHEMAS: dict[str, StructType] = {
+    "messages": MESSAGES,
+    "acks": ACKS,
+    "subscriptions": SUBSCRIPTIONS,
+    "log_versions": LOG_VERSIONS,
+    "cursors": CURSORS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables in one folder, each read when it is asked for, as it is then.
+
+    All have the columns of their schemas in that order; columns that came later than a table are
+    null in it. Raises InvalidRequest when one is missing or isn't ours.
+    """
+
+    spark: SparkSession
+    folder: str
+
+    @property
+    def messages(self) -> DataFrame:
+        return self.table("messages")
+
+    @property
+    def acks(self) -> DataFrame:
+        return self.table("acks")
+
+    @property
+    def subscriptions(self) -> DataFrame:
+        return self.table("subscriptions")
+
+    @property
+    def log_versions(self) -> DataFrame:
+        return self.table("log_versions")
+
+    @property
+    def cursors(self) -> DataFrame:
+        return self.table("cursors")
+
+    @property
+    def topic_log(self) -> DataFrame:
+        """The gateway's own table, as it is: its columns are in docs/tables.md."""
+        return self._load("topic_log")
+
+    def table(self, name: str) -> DataFrame:
+        rows, schema = self._load(name), SCHEMAS[name]
+        if schema.names[0] not in rows.columns:
+            raise InvalidRequest(
+                f"{self.folder}/{name} isn't the table `{name}` of docs/tables.md: it has no "
+                f"column {schema.names[0]!r}. Name a folder that `materialize` wrote."
+            )
+        return whole(rows, schema)
+
+    def _load(self, name: str) -> DataFrame:
+        try:
+            return self.spark.read.format("delta").load(f"{self.folder}/{name}")
+        except AnalysisException as error:
+            raise InvalidRequest(
+                f"There is no table {name} in {self.folder}: "
+                "run `distributary jobs materialize` first."
+            ) from error
+
+
+def whole(rows: DataFrame, schema: StructType) -> DataFrame:
+    """Rows of an older table with all the columns that it has today, those that it lacks null."""
+    there = set(rows.columns)
+    return rows.select(
+        *(
+            F.col(field.name)
+            if field.name in there
+            else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in schema.fields
+        )
+    )
+
+
+def find_tables(spark: SparkSession, place: str) -> Tables:
+    """The tables in `place`, which is their folder or the home above it.
+
+    Raises InvalidRequest when neither has any.
+    """
+    root = place.rstrip("/")
+    for folder in (root, f"{root}/tables"):
+        tables = Tables(spark, folder)
+        try:
+            tables.cursors  # noqa: B018 - whether it is there
+        except InvalidRequest:
+            continue
+        return tables
+    raise InvalidRequest(
+        f"There are no tables in {place}: run `distributary jobs materialize` first."
+    )

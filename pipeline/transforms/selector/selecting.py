@@ -1,0 +1,45 @@
+"""Selectors as conditions on the rows of `messages`, as the tables must read them."""
+
+from collections.abc import Iterable
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+
+from distributary.pipeline.selector.parser import parse
+from distributary.pipeline.transforms.selector.selector_column import column
+
+#: Header fields whose columns came later than the table; in a row that has them, `delivery_count`
+#: isn't null.
+LATER = frozenset({"JMSXUserID", "JMSXGroupSeq", "JMSXDeliveryCount"})
+
+_UNKNOWN = (
+    "A subscription has a selector that it didn't have when this view was made: "
+    "make the views again (`register`)."
+)
+
+
+def claims(selector: str | None) -> Column:
+    """Whether a row of `messages` is claimed by a selector; never null.
+
+    A row that lacks what the selector asks for is, whatever the gateway selects: one with an
+    `error`, or one that was made before `messages` had the columns in LATER.
+    """
+    if selector is None:
+        return F.lit(True)
+    parsed = parse(selector)
+    known = F.col("error").isNull()
+    if parsed.identifiers & LATER:
+        known &= F.col("delivery_count").isNotNull()
+    return ~known | column(parsed)
+
+
+def claimed(selector: Column, texts: Iterable[str | None]) -> Column:
+    """Whether a row is claimed by the selector that a column of it has, which is one of `texts`.
+
+    One condition for each distinct text, whatever the number of subscriptions. A text that isn't
+    known ends the query with an error: nothing is guessed.
+    """
+    condition = F.when(selector.isNull(), F.lit(True))
+    for text in sorted({text for text in texts if text is not None}):
+        condition = condition.when(selector == F.lit(text), claims(text))
+    return condition.otherwise(F.raise_error(F.lit(_UNKNOWN)).cast("boolean"))

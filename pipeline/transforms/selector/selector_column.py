@@ -1,0 +1,314 @@
+"""A selector as a condition on the rows of `messages`: the same answer as the gateway's.
+
+Truth is Spark's own, with the same three values. Each condition uses those below it once: the
+column grows with the selector, not with its exponent.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import assert_never
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+
+from distributary.pipeline.selector.evaluate import TEXT_CHARS_MAX
+from distributary.pipeline.selector.like import Piece, pieces
+from distributary.pipeline.selector.syntax import (
+    ONE,
+    And,
+    Arithmetic,
+    Between,
+    Comparator,
+    Comparison,
+    Expression,
+    Identifier,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negative,
+    Not,
+    Or,
+    Selector,
+)
+from distributary.pipeline.transforms.selector.selector_values import (
+    PARTS,
+    Names,
+    Value,
+    calculated,
+    named,
+    or_null,
+    result,
+    value_of,
+)
+
+#: Items of a regular expression that stand in one group.
+_GROUP = 64
+
+
+def column(selector: Selector) -> Column:
+    """Whether a row of `messages` is selected; never null.
+
+    A row with an `error` has nothing of its message but the header fields, though the gateway may
+    have read more of it.
+    """
+    return F.coalesce(truth(selector), F.lit(False))
+
+
+def truth(selector: Selector) -> Column:
+    """What a selector is of a row of `messages`: true, false or null, which is unknown.
+
+    Each name is looked up once in a row. What is in the lambda isn't compiled to Java by Spark,
+    which gives up on a selector with some hundred comparisons, after half a minute.
+    """
+    found = {name: named(name) for name in sorted(selector.identifiers)}
+    fields = {
+        (name, part): f"{part}{n}"
+        for n, (name, value) in enumerate(found.items())
+        for part in PARTS
+        if getattr(value, part) is not None
+    }
+    row = [getattr(found[name], part).alias(known) for (name, part), known in fields.items()]
+
+    def of(bound: Column) -> Column:
+        return _truth(
+            selector.expression,
+            {
+                name: Value(
+                    **{part: bound[fields[name, part]] for part in PARTS if (name, part) in fields}
+                )
+                for name in found
+            },
+        )
+
+    return _bound(row or [F.lit(0).alias("nothing")], of)
+
+
+def _bound(columns: Sequence[Column], body: Callable[[Column], Column]) -> Column:
+    """The body, whose argument is a struct of the columns: each is evaluated once."""
+    return F.get(F.transform(F.array(F.struct(*columns)), body), F.lit(0))
+
+
+def _truth(node: Expression, names: Names) -> Column:  # noqa: C901 (one case for each kind)
+    """A node as a truth value; what is no boolean is unknown."""
+    match node:
+        case Comparison(comparator, left, right):
+            if isinstance(left, _CONDITIONS) or isinstance(right, _CONDITIONS):
+                return _codes_compared(comparator, _code(left, names), _code(right, names))
+            return _of([left, right], names, lambda one, other: _compared(comparator, one, other))
+        case Between(operand, low, high):
+            return _of([operand, low, high], names, _between)
+        case Like(operand, pattern, escape):
+            return _of([operand], names, lambda value: _like(value, pattern, escape))
+        case In(identifier, choices):
+            return _of_text(value_of(identifier, names), lambda text: text.isin(*choices))
+        case IsNull(operand):
+            if isinstance(operand, _CONDITIONS):
+                return _truth(operand, names).isNull()
+            return _of([operand], names, lambda value: ~_there(value))
+        case Not(operand):
+            return ~_truth(operand, names)
+        case And(operands):
+            return _joined([_truth(operand, names) for operand in operands], Column.__and__)
+        case Or(operands):
+            return _joined([_truth(operand, names) for operand in operands], Column.__or__)
+        case Literal() | Identifier():
+            return or_null(value_of(node, names).boolean, "boolean")
+        case Negative() | Arithmetic():
+            return F.lit(None).cast("boolean")
+    assert_never(node)
+
+
+#: What is true, false or unknown, and nothing else.
+_CONDITIONS = (Comparison, Between, Like, In, IsNull, Not, And, Or)
+
+
+def _joined(operands: list[Column], join: Callable[[Column, Column], Column]) -> Column:
+    """All of them joined; halved, so that a thousand are ten levels."""
+    if len(operands) == 1:
+        return operands[0]
+    half = len(operands) // 2
+    return join(_joined(operands[:half], join), _joined(operands[half:], join))
+
+
+def _there(value: Value) -> Column:
+    return F.lit(True) if value.there is None else value.there
+
+
+def _of(operands: Sequence[Expression], names: Names, condition: Callable[..., Column]) -> Column:
+    """The condition on the values of operands; what is calculated is calculated once."""
+    steps = {
+        n: calculated(operand, names).alias(f"result{n}")
+        for n, operand in enumerate(operands)
+        if not isinstance(operand, Literal | Identifier)
+    }
+
+    def on(results: Column | None) -> Column:
+        values = []
+        for n, operand in enumerate(operands):
+            if isinstance(operand, Literal | Identifier):
+                values.append(value_of(operand, names))
+            elif results is not None:
+                values.append(result(results[f"result{n}"]))
+        return condition(*values)
+
+    if not steps:
+        return on(None)
+    return _bound(list(steps.values()), on)
+
+
+# Comparison.
+
+
+def _compared(comparator: Comparator, left: Value, right: Value) -> Column:
+    """Unknown if one isn't there, false for unlike kinds; `<>` is NOT `=`."""
+    if comparator == "<>":
+        return ~_compared("=", left, right)
+    known = left.there is None, right.there is None
+    pairs = [(left.exact, right.exact), (_without_nan(left), _without_nan(right))]
+    if comparator == "=":
+        pairs += [(left.text, right.text), (left.boolean, right.boolean)]
+    cases = [
+        (_all_there((one, other), known), _ordered(comparator, one, other))
+        for one, other in pairs
+        if one is not None and other is not None
+    ]
+    cases.append((_there(left) & _there(right), F.lit(False)))
+    first, *others = cases
+    return reduce(lambda chain, case: chain.when(*case), others, F.when(*first))
+
+
+def _all_there(parts: tuple[Column, Column], known: tuple[bool, bool]) -> Column:
+    """Whether both aren't null; one of a value that is always there isn't."""
+    tests = [part.isNotNull() for part, always in zip(parts, known, strict=True) if not always]
+    return _joined(tests, Column.__and__) if tests else F.lit(True)
+
+
+def _without_nan(value: Value) -> Column | None:
+    """A number to compare. For Spark NaN is equal to itself and above all others; to a selector it
+    is neither. What is always there is no NaN."""
+    if value.double is None or value.there is None:
+        return value.double
+    return F.nullif(value.double, F.lit(math.nan))
+
+
+def _ordered(comparator: Comparator, left: Column, right: Column) -> Column:
+    match comparator:
+        case "=":
+            return left == right
+        case "<>":
+            return left != right
+        case "<":
+            return left < right
+        case "<=":
+            return left <= right
+        case ">":
+            return left > right
+        case ">=":
+            return left >= right
+    assert_never(comparator)
+
+
+def _between(value: Value, low: Value, high: Value) -> Column:
+    return _compared(">=", value, low) & _compared("<=", value, high)
+
+
+def _code(node: Expression, names: Names) -> Column:
+    """1 for true, 0 for false, 2 for what is there and no boolean, null for what is unknown."""
+    if isinstance(node, _CONDITIONS):
+        return _truth(node, names).cast("int")
+
+    def code(value: Value) -> Column:
+        return F.coalesce(
+            or_null(value.boolean, "boolean").cast("int"), F.when(_there(value), F.lit(2))
+        )
+
+    return _of([node], names, code)
+
+
+def _codes_compared(comparator: Comparator, left: Column, right: Column) -> Column:
+    """A comparison in which one side is a condition, and so each side is used once."""
+    match comparator:
+        case "=":
+            return left == right
+        case "<>":
+            return left != right
+        case "<" | "<=" | ">" | ">=":  # booleans have no order
+            return (left + right) < 0
+    assert_never(comparator)
+
+
+def _of_text(value: Value, result: Callable[[Column], Column]) -> Column:
+    """The result for a text, false for what is no text, null for what isn't there."""
+    no_text = F.when(_there(value), F.lit(False))
+    if value.text is None:
+        return no_text
+    return F.when(value.text.isNotNull(), result(value.text)).otherwise(no_text)
+
+
+def _like(value: Value, pattern: str, escape: str | None) -> Column:
+    """As `pipeline.selector.like`: what the text ends with is looked at by itself, so that all the
+    rest goes over the text once."""
+    first, *rest = pieces(pattern, escape)
+    *between, last = rest or [Piece(())]
+    middle, end = [one for one in between if one.parts], len(last.parts)
+    shortest = sum(len(one.parts) for one in (first, *middle, last))
+
+    def fits(text: Column) -> Column:
+        if not rest:
+            return F.rlike(text, F.lit(rf"(?s)\A{_expression_of(first)}\z"))
+        body = F.left(text, F.length(text) - end) if end else text
+        conditions = [F.length(text) >= shortest, _begins(body, first, middle)]
+        if end:
+            ending = F.right(text, F.lit(end))
+            conditions.append(F.rlike(ending, F.lit(rf"(?s)\A{_expression_of(last)}\z")))
+        return _joined(conditions, Column.__and__)
+
+    def matches(text: Column) -> Column:
+        return F.when(F.length(text) <= TEXT_CHARS_MAX, fits(text))
+
+    return _of_text(value, matches)
+
+
+def _begins(text: Column, first: Piece, middle: list[Piece]) -> Column:
+    """Whether a text has the pieces one behind the other, the first one where it begins.
+
+    Few long pieces are looked for one by one; many short ones are one regular expression, which
+    tries a piece at each place and comes to the next one without going over the text again.
+    """
+    begin = rf"(?s)\A{_expression_of(first)}"
+    longest = max((len(one.parts) for one in middle), default=0)
+    literals = [one.literal for one in middle if one.literal is not None]
+    if longest <= len(middle) or len(literals) < len(middle):
+        found = _grouped([f"(?>.*?{_expression_of(one)})" for one in middle])
+        return F.rlike(text, F.lit(begin + found))
+
+    def behind(at: Column, literal: Column) -> Column:
+        place = F.call_function("locate", literal, text, at + 1)
+        return F.nullif(place, F.lit(0)) - 1 + F.length(literal)
+
+    at = F.aggregate(F.array(*map(F.lit, literals)), F.lit(len(first.parts)), behind)
+    return F.rlike(text, F.lit(begin)) & at.isNotNull()
+
+
+def _expression_of(piece: Piece) -> str:
+    """A regular expression of Java's for what lies between two `%`."""
+    items = []
+    for part in piece.parts:
+        if part == ONE:
+            items.append(".")
+        else:
+            text = str(part)
+            items.append(text if text.isalnum() or not text.isascii() else f"\\{text}")
+    return _grouped(items)
+
+
+def _grouped(items: list[str]) -> str:
+    """Items one after the other, as groups of groups. Java's matcher goes a level deeper with each
+    item, and comes back at the end of a group: 8,000 in a row would be the end of its stack, and of
+    the JVM. An atomic group changes nothing here, because each item has one way to fit."""
+    while len(items) > _GROUP:
+        chunks = [items[at : at + _GROUP] for at in range(0, len(items), _GROUP)]
+        items = [f"(?>{''.join(chunk)})" for chunk in chunks]
+    return "".join(items)

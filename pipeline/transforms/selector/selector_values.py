@@ -1,0 +1,209 @@
+"""What a selector's names and expressions are in a row of `messages`, as columns.
+
+A selector's values have types that only each message tells, a column of Spark has one type. So a
+value is several columns (`Value`).
+
+Rule 1: arithmetic, whose nodes use their operands several times, isn't nested: it is steps in
+        postfix order that one fold takes over a stack, so that a column grows with its selector.
+Rule 2: it is the arithmetic of `pipeline.selector.evaluate`: exact in 64 bits or without a value.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+
+from distributary.pipeline.selector.evaluate import TEXT_CHARS_MAX
+from distributary.pipeline.selector.lexer import EXACT_END
+from distributary.pipeline.selector.syntax import (
+    Arithmetic,
+    Expression,
+    Identifier,
+    Literal,
+    Negative,
+)
+
+#: Types of AMQP whose values are strings to a selector.
+_STRINGS = ("string", "symbol", "char")
+
+#: Names that are columns of text.
+_TEXTS = {
+    "JMSMessageID": "message_id",
+    "JMSCorrelationID": "correlation_id",
+    "JMSType": "subject",
+    "JMSXGroupID": "group_id",
+    "JMSXUserID": "user_id",
+}
+
+#: One value on the stack of a calculation; all null if it has none.
+_RESULT = "struct<text: string, exact: bigint, double: double>"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A part that isn't of the value's kind is null in a row, and None if it is so in every row.
+
+    An exact number is `double`, too. `there` is never null: false for what is NULL or unknown; None
+    for what is always there, and then its parts are never null. A value that is there without any
+    part is equal to nothing.
+    """
+
+    there: Column | None = None
+    boolean: Column | None = None
+    text: Column | None = None
+    exact: Column | None = None
+    double: Column | None = None
+
+
+PARTS = ("there", "boolean", "text", "exact", "double")
+
+#: The values of the names in a selector.
+Names: TypeAlias = Mapping[str, Value]
+
+
+def value_of(node: Literal | Identifier, names: Names) -> Value:
+    """What is no calculation."""
+    return names[node.name] if isinstance(node, Identifier) else _literal(node.value)
+
+
+def _literal(value: bool | float | str) -> Value:
+    match value:
+        case bool():
+            return Value(boolean=F.lit(value))
+        case str():
+            return Value(text=F.lit(value))
+        case int():
+            return _exact(F.lit(value).cast("long"), always=True)
+        case float():
+            return Value(double=F.lit(value))
+    assert_never(value)
+
+
+def named(name: str) -> Value:
+    """A header field or an application property, as columns of `messages`."""
+    match name:
+        case "JMSDeliveryMode":
+            mode = F.when(F.col("durable"), F.lit("PERSISTENT")).otherwise(F.lit("NON_PERSISTENT"))
+            return Value(text=mode)
+        case "JMSPriority":
+            return _exact(F.col("priority").cast("long"), always=True)
+        case "JMSXDeliveryCount":
+            return _exact(F.coalesce("delivery_count", F.lit(0)) + F.lit(1), always=True)
+        case "JMSTimestamp":
+            return _exact(F.unix_millis("creation_time"))
+        case "JMSXGroupSeq":
+            return _exact(F.col("group_sequence"))
+        case _ if name in _TEXTS:
+            text = F.col(_TEXTS[name])
+            return Value(text.isNotNull(), text=text)
+    return _property(F.try_element_at("properties", F.lit(name)))
+
+
+def _exact(number: Column, *, always: bool = False) -> Value:
+    there = None if always else number.isNotNull()
+    return Value(there, exact=number, double=number.cast("double"))
+
+
+def _property(found: Column) -> Value:
+    """An application property. A `ulong` that is text is beyond 63 bits, and approximate here."""
+    kind, text = found["type"], found["text"]
+    beyond = F.when(kind == "ulong", text).try_cast("double")
+    return Value(
+        F.coalesce(kind != "null", F.lit(False)),
+        boolean=found["boolean"],
+        text=F.when(kind.isin(*_STRINGS), text),
+        exact=found["long"],
+        double=F.coalesce(found["double"], beyond, found["long"].cast("double")),
+    )
+
+
+def or_null(part: Column | None, kind: str) -> Column:
+    """A part of a value, and a null of that type where it has none."""
+    return F.lit(None).cast(kind) if part is None else part
+
+
+# Arithmetic.
+
+
+def calculated(node: Expression, names: Names) -> Column:
+    """The result of an expression, as _RESULT: a fold over its steps, which keeps a stack."""
+    steps = F.array(*_steps(node, names))
+    stack = F.array().cast(f"array<{_RESULT}>")
+    return F.aggregate(steps, stack, _step, lambda left: F.element_at(left, 1))
+
+
+def _steps(node: Expression, names: Names) -> Iterator[Column]:
+    """In postfix order: a value is pushed, an operator takes two and pushes one."""
+    match node:
+        case Literal() | Identifier():
+            yield _pushing(value_of(node, names))
+        case Arithmetic(sign, left, right):
+            yield from _steps(left, names)
+            yield from _steps(right, names)
+            yield F.struct(F.lit(sign).alias("sign"), F.lit(None).cast(_RESULT).alias("value"))
+        case Negative(operand):  # nobody sees the sign of a zero
+            yield from _steps(Arithmetic("-", Literal(0), operand), names)
+        case _:  # a condition is no number and no text
+            yield _pushing(Value())
+
+
+def _pushing(value: Value) -> Column:
+    parts = F.struct(
+        or_null(value.text, "string").alias("text"),
+        or_null(value.exact, "long").alias("exact"),
+        or_null(value.double, "double").alias("double"),
+    )
+    return F.struct(F.lit(None).cast("string").alias("sign"), parts.cast(_RESULT).alias("value"))
+
+
+def _step(stack: Column, step: Column) -> Column:
+    left, right = (F.try_element_at(stack, F.lit(at)) for at in (-2, -1))
+    below = F.slice(stack, F.lit(1), F.greatest(F.size(stack) - 2, F.lit(0)))
+    applied = _applied(step["sign"], left, right).cast(_RESULT)
+    pushed = F.concat(stack, F.array(step["value"]))
+    return F.when(step["sign"].isNull(), pushed).otherwise(F.concat(below, F.array(applied)))
+
+
+def result(of: Column) -> Value:
+    """What was calculated, or lies on the stack."""
+    text, exact = of["text"], of["exact"]
+    double = F.coalesce(of["double"], exact.cast("double"))
+    return Value(text.isNotNull() | double.isNotNull(), None, text, exact, double)
+
+
+def _applied(sign: Column, left: Column, right: Column) -> Column:
+    """What an operator makes of two values; nothing where it makes nothing of them."""
+    exactly = left["exact"].isNotNull() & right["exact"].isNotNull()
+    doubles = [F.coalesce(of["double"], of["exact"].cast("double")) for of in (left, right)]
+    short = F.length(left["text"]) + F.length(right["text"]) <= TEXT_CHARS_MAX
+    joined = F.concat(left["text"], right["text"])
+    return F.struct(
+        F.when((sign == "+") & short, joined).alias("text"),
+        F.when(exactly, _exactly(sign, left["exact"], right["exact"])).alias("exact"),
+        F.when(~exactly, _approximately(sign, *doubles)).alias("double"),
+    )
+
+
+def _exactly(sign: Column, left: Column, right: Column) -> Column:
+    """Null beyond 64 bits and for a division by zero."""
+    divides = (right != 0) & ~((left == -EXACT_END) & (right == -1))
+    return (
+        F.when(sign == "+", F.try_add(left, right))
+        .when(sign == "-", F.try_subtract(left, right))
+        .when(sign == "*", F.try_multiply(left, right))
+        .when((sign == "/") & divides, F.call_function("div", left, right))
+        .when(sign == "%", F.try_mod(left, right))
+    )
+
+
+def _approximately(sign: Column, left: Column, right: Column) -> Column:
+    """Null if one of them is no number, and for a division by zero."""
+    return (
+        F.when(sign == "+", left + right)
+        .when(sign == "-", left - right)
+        .when(sign == "*", left * right)
+        .when(sign == "/", F.try_divide(left, right))
+        .when(sign == "%", F.try_mod(left, right))
+    )

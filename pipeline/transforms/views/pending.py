@@ -1,0 +1,130 @@
+"""What a subscription is owed: the messages of its topic that it has not settled."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+from urllib.parse import unquote
+
+import numpy as np
+import pandas as pd
+from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import BooleanType
+
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.transforms.materialize.settled import without_settled
+from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables, whole
+from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
+from distributary.pipeline.transforms.selector.selecting import claimed, claims
+
+
+def pending(spark: SparkSession, place: str, subscription: str) -> DataFrame:
+    """The rows of `messages` that a durable subscription is owed, as of the last materialization.
+
+    `place` is the folder of Spark's tables or the home above it. `subscription` is an id, such as
+    `global/dispatchers`, or a bare name that only one subscription has. Raises InvalidRequest when
+    there are no tables, no such subscription or several.
+
+    Cost: the files and row groups of the topic from the floor on, and of those the columns that
+    are asked for.
+    """
+    tables = find_tables(spark, place)
+    cursor = find(tables.cursors, subscription)
+    return owed(tables.messages, cursor)
+
+
+def pending_of_all(tables: Tables) -> DataFrame:
+    """What every durable subscription is owed: `subscription` and the columns of `pending`.
+
+    Cost: each message from the lowest floor on meets the cursors of its topic. The plan has one
+    condition for each distinct selector and doesn't grow with the subscriptions.
+    """
+    cursors = tables.cursors
+    selectors = [row.selector for row in cursors.select("selector").distinct().collect()]
+    # Cursors come first, so that they are read first: messages that came meanwhile aren't theirs.
+    claimants = F.broadcast(
+        cursors.select(
+            "subscription",
+            F.col("topic").alias("_topic"),
+            F.col("selector").alias("_selector"),
+            F.col("floor").alias("_floor"),
+            F.col("group").alias("_group"),
+        )
+    )
+    lowest = cursors.select(F.min("floor")).scalar()
+    mine = (
+        (F.col("topic") == F.col("_topic"))
+        & (F.col("sequence") >= F.col("_floor"))
+        & (F.col("group") <= F.col("_group"))
+    )
+    rows = (
+        claimants.join(tables.messages.where(F.col("sequence") >= lowest), on=mine, how="inner")
+        .where(claimed(F.col("_selector"), selectors))
+        .select("subscription", *MESSAGES.names)
+    )
+    return _with_states(without_settled(rows, cursors), "subscription")
+
+
+def find(cursors: DataFrame, subscription: str) -> Row:
+    """The one cursor with this id, or with this name if no id is equal to it. No other cursor's
+    bitmap comes to the driver."""
+    ids = sorted(row.subscription for row in cursors.select("subscription").collect())
+    found = [one for one in ids if one == subscription]
+    found = found or [one for one in ids if _name(one) == subscription]
+    if len(found) > 1:
+        several = ", ".join(found)
+        raise InvalidRequest(
+            f"{subscription!r} names several subscriptions, give an id: {several}."
+        )
+    cursor = cursors.where(F.col("subscription") == found[0]).first() if found else None
+    if cursor is None:
+        there = ", ".join(ids) or "none"
+        raise InvalidRequest(
+            f"There is no durable subscription {subscription!r}; there are: {there}."
+        )
+    return cursor
+
+
+def owed(messages: DataFrame, cursor: Row) -> DataFrame:
+    """Of `messages`, those that the subscription of `cursor` is owed and has not settled, and
+    whether they are `expired` or `delayed` now. Columns that `messages` lacks are null."""
+    mine = (
+        (F.col("topic") == cursor.topic)
+        & (F.col("sequence") >= cursor.floor)
+        & (F.col("group") <= cursor.group)
+    )
+    rows = whole(messages, MESSAGES).where(mine)
+    if cursor.settled_count:
+        rows = rows.where(~_in(bytes(cursor.settled))(F.col("sequence")))
+    if cursor.selector is not None:
+        rows = rows.where(claims(cursor.selector))
+    return _with_states(rows)
+
+
+def _with_states(rows: DataFrame, *before: str) -> DataFrame:
+    now = F.current_timestamp()
+    return rows.select(
+        *before,
+        *MESSAGES.names,
+        F.coalesce(F.col("expires_at") <= now, F.lit(False)).alias("expired"),
+        F.coalesce(F.col("deliver_at") > now, F.lit(False)).alias("delayed"),
+    )
+
+
+def _in(bitmap: bytes) -> Callable[[Column], Column]:
+    """Whether a sequence is in a bitmap. A worker unpacks the bitmap once per task, and sees
+    sequences only, so bodies that nobody asked for are never read."""
+
+    def contained(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
+        members = np.asarray(BitMap64.deserialize(bitmap).to_array(), dtype=np.int64)
+        for sequences in batches:
+            yield pd.Series(np.isin(sequences.to_numpy(), members))
+
+    # pyspark's stubs want a deprecated argument here; at run time the annotations say it.
+    predicate: Callable[[Column], Column] = cast("Any", pandas_udf)(contained, BooleanType())
+    return predicate
+
+
+def _name(subscription: str) -> str:
+    return unquote(subscription.rpartition("/")[2])

@@ -1,0 +1,104 @@
+"""A page of the table that can't be read: what wants it waits and says so, all others go on, and
+with the file as it was everything goes on where it stood. No restart is needed."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gateway_management import Manager
+from gateway_peer import Connect
+from gateway_process import Gateway, until
+from proton import Delivery
+from test_backlog import TINY, all_of, committed, fill
+
+Make = Callable[..., Gateway]
+
+#: As in `test_backlog`, and asked again soon.
+SETTINGS = TINY | {"delivery": TINY["delivery"] | {"page_retry_ms": 50}}
+COUNT = 400
+
+
+def message_files(gateway: Gateway) -> set[Path]:
+    return set((gateway.home / "tables/topic_log").glob("record=message/*/*.parquet"))
+
+
+@contextmanager
+def damaged(files: set[Path]) -> Iterator[None]:
+    """In the middle of each of these files a few bytes are others; then they are as they were."""
+    before = {path: path.read_bytes() for path in files}
+    for path, data in before.items():
+        middle = len(data) // 2
+        bad = bytes(255 - byte for byte in data[middle : middle + 8])
+        path.write_bytes(data[:middle] + bad + data[middle + 8 :])
+    yield
+    for path, data in before.items():
+        path.write_bytes(data)
+
+
+def test_only_what_wants_the_page_waits(own_gateway: Make, connect: Connect) -> None:
+    """A flipped bit pauses the subscriptions of that topic, with an alarm; others are served, new
+    messages are accepted, and when the page can be read again nothing is missing or twice."""
+    gateway = own_gateway(SETTINGS).start()
+    peer = connect("c", port=gateway.port)
+    for name in ("rotten", "sound"):
+        peer.leave(peer.durable(name, f"on-{name}"), closed=False)
+    fill(gateway, connect, "rotten", 0, COUNT)
+    files = message_files(gateway)
+    fill(gateway, connect, "sound", 0, COUNT)
+    manager = Manager(connect(port=gateway.port))
+    with damaged(files):
+        waiting = peer.durable("rotten", "on-rotten")
+        waiting.link.flow(COUNT)
+        peer.until(lambda: bool(gateway.events("messages.unreadable")), "the alarm")
+        row = manager.done("READ", "subscription", "container/c/on-rotten")
+        assert "can't be read" in row["unreadable"]
+        assert manager.done("READ", "node", "self")["unreadable"] == 1
+        assert all_of(peer.durable("sound", "on-sound"), COUNT) == list(range(COUNT))
+        connect(port=gateway.port).sender("rotten").publish(f"{COUNT} new")
+        [alarm] = gateway.events("messages.unreadable")
+        assert alarm["topic"] == "rotten"
+    assert all_of(waiting, COUNT + 1) == list(range(COUNT + 1))
+    assert manager.done("READ", "subscription", "container/c/on-rotten")["unreadable"] is None
+    assert gateway.events("messages.readable")
+    gateway.stop()
+
+
+def test_what_is_given_up_waits_for_its_copy(own_gateway: Make, connect: Connect) -> None:
+    """Messages that were rejected while their page can't be read are owed until their copies are
+    kept; others' dead letters don't wait for them."""
+    gateway = own_gateway(SETTINGS).start()
+    peer = connect("c", port=gateway.port)
+    sender = peer.sender("queue://bad")
+    sender.publish(*(f"{n} {'x' * 200}" for n in range(COUNT)))
+    consumer = peer.receiver("queue://bad", capabilities=("queue",))
+    taken = consumer.take(COUNT)
+    until(lambda: committed(gateway) == COUNT, "all is in the table")
+    fill(gateway, connect, "other", 0, COUNT)
+    files = message_files(gateway)
+    manager = Manager(connect(port=gateway.port))
+    with damaged(files):
+        consumer.settle(taken[:1], Delivery.REJECTED)
+        peer.until(lambda: bool(gateway.events("messages.unreadable")), "the alarm")
+        assert manager.done("READ", "queue", "bad")["outstanding"] >= COUNT - 1
+        peer.sender("queue://good").publish("fresh")
+        good = peer.receiver("queue://good", capabilities=("queue",))
+        good.confirm(good.take(), Delivery.REJECTED)
+        [letter] = peer.receiver("queue://DLQ.queue/good", capabilities=("queue",)).take()
+        assert letter.body == "fresh"
+    [letter] = peer.receiver("queue://DLQ.queue/bad", capabilities=("queue",)).take()
+    assert str(letter.body).startswith("0 ")
+    gateway.stop()
+
+
+def test_a_page_that_is_waited_for_hinders_no_end(own_gateway: Make, connect: Connect) -> None:
+    """A gateway that is stopped while a page can't be read ends as ever."""
+    gateway = own_gateway(SETTINGS).start()
+    peer = connect("c", port=gateway.port)
+    peer.leave(peer.durable("rotten", "on-rotten"), closed=False)
+    fill(gateway, connect, "rotten", 0, COUNT)
+    with damaged(message_files(gateway)):
+        peer.durable("rotten", "on-rotten").link.flow(COUNT)
+        peer.until(lambda: bool(gateway.events("messages.unreadable")), "the alarm")
+        gateway.stop()
+    again = connect("c", port=gateway.start().port)
+    assert all_of(again.durable("rotten", "on-rotten"), COUNT) == list(range(COUNT))

@@ -1,0 +1,122 @@
+"""When upkeep is done, and what it may take for owed to nobody: the clock of the real gateway over
+a real table, with a thread that is this one."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from table_groups import DAY_US, framed, group, run
+
+from distributary.ingest.commit.upkeep_clock import Floors, Result, UpkeepClock
+from distributary.ingest.runtime.load_settings import load
+from distributary.ingest.runtime.workers import Failure
+from distributary.pipeline.errors import HomeLost, StoreError
+from distributary.pipeline.tables.topic_log.topic_log import Commit, TopicLog
+from distributary.pipeline.tables.upkeep.table_upkeep import Upkeep
+
+#: A day that retention would take, and one that it would not.
+NOW = time.time_ns() // 1_000
+OLD = NOW - 30 * DAY_US
+
+
+class Clock:
+    """A clock whose steps are done at once; `results` are what they brought."""
+
+    def __init__(self, log: TopicLog) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.log = log
+        self.results: list[Result] = []
+        self.reasons: list[str] = []
+        self.upkeep = UpkeepClock(self.loop, load(None, {}), log, lambda: None, self._submit)
+        self.upkeep.stopped = self.reasons.append
+
+    def _submit(
+        self, job: Callable[[], Commit | Upkeep | None], done: Callable[[Result], None]
+    ) -> None:
+        result: Result
+        try:
+            result = job()
+        except (StoreError, OSError) as error:  # as a worker hands it over
+            result = Failure(error)
+        self.results.append(result)
+        done(result)
+
+    def tick(self) -> list[str]:
+        """One look at what is due, whatever pause is left; the kinds of steps that were done."""
+        self.results.clear()
+        self.upkeep._next = 0.0
+        self.upkeep.tick()
+        return [one.kind for one in self.results if isinstance(one, Upkeep)]
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> Iterator[Clock]:
+    """Over a table with ten messages of a month ago."""
+    log = TopicLog.open(tmp_path / "log")
+    log.commit([framed(group(1, 0, run("t", [b"x"] * 10), at=OLD))])
+    made = Clock(log)
+    yield made
+    made.upkeep.end()
+    made.loop.close()
+
+
+def test_a_floor_counts_when_the_table_has_what_it_rests_on(clock: Clock) -> None:
+    """The outcomes behind a floor may lie in the group that waits: until that is in the table the
+    messages below the floor stay."""
+    clock.upkeep.floors = lambda: Floors(2, 10)
+    assert clock.tick() == []
+    assert clock.tick() == []
+    assert clock.log.first_sequence == 0
+    clock.log.commit([framed(group(2, 10, run("t", [b"y"]), at=NOW))])
+    assert clock.tick() == ["retention"]
+    assert clock.log.first_sequence == 10
+
+
+def test_without_a_word_of_the_subscriptions_nothing_goes(clock: Clock) -> None:
+    """A gateway that doesn't know its subscriptions yet takes everything for owed."""
+    for n in range(3):
+        clock.log.commit([framed(group(2 + n, 10 + n, run("t", [b"y"]), at=NOW))])
+        assert clock.tick() == []
+    assert clock.log.first_sequence == 0
+
+
+def test_a_step_waits_for_its_pause(clock: Clock) -> None:
+    """Upkeep has half of the thread's time at most: a second look right after a step does none."""
+    clock.upkeep.floors = lambda: Floors(1, 10)
+    clock.tick()
+    assert clock.tick() == ["retention"]
+    clock.results.clear()
+    clock.upkeep._next = clock.loop.time() + 60
+    clock.upkeep.tick()
+    assert clock.results == []
+
+
+def test_who_has_lost_the_home_touches_nothing(clock: Clock) -> None:
+    """Each step asks first whether the home is still ours; the answer stops the gateway."""
+
+    def lost() -> None:
+        raise HomeLost("taken over")
+
+    clock.upkeep.floors = lambda: Floors(1, 10)
+    clock.tick()
+    clock.upkeep._owned = lost
+    clock.tick()
+    assert clock.reasons == ["HomeLost: taken over"]
+    assert clock.log.first_sequence == 0
+
+
+def test_a_step_that_fails_is_tried_again(clock: Clock) -> None:
+    """Without room nothing is lost: commits go on, and the step is done when there is room."""
+    clock.upkeep.floors = lambda: Floors(1, 10)
+    clock.tick()
+    folder = clock.log.path / "_delta_log"
+    moved = folder.rename(folder.with_name("away"))
+    folder.write_bytes(b"")
+    assert clock.tick() == []
+    assert isinstance(clock.results[0], Failure)
+    assert clock.reasons == []
+    folder.unlink()
+    moved.rename(folder)
+    assert clock.tick() == ["retention"]

@@ -1,0 +1,303 @@
+"""What a subscription gives up is kept: a copy in its queue of dead letters, in one group with the
+settlement, so that after a crash both are there or neither."""
+
+import random
+import time
+from collections.abc import Callable, Iterable
+
+import pytest
+from gateway_links import Got, Incoming, encoded
+from gateway_peer import Connect, Peer, PeerLost
+from gateway_process import Gateway, until
+from proton import Delivery, Message
+
+Make = Callable[..., Gateway]
+ANNOTATIONS = ("subscription", "topic", "sequence", "reason", "attempts", "at")
+
+
+def of_queue(peer: Peer, name: str, **options: object) -> Incoming:
+    return peer.receiver(name, capabilities=("queue",), **options)
+
+
+def dead_of(peer: Peer, subscription: str, **options: object) -> Incoming:
+    return of_queue(peer, f"queue://DLQ.{subscription}", **options)
+
+
+def fill(peer: Peer, name: str, *bodies: object) -> None:
+    peer.sender(name, capabilities=("queue",)).publish(*bodies)
+
+
+def fail(incoming: Incoming, taken: Iterable[Got], *, undeliverable: bool = False) -> None:
+    """Say of these that they failed, and wait until that is durable."""
+    taken = list(taken)
+    for got in taken:
+        got.delivery.local.failed = True
+        got.delivery.local.undeliverable = undeliverable
+    incoming.confirm(taken, Delivery.MODIFIED)
+
+
+def said(message: Message) -> dict[str, object]:
+    """What a dead letter says of itself."""
+    return {name: message.annotations[f"x-opt-dead-letter-{name}"] for name in ANNOTATIONS}
+
+
+def bare(data: bytes) -> bytes:
+    """A message's bytes from its properties or body on."""
+    starts = [data.find(b"\x00S" + bytes([code])) for code in range(0x73, 0x78)]
+    return data[min(start for start in starts if start >= 0) :]
+
+
+def test_what_is_rejected_is_kept_with_where_from_and_why(connect: Connect, topic: str) -> None:
+    """Its bytes are those that were published, its header says durable and priority, and it is in
+    the queue of dead letters when the peer hears that the outcome is durable."""
+    peer = connect()
+    data = encoded("bad", id="m-1", properties={"n": 7}, priority=6, ttl=3_600)
+    before = time.time()
+    peer.sender(topic, capabilities=("queue",)).publish_data([data])
+    consumer = of_queue(peer, topic)
+    consumer.confirm(consumer.take(), Delivery.REJECTED)
+    [got] = dead_of(peer, f"queue/{topic}").take()
+    assert bare(got.data) == bare(data)
+    assert (got.message.durable, got.message.priority, got.message.ttl) == (True, 6, 0)
+    letter = said(got.message)
+    assert before - 1 < int(letter.pop("at")) / 1_000 < time.time() + 1  # type: ignore[call-overload]
+    assert isinstance(letter.pop("sequence"), int)
+    assert letter == {
+        "subscription": f"queue/{topic}",
+        "topic": f"queue://{topic}",
+        "reason": "rejected",
+        "attempts": 1,
+    }
+    assert consumer.nothing()
+
+
+def test_what_no_attempt_will_deliver_here_is_kept(connect: Connect, topic: str) -> None:
+    """`undeliverable-here`: no other consumer of the queue sees it, the dead letters have it."""
+    peer = connect()
+    fill(peer, topic, "not here")
+    consumer = of_queue(peer, topic)
+    fail(consumer, consumer.take(), undeliverable=True)
+    [got] = dead_of(peer, f"queue/{topic}").take()
+    assert (got.body, said(got.message)["reason"]) == ("not here", "undeliverable")
+    assert consumer.nothing()
+
+
+def test_what_has_failed_often_enough_is_kept(connect: Connect, topic: str) -> None:
+    """After ten attempts, each with its count, the message comes no more; the next one does."""
+    peer = connect()
+    fill(peer, topic, "poison", "good")
+    consumer = of_queue(peer, topic)
+    for attempt in range(10):
+        [got] = consumer.take()
+        assert (got.body, got.message.delivery_count) == ("poison", attempt)
+        fail(consumer, [got])
+    assert consumer.bodies() == ["good"]
+    [got] = dead_of(peer, f"queue/{topic}").take()
+    letter = said(got.message)
+    assert (got.body, letter["reason"], letter["attempts"]) == ("poison", "exhausted", 10)
+    assert got.message.delivery_count == 0
+
+
+def test_a_subscription_of_a_topic_has_dead_letters_of_its_own(
+    connect: Connect, topic: str
+) -> None:
+    """What one gives up another one may still accept, and nobody else sees the copy."""
+    peer = connect("billing")
+    first, second = peer.durable(topic, "first"), peer.shared_durable(topic, "second|global")
+    live = peer.receiver(topic)
+    peer.sender(topic).publish("x")
+    first.confirm(first.take(), Delivery.REJECTED)
+    [got] = dead_of(peer, "container/billing/first").take()
+    assert said(got.message)["topic"] == topic
+    assert second.bodies() == live.bodies() == ["x"]
+    assert dead_of(peer, "global/second").nothing()
+    peer.leave(first, closed=False)
+    assert peer.durable(topic, "first").nothing()
+
+
+def test_who_lasts_not_has_no_dead_letters(connect: Connect, topic: str) -> None:
+    """A subscription without a name: what it rejects is gone, and the peer hears so at once."""
+    peer = connect()
+    private = peer.receiver(topic)
+    peer.sender(topic).publish("x")
+    private.confirm(private.take(), Delivery.REJECTED)
+    assert private.nothing()
+
+
+def test_dead_letters_die_without_a_copy(connect: Connect, topic: str) -> None:
+    """Else one that nobody can read would go round for ever."""
+    peer = connect()
+    fill(peer, topic, "bad")
+    consumer = of_queue(peer, topic)
+    consumer.confirm(consumer.take(), Delivery.REJECTED)
+    dead = dead_of(peer, f"queue/{topic}")
+    dead.confirm(dead.take(), Delivery.REJECTED)
+    assert dead.nothing()
+    assert dead_of(peer, f"queue/DLQ.queue%2F{topic}").nothing()
+
+
+def test_an_operator_may_want_none(own_gateway: Make, connect: Connect, topic: str) -> None:
+    """`dead_letter = false`: what is given up is gone."""
+    gateway = own_gateway({"subscription": {"dead_letter": False, "delivery_attempts_max": 2}})
+    peer = connect(port=gateway.start().port)
+    fill(peer, topic, "rejected", "failed")
+    consumer = of_queue(peer, topic)
+    consumer.confirm(consumer.take(), Delivery.REJECTED)
+    for _ in range(2):
+        fail(consumer, consumer.take())
+    assert consumer.nothing()
+    assert dead_of(peer, f"queue/{topic}").nothing()
+
+
+def test_many_subscriptions_may_share_a_queue_of_dead_letters(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """The address that a policy names; each copy says where it is from."""
+    gateway = own_gateway({"subscription": {"dead_letter_address": "morgue"}}).start()
+    peer = connect(port=gateway.port)
+    for name in ("a", "b"):
+        fill(peer, name, name)
+        consumer = of_queue(peer, name)
+        consumer.confirm(consumer.take(), Delivery.REJECTED)
+    letters = of_queue(peer, "morgue").take(2)
+    assert [(got.body, said(got.message)["subscription"]) for got in letters] == [
+        ("a", "queue/a"),
+        ("b", "queue/b"),
+    ]
+
+
+def test_what_is_only_in_the_table_is_found(own_gateway: Make, connect: Connect) -> None:
+    """A backlog far beyond memory, rejected to the last message: each has its copy, in order."""
+    small = {"delivery": {"cache_bytes": 65_536, "page_bytes": 65_536}}
+    gateway = own_gateway(small | {"commit": {"interval_ms": 50}}).start()
+    peer = connect(port=gateway.port)
+    bodies = [f"{n:04}" + "x" * 1_000 for n in range(1_000)]
+    fill(peer, "q", *bodies)
+    consumer = of_queue(peer, "q")
+    taken = consumer.take(1_000)
+    peer.sender("other").publish(*["y" * 1_000] * 300)
+    consumer.confirm(reversed(taken), Delivery.REJECTED)
+    letters = dead_of(peer, "queue/q").take(1_000)
+    assert sorted(str(got.body) for got in letters) == bodies
+    assert consumer.nothing()
+
+
+def test_failed_attempts_are_counted_across_a_crash(own_gateway: Make, connect: Connect) -> None:
+    """Two before a kill and one after it make three, and three are enough. The kill itself is none:
+    what it may have cut off is marked as tried (one more), but delivered."""
+    gateway = own_gateway({"subscription": {"delivery_attempts_max": 3}}).start()
+    peer = connect(port=gateway.port)
+    fill(peer, "q", "poison")
+    consumer = of_queue(peer, "q")
+    for _ in range(2):
+        fail(consumer, consumer.take())
+    gateway.kill()
+    peer = connect(port=gateway.start().port)
+    consumer = of_queue(peer, "q")
+    [got] = consumer.take()
+    assert got.message.delivery_count == 3
+    fail(consumer, [got])
+    [letter] = dead_of(peer, "queue/q").take()
+    assert (said(letter.message)["reason"], said(letter.message)["attempts"]) == ("exhausted", 4)
+    assert consumer.nothing()
+    gateway.kill()
+    peer = connect(port=gateway.start().port)
+    assert of_queue(peer, "q").nothing()
+    assert dead_of(peer, "queue/q").bodies() == ["poison"]
+
+
+def test_what_failed_too_often_is_buried_at_the_start(own_gateway: Make, connect: Connect) -> None:
+    """As after a crash between the last failure and the burial: here the policy allows less than it
+    did. Nobody needs to consume the queue for it."""
+    gateway = own_gateway().start()
+    peer = connect(port=gateway.port)
+    fill(peer, "q", "poison", "good")
+    consumer = of_queue(peer, "q")
+    for _ in range(3):
+        fail(consumer, consumer.take())
+    gateway.kill()
+    gateway.config.write_text("[subscription]\ndelivery_attempts_max = 3\n")
+    peer = connect(port=gateway.start().port)
+    [letter] = dead_of(peer, "queue/q").take()
+    assert (letter.body, said(letter.message)["reason"]) == ("poison", "exhausted")
+    assert of_queue(peer, "q").bodies() == ["good"]
+
+
+def test_a_copy_and_its_settlement_are_both_there_or_neither(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """Killed while rejections come: each message is in the queue still or in the dead letters, and
+    never in both; what was confirmed is in the dead letters."""
+    gateway = own_gateway().start()
+    seed = random.Random(6)
+    everything, confirmed = set[object](), set[object]()
+    for turn in range(4):
+        peer = connect(port=gateway.port)
+        bodies = [f"{turn}-{n}" for n in range(200)]
+        fill(peer, "q", *bodies)
+        everything.update(bodies)
+        consumer = of_queue(peer, "q")
+        consumer.link.flow(1_000)
+        peer.until(lambda c=consumer: len(c.inbox) >= 200, "the messages")
+        for got in consumer.inbox:
+            got.delivery.update(Delivery.REJECTED)
+        peer.write()
+        deadline = time.monotonic() + seed.random() * 0.02
+        while time.monotonic() < deadline:
+            peer.turn(0.001)
+        gateway.kill()
+        with pytest.raises(PeerLost):
+            peer.until(lambda: False, "the end")
+        confirmed.update(got.body for got in consumer.inbox if got.delivery.settled)
+        gateway.start()
+    peer = connect(port=gateway.port)
+    dead, alive = dead_of(peer, "queue/q"), of_queue(peer, "q")
+    dead.drain(2_000)
+    alive.drain(2_000)
+    buried, owed = [got.body for got in dead.inbox], [got.body for got in alive.inbox]
+    assert sorted(map(str, buried + owed)) == sorted(map(str, everything))
+    assert confirmed <= set(buried)
+    gateway.kill()
+    gateway.verified()
+
+
+def test_rejected_before_an_orderly_end_is_buried_before_it(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """Nobody waited for a confirmation, and yet nothing comes twice after the restart."""
+    gateway = own_gateway().start()
+    peer = connect(port=gateway.port)
+    fill(peer, "q", *range(3_000))
+    consumer = of_queue(peer, "q")
+    consumer.settle(consumer.take(3_000), Delivery.REJECTED)
+    peer.heard()
+    peer.drop()
+    gateway.stop()
+    peer = connect(port=gateway.start().port)
+    assert of_queue(peer, "q").nothing()
+    assert sorted(dead_of(peer, "queue/q").bodies(3_000)) == list(range(3_000))  # type: ignore[type-var]
+
+
+def test_the_table_says_what_became_of_a_dead_letter(own_gateway: Make, connect: Connect) -> None:
+    """A settlement `dead_lettered`, final, with who gave it up; `verify` finds the home sound."""
+    gateway = own_gateway({"commit": {"interval_ms": 50}}).start()
+    peer = connect("who", port=gateway.port)
+    fill(peer, "q", "bad")
+    consumer = of_queue(peer, "q")
+    consumer.confirm(consumer.take(), Delivery.REJECTED)
+    rows = until(lambda: dead_lettered(gateway), "the settlement in the table")
+    [row] = rows
+    assert str(row["consumer"]).startswith("who/")
+    assert (row["subscription"], row["final"], row["topic"]) == ("queue/q", True, "queue://q")
+    peer.close()
+    gateway.stop()
+    gateway.verified()
+
+
+def dead_lettered(gateway: Gateway) -> list[dict[str, object]]:
+    from deltalake import DeltaTable  # noqa: PLC0415
+
+    from distributary.pipeline.tables.home.home import Home  # noqa: PLC0415
+
+    rows = DeltaTable(Home(gateway.home).topic_log).to_pyarrow_table().to_pylist()
+    return [row for row in rows if row["outcome"] == "dead_lettered"]

@@ -1,0 +1,145 @@
+"""Messages that have expired are delivered to nobody and kept by nobody: whether they wait in
+memory or in the table, with consumers or without, before a restart or after it."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from gateway_links import Incoming, encoded
+from gateway_peer import Connect, Peer, selector
+from gateway_process import Gateway, until
+
+Make = Callable[..., Gateway]
+QUICK = {"delivery": {"expiry_scan_ms": 20}, "commit": {"interval_ms": 50}}
+
+
+def of_queue(peer: Peer, name: str, **options: object) -> Incoming:
+    return peer.receiver(name, capabilities=("queue",), **options)
+
+
+def expiring(body: object, ttl_ms: int, **fields: object) -> bytes:
+    return encoded(body, ttl=ttl_ms / 1_000, **fields)
+
+
+def fill(peer: Peer, name: str, *messages: bytes) -> None:
+    peer.sender(name, capabilities=("queue",)).publish_data(messages)
+
+
+def settled(gateway: Gateway, outcome: str) -> list[tuple[object, ...]]:
+    """What the table says of settlements with this outcome: subscription, consumer, how many."""
+    from deltalake import DeltaTable  # noqa: PLC0415
+
+    from distributary.pipeline.tables.home.home import Home  # noqa: PLC0415
+
+    rows = DeltaTable(Home(gateway.home).topic_log).to_pyarrow_table().to_pylist()
+    found = [row for row in rows if row["outcome"] == outcome]
+    assert all(row["final"] for row in found)
+    return [(row["subscription"], row["consumer"]) for row in found]
+
+
+def test_nothing_that_has_expired_is_delivered(connect: Connect, topic: str) -> None:
+    """What lives for a moment is gone for who comes later; what lives longer, or for ever, isn't.
+    By time to live or by the absolute time, whichever is earlier."""
+    peer = connect()
+    now = time.time()
+    fill(
+        peer,
+        topic,
+        expiring("short", 50),
+        encoded("for ever"),
+        expiring("long", 60_000),
+        encoded("then", expiry_time=now + 0.05),
+        expiring("the earlier one counts", 60_000, expiry_time=now + 0.05),
+    )
+    time.sleep(0.1)
+    consumer = of_queue(peer, topic)
+    assert consumer.bodies(2) == ["for ever", "long"]
+    assert consumer.nothing()
+
+
+def test_what_comes_back_may_have_expired_meanwhile(connect: Connect, topic: str) -> None:
+    """A delivery that is given back after its time goes to nobody any more."""
+    peer = connect()
+    fill(peer, topic, expiring("short", 300))
+    consumer = of_queue(peer, topic)
+    [got] = consumer.take()
+    time.sleep(0.35)
+    consumer.confirm([got], 0x26)
+    assert consumer.nothing()
+
+
+def test_it_expires_though_nobody_asks(own_gateway: Make, connect: Connect) -> None:
+    """On a queue and two durable subscriptions without consumers: settled `expired`, by nobody; the
+    one whose selector doesn't match it was never owed it."""
+    gateway = own_gateway(QUICK).start()
+    peer = connect("c", port=gateway.port)
+    for name, filters in (("all", None), ("some", selector("n = 1")), ("none", selector("n = 2"))):
+        link = peer.durable("t", name, filters=filters)
+        peer.leave(link, closed=False)
+    peer.sender("t").publish_data([expiring("x", 50, properties={"n": 1})])
+    fill(peer, "q", expiring("x", 50))
+    want = [("container/c/all", ""), ("container/c/some", ""), ("queue/q", "")]
+    until(lambda: len(settled(gateway, "expired")) >= 3, "three settlements")
+    time.sleep(0.1)
+    assert sorted(settled(gateway, "expired"), key=str) == want
+    for name, filters in (("all", None), ("some", selector("n = 1")), ("none", selector("n = 2"))):
+        assert peer.durable("t", name, filters=filters).nothing()
+    gateway.kill()
+    gateway.verified()
+
+
+@pytest.mark.parametrize("ended", ["kill", "stop"])
+def test_it_expires_after_a_restart(own_gateway: Make, connect: Connect, ended: str) -> None:
+    """What was published before and expires after it, with nobody there: it is known from the
+    table."""
+    gateway = own_gateway(QUICK).start()
+    peer = connect(port=gateway.port)
+    fill(peer, "q", encoded("stays"), expiring("goes", 1_500), encoded("stays, too"))
+    getattr(gateway, ended)()
+    gateway.start()
+    until(lambda: settled(gateway, "expired"), "the settlement")
+    peer = connect(port=gateway.port)
+    consumer = of_queue(peer, "q")
+    assert consumer.bodies(2) == ["stays", "stays, too"]
+    assert consumer.nothing()
+
+
+def test_it_expires_where_only_the_table_has_it(own_gateway: Make, connect: Connect) -> None:
+    """Hundreds that memory doesn't hold any more, among others that stay."""
+    small = {"cache_bytes": 65_536, "page_bytes": 65_536, "expiry_scan_ms": 20}
+    gateway = own_gateway(QUICK | {"delivery": small}).start()
+    peer = connect(port=gateway.port)
+    mixed = [expiring(n, 2_000) if n % 3 else encoded(n) for n in range(600)]
+    fill(peer, "q", *mixed)
+    fill(peer, "other", *[encoded("x" * 1_000)] * 300)
+    until(lambda: settled(gateway, "expired"), "the settlements")
+    consumer = of_queue(peer, "q")
+    assert consumer.bodies(200) == list(range(0, 600, 3))
+    assert consumer.nothing()
+
+
+def test_what_expired_may_be_kept(own_gateway: Make, connect: Connect) -> None:
+    """`dead_letter_expired`: with the reason, and the copy doesn't expire."""
+    gateway = own_gateway(QUICK | {"subscription": {"dead_letter_expired": True}}).start()
+    peer = connect(port=gateway.port)
+    fill(peer, "q", expiring("x", 50), expiring("y", 60_000))
+    dead = of_queue(peer, "queue://DLQ.queue/q")
+    [got] = dead.take()
+    assert (got.body, got.message.annotations["x-opt-dead-letter-reason"]) == ("x", "expired")
+    assert got.message.annotations["x-opt-dead-letter-attempts"] == 0
+    assert of_queue(peer, "q").bodies() == ["y"]
+
+
+def test_what_is_held_when_it_expires_may_still_be_accepted(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """It was delivered in time; the sweep passes it over."""
+    gateway = own_gateway(QUICK).start()
+    peer = connect(port=gateway.port)
+    fill(peer, "q", expiring("x", 3_000))
+    consumer = of_queue(peer, "q")
+    taken = consumer.take()
+    time.sleep(3.4)
+    consumer.confirm(taken)
+    until(lambda: settled(gateway, "accepted"), "the settlement")
+    assert settled(gateway, "expired") == []

@@ -1,0 +1,97 @@
+"""What peers can cause to be logged is limited; what the gateway says of itself is not."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import structlog
+from gateway_peer import Connect
+from gateway_process import until
+from test_operations import Make
+
+from distributary.ingest.runtime.logs import OF_PEERS, OF_SUBSCRIPTIONS, LineBudget
+
+ROOT = Path(__file__).parents[3]
+#: What no peer can cause, or not more often than the disk and the table let it.
+OWN = {
+    *("listening", "gateway.bug", "gateway.stopped", "owner.lost", "duplicates.remembered"),
+    *("standby.took_over", "standby.waiting", "standby.port_in_use", "store.opened"),
+    *("journal.full", "journal.has_space", "journal.replayed", "journal.cut", "journal.strays"),
+    *("commit.failed", "batch.committed", "upkeep.done", "upkeep.failed", "backlogs.uncounted"),
+    *("messages.unreadable", "messages.readable", "connections.fewer", "lines.left_out"),
+    *("policies.kept", "policies.reloaded", "backlog.overflowed", "retention.dropped"),
+    *("security.open", "security.cleartext", "security.kept", "security.reloaded"),
+}
+
+
+class Clock:
+    """Seconds that a test lets pass."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def written(budget: LineBudget, kind: str, times: int) -> int:
+    """How many of so many lines are written."""
+    count = 0
+    for _ in range(times):
+        try:
+            budget(None, "info", {"event": kind})
+        except structlog.DropEvent:
+            continue
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("kind", ["connection.failed", "subscription.created"])
+def test_a_kind_has_so_many_lines_in_a_window(kind: str) -> None:
+    """Each kind by itself, and anew in each window; how many were left out is said once."""
+    clock = Clock()
+    budget = LineBudget(3, 10.0, clock)
+    assert written(budget, kind, 1_000) == 3
+    assert written(budget, "permission.refused", 2) == 2
+    clock.now = 9.9
+    assert written(budget, kind, 1) == 0
+    assert budget.left_out() == {}, "the window isn't over"
+    clock.now = 10.0
+    assert written(budget, kind, 5) == 3
+    assert budget.left_out() == {kind: 998}
+    assert budget.left_out() == {}
+    assert budget.left_out(all_of_it=True) == {kind: 2}
+
+
+@pytest.mark.parametrize("kind", sorted(OWN))
+def test_the_gateways_own_lines_are_always_written(kind: str) -> None:
+    assert written(LineBudget(3, 10.0, Clock()), kind, 1_000) == 1_000
+
+
+def test_every_line_is_one_of_peers_or_the_gateways_own() -> None:
+    """A new kind of line is put into one of the two tables, and none of them has one too many."""
+    found: set[str] = set()
+    for path in (ROOT / "ingest").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("_events."):
+                [kind, *_] = node.args
+                found.add(ast.unparse(kind).strip("'"))
+    dynamic = {kind for kind in found if kind.startswith("f'" + OF_SUBSCRIPTIONS)}
+    assert found - dynamic == OWN | OF_PEERS
+
+
+def test_a_thousand_refusals_are_a_few_lines(own_gateway: Make, connect: Connect) -> None:
+    """A peer that is refused all the time fills no disk; the log says how many lines it lacks."""
+    gateway = own_gateway({"log": {"lines_max": 5, "window_ms": 200}})
+    gateway.start()
+    connect("taken", port=gateway.port)
+    for _ in range(40):
+        with pytest.raises(Exception, match=r"open|lost|in use"):
+            connect("taken", port=gateway.port).heard()
+    until(lambda: gateway.events("lines.left_out"), "a sum")
+    gateway.stop()
+    lines = gateway.events("connection.failed")
+    sums = [e for e in gateway.events("lines.left_out") if e["of"] == "connection.failed"]
+    said = 40 + 1  # the last one at the end, of the connection that was there
+    assert len(lines) + sum(int(str(one["count"])) for one in sums) == said
+    assert len(lines) < said

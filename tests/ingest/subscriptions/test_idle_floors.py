@@ -1,0 +1,71 @@
+"""The floor of a subscription that is owed nothing moves with the log's end, whether anybody is
+attached or not, and is recorded now and then; what is owed stays owed."""
+
+from collections.abc import Callable
+
+from deltalake import DeltaTable
+from gateway_management import Manager
+from gateway_peer import Connect
+from gateway_process import Gateway, until
+from test_backlog import TINY, all_of, committed, fill
+
+Make = Callable[..., Gateway]
+
+SETTINGS = TINY | {"upkeep": {"idle_floor_sequences": 150}}
+
+
+def floor(manager: Manager, name: str) -> int:
+    return int(manager.done("READ", "subscription", f"container/c/{name}")["floor"])
+
+
+def recorded(gateway: Gateway, name: str) -> int:
+    """The highest floor that the table has of the subscription."""
+    table = DeltaTable(gateway.home / "tables/topic_log").to_pyarrow_table()
+    rows = [row for row in table.to_pylist() if row["subscription"] == f"container/c/{name}"]
+    return max(row["floor"] for row in rows)
+
+
+def test_a_drained_subscription_holds_nothing_back(own_gateway: Make, connect: Connect) -> None:
+    """Attached without credit, and detached; what they settled lies far behind."""
+    gateway = own_gateway(SETTINGS).start()
+    peer = connect("c", port=gateway.port)
+    attached, away = peer.durable("quiet", "attached"), peer.durable("quiet", "away")
+    peer.sender("quiet").publish("one")
+    for consumer in (attached, away):
+        consumer.confirm(consumer.take())
+    peer.leave(away, closed=False)
+    until(lambda: committed(gateway) == 1, "the message is in the table")
+    fill(gateway, connect, "busy", 0, 400)
+    manager = Manager(connect(port=gateway.port))
+    for name in ("attached", "away"):
+        until(lambda name=name: floor(manager, name) == 401, "the floor is at the end")  # type: ignore[misc]
+        until(lambda name=name: recorded(gateway, name) > 150, "the floor is recorded")  # type: ignore[misc]
+    gateway.stop()
+    gateway.verified()
+    again = connect("c", port=gateway.start().port)
+    assert floor(Manager(again), "away") > 150
+    again.sender("quiet").publish("two")
+    assert again.durable("quiet", "away").bodies() == ["two"]
+    assert again.durable("quiet", "attached").bodies() == ["two"]
+
+
+def test_what_is_owed_holds_its_place(own_gateway: Make, connect: Connect) -> None:
+    """The first message that nobody has settled is as far as a floor goes, in memory or in the
+    table, read or not; all of it comes, in order."""
+    gateway = own_gateway(SETTINGS).start()
+    peer = connect("c", port=gateway.port)
+    peer.leave(peer.durable("owed", "unread"), closed=False)
+    holding = peer.durable("owed", "held")
+    fill(gateway, connect, "busy", 0, 200)
+    fill(gateway, connect, "owed", 0, 300)
+    fill(gateway, connect, "busy", 0, 200)
+    held = holding.take(3)
+    manager = Manager(connect(port=gateway.port))
+    until(lambda: floor(manager, "unread") == 200, "the floor is at the first message")
+    assert floor(manager, "held") == 200
+    holding.confirm(held[1:])
+    assert floor(manager, "held") == 200
+    gateway.kill()
+    peer = connect("c", port=gateway.start().port)
+    assert all_of(peer.durable("owed", "unread"), 300) == list(range(300))
+    assert all_of(peer.durable("owed", "held"), 298) == [0, *range(3, 300)]

@@ -1,0 +1,129 @@
+"""The jobs on a cluster of real processes, shipped as one wheel, with no checkout in reach."""
+
+import json
+import shutil
+import site
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from spark_log import LogWriter, encoded
+from spark_place import Place
+from standalone import Standalone, standalone
+
+from distributary.jobs.cli.wheel import LAUNCHER, build
+from distributary.jobs.session.session import delta_jars
+from distributary.pipeline.tables.home.home import Home
+
+#: A cluster for ten rows: JVMs that live for seconds, and no more partitions than executors.
+QUICK = {
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss8m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.cores.max": "2",
+    "spark.driver.host": "127.0.0.1",
+    # Tasks wait for both executors.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "100s",
+    # Spark's own record of who did what.
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.rolling.enabled": "false",
+    "spark.eventLog.compress": "false",
+}
+
+#: Columns that say when a row was written, not what it says.
+OF_THE_WRITER = {"updated_at"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """Two workers; their Python has what the jobs need from others, and nothing of ours."""
+    folder = tmp_path_factory.mktemp("cluster")
+    venv.create(folder / "venv", symlinks=True)
+    python = folder / "venv" / "bin" / "python"
+    packages = next((folder / "venv" / "lib").glob("python*")) / "site-packages"
+    # A path of a path file: the path files in it, which lead to the checkout, aren't read.
+    (packages / "others.pth").write_text("\n".join(site.getsitepackages()))
+    with standalone(folder, python) as made:
+        yield made
+
+
+def fill(log: LogWriter) -> None:
+    """Two subscriptions, one with a selector, messages in several files, some settled."""
+    log.next_group()
+    log.subscribe("global/all", "flights")
+    log.subscribe("global/some", "flights", selector="i > 20")
+    log.commit()
+    for _ in range(4):
+        log.next_group()
+        first = log.sequence
+        log.publish(
+            "flights", *[encoded(f"m{i}", properties={"i": i}) for i in range(first, first + 10)]
+        )
+        log.commit()
+    log.next_group()
+    log.settle("global/all", "flights", list(range(15)), 15)
+    log.commit()
+
+
+def rows(home: Home) -> dict[str, list[str]]:
+    """Every row of every table that Spark wrote, in an order of its own."""
+    found = {}
+    for path in sorted(home.spark_tables.iterdir()):
+        if path.name != "topic_log" and (path / "_delta_log").is_dir():
+            table = DeltaTable(path).to_pyarrow_table()
+            names = [name for name in table.column_names if name not in OF_THE_WRITER]
+            found[path.name] = sorted(
+                json.dumps(row, default=repr) for row in table.select(names).to_pylist()
+            )
+    return found
+
+
+def executors(folder: Path) -> set[str]:
+    """Who ended tasks well, by Spark's own record of the run."""
+    events = (
+        json.loads(line) for file in folder.iterdir() for line in file.read_text().splitlines()
+    )
+    return {
+        event["Task Info"]["Executor ID"]
+        for event in events
+        if event["Event"] == "SparkListenerTaskEnd" and not event["Task Info"]["Failed"]
+    }
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)  # nine JVMs: a minute, unless others want the same cores
+def test_a_cluster_makes_the_same_tables(
+    spark: SparkSession, cluster: Standalone, tmp_path: Path
+) -> None:
+    """By spark-submit, the wheel and the launcher alone; both executors work, and upkeep finds the
+    tables as the job has left them."""
+    wheel = build(tmp_path / "dist")
+    near, far = Place(spark, tmp_path / "near"), tmp_path / "far"
+    fill(near.log)
+    shutil.copytree(near.home.topic_log, Home(far).topic_log)
+    events = tmp_path / "events"
+    events.mkdir()
+    confs = QUICK | {"spark.eventLog.dir": str(events)}
+    command = [
+        *("--deploy-mode", "client", "--executor-memory", "600m", "--executor-cores", "1"),
+        *("--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss8m"),
+        *(word for name, value in confs.items() for word in ("--conf", f"{name}={value}")),
+        *("--jars", ",".join(map(str, delta_jars()))),
+        *("--py-files", str(wheel), str(wheel.parent / LAUNCHER)),
+    ]
+    done = cluster.submit(*command, "materialize", "--home", str(far), "--json")
+    assert done.returncode == 0, done.stderr[-4000:]
+    near.materialize()
+    assert rows(Home(far)) == rows(near.home)
+    assert rows(Home(far))["messages"]
+    assert executors(events) == {"0", "1"}
+    kept = cluster.submit(*command, "upkeep", "--home", str(far), "--json")
+    assert kept.returncode == 0, kept.stderr[-4000:]
+    assert {json.loads(line)["table"] for line in kept.stdout.splitlines()} == set(rows(near.home))
+    assert rows(Home(far)) == rows(near.home)

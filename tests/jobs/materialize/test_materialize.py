@@ -1,0 +1,346 @@
+"""The job: exactly once, whatever happens in the middle."""
+
+import json
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+import pytest
+from deltalake import DeltaTable
+from pyroaring import BitMap64
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from spark_log import encoded
+from spark_place import Place, first_part, second_part
+
+from distributary.jobs.materialize.batch import Materialization
+from distributary.jobs.materialize.materialize import Settings, last_version, require_log, run
+from distributary.jobs.session.job_settings import load
+from distributary.jobs.tables.delta_files import newest_version
+from distributary.jobs.tables.table_places import TablePlaces
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
+
+KEYS = {
+    "messages": ["sequence"],
+    "acks": ["subscription", "sequence", "group", "consumer"],
+    "subscriptions": ["group", "subscription"],
+    "log_versions": ["log_version"],
+    "cursors": ["subscription"],
+}
+TABLES = tuple(KEYS)
+
+
+def state(place: Place, places: TablePlaces) -> dict[str, list[object]]:
+    return {
+        name: place.spark.read.format("delta")
+        .load(places.table(name))
+        .drop("updated_at")
+        .orderBy(*KEYS[name])
+        .collect()
+        for name in TABLES
+    }
+
+
+def test_one_run_fills_three_tables(place: Place) -> None:
+    """Messages, acks and cursors of all versions are there after one run of the job."""
+    first_part(place)
+    place.materialize()
+    assert place.table("messages").count() == 10
+    assert place.table("acks").where("final").count() == 5
+    cursor = place.table("cursors").where("subscription = 'global/dispatchers'").first()
+    assert (cursor.floor, list(BitMap64.deserialize(bytes(cursor.settled)))) == (2, [4, 6])
+    assert (cursor.settled_count, cursor.accepted, cursor.released) == (2, 4, 2)
+    assert (cursor.group, cursor.log_version) == (3, 2)
+    (progress,) = place.progress
+    assert (progress.messages, progress.acks, progress.subscription_events) == (10, 7, 2)
+    assert (progress.log_version, progress.lag_versions) == (2, 0)
+
+
+def test_acks_have_one_row_per_delivery(place: Place) -> None:
+    """Who had what, when, and the UTC day of it."""
+    first_part(place)
+    second_part(place)
+    place.materialize()
+    rows = place.table("acks").where("sequence = 2").orderBy("group").collect()
+    assert [(row.outcome, row.final, row.consumer, str(row.day)) for row in rows] == [
+        ("released", False, "worker-1/dispatchers", "2026-11-21"),
+        ("accepted", True, "worker-2/dispatchers", "2026-11-22"),
+    ]
+
+
+def test_a_batch_that_runs_twice_changes_nothing(place: Place) -> None:
+    """The second time no table gets a commit, and nothing is told."""
+    first_part(place)
+    second_part(place)
+    place.materialize()
+    before = {name: newest_version(place.spark, place.places.table(name)) for name in TABLES}
+    commits = place.home.checkpoint("materialize") / "commits"
+    (commits / "0").unlink()
+    (commits / ".0.crc").unlink()
+    place.materialize()
+    assert (commits / "0").exists()
+    assert len(place.progress) == 1  # the second time brought nothing
+    assert {
+        name: newest_version(place.spark, place.places.table(name)) for name in TABLES
+    } == before
+
+
+def brought(place: Place, name: str, **limits: int) -> Materialization:
+    """Tables of their own, for the same log; not begun yet."""
+    places = TablePlaces(place.places.log, f"{place.home.root}/{name}", "")
+    changed = msgspec.structs.replace(load().materialize, **limits)
+    return Materialization(place.spark, places, changed)
+
+
+def newest(place: Place) -> int:
+    return newest_version(place.spark, place.places.log)
+
+
+class Died(Exception):
+    """What ends a batch in the middle."""
+
+
+class Permits:
+    """Lets so many writes happen and ends the attempt at the next one."""
+
+    def __init__(self, left: int) -> None:
+        self.left, self.lock = left, Lock()
+
+    def __call__(self, step: str) -> None:
+        with self.lock:
+            if step in TABLES and not self.left:
+                raise Died(step)
+            self.left -= step in TABLES
+
+
+def test_a_batch_cut_at_each_write_converges(place: Place) -> None:
+    """Every attempt dies after one more write, in the middle of slices too, and forgets all that
+    the process knew: in the end the tables are as if nobody had disturbed."""
+    first_part(place)
+    second_part(place)
+    whole = brought(place, "whole")
+    list(whole.bring(newest(place)))
+    died = 0
+    while True:
+        cut = brought(place, "cut", slice_rows=8)
+        cut.before = Permits(1)
+        with suppress(Died):
+            list(cut.bring(newest(place)))
+            break
+        died += 1
+    assert died > len(TABLES)
+    wanted, found = state(place, whole.places), state(place, cut.places)
+    for name in TABLES:
+        assert found[name] == wanted[name], name
+
+
+def test_far_behind_it_is_read_by_group(place: Place) -> None:
+    """A log whose entries are too many to read one by one gives the same tables, also slice by
+    slice, and also when upkeep has merged its files."""
+    first_part(place)
+    second_part(place)
+    near = brought(place, "near")
+    list(near.bring(newest(place)))
+    version = newest(place)
+    place.log.compact()
+    far = brought(place, "far", near_versions=0, slice_rows=4)
+    slices = list(far.bring(version))
+    assert len(slices) > 2
+    assert [one.last_group for one in slices] == sorted({one.last_group for one in slices})
+    assert state(place, far.places) == state(place, near.places)
+
+
+def test_a_restart_in_the_middle_ends_as_one_run(place: Place) -> None:
+    """Two runs over the log's halves make what one run over the whole makes."""
+    first_part(place)
+    place.materialize()
+    second_part(place)
+    place.materialize()
+    halves = state(place, place.places)
+    assert [row.subscription for row in halves["cursors"]] == ["global/dispatchers"]
+    for name in TABLES:
+        shutil.rmtree(place.places.table(name))
+    shutil.rmtree(place.places.checkpoint)
+    place.materialize()
+    assert state(place, place.places) == halves
+
+
+def test_a_lost_checkpoint_writes_nothing_twice(place: Place) -> None:
+    """A query that begins anew on filled tables adds what they lack, and no more."""
+    first_part(place)
+    place.materialize()
+    shutil.rmtree(place.places.checkpoint)
+    second_part(place)
+    place.materialize()
+    assert place.table("messages").count() == 13
+    assert place.table("acks").count() == 11
+    assert place.table("cursors").first().accepted == 8
+
+
+def begun(place: Place, name: str) -> Path:
+    """A table of which the job was killed before its first entry had its name."""
+    log = Path(place.places.table(name)) / "_delta_log"
+    (log / "_staged_commits").mkdir(parents=True)
+    (log / ".00000000000000000000.json.7c9e.tmp").write_text('{"commitInfo"')
+    return log
+
+
+def test_what_was_only_begun_is_made(place: Place) -> None:
+    """Kills while the job makes its tables and its checkpoint leave nothing in its way."""
+    first_part(place)
+    offsets = Path(place.places.checkpoint) / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.37b3.tmp").touch()
+    for name in TABLES:
+        begun(place, name)
+    place.materialize()
+    assert place.table("messages").count() == 10
+    assert place.table("cursors").count() == 2
+
+
+@pytest.mark.parametrize("theirs", ["notes.txt", "_delta_log/00000000000000000003.crc"])
+def test_no_table_is_made_over_files(place: Place, theirs: str) -> None:
+    """They may be somebody's; what they are is said, and they stay."""
+    first_part(place)
+    file = begun(place, "acks").parent / theirs
+    file.write_text("mine")
+    with pytest.raises(StreamingQueryException, match=f"and has {theirs} in it"):
+        place.materialize()
+    assert file.read_text() == "mine"
+
+
+def test_lost_tables_are_said(place: Place) -> None:
+    """Tables that went missing behind a checkpoint would stay incomplete: the job refuses."""
+    first_part(place)
+    place.materialize()
+    shutil.rmtree(place.places.table("acks"))
+    second_part(place)
+    with pytest.raises(StreamingQueryException, match="remove the checkpoint"):
+        place.materialize()
+
+
+def forgotten(place: Place) -> None:
+    """The log's own log is cleaned up to its last version, as after a long stop of the job."""
+    table = DeltaTable(place.home.topic_log)
+    table.create_checkpoint()
+    for entry in (place.home.topic_log / "_delta_log").glob("*.json"):
+        if int(entry.stem) < table.version():
+            entry.unlink()
+
+
+def settings_of(place: Place, *, restart: bool = False) -> Settings:
+    return Settings(place.places, report=place.progress.append, restart=restart)
+
+
+@pytest.mark.parametrize("torn", ["_delta_log/*1.json", "day=*/*.parquet"])
+def test_what_a_power_cut_tore_comes_again(place: Place, torn: str) -> None:
+    """A table whose last entries are taken away, or empty, is behind, and no more."""
+    first_part(place)
+    place.materialize()
+    wanted = state(place, place.places)
+    acks = Path(place.places.table("acks"))
+    next(acks.glob(torn)).write_bytes(b"")
+    if "parquet" in torn:
+        for entry in acks.glob("_delta_log/*00000000001.*"):
+            entry.unlink()
+    place.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # another JVM, after a cut
+    run(place.spark, settings_of(place, restart=True))
+    assert state(place, place.places) == wanted
+
+
+def test_versions_that_are_gone_are_said(place: Place) -> None:
+    """A stream can't pass them; by group the job goes on, and lacks nothing that the log has."""
+    first_part(place)
+    place.materialize()
+    second_part(place)
+    whole = brought(place, "whole")
+    list(whole.bring(newest(place)))
+    forgotten(place)
+    with pytest.raises(StoreError, match="--restart-from-snapshot"):
+        run(place.spark, settings_of(place))
+    run(place.spark, settings_of(place, restart=True))
+    found, wanted = state(place, place.places), state(place, whole.places)
+    for name in ("messages", "acks", "subscriptions", "cursors"):
+        assert found[name] == wanted[name], name
+    assert max(row.log_version for row in found["log_versions"]) == newest(place)
+
+
+def test_rows_that_are_gone_are_said(place: Place) -> None:
+    """Messages that retention took before the job saw them: it names them and goes on only when it
+    is told to."""
+    first_part(place)
+    place.materialize()
+    second_part(place)
+    place.log.group = 20_000
+    place.log.publish("flights", encoded("new"))
+    place.log.commit()
+    DeltaTable(place.home.topic_log).delete("record = 'message' AND day = '2026-11-22'")
+    forgotten(place)
+    shutil.rmtree(place.places.checkpoint)
+    with pytest.raises(StreamingQueryException, match="messages 10 to 12 were removed"):
+        place.materialize()
+    assert place.table("messages").count() == 10
+    run(place.spark, settings_of(place, restart=True))
+    sequences = [row.sequence for row in place.table("messages").orderBy("sequence").collect()]
+    assert sequences == [*range(10), 13]
+    assert place.table("cursors").first().floor >= 7
+
+
+def test_a_table_that_is_not_ours_is_said(place: Place) -> None:
+    """Its path, and what is wrong with it; nothing is written to it."""
+    first_part(place)
+    rows = place.spark.createDataFrame([("a", 1)], "subscription string, sequence int")
+    rows.write.format("delta").save(place.places.table("acks"))
+    with pytest.raises(StreamingQueryException, match="sequence is int"):
+        place.materialize()
+    assert place.table("acks").count() == 1
+
+
+def test_a_table_that_lies_otherwise_is_said(place: Place) -> None:
+    """All columns are there, but its files aren't where a reader of one day would look."""
+    first_part(place)
+    place.spark.createDataFrame([], SCHEMAS["acks"]).write.format("delta").save(
+        place.places.table("acks")
+    )
+    with pytest.raises(StreamingQueryException, match="it is partitioned by nothing"):
+        place.materialize()
+
+
+def test_a_log_that_is_none_is_said(place: Place, tmp_path: Path) -> None:
+    """Any other table is refused by the first column that it lacks."""
+    place.spark.range(1).write.format("delta").save(f"{tmp_path}/other")
+    with pytest.raises(InvalidRequest, match="isn't a topic_log: it has no column 'day'"):
+        require_log(place.spark, f"{tmp_path}/other")
+
+
+def test_compaction_adds_nothing(place: Place) -> None:
+    """The log's files may be swapped for bigger ones, before the job's start or while it rests."""
+    first_part(place)
+    second_part(place)
+    place.log.compact()
+    place.materialize()
+    before = state(place, place.places)
+    place.log.compact()
+    place.log.next_group()
+    place.log.publish("flights", encoded("last"))
+    place.log.commit()
+    place.log.next_group()
+    place.log.publish("flights", encoded("very last"))
+    place.log.commit()
+    place.log.compact()
+    place.materialize()
+    after = state(place, place.places)
+    assert len(after["messages"]) == len(before["messages"]) + 2
+    assert after["acks"] == before["acks"]
+
+
+def test_a_batch_within_a_version_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Groups would be split; it can only be the checkpoint of another program."""
+    (tmp_path / "offsets").mkdir()
+    offset = {"reservoirVersion": 7, "index": 3}
+    (tmp_path / "offsets" / "0").write_text("v1\n{}\n" + json.dumps(offset))
+    with pytest.raises(StoreError, match="within version 7"):
+        last_version(spark, str(tmp_path), 0)

@@ -1,0 +1,98 @@
+"""`materialize` as a command: what it prints, its exit codes, and its errors in sentences."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gateway_process import until
+from spark_place import Place, first_part
+
+from distributary.jobs.materialize.materialize import main
+from distributary.jobs.tables.writer_lock import NAME
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """A job takes these for its own."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_no_log_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 2, before any JVM starts."""
+    assert main(["--home", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("Error: There is no topic_log at")
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each can be pasted."""
+    assert main(["--help"]) == 0
+    assert "spark-submit jobs/materialize/materialize.py --home" in capsys.readouterr().out
+
+
+def test_plain_spark_submit(place: Place) -> None:
+    """The job brings its jars by itself, and tells its progress as JSON."""
+    first_part(place)
+    submit = Path(sys.executable).parent / "spark-submit"
+    ran = subprocess.run(
+        [
+            submit,
+            ROOT / "jobs" / "materialize" / "materialize.py",
+            "--home",
+            place.home.root,
+            "--json",
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout.splitlines()[-1])["messages"] == 10
+    assert place.table("acks").count() == 7
+
+
+def test_a_refusal_is_one_sentence(
+    place: Place, signals: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is raised in the middle of a batch, and comes back through two languages: none of their
+    frames is shown."""
+    first_part(place)
+    notes = Path(place.places.table("acks")) / "notes.txt"
+    notes.parent.mkdir()
+    notes.touch()
+    assert main(["--home", str(place.home.root)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"Error: {notes.parent} is where the table `acks` belongs")
+    assert said.count("\n") == 1
+
+
+def test_java_may_go(place: Place) -> None:
+    """Killed by the system for its memory, as a rule: one sentence, exit 1, and it goes on."""
+    first_part(place)
+    home = str(place.home.root)
+    command = [sys.executable, "-m", "distributary.jobs", "materialize", "--home", home]
+    with subprocess.Popen(
+        [*command, "--trigger", "1 hour"], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as job:
+        writer = place.home.spark_tables / NAME
+        until(lambda: writer.exists() and writer.read_text().startswith(str(job.pid)), "the job")
+        children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+        said = job.communicate(timeout=60)[1]
+    assert job.returncode == 1
+    assert "Traceback" not in said
+    assert said.splitlines()[-1].startswith("Error: Java has gone")
+    place.materialize()
+    assert place.table("acks").count() == 7

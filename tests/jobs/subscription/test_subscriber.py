@@ -1,0 +1,230 @@
+"""A Spark query as a consumer, with a real gateway: what it gets, beside whom, and how often."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from gateway_links import encoded
+from gateway_management import Manager
+from gateway_peer import Peer, selector
+from gateway_process import Gateway, until
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from distributary.jobs.subscription import drain, register
+from distributary.pipeline.transforms.materialize.messages import messages
+from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
+
+JOB = Path(__file__).parents[2] / "support" / "subscriber_job.py"
+#: Commits come soon, and pages are small, so that messages come from memory and from the table.
+SETTINGS = {"commit": {"interval_ms": 50}, "delivery": {"cache_bytes": 20_000}}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Gateway(tmp_path_factory.mktemp("subscriber"), SETTINGS) as running:
+        yield running
+        running.stop()
+        running.verified()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    return request.node.name.removeprefix("test_")
+
+
+class Subscription:
+    """A shared durable subscription of a topic, and what is published to it."""
+
+    def __init__(self, gateway: Gateway, topic: str, filters: dict[str, Any] | None = None) -> None:
+        self.gateway, self.topic, self.filters = gateway, topic, filters
+        with Peer(gateway.port) as peer:
+            peer.leave(self.attach(peer), closed=False)
+
+    def attach(self, peer: Peer) -> Any:
+        return peer.shared_durable(self.topic, f"{self.topic}|global", filters=self.filters)
+
+    def publish(self, bodies: range) -> None:
+        with Peer(self.gateway.port) as peer:
+            peer.sender(self.topic).publish(*bodies)
+
+    def row(self) -> dict[str, Any]:
+        with Peer(self.gateway.port) as peer:
+            found = dict(Manager(peer).done("READ", "subscription", f"global/{self.topic}"))
+        del found["table"]  # says how far the log's table has come
+        return found
+
+    @property
+    def options(self) -> dict[str, str]:
+        gateway = f"amqp://127.0.0.1:{self.gateway.port}"
+        return {"gateway": gateway, "subscription": f"global/{self.topic}"}
+
+    def pending(self, spark: SparkSession, **options: str) -> DataFrame:
+        register(spark)
+        return spark.read.format("subscription").options(**self.options, **options).load()
+
+    def settled(self) -> bool:
+        row = self.row()
+        return bool(row["floor"] == row["head"])
+
+
+def drained(
+    spark: SparkSession, subscription: Subscription, folder: Path, **options: str
+) -> list[int]:
+    """The bodies in the table, after the job has put into it all that is there."""
+    said = subscription.options | options
+    settings = drain.Settings(said, str(folder / "table"), str(folder / "checkpoint"))
+    drain.build(spark, settings).awaitTermination()
+    return bodies(folder)
+
+
+def bodies(folder: Path) -> list[int]:
+    table = DeltaTable(folder / "table").to_pyarrow_table(columns=["body_text"])
+    return sorted(int(str(text)) for text in table["body_text"].to_pylist())
+
+
+def test_a_query_gets_what_the_tables_say_and_settles_it(
+    spark: SparkSession, lake: Gateway, topic: str, tmp_path: Path
+) -> None:
+    """Column by column as `messages`, in batches of the size that is wanted; looking takes nothing,
+    draining takes all."""
+    mine = Subscription(lake, topic)
+    mine.publish(range(300))
+    before = mine.row()
+    seen = mine.pending(spark)
+    log = spark.read.format("delta").load(str(lake.home / "tables" / "topic_log"))
+    said = messages(log.where(f"topic = '{topic}'")).collect()
+    assert sorted(seen.select(*MESSAGES.names).collect()) == sorted(said)
+    assert seen.where("attempts = 0").count() == 300
+    assert mine.row() == before, "looking changes nothing"
+    assert drained(spark, mine, tmp_path, maxMessagesPerTrigger="200") == list(range(300))
+    assert len(list((tmp_path / "checkpoint" / "offsets").glob("[0-9]"))) == 2
+    assert mine.settled()
+    assert mine.pending(spark).count() == 0
+
+
+def test_it_shares_with_workers_and_each_message_goes_to_one(
+    spark: SparkSession, lake: Gateway, topic: str, tmp_path: Path
+) -> None:
+    """A worker that has credit gets its turns; together they have everything, once."""
+    mine = Subscription(lake, topic)
+    with Peer(lake.port, "worker") as peer:
+        worker = mine.attach(peer)
+        worker.link.flow(20)
+        mine.publish(range(100))
+        theirs = worker.take(20)
+        worker.confirm(theirs[:15])
+        peer.leave(worker, closed=False)  # five go back
+    ours = drained(spark, mine, tmp_path, consumer="lake")
+    assert sorted([*ours, *(int(str(got.body)) for got in theirs[:15])]) == list(range(100))
+    assert mine.settled()
+    rows = DeltaTable(lake.home / "tables" / "topic_log").to_pyarrow_table().to_pylist()
+    names = {
+        row["consumer"].split("/")[0].split("-")[0]
+        for row in rows
+        if row["subscription"] == f"global/{topic}" and row["outcome"] == "accepted"
+    }
+    assert names == {"worker", "lake"}
+
+
+def test_looking_applies_the_selector(spark: SparkSession, lake: Gateway, topic: str) -> None:
+    """What wasn't read yet is selected where it is read, as the gateway would."""
+    mine = Subscription(lake, topic, selector("JMSPriority > 4 OR n = 3"))
+    with Peer(lake.port) as peer:
+        sender = peer.sender(topic)
+        for n in range(40):
+            sender.publish_data([encoded(n, properties={"n": n})])
+    found = mine.pending(spark, raw="true")
+    assert found.columns[-2:] == ["message", "attempts"]
+    assert found.count() == 1
+    said = {name: found.schema[name].dataType for name in found.columns}
+    assert said["message"].simpleString() == "binary"
+
+
+def test_each_message_is_written_once_whatever_dies(
+    spark: SparkSession, tmp_path: Path, topic: str
+) -> None:
+    """Spark dies before a batch is written, between the write and Spark's own commit, and between
+    that and the settlement; then the gateway dies. A worker takes its share in between."""
+    with Gateway(tmp_path / "gateway", SETTINGS) as gateway:
+        mine = Subscription(gateway, topic)
+        mine.publish(range(200))
+        theirs: list[int] = []
+        for point in ("before", "after", "committed"):
+            _killed(mine, tmp_path, point)
+            assert mine.row()["in_flight"] == 50, "what the batch has stays with the query"
+            with Peer(gateway.port) as peer:
+                worker = mine.attach(peer)
+                taken = worker.take(20)
+                worker.confirm(taken)
+                theirs += [int(str(got.body)) for got in taken]
+                peer.leave(worker, closed=False)
+        assert bodies(tmp_path) == list(range(50)), "written once, not settled"
+        gateway.kill()
+        gateway.start()
+        ours = drained(spark, mine, tmp_path)
+        assert sorted([*ours, *theirs]) == list(range(200))
+        assert mine.settled()
+        gateway.stop()
+        gateway.verified()
+
+
+def _killed(mine: Subscription, folder: Path, point: str) -> None:
+    """Run the job as a process of its own until it kills itself at this point."""
+    options = json.dumps({**mine.options, "maxMessagesPerTrigger": "50"})
+    places = [str(folder / "table"), str(folder / "checkpoint")]
+    paths = [str(JOB.parent), str(JOB.parents[1] / "core"), str(JOB.parents[2])]
+    done = subprocess.run(
+        [sys.executable, str(JOB), options, *places, point],
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == -9, done.stderr[-3_000:]
+
+
+def test_a_query_whose_gateway_died_says_so_and_goes_on(
+    spark: SparkSession, tmp_path: Path, topic: str
+) -> None:
+    """It fails with a sentence; started again it has everything once."""
+    with Gateway(tmp_path / "gateway", SETTINGS) as gateway:
+        mine = Subscription(gateway, topic)
+        mine.publish(range(50))
+        table, checkpoint = str(tmp_path / "table"), str(tmp_path / "checkpoint")
+        query = drain.build(
+            spark, drain.Settings(mine.options, table, checkpoint, trigger="1 second")
+        )
+        until(lambda: query.lastProgress and DeltaTable.is_deltatable(table), "a batch")
+        gateway.kill()
+        with pytest.raises(StreamingQueryException, match="start the query again when the gateway"):
+            query.awaitTermination()
+        gateway.start()
+        mine.publish(range(50, 60))
+        assert drained(spark, mine, tmp_path) == list(range(60))
+        assert mine.settled()
+
+
+def test_a_wrong_option_is_one_sentence(spark: SparkSession) -> None:
+    """It is said when the source is loaded, before anything is asked."""
+    register(spark)
+    options = {"gateway": "localhost:1", "subscription": "global/orders", "offset": "5"}
+    with pytest.raises(PySparkException, match="'subscription' has no option 'offset'; it has"):
+        spark.readStream.format("subscription").options(**options).load()
+
+
+def test_a_subscription_that_is_not_there_is_one_sentence(
+    spark: SparkSession, lake: Gateway
+) -> None:
+    """The gateway's own."""
+    register(spark)
+    options = {"gateway": f"127.0.0.1:{lake.port}", "subscription": "global/nobody"}
+    with pytest.raises(PySparkException, match="there is no subscription global/nobody"):
+        spark.read.format("subscription").options(**options).load().count()

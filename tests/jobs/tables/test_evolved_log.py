@@ -1,0 +1,91 @@
+"""A log that gets its new columns while Spark's job knows it: the job goes on and lacks nothing."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from table_groups import KEY, NOON, event, framed, group, run, settled
+
+from distributary.jobs.materialize.materialize import Settings, build
+from distributary.jobs.tables.table_places import TablePlaces
+from distributary.pipeline.model.subscription import SubscriptionEvent
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+FORMATS = Path(__file__).parents[2] / "formats"
+JOBS = Path(__file__).parents[3] / "jobs"
+
+
+@pytest.mark.timeout(600)
+def test_the_job_goes_on_over_the_new_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """Its next run reads the version that changed only the schema, and what came after it."""
+    home = Home(tmp_path)
+    shutil.copytree(FORMATS / "first_format" / "topic_log", home.topic_log)
+    places = TablePlaces(
+        str(home.topic_log),
+        str(home.cursors.parent),
+        str(home.checkpoint("materialize")),
+    )
+
+    def materialize() -> None:
+        build(spark, Settings(places, report=lambda _progress: None)).awaitTermination()
+
+    materialize()
+    log = TopicLog.open(home.topic_log)
+    materialize()
+    rewound = event(SubscriptionEvent.REWOUND, 1, paused=True)
+    for one in (
+        group(5, 6, run("orders", [b"late"], deliver_at=[NOON]), subscriptions=[rewound]),
+        group(6, 7, settlements=[settled(range(2, 3), floor=1)]),
+    ):
+        log.commit([framed(one)])
+    materialize()
+    read = spark.read.format("delta")
+    assert read.load(places.table("messages")).count() == 7
+    assert read.load(places.table("acks")).count() == 3
+    (cursor,) = read.load(places.table("cursors")).collect()
+    assert (cursor.subscription, cursor.floor, cursor.settled_count) == (KEY.id, 1, 1)
+    assert (cursor.accepted, cursor.group) == (1, 6)
+    whole = read.load(places.log)
+    assert whole.where("deliver_at IS NOT NULL").count() == 1
+    assert whole.where("paused").count() == 1
+    assert whole.where("published_at >= '2026-11-22T00:00:00Z'").count() == 1
+    assert whole.where("priority > 4").count() == 1
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_job_that_runs_goes_on(tmp_path: Path) -> None:
+    """Spark ends the query when it meets the new columns; the job begins it again, and says so."""
+    home = Home(tmp_path)
+    shutil.copytree(FORMATS / "first_format" / "topic_log", home.topic_log)
+    command = [
+        sys.executable,
+        str(JOBS / "materialize" / "materialize.py"),
+        "--home",
+        str(home.root),
+        "--json",
+    ]
+    with subprocess.Popen(
+        [*command, "--trigger", "1 second"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=JOBS.parent,
+        env={**os.environ, "PYTHONPATH": str(JOBS.parent)},
+    ) as job:
+        assert job.stdout is not None
+        assert json.loads(job.stdout.readline())["last_group"] == 4
+        log = TopicLog.open(home.topic_log)
+        log.commit([framed(group(5, 6, run("orders", [b"late"], deliver_at=[NOON])))])
+        assert json.loads(job.stdout.readline())["last_group"] == 5
+        job.send_signal(signal.SIGTERM)
+        _, errors = job.communicate()
+    assert job.returncode == 0
+    assert errors.count("topic_log has new columns") == 1

@@ -1,0 +1,170 @@
+"""What the stories don't tell: counts that are asked for, views, bounds, and what is undone."""
+
+from array import array
+
+import pytest
+
+from distributary.pipeline.dispatch.dispatcher import Deliver, Dispatcher
+from distributary.pipeline.dispatch.priority_index import PriorityIndex
+from distributary.pipeline.model.header_attributes import HeaderAttributes
+from distributary.pipeline.model.outcome import Outcome, Reason
+from distributary.pipeline.model.policy import Policy
+
+
+def with_consumer(*, credit=100, **options):
+    dispatcher = Dispatcher(0, **options)
+    dispatcher.attach(1)
+    dispatcher.credit(1, credit)
+    return dispatcher
+
+
+def grouped(first, groups):
+    return HeaderAttributes(first, groups=array("Q", groups).tobytes())
+
+
+def runs(effects):
+    return [one for effect in effects if isinstance(effect, Deliver) for one in effect.run]
+
+
+def served(dispatcher, attributes, head):
+    """All that is delivered while something is wanted."""
+    got = []
+    while dispatcher.wanted(head) is not None:
+        got += runs(dispatcher.offer(0, head, attributes=attributes, now=50))
+    return got
+
+
+def test_times_acquired_count_what_was_no_failure():
+    """Released and lost deliveries raise them, and so does a failure; only that one is told as a
+    failed attempt. They are forgotten with the message."""
+    dispatcher = with_consumer()
+    dispatcher.offer(0, 2)
+    dispatcher.settle(1, range(2), Outcome.RELEASED)
+    dispatcher.offer(0, 2)
+    dispatcher.settle(1, range(1), Outcome.MODIFIED, failed=True)
+    (again,) = dispatcher.offer(0, 2)
+    assert (again.run, again.delivery_count) == (range(1), 1)
+    assert [dispatcher.acquired(one) for one in (0, 1, 2)] == [2, 1, 0]
+    dispatcher.detach(1)
+    assert [dispatcher.acquired(one) for one in (0, 1)] == [3, 2]
+    dispatcher.attach(2)
+    dispatcher.credit(2, 9)
+    dispatcher.offer(0, 2)
+    dispatcher.settle(2, range(2), Outcome.ACCEPTED)
+    assert [dispatcher.acquired(one) for one in (0, 1)] == [0, 0]
+
+
+def test_a_view_shows_what_waits_for_others():
+    """The urgent first, then what waits for the consumer of its group; nothing that isn't due, and
+    nothing that a consumer holds. The queue doesn't notice."""
+    priority_index = PriorityIndex()
+    dispatcher = with_consumer(credit=1, priority_index=priority_index)
+    dispatcher.attach(2)
+    dispatcher.credit(2, 1)
+    attributes = HeaderAttributes(
+        0,
+        priority=bytes([4, 4, 4, 4, 9, 4, 1]),
+        deliver_at=array("q", [0, 0, 0, 99, 0, 0, 0]).tobytes(),
+        groups=array("Q", [5, 5, 5, 0, 0, 0, 0]).tobytes(),
+    )
+    priority_index.add(0, 7, attributes)
+    assert served(dispatcher, attributes, 7) == [4, 0]
+    dispatcher.credit(1, 1)
+    dispatcher.credit(2, 0)
+    dispatcher.settle(1, range(4, 5), Outcome.RELEASED)
+    outstanding = dispatcher.outstanding
+    view = dispatcher.view()
+    view.attach(9)
+    view.credit(9, 100)
+    assert served(view, attributes, 7) == [4, 1, 2, 5, 6]
+    assert (dispatcher.outstanding, dispatcher.in_flight) == (outstanding, 1)
+
+
+def test_so_much_waits_for_groups_and_no_more_is_read(monkeypatch):
+    """When too many wait for the consumer of their group, the rest stays unread until some went."""
+    monkeypatch.setattr("distributary.pipeline.dispatch.queue_state.PARKED_MAX", 100)
+    dispatcher = with_consumer(credit=1)
+    attributes = grouped(0, [7] * 1_000)
+    dispatcher.offer(0, 1_000, attributes=attributes)
+    dispatcher.attach(2)
+    dispatcher.credit(2, 10)
+    assert not served(dispatcher, attributes, 1_000)
+    assert 100 <= dispatcher.position < 200
+    dispatcher.credit(1, 150)
+    assert served(dispatcher, attributes, 1_000) == list(range(1, 151))
+
+
+def test_switching_groups_off_frees_what_waits_for_them():
+    """What waited for the consumer of its group may go to anybody."""
+    dispatcher = with_consumer(credit=1)
+    dispatcher.offer(0, 1, attributes=grouped(0, [7]))
+    dispatcher.attach(2)
+    dispatcher.credit(2, 9)
+    assert not dispatcher.offer(1, 4, attributes=grouped(1, [7, 7, 7]))
+    assert dispatcher.wanted(4) is None
+    dispatcher.policy = Policy(message_groups=False)
+    assert dispatcher.wanted(4) == 1
+    assert runs(dispatcher.offer(1, 4)) == [1, 2, 3]
+
+
+def test_a_lower_limit_holds_for_what_failed_before():
+    """A message that has failed too often for a new policy is given up when its turn comes."""
+    dispatcher = with_consumer(buries=True)
+    dispatcher.offer(0, 1)
+    dispatcher.settle(1, range(1), Outcome.MODIFIED, failed=True)
+    dispatcher.policy = Policy(delivery_attempts_max=1)
+    (bury,) = dispatcher.offer(0, 1)
+    assert (bury.run, bury.reason, bury.delivery_count) == (range(1), Reason.EXHAUSTED, 1)
+
+
+def test_what_the_priority_index_names_in_vain_is_passed_over():
+    """The topic has nothing there for this subscription: it goes on with what comes next."""
+    priority_index = PriorityIndex()
+    priority_index.add(5, 6, HeaderAttributes(5, priority=bytes([9])))
+    dispatcher = with_consumer(priority_index=priority_index)
+    assert dispatcher.wanted(10) == 5
+    dispatcher.skip_to(10)
+    assert (dispatcher.wanted(10), dispatcher.position) == (0, 0)
+    assert runs(dispatcher.offer(0, 3)) == [0, 1, 2]
+
+
+def test_an_outcome_that_no_consumer_can_say_changes_nothing():
+    """It is an error, and what was held is held."""
+    dispatcher = with_consumer()
+    dispatcher.offer(0, 3)
+    with pytest.raises(Exception, match="expired is not legal"):
+        dispatcher.settle(1, range(3), Outcome.EXPIRED)
+    assert dispatcher.in_flight == 3
+
+
+def test_reach_covers_what_was_read_early():
+    """What was delivered lies below it, though the position is lower."""
+    priority_index = PriorityIndex()
+    dispatcher = with_consumer(credit=1, priority_index=priority_index)
+    attributes = HeaderAttributes(0, priority=bytes([4, 4, 4, 9]))
+    priority_index.add(0, 4, attributes)
+    dispatcher.offer(0, 4, attributes=attributes)
+    assert (dispatcher.position, dispatcher.reach, dispatcher.floor) == (0, 4, 0)
+
+
+def test_a_late_outcome_is_late_though_locks_are_off_by_then():
+    """What a lock's end made late stays so."""
+    dispatcher = with_consumer(policy=Policy(lock_ms=10))
+    dispatcher.offer(0, 1, now=1_000)
+    dispatcher.wake(11_000)
+    dispatcher.policy = Policy()
+    dispatcher.offer(0, 1, now=20_000)
+    assert not dispatcher.settle(1, range(1), Outcome.ACCEPTED, delivered_at=1_000)
+    assert dispatcher.in_flight == 1
+    (settled,) = dispatcher.settle(1, range(1), Outcome.ACCEPTED, delivered_at=20_000)
+    assert settled.final
+
+
+def test_an_offer_without_what_is_wanted_is_caught():
+    """Also where messages aren't plain: what waits and was asked for must be in the batch."""
+    dispatcher = with_consumer()
+    dispatcher.offer(0, 3, attributes=HeaderAttributes(0, priority=bytes([9, 4, 4])))
+    dispatcher.settle(1, range(1), Outcome.RELEASED)
+    assert dispatcher.wanted(3) == 0
+    with pytest.raises(AssertionError, match="0 is owed, offered from 1 on"):
+        dispatcher.offer(1, 3)

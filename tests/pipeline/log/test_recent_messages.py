@@ -1,0 +1,151 @@
+"""Recent messages, against a plain list of everything that was ever published."""
+
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distributary.pipeline.log.recent_messages import SLAB_BYTES, RecentMessages
+from distributary.pipeline.model.message import RecordBatch
+
+SIZE = 10
+topics = st.sampled_from(["flights", "weather", "planes"])
+publishes = st.lists(st.tuples(topics, st.integers(1, 4), st.booleans()), max_size=60)
+
+
+def batch(first: int, count: int) -> RecordBatch:
+    return RecordBatch(first, count, bytes(SIZE * count), bytes(4 * (count + 1)))
+
+
+def taken(recent: RecentMessages, firsts: list[int]) -> int:
+    """The bytes of all batches that haven't left, with what each takes beside its messages."""
+    batches = sum(1 for first in firsts if first >= recent.floor)
+    return SIZE * (recent.head - recent.floor) + SLAB_BYTES * batches
+
+
+@given(publishes, st.integers(0, 20 * SLAB_BYTES))
+def test_finds_what_a_list_would_find(steps: list[tuple[str, int, bool]], bytes_max: int) -> None:
+    """From the floor on, find gives the batch of the sequence or the topic's next one."""
+    recent, everything = RecentMessages(head=7, bytes_max=bytes_max), []
+    for topic, count, commit in steps:
+        new = batch(recent.head, count)
+        recent.add(topic, new)
+        everything.append((topic, new))
+        if commit:
+            recent.committed(recent.head)
+
+        for wanted in range(recent.floor, recent.head + 1):
+            for name in ("flights", "weather", "planes"):
+                expected = next((s for t, s in everything if t == name and s.stop > wanted), None)
+                assert recent.find(name, wanted) is expected
+
+
+@given(publishes, st.integers(0, 20 * SLAB_BYTES))
+def test_memory_is_bounded_by_what_is_committed(
+    steps: list[tuple[str, int, bool]], bytes_max: int
+) -> None:
+    """Committed messages leave when the limit is passed; the others never do."""
+    recent, committed = RecentMessages(head=0, bytes_max=bytes_max), 0
+    firsts: list[int] = []
+    for topic, count, commit in steps:
+        firsts.append(recent.head)
+        recent.add(topic, batch(recent.head, count))
+        if commit:
+            committed = recent.head
+            recent.committed(committed)
+
+        assert recent.floor <= committed
+        assert recent.bytes == taken(recent, firsts)
+        if recent.floor < committed:  # there was more that could leave, so it fitted
+            assert recent.bytes <= bytes_max
+
+
+@given(publishes, st.integers(0, 20 * SLAB_BYTES), st.data())
+def test_forgotten_topics_are_gone_and_the_others_are_not(
+    steps: list[tuple[str, int, bool]], bytes_max: int, data: st.DataObject
+) -> None:
+    """What a topic had is found no more, what it gets afterwards is; the limit holds as before."""
+    recent, everything = RecentMessages(head=7, bytes_max=bytes_max), []
+    firsts: list[int] = []
+    for topic, count, commit in steps:
+        new = batch(recent.head, count)
+        firsts.append(recent.head)
+        recent.add(topic, new)
+        everything.append((topic, new))
+        if gone := data.draw(st.none() | topics):
+            recent.forget(gone)
+            everything = [(t, s) for t, s in everything if t != gone]
+        if commit:
+            recent.committed(recent.head)
+            assert recent.bytes <= bytes_max
+
+        assert recent.bytes == taken(recent, firsts)
+        for wanted in range(recent.floor, recent.head + 1):
+            for name in ("flights", "weather", "planes"):
+                expected = next((s for t, s in everything if t == name and s.stop > wanted), None)
+                assert recent.find(name, wanted) is expected
+        assert set(recent._lines) == {t for t, s in everything if s.first >= recent.floor}
+
+
+def numbered(first: int, count: int) -> RecordBatch:
+    """A batch whose messages are their own sequences as text, of different lengths."""
+    bodies = [str(n).encode() for n in range(first, first + count)]
+    offsets = array("i", [0])
+    for body in bodies:
+        offsets.append(offsets[-1] + len(body))
+    return RecordBatch(first, count, b"".join(bodies), bytearray(offsets.tobytes()))
+
+
+def messages(found: RecordBatch) -> list[tuple[int, bytes]]:
+    offsets = memoryview(found.offsets).cast("i")
+    sequences = found.sequences or range(found.first, found.stop)
+    assert len(offsets) == found.count + 1 == len(sequences) + 1
+    assert (found.first, found.stop) == (sequences[0], sequences[-1] + 1)
+    return [(n, bytes(found.blob[offsets[i] : offsets[i + 1]])) for i, n in enumerate(sequences)]
+
+
+@given(
+    st.lists(st.tuples(topics, st.integers(1, 4) | st.integers(30, 34)), max_size=40),
+    st.integers(0, 60),
+)
+def test_small_batches_are_joined(steps: list[tuple[str, int]], most: int) -> None:
+    """What is found is all that the topic has from its first to its last message, and no more
+    than was asked for unless it is one batch as it came."""
+    recent, all_of = RecentMessages(head=95, bytes_max=1 << 20), {}
+    for topic, count in steps:
+        new = numbered(recent.head, count)
+        recent.add(topic, new)
+        all_of.setdefault(topic, []).extend(messages(new))
+    for topic, everything in all_of.items():
+        for wanted, _ in everything:
+            found = recent.find(topic, wanted, most)
+            assert found is not None
+            got = messages(found)
+            assert got == [m for m in everything if found.first <= m[0] < found.stop]
+            assert found.first <= wanted < found.stop
+            assert found.count <= most or found is recent.find(topic, wanted)
+
+
+def test_one_message_a_group_is_one_batch() -> None:
+    """A backlog of single messages between those of others is handed out together."""
+    recent = RecentMessages(head=0, bytes_max=1 << 20)
+    for n in range(100):
+        recent.add("mine", numbered(recent.head, 1))
+        recent.add("other", numbered(recent.head, 1 + n % 3))
+    found = recent.find("mine", 0, 1_000)
+    assert found is not None
+    assert found.count == 100
+    alone = RecentMessages(head=0, bytes_max=1 << 20)
+    for n in range(100):
+        alone.add("mine", numbered(n, 1))
+    together = alone.find("mine", 3, 20)
+    assert together is not None
+    assert (together.first, together.count, together.sequences) == (3, 20, None)
+
+
+def test_a_batch_must_follow_the_one_before() -> None:
+    """A gap between batches is a bug of the caller and is not taken in."""
+    recent = RecentMessages(head=0, bytes_max=100)
+    with pytest.raises(AssertionError, match="does not follow"):
+        recent.add("flights", batch(1, 1))

@@ -1,0 +1,308 @@
+"""Transactions of a connection, against a model that keeps plain lists."""
+
+from itertools import count, product
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from distributary.pipeline.log.transaction import (
+    EACH_BYTES,
+    ROWS,
+    RUN_BYTES,
+    TIMED_OUT,
+    Ended,
+    Event,
+    Held,
+    Limits,
+    State,
+    Step,
+    Transactions,
+    unknown,
+)
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
+
+LIMITS = Limits(transactions_max=3, bytes_max=10_000, bytes_together_max=16_000)
+HELD_MAX = 1 << 30
+LATE = AmqpError(TIMED_OUT, "too late")
+BAD = AmqpError("amqp:unauthorized-access", "not for you")
+
+
+def fresh(limits: Limits = LIMITS) -> Transactions[str, str]:
+    return Transactions(limits, count(1), Held(HELD_MAX))
+
+
+def begun(transactions: Transactions[str, str], controller: int = 0) -> int:
+    number = transactions.declare(controller)
+    assert isinstance(number, int)
+    return number
+
+
+def work(ended: Ended[str, str]) -> tuple[Step, list[str], list[str]]:
+    return ended.step, ended.work.posted, ended.work.retired
+
+
+def test_every_state_has_a_row_for_every_event_until_it_is_gone() -> None:
+    """And only what is open can be applied."""
+    live = product((State.OPEN, State.DOOMED), Event)
+    assert set(ROWS) == set(live)
+    applied = [row for row, (_, step) in ROWS.items() if step is Step.APPLY]
+    assert applied == [(State.OPEN, Event.COMMIT)]
+    assert {to for (at, _), (to, _) in ROWS.items() if at is State.DOOMED} == {
+        State.DOOMED,
+        State.GONE,
+    }
+
+
+def test_a_commit_gives_all_of_the_work_in_its_order() -> None:
+    """And the transaction is gone with it."""
+    transactions = fresh()
+    number = begun(transactions)
+    transactions.post(number, "a", 1, 10)
+    transactions.retire(number, "x", 1)
+    transactions.post(number, "b", 1, 10)
+    ended = transactions.commit(number)
+    assert work(ended) == (Step.APPLY, ["a", "b"], ["x"])
+    assert ended.amqp_error is None
+    assert number not in transactions
+    assert f"{number:016x}" in unknown(number).description
+
+
+def test_a_rollback_undoes_all_of_it() -> None:
+    """So does the loss of its controller; other controllers' transactions live on."""
+    transactions = fresh()
+    first, second, third = (begun(transactions, controller) for controller in (1, 1, 2))
+    for number in (first, second, third):
+        transactions.post(number, f"p{number}", 1, 1)
+        transactions.retire(number, f"r{number}", 1)
+    assert work(transactions.roll_back(first)) == (Step.UNDO, ["p1"], ["r1"])
+    assert [work(one) for one in transactions.lose(1)] == [(Step.UNDO, ["p2"], ["r2"])]
+    assert third in transactions
+    assert second not in transactions
+
+
+def test_a_spoiled_transaction_fails_with_the_first_reason() -> None:
+    """What it retired stays retired until then; what is posted to it is refused."""
+    transactions = fresh()
+    number = begun(transactions)
+    transactions.post(number, "a", 1, 10)
+    transactions.retire(number, "x", 1)
+    transactions.spoil(number, BAD)
+    transactions.spoil(number, LATE)
+    assert transactions.post(number, "b", 1, 10) == BAD
+    assert transactions.retire(number, "y", 1) is None
+    ended = transactions.commit(number)
+    assert work(ended) == (Step.UNDO, [], ["x", "y"])
+    assert ended.amqp_error == BAD
+
+
+def test_a_rollback_of_a_spoiled_transaction_succeeds() -> None:
+    """That is what it can only do."""
+    transactions = fresh()
+    number = begun(transactions)
+    transactions.spoil(number, BAD)
+    assert transactions.roll_back(number).amqp_error is None
+
+
+def test_what_takes_too_long_gives_back_what_it_holds_each_time() -> None:
+    """Its commit fails all the same."""
+    transactions = fresh()
+    number = begun(transactions)
+    transactions.post(number, "a", 1, 10)
+    transactions.retire(number, "x", 1)
+    given_back = transactions.give_up(number, LATE)
+    assert (given_back.posted, given_back.retired) == (["a"], ["x"])
+    transactions.retire(number, "y", 1)
+    assert transactions.give_up(number, LATE).retired == ["y"]
+    ended = transactions.commit(number)
+    assert work(ended) == (Step.UNDO, [], [])
+    assert ended.amqp_error == LATE
+
+
+def test_a_connection_has_so_many_transactions() -> None:
+    """One that ends makes room for another one."""
+    transactions = fresh()
+    numbers = [begun(transactions) for _ in range(3)]
+    refused = transactions.declare(0)
+    assert isinstance(refused, AmqpError)
+    assert refused.condition == LIMIT_EXCEEDED
+    assert "3" in refused.description
+    transactions.commit(numbers[1])
+    assert begun(transactions) not in numbers
+
+
+def test_a_transaction_holds_so_many_bytes() -> None:
+    """The message that is too much is refused, and so is the commit."""
+    transactions = fresh()
+    number = begun(transactions)
+    most = LIMITS.bytes_max - RUN_BYTES - EACH_BYTES
+    assert transactions.post(number, "fits", 1, most) is None
+    amqp_error = transactions.post(number, "too much", 1, 0)
+    assert amqp_error is not None
+    assert amqp_error.condition == LIMIT_EXCEEDED
+    assert "transaction_bytes_max" in amqp_error.description
+    assert transactions.commit(number).amqp_error == amqp_error
+    again = begun(transactions)
+    assert transactions.post(again, "fits", 1, most) is None
+
+
+def test_all_transactions_together_hold_so_many_bytes() -> None:
+    """Whose bytes go, by whatever end, makes room for the others."""
+    transactions = fresh()
+    first, second = begun(transactions, 1), begun(transactions, 2)
+    most = LIMITS.bytes_max - RUN_BYTES - EACH_BYTES
+    assert transactions.post(first, "a", 1, most) is None
+    amqp_error = transactions.post(second, "b", 1, most)
+    assert amqp_error is not None
+    assert "unfinished_bytes_max" in amqp_error.description
+    transactions.lose(1)
+    third = begun(transactions, 2)
+    assert transactions.post(third, "c", 1, most) is None
+
+
+def test_too_many_retired_deliveries_are_given_back_at_once() -> None:
+    """With all that the transaction held."""
+    transactions = fresh()
+    number = begun(transactions)
+    most = LIMITS.bytes_max // (RUN_BYTES + EACH_BYTES)
+    for nth in range(most):
+        assert transactions.retire(number, f"r{nth}", 1) is None
+    given_back = transactions.retire(number, "one more", 1)
+    assert given_back is not None
+    assert len(given_back.retired) == most + 1
+    amqp_error = transactions.commit(number).amqp_error
+    assert amqp_error is not None
+    assert amqp_error.condition == LIMIT_EXCEEDED
+
+
+def test_what_is_gone_can_do_nothing() -> None:
+    """The caller asks first; whoever doesn't finds a bug of his own."""
+    transactions = fresh()
+    number = begun(transactions)
+    transactions.commit(number)
+    for late in (transactions.commit, transactions.roll_back):
+        with pytest.raises(KeyError):
+            late(number)
+
+
+class TransactionsMachine(RuleBasedStateMachine):
+    """Random lives of transactions: nothing that was kept is lost, or comes out twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transactions = fresh()
+        self.model: dict[int, tuple[int, list[str], list[str], bool]] = {}
+        self.things = count()
+        self.out: list[str] = []  #: what came out again, by whatever way
+
+    def took(self, posted: list[str], retired: list[str]) -> None:
+        self.out += [*posted, *retired]
+
+    @rule(controller=st.integers(0, 2))
+    def declare(self, controller: int) -> None:
+        number = self.transactions.declare(controller)
+        assert isinstance(number, AmqpError) == (len(self.model) == LIMITS.transactions_max)
+        if isinstance(number, int):
+            assert number not in self.model
+            self.model[number] = controller, [], [], True
+
+    def one(self, data: st.DataObject) -> int:
+        return data.draw(st.sampled_from(sorted(self.model)))
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), size=st.integers(0, 4_000), messages=st.integers(1, 5))
+    def post(self, data: st.DataObject, size: int, messages: int) -> None:
+        number = self.one(data)
+        controller, posted, retired, fine = self.model[number]
+        thing = f"p{next(self.things)}"
+        if self.transactions.post(number, thing, messages, size) is None:
+            assert fine
+            posted.append(thing)
+        else:
+            self.model[number] = controller, [], retired, False
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), deliveries=st.integers(1, 40))
+    def retire(self, data: st.DataObject, deliveries: int) -> None:
+        number = self.one(data)
+        controller, posted, retired, _ = self.model[number]
+        retired.append(f"r{next(self.things)}")
+        given_back = self.transactions.retire(number, retired[-1], deliveries)
+        if given_back is not None:
+            assert (given_back.posted, given_back.retired) == (posted, retired)
+            self.took(posted, retired)
+            self.model[number] = controller, [], [], False
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def spoil(self, data: st.DataObject) -> None:
+        number = self.one(data)
+        controller, _, retired, _ = self.model[number]
+        self.transactions.spoil(number, BAD)
+        self.model[number] = controller, [], retired, False
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def time_out(self, data: st.DataObject) -> None:
+        number = self.one(data)
+        controller, posted, retired, _ = self.model[number]
+        given_back = self.transactions.give_up(number, LATE)
+        assert (given_back.posted, given_back.retired) == (posted, retired)
+        self.took(posted, retired)
+        self.model[number] = controller, [], [], False
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), commit=st.booleans())
+    def discharge(self, data: st.DataObject, commit: bool) -> None:
+        number = self.one(data)
+        _, posted, retired, fine = self.model.pop(number)
+        act = self.transactions.commit if commit else self.transactions.roll_back
+        ended = act(number)
+        assert work(ended) == (Step.APPLY if commit and fine else Step.UNDO, posted, retired)
+        assert (ended.amqp_error is None) == (fine or not commit)
+        self.took(posted, retired)
+
+    @rule(controller=st.integers(0, 2))
+    def lose(self, controller: int) -> None:
+        gone = {n: one for n, one in self.model.items() if one[0] == controller}
+        for ended in self.transactions.lose(controller):
+            _, posted, retired, _ = gone.pop(ended.number)
+            assert work(ended) == (Step.UNDO, posted, retired)
+            self.took(posted, retired)
+            del self.model[ended.number]
+        assert not gone
+
+    @invariant()
+    def nothing_came_out_twice(self) -> None:
+        assert len(self.out) == len(set(self.out))
+        assert all(number in self.transactions for number in self.model)
+
+    @invariant()
+    def who_holds_nothing_counts_for_nothing(self) -> None:
+        """What it counts is what it holds: with nothing held all of the room is there again."""
+        if not any(posted or retired for _, posted, retired, _ in self.model.values()):
+            assert self.transactions._bytes == 0
+
+
+TestTransactionsMachine = TransactionsMachine.TestCase
+TestTransactionsMachine.settings = settings(max_examples=150, stateful_step_count=40)
+
+
+def test_all_connections_hold_so_much_together() -> None:
+    """What one holds another can't; what ended, was given up or spoiled counts no more."""
+    held = Held(12_000)
+    mine, theirs = (Transactions[str, str](LIMITS, count(begin), held) for begin in (1, 100))
+    number, other = begun(mine), begun(theirs)
+    assert mine.post(number, "a", 1, 6_000) is None
+    amqp_error = theirs.post(other, "b", 1, 6_000)
+    assert amqp_error is not None
+    assert "amqp.transactions_together_bytes_max" in amqp_error.description
+    assert theirs.roll_back(other).step is Step.UNDO
+    mine.spoil(number, BAD)
+    assert held.bytes == 0
+    again = begun(theirs)
+    assert theirs.post(again, "b", 1, 6_000) is None
+    theirs.retire(again, "c", 10)
+    assert [ended.number for ended in theirs.lose(0)] == [again]
+    assert held.bytes == 0

@@ -1,0 +1,197 @@
+"""Policies as an operator writes them: what overrides what, and what can't be meant."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.model.policy import (
+    DEFAULT,
+    DEFAULT_TOPIC,
+    Backlog,
+    Overflow,
+    Policy,
+    TopicPolicy,
+)
+from distributary.pipeline.subscriptions.policy_table import (
+    Policies,
+    Table,
+    dead_letter_queue,
+    of_text,
+    parse,
+    text_of,
+)
+
+
+def written(*subscriptions: Table, topics: tuple[Table, ...] = ()) -> Policies:
+    tree: dict[str, object] = {}
+    if subscriptions:
+        tree["subscription"] = list(subscriptions)
+    if topics:
+        tree["topic"] = list(topics)
+    return parse(tree, DEFAULT, DEFAULT_TOPIC)
+
+
+def test_nothing_written_is_the_default() -> None:
+    """Of every subscription and topic."""
+    policies = written()
+    assert policies.of_subscription("queue/orders") == DEFAULT
+    assert policies.of_topic("queue://orders") == DEFAULT_TOPIC
+
+
+def test_a_later_line_overrides_single_keys_of_an_earlier_one() -> None:
+    """And the subscription's own words override both; what nobody says is the default."""
+    policies = written(
+        {"match": "queue/*", "delivery_attempts_max": 3, "redelivery_delay_ms": 5},
+        {"match": "queue/orders*", "delivery_attempts_max": 7, "backlog_messages_max": 9},
+        {"match": "global/*", "lock_ms": 1},
+    )
+    policy = policies.of_subscription("queue/orders.eu", text_of({"redelivery_delay_ms": 8}))
+    assert policy == Policy(
+        delivery_attempts_max=7, redelivery_delay_ms=8, backlog=Backlog(messages_max=9)
+    )
+    assert policies.of_subscription("queue/bills").delivery_attempts_max == 3
+    assert policies.of_subscription("container/a/queue%2Forders") == DEFAULT
+
+
+def test_topics_and_queues_have_patterns_of_their_own() -> None:
+    """As permissions have: a name, or one behind a prefix."""
+    policies = written(
+        topics=(
+            {"match": "orders.*", "duplicates_messages": 10},
+            {"match": "queue://orders.*", "duplicates_ms": 20, "backlog_overflow": "drop_oldest"},
+        )
+    )
+    assert policies.of_topic("orders.eu") == TopicPolicy(duplicates_messages=10)
+    assert policies.of_topic("queue://orders.eu") == TopicPolicy(
+        duplicates_ms=20, backlog=Backlog(overflow=Overflow.DROP_OLDEST)
+    )
+    assert policies.of_topic("temp-queue://orders.eu") == DEFAULT_TOPIC
+
+
+def flat(policy: Policy) -> dict[str, object]:
+    """A whole policy as a table."""
+    said = dataclasses.asdict(policy)
+    backlog = said.pop("backlog")
+    return said | {f"backlog_{key}": value for key, value in backlog.items()}
+
+
+_MS = st.integers(0, 10**9)
+_POLICIES = st.builds(
+    Policy,
+    delivery_attempts_max=st.integers(0, 1_000_000),
+    redelivery_delay_ms=_MS,
+    redelivery_multiplier=st.floats(1, 1_000),
+    redelivery_delay_ms_max=st.just(10**9),
+    redelivery_jitter=st.floats(0, 1),
+    dead_letter_address=st.sampled_from(["", "dead", "queue://dead"]),
+    dead_letter_expired=st.booleans(),
+    consumers_max=st.integers(0, 99),
+    single_active=st.booleans(),
+    message_groups=st.booleans(),
+    lock_ms=_MS,
+    backlog=st.builds(Backlog, _MS, _MS, _MS, st.sampled_from(Overflow)),
+)
+
+
+@given(_POLICIES)
+def test_every_key_of_a_policy_can_be_written(policy: Policy) -> None:
+    """In a file or in a subscription's record, where it is a text."""
+    line = {"match": "*", **flat(policy)}
+    assert written(line).of_subscription("queue/x") == policy
+    assert written().of_subscription("queue/x", text_of(flat(policy))) == policy
+
+
+def test_what_says_nothing_has_no_text() -> None:
+    """Neither an empty table nor keys without a value; equal tables have equal texts."""
+    assert text_of({}) == text_of({"lock_ms": None}) == ""
+    assert of_text("", "here") == {}
+    assert text_of({"b": 1, "a": 2}) == text_of({"a": 2, "b": 1})
+
+
+WRONG = [
+    ({"delivery_attempts": 3}, "unknown key 'delivery_attempts'; there are delivery_attempts_max"),
+    ({"delivery_attempts_max": -1}, "delivery_attempts_max must be a whole number from 0"),
+    ({"delivery_attempts_max": True}, "delivery_attempts_max must be a whole number"),
+    ({"delivery_attempts_max": 2.0}, "delivery_attempts_max must be a whole number"),
+    ({"lock_ms": 2**63}, "lock_ms must be a whole number from 0 to 315360000000"),
+    ({"lock_ms": 1.5}, "lock_ms must be a whole number"),
+    ({"redelivery_delay_ms": -1}, "redelivery_delay_ms must be a whole number"),
+    ({"redelivery_delay_ms_max": 2**63}, "redelivery_delay_ms_max must be a whole number"),
+    ({"redelivery_jitter": float("inf")}, "redelivery_jitter must be a number from 0 to 1"),
+    ({"consumers_max": 10**30}, "consumers_max must be a whole number"),
+    ({"redelivery_multiplier": 0.5}, "redelivery_multiplier must be a number from 1"),
+    ({"redelivery_multiplier": float("nan")}, "redelivery_multiplier must be a number"),
+    ({"redelivery_multiplier": 10**400}, "redelivery_multiplier must be a number"),
+    ({"redelivery_jitter": 1.5}, "redelivery_jitter must be a number from 0 to 1"),
+    ({"redelivery_jitter": "much"}, "redelivery_jitter must be a number"),
+    ({"redelivery_delay_ms": 60_001}, "is more than redelivery_delay_ms_max"),
+    ({"redelivery_delay_ms": 5, "redelivery_delay_ms_max": 4}, "is more than"),
+    ({"dead_letter": 1}, "dead_letter must be true or false"),
+    ({"dead_letter": False, "dead_letter_address": "x"}, "dead_letter_address is of no use"),
+    ({"dead_letter": False, "dead_letter_expired": True}, "dead_letter_expired is of no use"),
+    ({"dead_letter": False, "backlog_overflow": "dead_letter"}, "can't be with dead_letter = f"),
+    ({"dead_letter_address": "topic://x"}, "must name a queue"),
+    ({"dead_letter_address": 7}, "dead_letter_address must be a string"),
+    ({"backlog_overflow": "explode"}, "refuse, drop_oldest, dead_letter"),
+    ({"backlog_overflow": []}, "backlog_overflow must be a string"),
+]
+
+
+@pytest.mark.parametrize(("said", "says"), WRONG)
+def test_what_can_not_be_meant_is_refused(said: dict[str, object], says: str) -> None:
+    """In one sentence, beginning with where it stands; in a file as in a subscription's words."""
+    with pytest.raises(InvalidRequest, match=says) as refused:
+        written({"match": "queue/*"}, {"match": "global/x", **said})
+    assert str(refused.value).startswith("[[subscription]] 'global/x': ")
+    if "NaN" not in (text := json.dumps(said)):
+        with pytest.raises(InvalidRequest, match=says) as refused:
+            written().of_subscription("queue/x", text)
+        assert str(refused.value).startswith("subscription queue/x: ")
+
+
+@pytest.mark.parametrize(
+    ("tree", "says"),
+    [
+        ({"queue": []}, "unknown section 'queue'"),
+        ({"subscription": {"match": "x"}}, r"must be written \[\[subscription\]\]"),
+        ({"topic": [{"match": "x"}, 3]}, r"\[\[topic\]\] number 2 must be a table"),
+        ({"topic": [{"duplicates_ms": 1}]}, r"\[\[topic\]\] number 1 must say what it is for"),
+        ({"topic": [{"match": "queue://"}]}, "is no pattern of topics"),
+        ({"topic": [{"match": "x", "duplicates_messages": 10**7}]}, "from 0 to 1000000"),
+        ({"topic": [{"match": "x", "lock_ms": 1}]}, "unknown key 'lock_ms'"),
+    ],
+)
+def test_what_is_no_line_is_refused(tree: dict[str, object], says: str) -> None:
+    """With its number where it has no pattern."""
+    with pytest.raises(InvalidRequest, match=says):
+        parse(tree, DEFAULT, DEFAULT_TOPIC)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "[]", "7", "[" * 100_000])
+def test_a_text_that_is_no_table_is_refused(text: str) -> None:
+    """With the subscription whose it is."""
+    with pytest.raises(InvalidRequest, match="subscription queue/x: "):
+        written().of_subscription("queue/x", text)
+
+
+def test_two_right_lines_make_no_wrong_policy() -> None:
+    """Each is right over the defaults alone; together the maximum holds, and nothing is raised."""
+    policies = written(
+        {"match": "*", "redelivery_delay_ms": 50_000},
+        {"match": "queue/*", "redelivery_delay_ms_max": 10},
+    )
+    assert policies.of_subscription("queue/x").redelivery_delay_ms_max == 10
+
+
+def test_dead_letters_go_to_queues() -> None:
+    """A bare address is a queue's; a temporary queue or a topic keeps nothing."""
+    found = dead_letter_queue("dead")
+    assert found is not None
+    assert found == dead_letter_queue("queue://dead")
+    assert found.topic == "queue://dead"
+    for address in ("topic://dead", "temp-queue://dead", "$management", "queue://"):
+        assert dead_letter_queue(address) is None

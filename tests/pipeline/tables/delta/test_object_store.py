@@ -1,0 +1,151 @@
+"""A table on an object store is the same table: made, written, kept, read, and owned by one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from s3_server import served
+from table_groups import KEY, NOON, bodies, event, framed, group, run, settled
+
+from distributary.pipeline.errors import InvalidRequest, StoreError, TableMoved
+from distributary.pipeline.model.subscription import SubscriptionEvent
+from distributary.pipeline.tables.delta.object_store import ObjectStore
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.recovery import snapshot
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+from distributary.pipeline.tables.upkeep import table_upkeep, tiers
+from distributary.pipeline.tables.upkeep.table_upkeep import UpkeepLimits
+from distributary.pipeline.tables.verify.home_info import take
+from distributary.pipeline.tables.verify.verify_home import verify
+
+FIRST_FORMAT = Path(__file__).parents[3] / "formats" / "first_format" / "topic_log"
+LIMITS = UpkeepLimits(log_entries_max=10, log_retention_days=7, retention_days=0)
+
+
+@pytest.fixture(scope="module")
+def options() -> Iterator[dict[str, str]]:
+    with served() as found:
+        yield found
+
+
+@pytest.fixture
+def store(options: dict[str, str], request: pytest.FixtureRequest) -> ObjectStore:
+    return ObjectStore(f"s3://lake/{request.node.name}/topic_log", options)
+
+
+def opened(store: ObjectStore, home: Path) -> TopicLog:
+    return TopicLog.open(Home(home).topic_log, store=store, limits=LIMITS)
+
+
+def test_what_was_created_is_never_replaced(store: ObjectStore) -> None:
+    """Of two that make the same file one is told so; who asks again for its own is told that it
+    is there."""
+    assert store.create("_delta_log/1.json", b"ours")
+    assert not store.create("_delta_log/1.json", b"theirs")
+    assert store.create("_delta_log/1.json", b"ours")
+    assert store.read("_delta_log/1.json") == b"ours"
+
+
+def test_the_verbs_of_a_store(store: ObjectStore) -> None:
+    """Names, sizes and absence are told as a folder tells them."""
+    store.put("a/b/x.parquet", b"12345")
+    assert (store.files("a/b"), store.folders("a"), store.folders("")) == (
+        ["x.parquet"],
+        ["b"],
+        ["a"],
+    )
+    assert (store.size("a/b/x.parquet"), store.size("a/b/y")) == (5, 0)
+    assert store.exists("a/b/x.parquet")
+    store.delete(["a/b/x.parquet", "a/b/x.parquet"])
+    assert not store.exists("a/b/x.parquet")
+    with pytest.raises(FileNotFoundError):
+        store.read("a/b/x.parquet")
+
+
+def test_a_table_of_before_gets_its_columns_there(store: ObjectStore, tmp_path: Path) -> None:
+    """In one version, as on a disk; old and new files are one table."""
+    for path in FIRST_FORMAT.rglob("*"):
+        if path.is_file():
+            store.put(path.relative_to(FIRST_FORMAT).as_posix(), path.read_bytes())
+    log = opened(store, tmp_path)
+    assert (log.version, log.sequence_version) == (4, 6)
+    log.commit([framed(group(5, 6, run("orders", [b"d"], expires_at=[NOON])))])
+    log = opened(store, tmp_path)
+    assert [ahead.topic for ahead in log.survey(5)] == ["orders"]
+    page = log.page("orders", 0, 1000)
+    assert sum(batch.count for batch in page.batches) == 5
+    table = DeltaTable(store.uri, storage_options=store.options)
+    assert table.to_pyarrow_table(columns=["deliver_at"])["deliver_at"].null_count == 10
+
+
+def test_a_log_lives_there(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits, merges, checkpoints, clean-up, pages and a restart are as on a disk."""
+    monkeypatch.setattr(tiers, "FAN_IN", 4)
+    monkeypatch.setattr(table_upkeep, "CHECKPOINT_COMMITS", 5)
+    monkeypatch.setattr(table_upkeep, "ENTRIES_MAX", 5)
+    log = opened(store, tmp_path)
+    created = [event(SubscriptionEvent.CREATED, 0)]
+    log.commit([framed(group(1, subscriptions=created))])
+    kinds = set()
+    sent: list[bytes] = []
+    for n in range(20):
+        some = bodies(3, 10)
+        done = [settled(range(3 * n, 3 * n + 1), floor=3 * n + 1 if n == 0 else 1)]
+        log.commit([framed(group(n + 2, 3 * n, run("t", some), settlements=done))])
+        sent += some
+        while step := log.upkeep(now=NOON, floor=0):
+            kinds.add(step.kind)
+    assert kinds >= {"merge", "checkpoint", "clean-up"}
+    again = opened(store, tmp_path)
+    assert again._state == log._state
+    batches = again.page("t", 0, 1 << 20).batches
+    assert b"".join(bytes(batch.blob[: sum(map(len, sent))]) for batch in batches).startswith(
+        sent[0]
+    )
+    assert sum(batch.count for batch in batches) == 60
+    (found,) = snapshot.load(Home(tmp_path), again).subscriptions
+    assert (found.key, found.floor) == (KEY, 1)
+    table = DeltaTable(store.uri, storage_options=store.options)
+    assert table.to_pyarrow_table().num_rows == 81
+
+
+def test_verify_and_info_read_it_there(store: ObjectStore, tmp_path: Path) -> None:
+    """The table is sound, and counted; and a file that is missing there is named with its URL."""
+    home = Home(tmp_path)
+    home.journal_dir.mkdir()
+    log = opened(store, tmp_path)
+    created = [event(SubscriptionEvent.CREATED, 0)]
+    log.commit([framed(group(1, subscriptions=created))])
+    log.commit([framed(group(2, 0, run("orders", bodies(3, 10))))])
+    log.commit([framed(group(3, 3, settlements=[settled(range(1), floor=1)]))])
+    report = verify(home, store=store, deep=True)
+    assert report.sound, report
+    assert report.version == log.version
+    found = take(home, store)
+    assert [line.messages for line in found.topics] == [3]
+    assert [line.backlog for line in found.subscriptions] == [2]
+    path = next(file.path for file in log._state.files if file.record == "message")
+    store.delete([path])
+    [check] = [one for one in verify(home, store=store).checks if one.problems]
+    assert check.problems[0].startswith(f"{store.uri}/{path} is missing")
+
+
+def test_a_former_owner_commits_nothing(store: ObjectStore, tmp_path: Path) -> None:
+    """After a fence the version that the former owner would make is taken."""
+    old, new = opened(store, tmp_path), opened(store, tmp_path)
+    new.fence(3)
+    with pytest.raises(TableMoved):
+        old.commit([framed(group(1, 0, run("t", [b"x"])))])
+    new.commit([framed(group(1, 0, run("t", [b"x"])))])
+
+
+def test_a_store_that_is_not_there_is_an_error(options: dict[str, str], tmp_path: Path) -> None:
+    """A wrong address is one sentence at the start; a store that goes away may come back."""
+    with pytest.raises(InvalidRequest, match=r"tables\.url"):
+        ObjectStore("nonsense://lake", {})
+    gone = ObjectStore("s3://lake/gone", options | {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
+    with pytest.raises(StoreError, match="can't be opened"):
+        TopicLog.open(tmp_path / "log", store=gone)

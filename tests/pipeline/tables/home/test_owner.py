@@ -1,0 +1,139 @@
+"""A home has one owner, who knows at once when it isn't the owner any more."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from distributary.pipeline.errors import HomeLocked, HomeLost
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.home.owner import Standby, acquire, lock
+
+LEASE = 3.0
+OWNER = """
+import sys
+from pathlib import Path
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.home.owner import lock
+with lock(Home(Path(sys.argv[1]))):
+    print("mine", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "new" / "home")
+
+
+def test_a_second_owner_is_refused_with_the_pid_of_the_first(home: Home) -> None:
+    """Two processes can't own one home; a killed one leaves it free, for a standby at once."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, home.root],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    standby = Standby(home, LEASE)
+    with owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "mine\n"
+        with pytest.raises(HomeLocked, match=f"pid {owner.pid}"), lock(home):
+            pass
+        assert standby.attempt(0.0) is None
+        assert standby.owner_pid == owner.pid
+        owner.kill()
+        owner.wait()
+        taken = standby.attempt(0.1)
+        assert taken is not None
+        taken.check()
+        taken.release()
+    with lock(home):
+        assert home.lock_path.exists()
+
+
+def test_a_home_is_free_after_its_block(home: Home) -> None:
+    """The lock ends with the block that holds it, and each owner's epoch is one higher."""
+    epochs = []
+    for _ in range(3):
+        with lock(home) as owner:
+            epochs.append(owner.epoch)
+    assert epochs == [1, 2, 3]
+
+
+def test_a_lock_file_of_an_older_version_is_understood(home: Home) -> None:
+    """It held the pid alone."""
+    home.root.mkdir(parents=True)
+    home.lock_path.write_text("4711\n")
+    with lock(home) as owner:
+        assert owner.epoch == 1
+
+
+def test_a_standby_waits_while_the_heart_beats(home: Home) -> None:
+    """However long the owner lives, and a lease longer after its last sign of life."""
+    owner = acquire(home)
+    standby = Standby(home, LEASE)
+    now = 0.0
+    for _ in range(10):
+        owner.beat()
+        assert standby.attempt(now) is None
+        now += LEASE - 0.1
+        assert standby.attempt(now) is None
+        now += 0.05
+    owner.check()
+    now += LEASE
+    assert standby.attempt(now) is not None
+
+
+def test_a_silent_owner_loses_the_home_and_knows(home: Home) -> None:
+    """At its next look, for ever; and its heart beats into a file that nobody reads any more."""
+    owner = acquire(home)
+    standby = Standby(home, LEASE)
+    assert standby.attempt(0.0) is None
+    taken = standby.attempt(LEASE)
+    assert taken is not None
+    assert taken.taken
+    assert taken.epoch == owner.epoch + 1
+    text = home.lock_path.read_text()
+    owner.beat()
+    assert home.lock_path.read_text() == text
+    with pytest.raises(HomeLost, match=r"another owner now.*owner\.lease_ms"):
+        owner.check()
+    taken.release()
+    with pytest.raises(HomeLost):
+        owner.check()
+    taken.check()
+
+
+def test_of_two_standbys_one_wins_and_the_other_waits_for_it(home: Home) -> None:
+    """A whole lease anew: the new owner has just shown that it lives."""
+    acquire(home)
+    first, second = Standby(home, LEASE), Standby(home, LEASE)
+    assert first.attempt(0.0) is None
+    assert second.attempt(0.0) is None
+    winner = first.attempt(LEASE)
+    assert winner is not None
+    assert second.attempt(LEASE) is None
+    assert second.owner_pid == os.getpid()
+    assert second.attempt(2 * LEASE - 0.1) is None
+    winner.check()
+    winner.release()
+    assert second.attempt(2 * LEASE - 0.05) is not None
+
+
+def test_a_lock_file_that_is_gone_is_a_lost_home(home: Home) -> None:
+    """Another gateway could start by now."""
+    owner = acquire(home)
+    home.lock_path.unlink()
+    with pytest.raises(HomeLost, match="can't be read"):
+        owner.check()
+
+
+def test_the_owner_of_a_moved_home_has_lost_it(home: Home, tmp_path: Path) -> None:
+    """What stands under the old name now is another home."""
+    owner = acquire(home)
+    home.root.rename(tmp_path / "elsewhere")
+    with lock(home), pytest.raises(HomeLost):
+        owner.check()

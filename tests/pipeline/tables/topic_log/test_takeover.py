@@ -1,0 +1,147 @@
+"""A home changes hands while its former owner may still live: the two meet in no file."""
+
+from pathlib import Path
+
+import pytest
+from table_groups import framed, group, run
+from test_journal import SMALL, append, change, filled
+
+from distributary.pipeline.errors import HomeLost, StoreError
+from distributary.pipeline.tables.journal import segment
+from distributary.pipeline.tables.journal.journal import Journal
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+
+def taken_over(directory: Path, epoch: int = 0) -> Journal:
+    """The journal in the hands of a new owner whose table has all that was in it."""
+    journal = Journal.open(directory, segment_bytes=SMALL, epoch=epoch, adopt=False)
+    journal.clear()
+    journal.recycle(0)
+    return journal
+
+
+def append_all(journal: Journal, groups: range) -> None:
+    for number in groups:
+        append(journal, number, size=1000)
+
+
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_a_journal_that_is_not_ours_yet_is_only_read(tmp_path: Path) -> None:
+    """Neither a torn end nor a spare of it is touched: another process may have them open."""
+    filled(tmp_path, 40, size=1000)
+    last = max(tmp_path.glob("*.journal"))
+    cut = Journal.open(tmp_path, segment_bytes=SMALL)
+    end = cut.frames()[-1]
+    cut.close()
+    change(last, end.offset + end.size - 70, b"torn")
+    before = contents(tmp_path)
+    journal = Journal.open(tmp_path, segment_bytes=SMALL, adopt=False)
+    assert journal.opened.cut is not None
+    assert [ref.group for ref in journal.frames()] == list(range(1, 40))
+    assert len(journal.read(journal.frames())) == 39
+    assert contents(tmp_path) == before
+    journal.close()
+
+
+def test_a_new_owner_meets_the_former_one_in_no_file(tmp_path: Path) -> None:
+    """Whatever the former one still does, under whatever name it knows: the new one's groups are
+    there, and what the former one wrote too late is not."""
+    former = Journal.open(tmp_path, segment_bytes=SMALL)
+    append_all(former, range(1, 41))
+    former.recycle(20)
+    journal = taken_over(tmp_path)
+    append_all(journal, range(41, 61))
+    with pytest.raises(StoreError):  # it meets the end of its segment, and its spare is gone
+        append_all(former, range(41, 121))
+    append_all(journal, range(61, 81))
+    journal.recycle(50)
+    journal.close()
+    former.close()
+    again = Journal.open(tmp_path, segment_bytes=SMALL)
+    groups = [ref.group for ref in again.frames()]
+    assert groups == list(range(groups[0], 81))
+    assert groups[0] <= 51
+    again.close()
+
+
+def test_what_an_owner_wrote_too_late_does_not_count(tmp_path: Path) -> None:
+    """Segments and spares of an older generation are said, and go."""
+    journal = taken_over(tmp_path / "home")
+    append_all(journal, range(1, 41))
+    journal.close()
+    filled(tmp_path / "elsewhere", 60, size=1000)
+    late = max((tmp_path / "elsewhere").glob("*.journal"))
+    stray = late.rename(tmp_path / "home" / late.name)
+    spare = stray.with_suffix(".spare")
+    spare.write_bytes(bytes(SMALL))
+    again = Journal.open(tmp_path / "home", segment_bytes=SMALL)
+    assert again.opened.strays == (stray,)
+    assert [ref.group for ref in again.frames()] == list(range(1, 41))
+    assert append(again, 41).segment >= segment.GENERATION_SEGMENTS
+    assert not stray.exists()
+    assert not spare.exists()
+    again.close()
+
+
+def test_each_take_over_begins_a_generation(tmp_path: Path) -> None:
+    """Also where no file is left to tell of the last one: the owner's epoch is no less."""
+    numbers = []
+    for epoch in (3, 4):
+        journal = taken_over(tmp_path, epoch)
+        numbers.append(append(journal, 1).segment // segment.GENERATION_SEGMENTS)
+        journal.close()
+        for path in tmp_path.iterdir():
+            path.unlink()
+    journal = taken_over(tmp_path, 4)
+    append(journal, 1)
+    journal.close()
+    journal = taken_over(tmp_path, 2)
+    numbers.append(append(journal, 2).segment // segment.GENERATION_SEGMENTS)
+    assert numbers == [3, 4, 5]
+
+
+def test_nothing_is_reported_durable_once_the_home_is_lost(tmp_path: Path) -> None:
+    """The frame may be in the file, its group is accepted nowhere; no name changes any more."""
+    lost = False
+
+    def owned() -> None:
+        if lost:
+            raise HomeLost("it is another's")
+
+    journal = Journal.open(tmp_path, segment_bytes=SMALL, owned=owned)
+    append_all(journal, range(1, 41))
+    lost = True
+    names = sorted(tmp_path.iterdir())
+    with pytest.raises(HomeLost):
+        append(journal, 41)
+    with pytest.raises(HomeLost):
+        journal.recycle(40)
+    lost = False
+    with pytest.raises(StoreError, match="another's"):
+        append(journal, 42)
+    assert sorted(tmp_path.iterdir()) == names
+    journal.close()
+
+
+def test_what_the_former_owner_commits_at_the_last_moment_is_no_orphan(tmp_path: Path) -> None:
+    """Its files are there when the new owner opens the table, its commit comes after that and
+    before the fence. Upkeep removes what no commit names, and only that."""
+    former = TopicLog.open(tmp_path / "log")
+    former.commit([framed(group(1, 0, run("t", [b"first"])))])
+    name = former.path / "_delta_log" / f"{2:020d}.json"
+    former.commit([framed(group(2, 1, run("t", [b"last"])))])
+    hidden = name.rename(tmp_path / "later")
+    new = TopicLog.open(former.path)
+    (path,) = new.files("message", 0)
+    path.with_name("t0-half.parquet").write_bytes(b"PAR1")
+    hidden.rename(name)
+    new.fence(2)
+    for now in range(100):
+        new.upkeep(now=now, floor=0)
+    assert len(new.files("message", 0)) == 2
+    assert all(file.exists() for file in new.files("message", 0))
+    page = new.page("t", 0, 1_000)
+    assert [bytes(batch.blob) for batch in page.batches] in ([b"first", b"last"], [b"firstlast"])

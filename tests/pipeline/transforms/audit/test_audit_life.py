@@ -1,0 +1,45 @@
+"""Random sound lives: no check has a row, whatever happened, also where rows are gone."""
+
+from datetime import UTC, datetime
+
+import pytest
+from audit_life import Life
+from delta.tables import DeltaTable
+from deltalake import DeltaTable as LogTable
+from spark_place import Place
+
+from distributary.jobs.views.audit_job import Settings, build, summary
+
+#: The second day of the log.
+DAY = "2026-11-22"
+#: What sees it first if rows are missing.
+OF_ROWS = ("torn", "gaps", "lost", "not_owed", "cursors_differ")
+
+
+@pytest.mark.timeout(900)
+def test_a_sound_life_has_no_violations(place: Place) -> None:
+    """Turns, selectors, priorities, releases, failures, dead letters, lost consumers, rewinds,
+    kills and no-local, by the real dispatcher. Then retention takes the first day from the log and
+    from Spark's tables, and the rest is still judged; as is what came since some time."""
+    Life(place.log, seed=5).live(groups=160)
+    place.materialize()
+    tables = place.places.tables
+    results = list(build(place.spark, Settings(tables)))
+    assert summary(results) == "audit: 16 checks, nothing found", [r for r in results if r.findings]
+    whole = {one.check.name: one.judged for one in results}
+    assert all(count > 0 for count in whole.values()), whole
+
+    LogTable(place.home.topic_log).delete(f"record <> 'subscription' AND day < '{DAY}'")
+    for name in ("messages", "acks"):
+        table = DeltaTable.forPath(place.spark, f"{tables}/{name}")
+        table.delete(f"day < '{DAY}'")
+        place.spark.sql(
+            f"ALTER TABLE delta.`{tables}/{name}` "
+            f"SET TBLPROPERTIES ('distributary.removedBefore' = '{DAY}')"
+        )
+    for since in (None, datetime(2026, 11, 22, 0, 5, tzinfo=UTC)):
+        results = list(build(place.spark, Settings(tables, names=OF_ROWS, since=since)))
+        assert not any(one.findings for one in results), results
+        judged = {one.check.name: one.judged for one in results}
+        assert 0 < judged["gaps"] < whole["gaps"]
+        assert 0 < judged["lost"] < whole["lost"]

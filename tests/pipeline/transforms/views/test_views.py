@@ -1,0 +1,118 @@
+"""The views say of random lives what a plain model says."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from math import ceil
+
+import pytest
+from random_life import NEVER_OWED, OUTCOMES, Life, Step
+from spark_log import BEGIN
+from spark_place import Place
+
+from distributary.pipeline.transforms.schema.home_tables import find_tables
+from distributary.pipeline.transforms.views.backlog import backlog
+from distributary.pipeline.transforms.views.consumers import consumers
+from distributary.pipeline.transforms.views.pending import pending, pending_of_all
+
+WIDTH = timedelta(seconds=20)
+
+
+def buckets(steps: list[Step], end: datetime) -> Iterator[tuple[object, ...]]:
+    """What `backlog` must say: every bucket that a subscription lived in, by a walk over all steps
+    for each of them."""
+    first = min(step.at for step in steps)
+    for name in {step.subscription for step in steps}:
+        mine = [step for step in steps if step.subscription == name]
+        at = datetime.fromtimestamp(first.timestamp() // 20 * 20, UTC)
+        while at <= end:
+            before = [step for step in mine if step.at < at + WIDTH]
+            here = [step for step in before if step.at >= at]
+            if before and (before[-1].alive or here):
+                yield (
+                    name,
+                    at,
+                    before[-1].owed,
+                    *(sum(getattr(step, what) for step in here) for what in COUNTS),
+                    before[-1].oldest,
+                )
+            at += WIDTH
+
+
+COUNTS = ("came", "settled", "dropped")
+
+
+def aware(at: datetime | None) -> datetime | None:
+    """Spark's times come in the zone of the machine."""
+    return None if at is None else at.astimezone(UTC)
+
+
+def test_the_views_equal_the_model(place: Place) -> None:
+    """Whatever was claimed, settled, given back, rewound, purged and deleted: what is owed, also
+    of all subscriptions at once; how much over time; who had what."""
+    life = Life(place.log, seed=3)
+    life.live(groups=150)
+    place.materialize()
+    tables = find_tables(place.spark, str(place.home.root))
+
+    found = pending_of_all(tables).select("subscription", "sequence").collect()
+    assert Counter(map(tuple, found)) == Counter(life.model.owed)
+    assert len({name for name, _ in life.model.owed}) > 2
+    name = min(life.model.claims)
+    alone = pending(place.spark, str(place.home.root), name).select("sequence").collect()
+    assert {(name, row.sequence) for row in alone} == {
+        one for one in life.model.owed if one[0] == name
+    }
+
+    end = place.log.now
+    said = backlog(tables, width=WIDTH, until=end).collect()
+    rows = {
+        (row.subscription, aware(row.begins_at)): (
+            row.owed,
+            *(row[what] for what in COUNTS),
+            aware(row.oldest_at),
+        )
+        for row in said
+    }
+    wanted = {(name, at): tuple(rest) for name, at, *rest in buckets(life.steps, end)}
+    assert {key: rows.get(key) for key in wanted} == wanted
+    assert set(rows) == set(wanted)
+    owed = Counter(name for name, _ in life.model.owed)
+    for name in life.model.claims:
+        last = max((row for row in said if row.subscription == name), key=lambda row: row.begins_at)
+        assert last.owed == owed[name]
+        if last.owed:
+            oldest = life.model.claims[name].owed[min(life.model.claims[name].owed)]
+            assert last.oldest_seconds == (end - oldest).total_seconds()
+
+    check_consumers(place, life)
+
+
+def check_consumers(place: Place, life: Life) -> None:
+    """In a window that cuts the life, against a walk over the settlements."""
+    since, until = BEGIN + timedelta(seconds=200), BEGIN + timedelta(seconds=700)
+    seen: dict[tuple[str, str], list[tuple[str, float]]] = defaultdict(list)
+    for row in place.log.known:
+        if row["record"] != "settlement" or not row["consumer"]:
+            continue
+        if row["outcome"] in NEVER_OWED or not since <= row["settled_at"] < until:
+            continue
+        took = (row["settled_at"] - row["delivered_at"]).total_seconds()
+        for _ in row["sequences"]:
+            seen[row["subscription"], row["consumer"]].append((row["outcome"], took))
+    tables = find_tables(place.spark, str(place.home.root))
+    rows = consumers(tables, since=since, until=until).collect()
+    assert {(row.subscription, row.consumer) for row in rows} == set(seen)
+    everything = Counter({key: len(had) for key, had in seen.items()})
+    for row in rows:
+        had = seen[row.subscription, row.consumer]
+        of_all = sum(n for (name, _), n in everything.items() if name == row.subscription)
+        assert row.deliveries == len(had) == sum(row[one] for one in OUTCOMES)
+        assert {one: row[one] for one in OUTCOMES if row[one]} == Counter(one for one, _ in had)
+        assert row.share == pytest.approx(len(had) / of_all)
+        assert row.per_second == pytest.approx(len(had) / 500)
+        times = sorted(took for outcome, took in had if outcome != "released")
+        for share, column in ((0.5, "p50"), (0.9, "p90"), (0.99, "p99")):
+            expected = times[ceil(share * len(times)) - 1] if times else None
+            assert row[f"settle_seconds_{column}"] == expected
+        assert since <= aware(row.last_seen) < until

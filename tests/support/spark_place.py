@@ -1,0 +1,65 @@
+"""A home with a hand-made log, the job that materializes it, and something to put in."""
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from spark_log import LogWriter, encoded
+
+from distributary.jobs.materialize.batch_progress import Progress
+from distributary.jobs.materialize.materialize import Settings, build
+from distributary.jobs.tables.table_places import TablePlaces
+from distributary.pipeline.tables.home.home import Home
+
+
+class Place:
+    """A home with a hand-made log, and the job that materializes it."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark = spark
+        self.home = Home(root)
+        self.log = LogWriter(self.home.topic_log)
+        self.progress: list[Progress] = []
+
+    @property
+    def places(self) -> TablePlaces:
+        return TablePlaces(
+            str(self.home.topic_log),
+            str(self.home.cursors.parent),
+            str(self.home.checkpoint("materialize")),
+        )
+
+    def materialize(self) -> None:
+        """The job with `available-now`, to its end."""
+        query = build(self.spark, Settings(self.places, report=self.progress.append))
+        query.awaitTermination()
+
+    def table(self, name: str) -> DataFrame:
+        return self.spark.read.format("delta").load(self.places.table(name))
+
+
+def first_part(place: Place) -> None:
+    """Two subscriptions, ten messages, the first of them settled."""
+    log = place.log
+    log.next_group()
+    log.subscribe("global/dispatchers", "flights")
+    log.subscribe("container/c1/gone", "flights")
+    log.commit()
+    log.next_group()
+    log.publish("flights", *[encoded(f"m{i}", properties={"i": i}) for i in range(10)])
+    log.next_group()
+    log.settle("global/dispatchers", "flights", [0, 1, 4, 6], 2)
+    log.settle("global/dispatchers", "flights", [2, 3], 2, outcome="released")
+    log.settle("container/c1/gone", "flights", [0], 1)
+    log.commit()
+
+
+def second_part(place: Place) -> None:
+    """More of both, and one subscription less; over midnight."""
+    log = place.log
+    log.group = 10
+    log.publish("flights", *[encoded(f"m{i}") for i in range(10, 13)])
+    log.subscribe("container/c1/gone", "flights", event="deleted")
+    log.commit()
+    log.next_group()
+    log.settle("global/dispatchers", "flights", [2, 3, 5, 11], 7, consumer="worker-2/dispatchers")
+    log.commit()

@@ -1,0 +1,12 @@
+"""How Spark is set where it has ten rows to work on."""
+
+FAST = {
+    "spark.master": "local[2]",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    # Compiling Java for ten rows takes longer than to interpret it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
