@@ -91,17 +91,19 @@ def play(stage: Stage, gateway: Gateway, flights: int, console: Console) -> Play
     watch.parts.append(publisher)
     mortal = workers[WORKERS.index(MORTAL)]
     with _screen(console, publisher, workers, flights) as draw:
-        watch.draw = draw
         watch.until(
             lambda: (
                 not publisher.running and sum(worker.said.done for worker in workers) >= flights
             ),
             "publishing and delivering",
+            draw,
         )
         for worker in workers:
             if worker.running:
                 worker.process.terminate()
-        watch.until(lambda: not any(worker.running for worker in workers), "the workers' leave")
+        watch.until(
+            lambda: not any(worker.running for worker in workers), "the workers' leave", draw
+        )
         for part in watch.parts:
             part.require_well()
         draw()
@@ -128,15 +130,16 @@ class Watch:
 
     gateway: Gateway
     parts: list[Part]
-    draw: Callable[[], None] = lambda: None
 
-    def until(self, done: Callable[[], bool], what: str) -> None:
+    def until(
+        self, done: Callable[[], bool], what: str, draw: Callable[[], None] = lambda: None
+    ) -> None:
         said, since = self._said(), time.monotonic()
         while not done():
             self.gateway.require_well()
             for part in self.parts:
                 part.require_well()
-            self.draw()
+            draw()
             time.sleep(0.05)
             if (now := self._said()) != said:
                 said, since = now, time.monotonic()

@@ -12,46 +12,41 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from distributary.ingest.commit.upkeep_clock import Result, UpkeepClock
+from distributary.ingest.commit.home_opening import Store
+from distributary.ingest.commit.pending_group import CreditGiven
+from distributary.ingest.commit.upkeep_clock import Floors, Result, UpkeepClock
 from distributary.ingest.net.link import Link
-from distributary.ingest.runtime.settings import Settings
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import Failure, Worker
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.errors import HomeLost, StoreError, TableMoved
 from distributary.pipeline.log.recent_messages import RecentMessages
-from distributary.pipeline.tables.journal.journal import Journal
 from distributary.pipeline.tables.journal.segment import FrameRef
-from distributary.pipeline.tables.topic_log.topic_log import Commit, TopicLog
+from distributary.pipeline.tables.topic_log.topic_log import Commit
 from distributary.pipeline.tables.upkeep.table_upkeep import Upkeep
 
 _events = structlog.get_logger("log")
 
 
 class Committer:
-    """Commits the journal's frames, in order, and says when nothing more may be accepted.
-
-    `stopped` is called with the reason when the table can't go on; `paid` after credit that was
-    kept back has been given.
-    """
+    """Commits the journal's frames, in order. When the table can't go on, all stops. `floors` says
+    what is owed to nobody; `complete` is told of credit that was kept back and has been given."""
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        settings: Settings,
-        journal: Journal,
-        table: TopicLog,
+        host: Host,
+        store: Store,
         recent: RecentMessages,
-        owned: Callable[[], None],
+        floors: Callable[[], Floors],
+        complete: Callable[[CreditGiven], None],
     ) -> None:
-        self._loop, self._settings = loop, settings
-        self._journal, self._table, self._recent = journal, table, recent
-        self._owned = owned
-        self.stopped: Callable[[str], None] = lambda _reason: None
-        self.paid: Callable[[], None] = lambda: None
-        self._worker: Worker[Commit | Upkeep | None] = Worker("committer", loop)
-        self.upkeep = UpkeepClock(loop, settings, table, owned, self._worker.submit)
-        self.upkeep.behind = lambda: self._uncommitted_bytes >= settings.commit.bytes
-        self.upkeep.stopped = self._stopped
+        self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
+        self._journal, self._table, self._owned = store.journal, store.table, store.owned
+        self._recent, self._complete = recent, complete
+        self._worker: Worker[Commit | Upkeep | None] = Worker("committer", host.loop)
+        self._upkeep = UpkeepClock(
+            host, store.table, store.owned, self._worker.submit, floors, self._behind
+        )
         self._refs: deque[tuple[FrameRef, int]] = deque()  # frame, sequence after it
         self._uncommitted_bytes = 0
         self._committing = False
@@ -61,8 +56,7 @@ class Committer:
         self._stuck = False  # the last commit failed; the journal keeps what it was to have
         self._parked = False
         self._ending = False
-        self._dead = False
-        self._arm(settings.commit.interval_ms)
+        self._arm(self._settings.commit.interval_ms)
 
     def add(self, ref: FrameRef, through: int) -> None:
         """A frame is durable in the journal; `through` is the first sequence after it."""
@@ -71,8 +65,11 @@ class Committer:
 
     def flush(self) -> None:
         """Commit now if enough has gathered, unless the last commit found no space."""
-        if self._uncommitted_bytes >= self._settings.commit.bytes and not self._stuck:
+        if self._behind() and not self._stuck:
             self.commit()
+
+    def _behind(self) -> bool:
+        return self._uncommitted_bytes >= self._settings.commit.bytes
 
     def write(self, parts: Sequence[Bytes], through: int, done: Callable[[], None]) -> None:
         """Commit one group by itself; `done` is called when it is durable, however long that takes.
@@ -105,7 +102,7 @@ class Committer:
         self._recent.committed(through)
 
     def _write_again(self, parts: Sequence[Bytes], through: int, done: Callable[[], None]) -> None:
-        if not self._dead and not self._ending:
+        if not self._halt.on and not self._ending:
             self.write(parts, through, done)
 
     # Credit.
@@ -140,14 +137,14 @@ class Committer:
         for link in held:
             link.connection.hold(False)
         _grant(owed)
-        self.paid()
+        self._complete(CreditGiven())
 
     # The commit.
 
     def commit(self) -> None:
         """Begin a commit of what is due, unless one runs or nothing is due."""
         self._arm(self._settings.commit.interval_ms)
-        if self._committing or not self._refs or self._dead:
+        if self._committing or not self._refs or self._halt.on:
             return
         refs: list[FrameRef] = []
         size = through = 0
@@ -188,7 +185,7 @@ class Committer:
         self._recent.committed(through)
         self._succeeded(result, size)
         self._pay_owed()
-        if self._uncommitted_bytes >= self._settings.commit.bytes or self._ending:
+        if self._behind() or self._ending:
             self.commit()
 
     def _succeeded(self, commit: Commit, size: int) -> None:
@@ -202,17 +199,14 @@ class Committer:
             write_ms=round(commit.write_seconds * 1_000),
             sync_ms=round(commit.sync_seconds * 1_000),
         )
-        self.upkeep.tick()
-
-    def _stopped(self, reason: str) -> None:
-        self.stopped(reason)
+        self._upkeep.tick()
 
     def _failed(self, error: BaseException, *, then: str) -> bool:
         """Whether the same may be tried again; if not, all is stopped."""
         dead = self._table.dead or self._journal.dead
         again = isinstance(error, StoreError | OSError) and dead is None
         if not again or isinstance(error, TableMoved | HomeLost):
-            self.stopped(f"{type(error).__name__}: {error}")
+            self._halt.now(f"{type(error).__name__}: {error}")
             return False
         self._stuck = True
         _events.error("commit.failed", reason=str(error), then=then)
@@ -220,20 +214,15 @@ class Committer:
 
     # The end.
 
-    def halt(self) -> None:
-        """Begin nothing more: what is in memory can't be trusted, what is on the disk can."""
-        self._dead = True
-        self.upkeep.end()
-
     def flush_soon(self) -> None:
         """From now on commit again as soon as a commit ends; a stuck one is tried once more."""
         self._ending, self._stuck = True, False
-        self.upkeep.end()
+        self._upkeep.end()
 
     @property
     def busy(self) -> bool:
         """Whether a commit runs, or frames wait for one that may succeed."""
-        return self._committing or (bool(self._refs) and not self._stuck and not self._dead)
+        return self._committing or (bool(self._refs) and not self._stuck and not self._halt.on)
 
     @property
     def parked(self) -> bool:

@@ -10,27 +10,29 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 
 from distributary.ingest.commit.batches import batches_of, by_topic
 from distributary.ingest.commit.committer import Committer
+from distributary.ingest.commit.home_opening import Store
 from distributary.ingest.commit.pending_group import (
+    CreditGiven,
     Exclusion,
+    GroupDurable,
     Inside,
     PendingGroup,
     Receipt,
-    Writing,
+    SealedGroup,
     answer,
     recorded_bytes,
     settled_bytes,
 )
 from distributary.ingest.commit.upkeep_clock import Floors
 from distributary.ingest.native import pump
-from distributary.ingest.net.link import Link
+from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.runtime import clock
-from distributary.ingest.runtime.settings import Settings
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import Failure, Worker
 from distributary.pipeline.errors import JournalFull, StoreError
 from distributary.pipeline.log.publish_times import Moments
@@ -38,18 +40,12 @@ from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.message import (
     Group,
     PublishBatch,
-    RecordBatch,
     Settlement,
     SubscriptionRecord,
 )
 from distributary.pipeline.model.subscription import BEGINNINGS
 from distributary.pipeline.tables.journal import frame
-from distributary.pipeline.tables.journal.journal import Journal
 from distributary.pipeline.tables.journal.segment import FrameRef
-from distributary.pipeline.tables.topic_log.topic_log import TopicLog
-
-if TYPE_CHECKING:
-    from distributary.ingest.net.connection import Connection
 
 __all__ = ["Inside", "Log", "Receipt", "answer"]
 
@@ -59,50 +55,43 @@ _events = structlog.get_logger("log")
 class Log:
     """The gateway's end of the one log.
 
-    `arrived` is called with the topics that have new durable messages; `stopped` when nothing more
-    may be accepted, with the reason.
+    `complete` is told of each group that has become durable, in their order, once. What can't be
+    written stops all.
     """
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        settings: Settings,
-        journal: Journal,
-        table: TopicLog,
-        *,
-        next_group: int,
-        next_sequence: int,
-        owned: Callable[[], None],
+        host: Host,
+        store: Store,
+        exclusion: Exclusion,
+        lowest_floor: Callable[[], int],
+        complete: Callable[[GroupDurable | CreditGiven], None],
     ) -> None:
-        self._loop, self._settings, self._journal, self._table = loop, settings, journal, table
+        """`lowest_floor`: below it nothing is owed to any durable subscription, by what is in
+        memory."""
+        self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
+        self._journal, self._table = store.journal, store.table
+        self._exclusion, self._complete = exclusion, complete
         self.moments = Moments()
-        self.recent = RecentMessages(head=next_sequence, bytes_max=settings.delivery.cache_bytes)
-        self.arrived: Callable[[list[str]], None] = lambda _topics: None
-        #: Told of all messages that became durable, and when they were published.
-        self.counted: Callable[[str, RecordBatch, int], None] = lambda _topic, _batch, _at: None
-        #: Told of messages that became durable and aren't all plain.
-        self.uncommon: Callable[[str, RecordBatch], None] = lambda _topic, _batch: None
-        self.stopped: Callable[[str], None] = lambda _reason: None
-        self._next_group, self._next_sequence = next_group, next_sequence
+        state = store.snapshot
+        self._next_group, self._next_sequence = state.next_group, state.next_sequence
+        cache_bytes = host.settings.delivery.cache_bytes
+        #: The messages of the last minutes, by topic.
+        self.recent = RecentMessages(head=state.next_sequence, bytes_max=cache_bytes)
         self._waiting = PendingGroup()
         self._full_groups: deque[PendingGroup] = deque()  # what waits before it, large enough each
         self._waiting_bytes = 0
         self._brought = 0  # of them, since a peer was last asked to wait
-        self._writing: Writing | None = None
-        self._worker: Worker[FrameRef] = Worker("journal", loop)
-        self._committer = Committer(loop, settings, journal, table, self.recent, owned)
-        self._committer.stopped = self._stop
-        self._committer.paid = lambda: self.arrived([])
-        self._committer.upkeep.floors = lambda: Floors(self.last_group, self.lowest_floor())
-        self.exclusion: Exclusion | None = None
-        #: Below it nothing is owed to any durable subscription, by what is in memory.
-        self.lowest_floor: Callable[[], int] = lambda: 0
+        self._writing: SealedGroup | None = None
+        self._worker: Worker[FrameRef] = Worker("journal", host.loop)
+        self._committer = Committer(
+            host, store, self.recent, lambda: Floors(self.last_group, lowest_floor()), complete
+        )
         #: Id of each durable subscription that lives -> the group in which its incarnation began.
-        self.begun: dict[str, int] = {}
+        self.begun = {one.key.id: one.began for one in state.subscriptions}
         self._lingering: asyncio.TimerHandle | None = None
         self._full = False
         self._ending = False
-        self._dead = False
 
     # What comes in.
 
@@ -145,10 +134,10 @@ class Log:
         """Its messages are in the log, or wait for it as well as any: the sender hears that they
         are accepted when all that waits now is durable."""
         busy = self._waiting or self._full_groups or self._writing is not None
-        if busy or self._dead:
+        if busy or self._halt.on:
             self._waiting.receipts.append(receipt)
         else:
-            self._accept(PendingGroup(receipts=[receipt]))
+            self.accept(PendingGroup(receipts=[receipt]))
 
     def write(
         self, runs: Sequence[PublishBatch], settlements: Sequence[Settlement], origin: Inside
@@ -166,7 +155,7 @@ class Log:
         """Give a producer credit back for what waits for nothing, or keep it for later."""
         self._committer.pay({link: credit})
 
-    def _add(self, run: PublishBatch, publisher: "Connection | Inside") -> None:
+    def _add(self, run: PublishBatch, publisher: Peer | Inside) -> None:
         waiting = self._waiting
         waiting.runs.append(run)
         waiting.publishers.append(publisher)
@@ -225,7 +214,7 @@ class Log:
     def flush(self) -> None:
         """Write what waits, after it has waited for more (`journal.linger_ms`), unless a group is
         being written: then it goes next."""
-        if self._writing is not None or self._dead:
+        if self._writing is not None or self._halt.on:
             return
         linger_ms = self._settings.journal.linger_ms
         if self._full_groups or not linger_ms or self._ending:
@@ -238,7 +227,7 @@ class Log:
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
-        if self._writing is not None or self._dead:
+        if self._writing is not None or self._halt.on:
             return
         if self._full_groups:
             waiting = self._full_groups.popleft()
@@ -263,14 +252,14 @@ class Log:
             self.moments.add(group.first_sequence, group.written_at, self._table.sequence_version)
         self._next_group += 1
         self._next_sequence += group.message_count
-        self._writing = Writing(group, waiting, batches)
+        self._writing = SealedGroup(group, waiting, batches)
         for link in waiting.held:
             if not self._committer.hold(link):
                 link.connection.hold(False)
         try:
             parts = frame.encode(group)
         except StoreError as error:  # nothing of it is durable: the home is as it was
-            self._stop(str(error))
+            self._halt.now(str(error))
             return
         if self._settings.journal.durability == "delta":
             self._committer.write(parts, self._next_sequence, self._durable)
@@ -284,8 +273,8 @@ class Log:
         subscription that begins in this very group it waits for the next one: whatever is settled
         in a group belongs to what there was before it.
         """
-        exclusion = self.exclusion
-        if exclusion is None or not (waiting.aimed or any(run.topic in exclusion for run in runs)):
+        exclusion = self._exclusion
+        if not (waiting.aimed or any(run.topic in exclusion for run in runs)):
             return []
         next_of: dict[str, int] = {}
         first = self._next_sequence
@@ -306,7 +295,7 @@ class Log:
     # The journal.
 
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        if not self._dead:
+        if not self._halt.on:
             self._worker.submit(
                 lambda: self._journal.append(parts), lambda result: self._written(parts, result)
             )
@@ -316,7 +305,7 @@ class Log:
     ) -> None:
         if isinstance(result, Failure):
             if not isinstance(result.error, JournalFull):
-                self._stop(str(result.error))
+                self._halt.now(str(result.error))
                 return
             if not self._full:
                 self._full = True
@@ -334,21 +323,14 @@ class Log:
         self._committer.flush()
 
     def _durable(self) -> None:
-        done, self._writing = self._writing, None
-        assert done is not None  # noqa: S101
+        sealed, self._writing = self._writing, None
+        assert sealed is not None  # noqa: S101
         self.flush()  # the next group goes to the disk while this one is handed out
-        for topic, batch in done.batches:
-            self.recent.add(topic, batch)
-            self.counted(topic, batch, done.group.written_at)
-            if batch.attributes is not None:
-                self.uncommon(topic, batch)
-        self._accept(done.waiting)
-        for then in done.waiting.then:
-            then()
-        self.arrived([topic for topic, _ in done.batches])
+        self._complete(GroupDurable(sealed))
         self.flush()
 
-    def _accept(self, waiting: PendingGroup) -> None:
+    def accept(self, waiting: PendingGroup) -> None:
+        """What these receipts are for is durable: their peers hear so, and get their credit."""
         credit: dict[Link, int] = {}
         for receipt in waiting.receipts:
             answer(receipt, pump.ACCEPTED)
@@ -358,16 +340,6 @@ class Log:
         self._committer.pay(credit)
 
     # The end.
-
-    def halt(self) -> None:
-        """Begin nothing more, and accept nothing more."""
-        self._dead = True
-        self._committer.halt()
-
-    def _stop(self, reason: str) -> None:
-        if not self._dead:
-            self.halt()
-            self.stopped(reason)
 
     async def close(self) -> None:
         """Write and commit all that waits, then end the threads.
@@ -387,7 +359,7 @@ class Log:
 
     def _busy(self) -> bool:
         """Whether there is something to write or to commit, and a disk that takes it."""
-        halted = self._full or self._dead or self._committer.parked
+        halted = self._full or self._halt.on or self._committer.parked
         return (self._writing is not None and not halted) or self._committer.busy
 
     def _join(self) -> None:

@@ -1,6 +1,7 @@
 """What a gateway finds in its home at the start: opened, checked, and the journal emptied."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -22,13 +23,15 @@ _events = structlog.get_logger("gateway")
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """What was found at the start: the journal is empty, and the table has all."""
+    """What was found at the start: the journal is empty, and the table has all. `owned` raises
+    HomeLost when another gateway has the home by now; each commit asks it first."""
 
     journal: Journal
     table: TopicLog
     snapshot: snapshot.Snapshot
     marks: DispatchMarks
     doubts: dict[str, Doubt]
+    owned: Callable[[], None]
 
 
 def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
@@ -78,7 +81,7 @@ def _open_store(home: Home, settings: Settings, owner: Owner) -> Store:
         doubtful=sum(1 for doubt in doubts.values() if doubt.below),
         milliseconds=round((time.perf_counter() - began) * 1_000),
     )
-    return Store(journal, table, state, marks, doubts)
+    return Store(journal, table, state, marks, doubts, owner.check)
 
 
 def _say_what_was_found(opened: Opened) -> None:

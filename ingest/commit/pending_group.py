@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from distributary.ingest.native import pump
-from distributary.ingest.net.link import Link
+from distributary.ingest.net.link import Link, Peer
 from distributary.pipeline.model.message import (
     Group,
     PublishBatch,
@@ -14,9 +14,6 @@ from distributary.pipeline.model.message import (
     SubscriptionRecord,
 )
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent, SubscriptionKey
-
-if TYPE_CHECKING:
-    from distributary.ingest.net.connection import Connection
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +40,7 @@ class Exclusion(Protocol):
     def __contains__(self, topic: str) -> bool:
         """Whether there is any on this topic."""
 
-    def exclude(self, topic: str, publisher: "Connection | Inside", run: range) -> list[Settlement]:
+    def exclude(self, topic: str, publisher: Peer | Inside, run: range) -> list[Settlement]:
         """This publisher's messages get these sequences: what is to be recorded for those that
         aren't owed them."""
 
@@ -62,7 +59,7 @@ class PendingGroup:
     """
 
     runs: list[PublishBatch] = field(default_factory=list)
-    publishers: "list[Connection | Inside]" = field(default_factory=list)  #: of each run
+    publishers: list[Peer | Inside] = field(default_factory=list)  #: of each run
     settlements: list[Settlement] = field(default_factory=list)
     records: list[SubscriptionRecord] = field(default_factory=list)
     receipts: "list[Receipt]" = field(default_factory=list)
@@ -100,12 +97,26 @@ def recorded_bytes(record: SubscriptionRecord) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Writing:
-    """The group that the journal writes now, and its batches as they will be delivered."""
+class SealedGroup:
+    """A group that has its sequences and goes to the disk: nothing is added to it any more.
+    `batches` are its messages as they will be delivered, by topic; `waiting` is who is told."""
 
     group: Group
     waiting: PendingGroup
     batches: tuple[tuple[str, RecordBatch], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDurable:
+    """The log tells the message loop: what this group holds is on the disk."""
+
+    sealed: SealedGroup
+
+
+@dataclass(frozen=True, slots=True)
+class CreditGiven:
+    """The committer tells the message loop: producers got the credit that was kept back while the
+    journal was full, and what waited for that may be said."""
 
 
 def answer(receipt: Receipt, state: int) -> None:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import structlog
 
 from distributary.ingest.runtime import clock
-from distributary.ingest.runtime.settings import Settings
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import Failure
 from distributary.pipeline.errors import HomeLost, StoreError, TableMoved
 from distributary.pipeline.tables.topic_log.topic_log import Commit, TopicLog
@@ -44,23 +44,24 @@ class Floors:
 class UpkeepClock:
     """Asks for a step after each commit, and again while there was something to do.
 
-    `submit` hands a job to the committer's thread and its result back to the loop; `stopped` is
-    called with the reason when the table can't go on.
+    `submit` hands a job to the committer's thread and its result back to the loop; `floors` says
+    what is owed to nobody, `behind` whether commits wait; `owned` raises HomeLost when the home is
+    another gateway's by now. When the table can't go on, all stops.
     """
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        settings: Settings,
+        host: Host,
         table: TopicLog,
         owned: Callable[[], None],
         submit: Callable[[Callable[[], Commit | Upkeep | None], Callable[[Result], None]], None],
+        floors: Callable[[], Floors],
+        behind: Callable[[], bool],
     ) -> None:
-        self._loop, self._table, self._owned, self._submit = loop, table, owned, submit
-        self._retry_seconds = settings.commit.retry_ms / 1_000
-        self.floors: Callable[[], Floors] = lambda: Floors(0, 0)
-        self.behind: Callable[[], bool] = lambda: False
-        self.stopped: Callable[[str], None] = lambda _reason: None
+        self._loop, self._halt = host.loop, host.halt
+        self._table, self._owned, self._submit = table, owned, submit
+        self._retry_seconds = host.settings.commit.retry_ms / 1_000
+        self._floors, self._behind = floors, behind
         self._taken: Floors | None = None
         self._floor = 0
         self._running = False
@@ -70,10 +71,10 @@ class UpkeepClock:
 
     def tick(self) -> None:
         """A commit has ended well, or the pause after a step: do the next step, if its time is."""
-        if self._running or self._ended or self._loop.time() < self._next:
+        if self._running or self._ended or self._halt.on or self._loop.time() < self._next:
             return
         self._take_floors()
-        floor = min(self._floor, self.floors().floor)  # one may have begun further back meanwhile
+        floor = min(self._floor, self._floors().floor)  # one may have begun further back meanwhile
         self._running = True
         now = clock.now()
         self._submit(lambda: self._step(now, floor), self._done)
@@ -88,7 +89,7 @@ class UpkeepClock:
         if self._taken is not None and self._table.journal_version >= self._taken.group:
             self._floor, self._taken = self._taken.floor, None
         if self._taken is None:
-            self._taken = self.floors()
+            self._taken = self._floors()
 
     def _step(self, now: int, floor: int) -> Upkeep | None:
         """On the committer's thread."""
@@ -113,12 +114,12 @@ class UpkeepClock:
         )
         if result.messages:
             _events.warning("retention.dropped", messages=result.messages, owed_to="nobody")
-        self._rest(result.seconds * (REST_BEHIND if self.behind() else REST))
+        self._rest(result.seconds * (REST_BEHIND if self._behind() else REST))
 
     def _failed(self, error: BaseException) -> None:
         again = isinstance(error, StoreError | OSError) and self._table.dead is None
         if not again or isinstance(error, TableMoved | HomeLost):
-            self.stopped(f"{type(error).__name__}: {error}")
+            self._halt.now(f"{type(error).__name__}: {error}")
             return
         _events.error("upkeep.failed", reason=str(error), then="commits go on; tried again soon")
         self._rest(self._retry_seconds)

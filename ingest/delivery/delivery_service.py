@@ -4,25 +4,26 @@ A subscription is a position over the log. Messages come from memory when they a
 `topic_log`, a page at a time; a slow one costs others nothing. All run on the loop's thread.
 """
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import count, groupby
 
 from distributary.ingest.commit.group_log import Log, Receipt, answer
+from distributary.ingest.commit.home_opening import Store
 from distributary.ingest.delivery import oversize
 from distributary.ingest.delivery.alarms import Alarms
 from distributary.ingest.delivery.consumer import Consumer, Subscription
 from distributary.ingest.delivery.dead_letters import DeadLetters
 from distributary.ingest.delivery.expiry import Expiry
 from distributary.ingest.delivery.leased_consumer import LeasedConsumer
-from distributary.ingest.delivery.message_source import Paging
+from distributary.ingest.delivery.message_source import PageRead, Paging
 from distributary.ingest.delivery.selector_faults import SelectorFaults
 from distributary.ingest.delivery.selector_filter import SelectorFilter
 from distributary.ingest.delivery.topic_directory import TopicDirectory
 from distributary.ingest.native.pump import Outcomes
 from distributary.ingest.net.link import Link
 from distributary.ingest.runtime import clock
-from distributary.ingest.runtime.settings import Settings
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.turns import Allowance, Due, units
 from distributary.pipeline.dispatch.dispatcher import DeadLetter, Deliver, Effect, Settled
 from distributary.pipeline.model.address import Destination
@@ -31,8 +32,6 @@ from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.registry import LinkKind
-from distributary.pipeline.tables.recovery.dispatch_marks import DispatchMarks
-from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 #: Seconds that burials may take at the end, when nobody is served any more.
 FINISH_SECONDS = 5.0
@@ -48,38 +47,41 @@ PASS_EVALUATIONS = 1_000
 MESSAGES_LIKE_ONE_EVALUATION = 4
 
 
+@dataclass(frozen=True, slots=True)
+class DeliveryDue:
+    """The delivery service tells the message loop: an alarm rang, or the loop has turned, and
+    subscriptions are to be served."""
+
+
 class DeliveryService:
     """Serves subscriptions that have consumers with credit; knows nothing of the others."""
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        settings: Settings,
+        host: Host,
+        store: Store,
         log: Log,
-        table: TopicLog,
-        marks: DispatchMarks,
         claims: TopicDirectory,
-        flush: Callable[[], None],
         kept: Callable[[Destination], SubscriptionKey],
+        complete: Callable[[PageRead | DeliveryDue], None],
     ) -> None:
-        """`kept` makes a queue, in the group that waits, if it isn't there."""
-        self._loop, self._settings, self._log = loop, settings, log
-        self._marks, self._flush, self._claims = marks, flush, claims
-        self.paging = Paging(loop, log.recent, table, settings.delivery)
-        self.paging.resumed = self._resume
-        self.faults = SelectorFaults(loop, settings.delivery.page_retry_ms, self._resume)
-        self._alarms = Alarms(loop, self._rung)
-        self._dead_letters = DeadLetters(loop, log, self.paging, kept)
-        scan_ms = settings.delivery.expiry_scan_ms
-        self._expiry = Expiry(loop, claims, self.paging, self.faults, scan_ms, self.give_up)
+        """`kept` makes a queue, in the group that waits, if it isn't there. `complete` is told of
+        pages that were read, and when there is something to serve that no frame has caused."""
+        self._settings, self._log, self._complete = host.settings, log, complete
+        self._marks, self._claims = store.marks, claims
+        self.paging = Paging(host, log.recent, store.table, complete)
+        self.faults = SelectorFaults(host, complete)
+        self._alarms = Alarms(host.loop, self._rung)
+        self._dead_letters = DeadLetters(host.loop, log, self.paging, kept)
+        self._expiry = Expiry(host, claims, self.paging, self.faults, self.give_up)
         self._live: dict[str, dict[Subscription, None]] = {}  # topic -> those with consumers
         self._due: Due[Subscription] = Due(TOPIC_SUBSCRIPTIONS)
         self._again: list[Subscription] = []  # served, and not done: behind all when the loop turns
         self._cut: dict[Consumer, None] = {}  # get more when what they settled is durable
-        self._turn = Allowance(loop, settings.delivery.turn_subscriptions_max, self._turned)
+        most = host.settings.delivery.turn_subscriptions_max
+        self._turn = Allowance(host.loop, most, self._turned)
         self._sieve = SelectorFilter(self.faults)
         self._numbers = count(1)
-        log.arrived, log.uncommon = self._arrived, claims.arrived
 
     # Consumers come and go.
 
@@ -141,7 +143,7 @@ class DeliveryService:
 
     def _set_credit(self, consumer: Consumer) -> None:
         link, dispatcher = consumer.link, consumer.subscription.dispatcher
-        able = link.alive and link.connection.inbound.takes_more and not consumer.too_large
+        able = link.alive and link.keeper.takes_more and not consumer.too_large
         credit = link.credit if able else 0
         taker, settings = isinstance(link, LeasedConsumer), self._settings
         most = settings.management.acquire_max if taker else settings.amqp.unsettled_max
@@ -184,7 +186,7 @@ class DeliveryService:
             self._alarms.look(subscription)
             if subscription.consumers:
                 self._wake(subscription)
-        self._pass()
+        self._complete(DeliveryDue())
 
     # Outcomes.
 
@@ -266,7 +268,9 @@ class DeliveryService:
 
     # Serving.
 
-    def _arrived(self, topics: list[str]) -> None:
+    def arrived(self, topics: Iterable[str]) -> None:
+        """Messages of these topics became durable, and outcomes did: `run` serves whoever may get
+        more by that."""
         cut, self._cut = self._cut, {}
         for consumer in cut:
             self.eased(consumer)
@@ -274,8 +278,6 @@ class DeliveryService:
             live = self._live.get(topic)
             if live:
                 self._due.add_all(live, topic)
-        self.run()
-        self._flush()
 
     def run(self) -> None:
         """Serve those that are due, as many as may be until the loop turns; the others then, in the
@@ -290,16 +292,11 @@ class DeliveryService:
         while self._again:
             self._wake(self._again.pop(0))
         if self._due.order:
-            self._pass()
+            self._complete(DeliveryDue())
 
     def _wake(self, subscription: Subscription) -> None:
         """There may be something to do for it: `run` serves it."""
         self._due.add(subscription, subscription.definition.topic)
-
-    def _pass(self) -> None:
-        self.run()
-        self._log.flush()
-        self._flush()
 
     def _serve(self, subscription: Subscription) -> tuple[int, int]:
         """Serve one, as far as one pass goes: bytes that were sent, and evaluations."""
@@ -378,9 +375,9 @@ class DeliveryService:
             oversize.end_if_empty(consumer)
         return sent
 
-    def _resume(self, subscription: Subscription) -> None:
+    def resume(self, subscription: Subscription) -> None:
+        """It may go on: a page that it waited for is there, or is to be asked for again."""
         self._wake(subscription)
-        self._pass()
 
     def _answer_drains(self, subscription: Subscription) -> None:
         """All there is has been sent: whoever drains gives its credit back."""

@@ -5,33 +5,43 @@ has gone, and how each delivery ended is durable in the log, the subscription is
 methods run on the loop's thread.
 """
 
-import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from distributary.ingest.commit.group_log import Log
 from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import Failure, Worker
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.recovery.dispatch_marks import DispatchMarks
 
 
-class DispatchMarking:
-    """The gateway's end of the marks. `passed` is called when a sync has let peers go on, `stopped`
-    with the reason when it failed."""
+@dataclass(frozen=True, slots=True)
+class MarksDurable:
+    """The marks tell the message loop: a sync has let peers go on."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, log: Log, marks: DispatchMarks) -> None:
-        self._log, self._marks = log, marks
-        self.passed: Callable[[], None] = lambda: None
-        self.stopped: Callable[[str], None] = lambda _reason: None
-        self._worker: Worker[None] = Worker("marks", loop)
+
+class DispatchMarking:
+    """The gateway's end of the marks. `complete` is told when a sync has let peers go on; one that
+    failed stops all."""
+
+    def __init__(
+        self,
+        host: Host,
+        log: Log,
+        marks: DispatchMarks,
+        complete: Callable[[MarksDurable], None],
+    ) -> None:
+        self._halt, self._log, self._marks = host.halt, log, marks
+        self._complete = complete
+        self._worker: Worker[None] = Worker("marks", host.loop)
         #: Slot -> how often a first consumer came or the last one went, to know what is past.
         self._changes: dict[int, int] = {}
         #: Slots that are known to be durable as attached.
         self._durable: set[int] = set()
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._syncing = False
-        self._kept = False
 
     def joined(self, subscription: Subscription, then: Callable[[], None]) -> None:
         """A consumer came to a durable subscription; `then` is called when that is durable, at
@@ -72,11 +82,6 @@ class DispatchMarking:
         self._marks.free(subscription.key.id)
         subscription.mark = 0
 
-    def keep(self) -> None:
-        """The gateway gives up: no mark is taken back any more, whatever consumers still give back.
-        What they hold they may have seen, and a stop that nobody asked for is a crash to them."""
-        self._kept = True
-
     def close(self) -> None:
         """After the log is closed: what went quiet at the end is durable as such. Raises
         StoreError when it isn't; the next start then takes deliveries for doubtful that are not."""
@@ -92,7 +97,9 @@ class DispatchMarking:
         self._changes[slot] = self._changes.get(slot, 0) + 1
 
     def _quiet(self, slot: int, change: int) -> None:
-        if self._changes[slot] == change and not self._kept:
+        """A stop that nobody asked for is a crash to consumers: whatever they still give back then
+        they may have seen, and no mark is taken back."""
+        if self._changes[slot] == change and not self._halt.on:
             self._changed(slot)
             self._durable.discard(slot)
             self._marks.quiet(slot)
@@ -110,11 +117,11 @@ class DispatchMarking:
     ) -> None:
         self._syncing = False
         if isinstance(result, Failure):
-            self.stopped(f"fsync of {self._marks.path} failed: {result.error}")
+            self._halt.now(f"fsync of {self._marks.path} failed: {result.error}")
             return
         for slot, change, then in waiting:
             if self._changes[slot] == change:
                 self._durable.add(slot)
             then()
-        self.passed()
+        self._complete(MarksDurable())
         self._sync()

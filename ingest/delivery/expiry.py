@@ -15,6 +15,7 @@ from distributary.ingest.delivery.selector_faults import SelectorFaults
 from distributary.ingest.delivery.topic_directory import TopicDirectory
 from distributary.ingest.native.batch_reader import SlabReader
 from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import watched, went_well
 from distributary.pipeline.dispatch.priority_index import PriorityIndex
 from distributary.pipeline.errors import SelectorFailed, StoreError
@@ -35,19 +36,18 @@ class Expiry:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        host: Host,
         claims: TopicDirectory,
         paging: Paging,
         faults: SelectorFaults,
-        scan_ms: int,
         give_up: Callable[[Subscription, Run, Reason], None],
     ) -> None:
-        self._loop, self._claims, self._give_up = loop, claims, give_up
+        self._loop, self._claims, self._give_up = host.loop, claims, give_up
         self._faults = faults
-        self._seconds = scan_ms / 1_000
+        self._seconds = host.settings.delivery.expiry_scan_ms / 1_000
         self._lookup, self._retry_us = paging.lookup(), int(paging.retry_seconds * 1e6)
         self._task: asyncio.Task[None] | None = None
-        self._timer = loop.call_later(self._seconds, self._begin)
+        self._timer = host.loop.call_later(self._seconds, self._begin)
 
     def close(self) -> None:
         self._timer.cancel()

@@ -10,8 +10,7 @@ import asyncio
 from array import array
 
 from distributary.ingest.native.link_in_flight import Deliveries
-from distributary.ingest.net.connection import Connection
-from distributary.ingest.net.link import Link
+from distributary.ingest.net.link import Link, Peer
 from distributary.pipeline.amqp.performative import WalkedAttach
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.transitions import WITHOUT_STATE, DeliveryState
@@ -45,7 +44,7 @@ class LeasedConsumer(Link):
     def __init__(
         self, asked_by: Link, holder: str, name: str, sure: "asyncio.Future[None]"
     ) -> None:
-        self.connection: Connection = asked_by.connection
+        self.connection: Peer = asked_by.connection
         self.attach = WalkedAttach(b"", 0, 0, name, frozenset(), None)
         self.name = name
         self.address = self.session = 0
@@ -53,7 +52,7 @@ class LeasedConsumer(Link):
         self.offered_capabilities = ()
         self.alive, self.ended, self.left, self.gone = True, False, False, False
         self.delivery_count = self.waiting = 0
-        self.when_answered = None
+        self.keeper, self._then = asked_by.keeper, None
         self.owner = None
         self.asked_by: Link | None = asked_by
         self.holder, self.user = holder, asked_by.connection.user

@@ -1,6 +1,7 @@
 """Messages at hand: those of the last minutes in memory, older ones in pages of the table.
 
-A page is read by a thread of its own while others are served; `resumed` is told when it is there.
+A page is read by a thread of its own while others are served; the message loop is told when it is
+there.
 A page that can't be read (a flipped bit, a store that is away) pauses the subscriptions that want
 it, which is said in the log and by management, and is asked for again after
 `delivery.page_retry_ms`; all others go on. All methods run on the loop's thread.
@@ -8,13 +9,13 @@ it, which is said in the log and by management, and is asked for again after
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
 from distributary.ingest.delivery.consumer import Pages, Subscription
 from distributary.ingest.native import pump
-from distributary.ingest.runtime.settings import DeliveryLimits
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import Failure, Worker
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.recent_messages import RecentMessages
@@ -27,23 +28,31 @@ from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 _events = structlog.get_logger("delivery")
 
 
+@dataclass(frozen=True, slots=True)
+class PageRead:
+    """Paging, or a selector that is tried again, tells the message loop: this subscription may go
+    on."""
+
+    subscription: Subscription
+
+
 class Paging:
-    """Finds what subscriptions want. `stopped` is told of a bug in reading, which ends all."""
+    """Finds what subscriptions want. `complete` is told when a page is there, or may be asked for
+    again; a bug in reading stops all."""
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        host: Host,
         recent: RecentMessages,
         table: TopicLog,
-        limits: DeliveryLimits,
+        complete: Callable[[PageRead], None],
     ) -> None:
-        self._loop = loop
-        self._recent, self._table, self._limits = recent, table, limits
+        self._loop, self._halt = host.loop, host.halt
+        self._recent, self._table, self._limits = recent, table, host.settings.delivery
+        self._complete = complete
         #: Topics of which a page couldn't be read when it was last asked for, and why.
         self._unreadable: dict[str, str] = {}
-        self._reader: Worker[Page] = Worker("reader", loop)
-        self.stopped: Callable[[str], None] = lambda _reason: None
-        self.resumed: Callable[[Subscription], None] = lambda _subscription: None
+        self._reader: Worker[Page] = Worker("reader", host.loop)
 
     def find(self, subscription: Subscription, wanted: int) -> RecordBatch | None:
         """The batch with `wanted` or the first one after it; None if there is none yet, a page is
@@ -119,7 +128,7 @@ class Paging:
         if pages.covered.stop == start and subscription.consumers:
             pages.batches.extend(map(_grouped, page.batches))
             pages.covered = range(pages.covered.start, page.covered)
-        self.resumed(subscription)
+        self._complete(PageRead(subscription))
 
     def _again(self, subscription: Subscription, pages: Pages, start: int) -> None:
         """Ask once more for a page that couldn't be read, if it is still wanted."""
@@ -127,7 +136,7 @@ class Paging:
             self._request(subscription, pages, start)
             return
         pages.reading, subscription.unreadable = False, ""
-        self.resumed(subscription)
+        self._complete(PageRead(subscription))
 
     @property
     def retry_seconds(self) -> float:
@@ -154,7 +163,7 @@ class Paging:
         """Say that the page can't be read; None if that is a bug, which stops everything."""
         error = failure.error
         if not isinstance(error, StoreError | OSError):
-            self.stopped(f"{type(error).__name__}: {error}")
+            self._halt.now(f"{type(error).__name__}: {error}")
             return None
         if self._unreadable.get(topic) != str(error):
             self._unreadable[topic] = str(error)
@@ -170,7 +179,7 @@ class Paging:
 
     async def page(self, topic: str, start: int) -> Page:
         """A page for work that nobody waits for at a link. Raises StoreError when it can't be
-        read; Failure, after `stopped` was told, when that is a bug."""
+        read; Failure, after all was stopped, when that is a bug."""
         came: asyncio.Future[Page | Failure] = self._loop.create_future()
 
         def done(page: Page | Failure) -> None:

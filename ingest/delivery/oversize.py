@@ -43,7 +43,4 @@ def end_if_empty(consumer: Consumer) -> None:
         return
     link.let_go()
     end = partial(link.end, "amqp:link:message-size-exceeded", consumer.too_large)
-    if link.waiting:  # the peer hears of every outcome before it hears the end
-        link.when_answered = end
-    else:
-        end()
+    link.when_answered(end)

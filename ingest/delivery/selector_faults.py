@@ -6,12 +6,13 @@ waits, with an alarm in the log and by management, and is tried again after
 subscription that is its alone) ends the peer of that consumer. All others go on.
 """
 
-import asyncio
 from collections.abc import Callable
 
 import structlog
 
 from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.delivery.message_source import PageRead
+from distributary.ingest.runtime.host import Host
 from distributary.pipeline.errors import SelectorFailed
 
 _events = structlog.get_logger("delivery")
@@ -21,15 +22,12 @@ WAITS = "its selector can't be evaluated: "
 
 
 class SelectorFaults:
-    """Who waits for a selector. `again` is told of a subscription that is to be tried again."""
+    """The subscriptions that wait for a selector. `complete` is told when one is to be tried
+    again."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        retry_ms: int,
-        again: Callable[[Subscription], None],
-    ) -> None:
-        self._loop, self._retry_ms, self._again = loop, retry_ms, again
+    def __init__(self, host: Host, complete: Callable[[PageRead], None]) -> None:
+        self._loop, self._retry_ms = host.loop, host.settings.delivery.page_retry_ms
+        self._complete = complete
         self._waiting: set[Subscription] = set()
         self._told: dict[Subscription, str] = {}  #: what the log was told of each, until it works
 
@@ -79,4 +77,4 @@ class SelectorFaults:
         self._waiting.discard(subscription)
         subscription.unreadable = ""
         if not subscription.ended:
-            self._again(subscription)
+            self._complete(PageRead(subscription))

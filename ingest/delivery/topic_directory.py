@@ -22,10 +22,10 @@ class _Topic:
 class TopicDirectory:
     """The subscriptions of all topics: the named ones, and those that are served."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[Subscription], None]) -> None:
+        """`changed` is told of a subscription that came, went, or is another one than it was."""
         self._topics: dict[str, _Topic] = {}
-        #: Told of a subscription that came, went, or is another one than it was.
-        self.changed: Callable[[Subscription], None] = lambda _subscription: None
+        self._changed = changed
         #: Topics of which the priority index was told anything that may still be there.
         self._told: dict[str, None] = {}
 
@@ -37,7 +37,11 @@ class TopicDirectory:
         topic = self._topics.setdefault(subscription.definition.topic, _Topic())
         if subscription not in topic.subscriptions:
             topic.subscriptions[subscription] = None
-            self.changed(subscription)
+            self._changed(subscription)
+
+    def changed(self, subscription: Subscription) -> None:
+        """It has another policy or another place in the log."""
+        self._changed(subscription)
 
     def __contains__(self, topic: str) -> bool:
         """Whether it has any subscription."""
@@ -49,7 +53,7 @@ class TopicDirectory:
         topic = self._topics.get(name)
         if topic is not None:
             topic.subscriptions.pop(subscription, None)
-            self.changed(subscription)
+            self._changed(subscription)
             if not topic.subscriptions:
                 del self._topics[name]
                 self._told.pop(name, None)

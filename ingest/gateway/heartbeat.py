@@ -9,10 +9,10 @@ one byte out: what an owner says that isn't one any more can't be taken back.
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 
 import structlog
 
+from distributary.ingest.runtime.host import Host
 from distributary.pipeline.errors import HomeLost
 from distributary.pipeline.tables.home.owner import Owner
 
@@ -31,13 +31,13 @@ def _clock() -> float:
 
 
 class Heartbeat:
-    """Keeps a home for as long as the loop turns. `lost` is called with the reason, once, when
-    somebody else has it; from then on `sure` is False."""
+    """Keeps a home for as long as the loop turns. When somebody else has it `sure` is False, and
+    all stops."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner, lease_seconds: float) -> None:
-        self._loop, self._owner = loop, owner
-        self._lease, self._period = lease_seconds, lease_seconds / BEATS
-        self.lost: Callable[[str], None] = lambda _reason: None
+    def __init__(self, host: Host, owner: Owner) -> None:
+        self._loop, self._halt, self._owner = host.loop, host.halt, owner
+        self._lease = host.settings.owner.lease_ms / 1_000
+        self._period = self._lease / BEATS
         self._reason: str | None = None
         self._said = False
         self._sure_until = 0.0
@@ -100,4 +100,4 @@ class Heartbeat:
         if not self._said:
             self._said = True
             _events.error("owner.lost", reason=self._reason)
-            self.lost(self._reason or "")
+            self._halt.now(self._reason or "the home is somebody else's")

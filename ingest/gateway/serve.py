@@ -5,30 +5,22 @@ import signal
 import ssl
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
 
-import msgspec
 import structlog
 
-from distributary.ingest.commit.group_log import Log
 from distributary.ingest.commit.home_opening import open_store
-from distributary.ingest.delivery.delivery_service import DeliveryService
-from distributary.ingest.delivery.dispatch_marking import DispatchMarking
-from distributary.ingest.delivery.topic_directory import TopicDirectory
 from distributary.ingest.gateway.heartbeat import Heartbeat
-from distributary.ingest.gateway.service import Gateway
+from distributary.ingest.gateway.message_loop import MessageLoop
+from distributary.ingest.net.connection import Connection
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.listener import Listener
-from distributary.ingest.publish.restored_duplicates import remember
 from distributary.ingest.runtime.collecting import Collecting
-from distributary.ingest.runtime.descriptors import room_for
+from distributary.ingest.runtime.host import Halt, Host
 from distributary.ingest.runtime.logs import LineBudget
 from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.runtime.settings import Settings
 from distributary.ingest.runtime.sockets import FewAtOnce
 from distributary.ingest.security.access import Access
-from distributary.ingest.subscriptions.idle_floors import IdleFloors
 from distributary.pipeline.errors import HomeLost
 from distributary.pipeline.tables.arrow.arrow_types import without_pandas
 from distributary.pipeline.tables.home.home import Home
@@ -65,18 +57,18 @@ def _loop() -> asyncio.AbstractEventLoop:
 async def _run(home: Home, settings: Settings, lines: LineBudget, *, standby: bool) -> int:
     loop = asyncio.get_running_loop()
     _tell_left_out(loop, lines)
-    end: asyncio.Future[str | None] = loop.create_future()
+    host = Host(loop, settings, Halt(loop))
     for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, _end, end, None)
+        loop.add_signal_handler(signum, host.halt.ask)
     # What is wrong with its files is said now, not when the home has been taken over.
     access, policies = Access(loop, settings), Policies(loop, settings)
     loop.add_signal_handler(signal.SIGHUP, _reload, access, policies)
-    owner = await _stand_by(home, settings, end) if standby else acquire(home)
+    owner = await _stand_by(home, host) if standby else acquire(home)
     if owner is None:
         return 0
-    heartbeat = Heartbeat(loop, owner, settings.owner.lease_ms / 1_000)
+    heartbeat = Heartbeat(host, owner)
     try:
-        return await _serve(home, settings, access, policies, owner, heartbeat, end)
+        return await _serve(home, host, access, policies, owner, heartbeat)
     finally:
         heartbeat.stop()
         access.close()
@@ -84,13 +76,11 @@ async def _run(home: Home, settings: Settings, lines: LineBudget, *, standby: bo
         owner.release()
 
 
-async def _stand_by(
-    home: Home, settings: Settings, end: "asyncio.Future[str | None]"
-) -> Owner | None:
+async def _stand_by(home: Home, host: Host) -> Owner | None:
     """Wait for the home; None when it is to end before."""
-    standby = Standby(home, settings.owner.lease_ms / 1_000)
+    standby = Standby(home, host.settings.owner.lease_ms / 1_000)
     waiting = False
-    while not end.done():
+    while not host.halt.asked:
         owner = standby.attempt(time.monotonic())
         if owner is not None:
             _events.info("standby.took_over", epoch=owner.epoch, from_pid=standby.owner_pid)
@@ -98,70 +88,37 @@ async def _stand_by(
         if not waiting:
             waiting = True
             _events.info("standby.waiting", home=str(home.root), owner_pid=standby.owner_pid)
-        await asyncio.wait([end], timeout=STANDBY_SECONDS)
+        await host.halt.ended(STANDBY_SECONDS)
     return None
 
 
 async def _serve(
     home: Home,
-    settings: Settings,
+    host: Host,
     access: Access,
     policies: Policies,
     owner: Owner,
     heartbeat: Heartbeat,
-    end: "asyncio.Future[str | None]",
 ) -> int:
-    loop = asyncio.get_running_loop()
+    loop, settings = host.loop, host.settings
     store = open_store(home, settings, owner)
-    state = store.snapshot
-    log = Log(
-        loop,
-        settings,
-        store.journal,
-        store.table,
-        next_group=state.next_group,
-        next_sequence=state.next_sequence,
-        owned=owner.check,
-    )
-    marking = DispatchMarking(loop, log, store.marks)
-    claims = TopicDirectory()
-    gateway = Gateway(loop, settings, log, state, store.doubts, marking, access, policies, claims)
-    room = room_for(settings.amqp.connections_max)
-    limits = msgspec.structs.replace(settings.amqp, connections_max=room)
-    engine = Engine(loop, gateway, limits, access, sure=heartbeat.sure)
-    delivery = DeliveryService(
-        loop, settings, log, store.table, store.marks, claims, engine.flush, gateway.keep_queue
-    )
-    gateway.bind(engine, delivery, store.table)
-    floors = IdleFloors(
-        loop, log, gateway.named, delivery.paging, settings.upkeep.idle_floor_sequences
-    )
-    remember(gateway.intake.windows, policies, store.table)
-    claims.seed(store.table.survey(log.lowest_floor()))
-    gateway.backlogs.seed(store.table, log.lowest_floor())
-    stop = partial(_fail, end, log, marking)
-    log.stopped = delivery.paging.stopped = marking.stopped = heartbeat.lost = stop
-    loop.set_exception_handler(lambda _loop, context: _crashed(stop, context))
+    messages = MessageLoop(host, store, access, policies, heartbeat.sure)
+    engine = messages.engine
+    loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()
     listener = Listener(
-        loop, settings, engine.connection, lambda: access.tls, engine.room, engine.broke
+        loop, settings, lambda: Connection(engine), lambda: access.tls, engine.room, engine.broke
     )
     await listener.open(patient=owner.taken)
     access.watch()
     policies.watch()
     Collecting(loop, engine.ends).begin()
     _events.info("listening", address=settings.gateway.listen, home=str(home.root))
-    failure = await end
+    failure = await host.halt.ended()
     listener.close()
     await _part(engine, owner, failure)
-    gateway.node.close()
-    gateway.backlogs.close()
-    floors.close()
-    if failure is None:
-        await delivery.finish()
-    delivery.close()
-    await log.close()
-    marking.close()
+    messages.quiet()
+    await messages.close(failed=failure is not None)
     if failure is not None:
         _events.error("gateway.stopped", reason=failure)
         return 1
@@ -188,23 +145,7 @@ def _owned(owner: Owner) -> bool:
     return True
 
 
-def _end(end: "asyncio.Future[str | None]", reason: str | None) -> None:
-    if not end.done():
-        end.set_result(reason)
-
-
-def _fail(
-    end: "asyncio.Future[str | None]", log: Log, marking: DispatchMarking, reason: str
-) -> None:
-    """Stop for what isn't one peer's alone: what is in memory can't be trusted any more, what is on
-    the disk can. From this moment on nothing of what waits is written, and no mark is taken back:
-    to consumers it is as if the process had been killed."""
-    log.halt()
-    marking.keep()
-    _end(end, reason)
-
-
-def _crashed(stop: Callable[[str], None], context: dict[str, object]) -> None:
+def _crashed(halt: Halt, context: dict[str, object]) -> None:
     """A bug that no peer's end undoes."""
     error = context.get("exception")
     if isinstance(error, ConnectionError | TimeoutError | ssl.SSLError):
@@ -214,7 +155,7 @@ def _crashed(stop: Callable[[str], None], context: dict[str, object]) -> None:
         reason=str(context.get("message")),
         exc_info=error if isinstance(error, BaseException) else None,
     )
-    stop(f"a bug: {error!r}")
+    halt.now(f"a bug: {error!r}")
 
 
 async def _part(engine: Engine, owner: Owner, failure: str | None) -> None:

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Protocol, TypeAlias
 
-from distributary.ingest.commit.group_log import Log
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.publish.exclusion import NoLocal
+from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.codec.amqp_types import Map, Value
 from distributary.pipeline.codec.amqp_writer import Writable
-from distributary.pipeline.log.backlog_counter import Volume
 from distributary.pipeline.management.management_messages import Entity
 from distributary.pipeline.model.address import Destination, Kind, destination_of, kind_of_topic
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
@@ -48,18 +47,13 @@ class Users(Protocol):
 
 
 class Entities:
-    """Reads them. `backlog` says how much a subscription has waiting."""
+    """Reads them."""
 
-    def __init__(
-        self,
-        log: Log,
-        table: TopicLog,
-        named: SubscriptionDirectory,
-        users: Users,
-        backlog: Callable[[Subscription], Volume],
-    ) -> None:
-        self._log, self._table, self._named, self._users = log, table, named, users
-        self._backlog = backlog
+    def __init__(self, parts: MessageParts, named: SubscriptionDirectory, users: Users) -> None:
+        self._log, self._table = parts.log, parts.store.table
+        self._named, self._users = named, users
+        #: How much a subscription has waiting.
+        self._backlog = parts.backlogs.counters.waiting
 
     @property
     def _exclusions(self) -> NoLocal:

@@ -8,23 +8,17 @@ it, is said in `ingest.management.leases`. All methods run on the loop's thread.
 import asyncio
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from distributary.ingest.commit.group_log import Log
 from distributary.ingest.delivery.consumer import Consumer, Subscription
-from distributary.ingest.delivery.delivery_service import DeliveryService
-from distributary.ingest.delivery.dispatch_marking import DispatchMarking
 from distributary.ingest.delivery.leased_consumer import LeasedConsumer
 from distributary.ingest.management.asking import forbidden
 from distributary.ingest.management.entities import key_of, table_map
 from distributary.ingest.management.leases import Leases
+from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.net.link import Link
 from distributary.ingest.runtime import clock
-from distributary.ingest.runtime.settings import ManagementLimits
-from distributary.ingest.runtime.turns import TaskTurns
 from distributary.ingest.runtime.workers import Failure
-from distributary.ingest.security.access import Access
-from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.codec.amqp_types import Map, Value
 from distributary.pipeline.codec.amqp_writer import Writable
 from distributary.pipeline.codec.quoting import quoted
@@ -46,7 +40,6 @@ from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.selector.matching import Selections, selected_parts
 from distributary.pipeline.sequences.range_text import parts_of, text_of
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
-from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 #: The requests that are answered here.
 TAKING = frozenset({Verb.ACQUIRE, Verb.SETTLE, Verb.OWED})
@@ -61,25 +54,14 @@ _OUTCOMES = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.RELEASED, Outcome.MODIF
 
 
 class LeaseRequests:
-    """Answers them. `turned` is called when something was said outside of a pass over what came."""
+    """Answers them."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        limits: ManagementLimits,
-        log: Log,
-        table: TopicLog,
-        access: Access,
-        named: SubscriptionDirectory,
-        delivery: DeliveryService,
-        holders: Leases,
-        turned: Callable[[], None],
-        parts: TaskTurns,
-    ) -> None:
-        self._loop, self._limits, self._log, self._table = loop, limits, log, table
-        self._parts = parts
-        self._access, self._named, self._delivery = access, named, delivery
-        self._holders, self._turned = holders, turned
+    def __init__(self, parts: ManagementParts) -> None:
+        self._loop, self._limits = parts.host.loop, parts.host.settings.management
+        self._log, self._table = parts.messages.log, parts.messages.store.table
+        self._delivery, self._turns = parts.messages.delivery, parts.turns
+        self._access, self._named = parts.access, parts.named
+        self._holders, self._finish_pass = Leases(parts), parts.finish_pass
 
     def left(self, link: Link) -> None:
         """A link has ended, whatever it was."""
@@ -188,7 +170,7 @@ class LeaseRequests:
         deadline = self._loop.time() + wait
         taker.grant(min(most, self._limits.acquire_max))
         self._holders.flowed(taker)
-        self._turned()
+        self._finish_pass()
         more = True
         before = taker.delivery_count
         while taker.alive and taker.credit > 0:
@@ -260,7 +242,7 @@ class LeaseRequests:
                 break
             for part in selected_parts(selections, definition, batch, PART_EVALUATIONS):
                 found.append(array("q", [one for one in part if one in wanted]))
-                await self._parts.turn()
+                await self._turns.turn()
             at = batch.stop
         return [run for run in found if run]
 
@@ -278,7 +260,7 @@ class LeaseRequests:
         failed, undeliverable = said.get("failed") is True, said.get("undeliverable") is True
         settled = 0
         for run in await self._checked(str(said["sequences"])):
-            await self._parts.turn()
+            await self._turns.turn()
             settled += self._settled(
                 taker,
                 consumer,
@@ -343,26 +325,8 @@ class LeaseRequests:
             if run[-1] >= head:
                 raise InvalidRequest(f"a sequence that isn't there yet: the next one is {head}")
             runs.append(run)
-            await self._parts.turn()
+            await self._turns.turn()
         return runs
-
-
-def open_taking(
-    loop: asyncio.AbstractEventLoop,
-    limits: ManagementLimits,
-    log: Log,
-    table: TopicLog,
-    access: Access,
-    named: SubscriptionDirectory,
-    delivery: DeliveryService,
-    marking: DispatchMarking,
-    turned: Callable[[], None],
-    parts: TaskTurns,
-) -> LeaseRequests:
-    """The answers to holders' requests, put together from the parts of a gateway."""
-    most = limits.holders_max
-    holders = Leases(loop, log, named, delivery, marking, turned, most)
-    return LeaseRequests(loop, limits, log, table, access, named, delivery, holders, turned, parts)
 
 
 def _consumer(taker: LeasedConsumer) -> Consumer:

@@ -9,16 +9,12 @@ Rule 3: what a lost connection's holder has is its own for as long as it said, t
 """
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
-from distributary.ingest.commit.group_log import Log
 from distributary.ingest.delivery.consumer import Consumer, Subscription
-from distributary.ingest.delivery.delivery_service import DeliveryService
-from distributary.ingest.delivery.dispatch_marking import DispatchMarking
 from distributary.ingest.delivery.leased_consumer import LeasedConsumer
+from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.net.link import Link
-from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.management.management_messages import CONFLICT, Answer
 from distributary.pipeline.model.subscription import SubscriptionKey
@@ -28,22 +24,13 @@ _Holding = tuple[SubscriptionKey, str]
 
 
 class Leases:
-    """All holders of a gateway, `most` at once. `turned` is called when something was said outside
-    of a pass over what came."""
+    """All holders of a gateway."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        log: Log,
-        named: SubscriptionDirectory,
-        delivery: DeliveryService,
-        marking: DispatchMarking,
-        turned: Callable[[], None],
-        most: int,
-    ) -> None:
-        self._loop, self._log, self._named = loop, log, named
-        self._delivery, self._marking = delivery, marking
-        self._turned, self._most = turned, most
+    def __init__(self, parts: ManagementParts) -> None:
+        self._loop, self._named = parts.host.loop, parts.named
+        self._log, self._delivery = parts.messages.log, parts.messages.delivery
+        self._marking, self._finish_pass = parts.messages.marking, parts.finish_pass
+        self._most = parts.host.settings.management.holders_max
         self._takers: dict[_Holding, LeasedConsumer] = {}
 
     def left(self, link: Link) -> None:
@@ -75,7 +62,7 @@ class Leases:
         """Wait until all that was said by now is durable."""
         done: asyncio.Future[None] = self._loop.create_future()
         self._log.after(lambda: None if done.done() else done.set_result(None))
-        self._turned()
+        self._finish_pass()
         await done
 
     def speaking(self, link: Link, key: SubscriptionKey, holder: str) -> LeasedConsumer | Answer:
@@ -145,7 +132,7 @@ class Leases:
     def _lingered(self, taker: LeasedConsumer) -> None:
         taker.timer = None
         taker.end("", "its connection was lost, and it didn't come back in time")
-        self._turned()
+        self._finish_pass()
 
     def _forget(self, taker: LeasedConsumer) -> None:
         if taker.timer is not None:

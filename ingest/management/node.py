@@ -8,11 +8,11 @@ All methods run on the loop's thread.
 import asyncio
 import sys
 from array import array
-from collections.abc import Callable
 
 import structlog
 
 from distributary.ingest.management.lease_requests import TAKING, LeaseRequests
+from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.management.replies import Replies, ReplyLink
 from distributary.ingest.management.requests import Requests
 from distributary.ingest.native import pump
@@ -22,10 +22,7 @@ from distributary.ingest.net.containment import stops_all
 from distributary.ingest.net.link import Link
 from distributary.ingest.publish import relay
 from distributary.ingest.runtime.settings import ManagementLimits
-from distributary.ingest.runtime.turns import TaskTurns
-from distributary.ingest.subscriptions.operations import Operations
 from distributary.pipeline.codec import sections
-from distributary.pipeline.codec.amqp_types import DecodeLimits
 from distributary.pipeline.codec.sections import DecodeError, Message
 from distributary.pipeline.management import management_messages
 from distributary.pipeline.management.management_messages import NODE, Answer
@@ -45,25 +42,20 @@ class RequestLink:
 
 
 class Node:
-    """The node and the links that are on it. `turned` is called when something was said to peers
-    or to the log outside of a pass over what came."""
+    """The node and the links that are on it."""
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        parts: ManagementParts,
         limits: ManagementLimits,
-        decode: DecodeLimits,
         requests: Requests,
         replies: Replies,
-        operations: Operations,
-        turned: Callable[[], None],
-        parts: TaskTurns,
+        leases: LeaseRequests,
     ) -> None:
-        self._loop, self._limits, self._turned = loop, limits, turned
-        self._decode, self._parts = decode, parts
-        self._requests, self._replies, self._operations = requests, replies, operations
+        self._loop, self._limits, self._finish_pass = parts.host.loop, limits, parts.finish_pass
+        self._decode, self._turns = parts.host.settings.amqp.decode, parts.turns
+        self._requests, self._replies, self._leases = requests, replies, leases
         self._tasks: set[asyncio.Task[None]] = set()
-        self.taking: LeaseRequests
 
     def attached(self, link: Link, attach: Attach) -> bool:
         """Whether the link is one to the node; then it is open, or refused."""
@@ -82,7 +74,7 @@ class Node:
 
     def left(self, link: Link) -> None:
         """A link has ended, whatever it was."""
-        self.taking.left(link)
+        self._leases.left(link)
         if isinstance(link.owner, ReplyLink):
             self._replies.leave(link)
 
@@ -102,14 +94,14 @@ class Node:
         """What isn't answered never will be."""
         for task in self._tasks:
             task.cancel()
-        self.taking.close()
-        self._operations.close()
+        self._leases.close()
+        self._requests.close()
 
     async def _contained(self, link: Link, delivery: bytes, data: bytes) -> None:
         """Answer a request. What nobody expected ends the peer that asked, or stops the gateway,
         before anybody else has a turn (`ingest.net.containment`)."""
         try:
-            await self._parts.turn()
+            await self._turns.turn()
             await self._handle(link, delivery, data)
         except Exception as error:  # noqa: BLE001 (one of the two hears of it)
             if stops_all(error):
@@ -121,7 +113,7 @@ class Node:
         message = self._message(link, data)
         if isinstance(message, AmqpError):
             self._reject(link, delivery, message)
-            self._turned()
+            self._finish_pass()
             return
         if link.alive:
             relay.accept(link, delivery)
@@ -131,9 +123,9 @@ class Node:
         if isinstance(request, Answer):
             answer = request
         else:
-            self._turned()
+            self._finish_pass()
             if request.verb in TAKING:
-                answer = await self.taking.answer(link, request)
+                answer = await self._leases.answer(link, request)
             else:
                 answer = await self._requests.answer(user, request)
             _events.debug(
@@ -152,7 +144,7 @@ class Node:
         )
         if link.alive and not link.ended:
             link.grant(1)
-        self._turned()
+        self._finish_pass()
 
     def _message(self, link: Link, data: bytes) -> Message | AmqpError:
         """The request, if it is one and its answer has somewhere to go."""

@@ -12,14 +12,11 @@ from distributary.ingest.management.asking import forbidden, forbidden_policy
 from distributary.ingest.management.consumer_report import HELD, held, links
 from distributary.ingest.management.dropped import dropped_by, lost
 from distributary.ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
+from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.management.redrive import Redrive
 from distributary.ingest.runtime import clock
-from distributary.ingest.runtime.settings import Settings
-from distributary.ingest.runtime.turns import TaskTurns
-from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.hints import Hints
 from distributary.ingest.subscriptions.operations import Operations, Order
-from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest, StoreError
@@ -67,21 +64,18 @@ LOOKED_AT_ONCE = 64
 class Requests:
     """Answers requests, one at a time or several at once: each is whole by itself."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        access: Access,
-        named: SubscriptionDirectory,
-        entities: Entities,
-        operations: Operations,
-        redrive: Redrive,
-        hints: Hints,
-        parts: TaskTurns,
-    ) -> None:
-        self._parts = parts
-        self._settings, self._access, self._named = settings, access, named
-        self._entities, self._operations, self._redrive = entities, operations, redrive
-        self._hints = hints
+    def __init__(self, parts: ManagementParts, entities: Entities, operations: Operations) -> None:
+        messages, self._settings = parts.messages, parts.host.settings
+        self._turns, self._access, self._named = parts.turns, parts.access, parts.named
+        self._entities, self._operations = entities, operations
+        self._redrive = Redrive(messages.log, parts.named, messages.delivery)
+        table, most = messages.store.table, self._settings.delivery.hint_matches_max
+        paging = messages.delivery.paging
+        self._hints = Hints(parts.named, paging, lambda: table.sequence_version, most)
+
+    def close(self) -> None:
+        """Operations that wait for the table find nothing more."""
+        self._operations.close()
 
     async def answer(self, user: str, request: Request) -> Answer:
         """The answer; it is given when what it says is durable."""
@@ -127,20 +121,20 @@ class Requests:
             if rights.allow(user, Verb.QUERY, topic, key):
                 names.append(name)
             if nth % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
-                await self._parts.turn()
+                await self._turns.turn()
         offset, count = _whole(request, "offset", 0), _whole(request, "count", most)
         if count > most:
             text = f"'count' is {count}; it may be {most} (management.query_count_max)"
             return Answer(BAD_REQUEST, f"{text}, and 'offset' leads on")
         part = names[offset : offset + count]
-        await self._parts.turn()
+        await self._turns.turn()
         rows = self._entities.rows(request.entity, part, self._may_see(user))
         wanted = _attribute_names(request, rows)
         if isinstance(wanted, Answer):
             return wanted
         results: list[Value] = [[_plain(row.get(name)) for name in wanted] for row in rows]
         body: Row = {"attributeNames": list[Value](wanted), "results": results, "total": len(names)}
-        await self._parts.turn()  # to write it is as much work
+        await self._turns.turn()  # to write it is as much work
         return Answer(OK, f"{len(rows)} of {len(names)}", body)
 
     def _may_see(self, user: str) -> Callable[[Subscription], bool]:

@@ -5,7 +5,7 @@ The rules are the engine's (`ingest.net.engine`).
 
 import asyncio
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from cproton import lib as proton
 from proton import Collector, Condition, Endpoint, Transport
@@ -14,11 +14,12 @@ from proton import Connection as ProtonConnection
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.pump import address
 from distributary.ingest.net import open_answer
-from distributary.ingest.net.containment import Peer, contained
+from distributary.ingest.net.containment import ContainedPeer, contained
+from distributary.ingest.net.engine import WRITE_BYTES, Engine
 from distributary.ingest.net.engine_error import engine_error
 from distributary.ingest.net.frame_scanner import Inflow, Outflow
 from distributary.ingest.net.inbound import Inbound
-from distributary.ingest.net.link import BrokenFrame
+from distributary.ingest.net.link import BrokenFrame, Link
 from distributary.ingest.runtime.turns import READ_BYTES_FIRST, next_room
 from distributary.ingest.security.handshake import (
     AMQP_HEADER,
@@ -30,23 +31,17 @@ from distributary.ingest.security.handshake import (
     Verify,
 )
 
-if TYPE_CHECKING:
-    from distributary.ingest.net.engine import Engine
-
 #: Seconds that a peer has for its own close after we closed with an error.
 CLOSE_SECONDS = 2.0
-#: Bytes that one write of a socket gives: below what `ingest.runtime.memory` maps anew each time.
-WRITE_BYTES = 3 << 16
-
 #: An open without a word, for the engine alone.
 ANY_OPEN = b"\0\0\0\x0f\x02\0\0\0\0\x53\x10\xc0\x02\x01\x40"
 
 
-class Connection(Peer, asyncio.BufferedProtocol):
-    """One peer: handshake, then Proton. Made by `Engine`, one for each socket."""
+class Connection(ContainedPeer, asyncio.BufferedProtocol):
+    """One peer: handshake, then Proton. One for each socket."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine) -> None:
+        self._engine: Engine = engine
         self._handler = engine.handler
         self._handshake: Handshake | None = None
         self._check: asyncio.Future[bool] | None = None
@@ -56,15 +51,12 @@ class Connection(Peer, asyncio.BufferedProtocol):
         self._touched = False
         self.alive = False
         self.writable = True
-        self._held = False
-        self._going_on = False
+        self._held = self._going_on = False
         self._waits = False  #: what it sent is more than one turn's work
         self._unheard = 0  #: bytes read since `writable` ended
         self._room = READ_BYTES_FIRST
-        self.user = ""
-        self.container = ""
-        self.peer = ""
-        self.accepted = False
+        self.user = self.container = self.peer = ""
+        self.accepted = self.closing = False
         #: One of us has closed: when the engine has no more for the peer, the socket may end.
         self.ending = False
         self._ended = False
@@ -120,14 +112,14 @@ class Connection(Peer, asyncio.BufferedProtocol):
     @contained
     def pause_writing(self) -> None:
         self.writable = self._engine.takes(self, False)
-        self._handler.writable(self, False)
+        self._handler.writable(self.inbound.links, False)
 
     @contained
     def resume_writing(self) -> None:
         self.writable, self._unheard = self._engine.takes(self, True), 0
         self.touch()
         self._read_or_wait()
-        self._handler.writable(self, True)
+        self._handler.writable(self.inbound.links, True)
         self._engine.flush()
 
     @contained
@@ -142,8 +134,7 @@ class Connection(Peer, asyncio.BufferedProtocol):
         self._engine.remove(self)
         self._let_go()
         self._free()
-        self._handler.passed()
-        self._engine.flush()
+        self._engine.finish_pass()
 
     def _let_go(self) -> None:
         """All that the service has for this peer goes back, whatever ends it; a second time
@@ -182,6 +173,18 @@ class Connection(Peer, asyncio.BufferedProtocol):
                     self._feed(pumping.pointer(rest), len(rest))
                 case Failed(reply, reason):
                     self._turn_away(reply, reason)
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        return self.inbound.links
+
+    @property
+    def unfinished_bytes(self) -> int:
+        return 0 if self.closing else self.inbound.unfinished_bytes
+
+    @property
+    def remote_container(self) -> str:
+        return self.proton.remote_container or ""
 
     def _turn_away(self, reply: bytes, reason: str) -> None:
         transport = cast("asyncio.Transport", self._transport)
@@ -228,8 +231,7 @@ class Connection(Peer, asyncio.BufferedProtocol):
             self._engine.bound_unfinished()
         self._room = next_room(self._room, monotonic() - began)
         self.touch()
-        self._handler.passed()
-        self._engine.flush()
+        self._engine.finish_pass()
 
     def _wait_turn(self, waits: bool) -> None:
         """The peer had its part of this turn, and isn't read until it has gone on in the next."""
@@ -299,7 +301,7 @@ class Connection(Peer, asyncio.BufferedProtocol):
     def _close(self) -> None:
         """Our close is the last that counts; the peer has a moment for its own."""
         self.proton.close()
-        self.inbound.closing = self.ending = True
+        self.closing = self.ending = True
         self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
         self.touch()
 

@@ -11,17 +11,14 @@ stops for them, because going on could lose or repeat what it has promised:
 * One of a store, and one that was raised while what an ended link had was given back.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import Protocol, TypeVar, TypeVarTuple
 
 from distributary.ingest.runtime.workers import Failure
 from distributary.pipeline.errors import DistributaryError, StoreError
-
-if TYPE_CHECKING:
-    from distributary.ingest.net.engine import Engine
-    from distributary.ingest.net.inbound import Inbound
 
 #: The modules whose memory all peers share: the log and the way into the table, the dispatchers and
 #: what serves them, what is known of subscriptions.
@@ -64,7 +61,7 @@ SHARED = frozenset(
 SHARED_ROOM = "distributary.pipeline.tables."
 
 _Args = TypeVarTuple("_Args")
-_Peer = TypeVar("_Peer", bound="Peer")
+_Peer = TypeVar("_Peer", bound="ContainedPeer")
 
 #: What a peer hears that ends for a bug of ours.
 INTERNAL_ERROR = "amqp:internal-error"
@@ -95,14 +92,27 @@ def contained(method: Callable[[_Peer, *_Args], None]) -> Callable[[_Peer, *_Arg
     return call
 
 
-class Peer:
-    """Who ends for what is raised while the loop works for it: the base of a connection, which has
-    what isn't defined here."""
+class BugReports(Protocol):
+    """What all peers share, as far as their bugs go: `Engine` is it."""
 
-    _engine: "Engine"
-    inbound: "Inbound"
+    loop: asyncio.AbstractEventLoop
+
+    def broke(self, error: Exception, peer: str, container: str = "", user: str = "") -> None:
+        """A bug ends a peer."""
+
+    def finish_pass(self) -> None:
+        """Hand on what was gathered, and write."""
+
+
+class ContainedPeer:
+    """Ends for what is raised while the loop works for it: the base of a connection, which has what
+    isn't defined here."""
+
+    _engine: BugReports
     alive: bool
     accepted: bool
+    #: We have closed it: nothing counts any more but the peer's own close.
+    closing: bool
     peer: str
     container: str
     user: str
@@ -125,10 +135,9 @@ class Peer:
 
     def _end_broken(self) -> None:
         try:
-            if self.alive and self.accepted and not self.inbound.closing:
+            if self.alive and self.accepted and not self.closing:
                 self.close(INTERNAL_ERROR, BROKEN)
-                self._engine.handler.passed()
-                self._engine.flush()
+                self._engine.finish_pass()
                 return
         except Exception as error:
             if stops_all(error):

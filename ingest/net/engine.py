@@ -20,8 +20,8 @@ import structlog
 
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.pump import Pump
-from distributary.ingest.net.connection import WRITE_BYTES, Connection
-from distributary.ingest.net.link import Handler
+from distributary.ingest.net.handler import Handler
+from distributary.ingest.net.link import Peer
 from distributary.ingest.runtime.budgets import PASS_BYTES
 from distributary.ingest.runtime.collecting import Ends
 from distributary.ingest.runtime.settings import Amqp
@@ -30,6 +30,9 @@ from distributary.ingest.security.access import Access
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED
 
 _events = structlog.get_logger("gateway")
+
+#: Bytes that one write of a socket gives: below what `ingest.runtime.memory` maps anew each time.
+WRITE_BYTES = 3 << 16
 
 
 class Engine:
@@ -57,17 +60,13 @@ class Engine:
         #: Bugs that have ended one peer each.
         self.internal_errors = 0
         #: Those that may have something to write, and those that go on with what they have read.
-        self.touched: Parts[Connection] = Parts(loop, Connection.flush)
-        self._going_on: Parts[Connection] = Parts(loop, Connection.go_on)
-        self.connections: set[Connection] = set()
+        self.touched: Parts[Peer] = Parts(loop, lambda peer: peer.flush())
+        self._going_on: Parts[Peer] = Parts(loop, lambda peer: peer.go_on())
+        self.connections: set[Peer] = set()
         #: Those whose peer doesn't take what is written to it; who has stood still longest first.
-        self._stalled: dict[Connection, None] = {}
+        self._stalled: dict[Peer, None] = {}
 
-    def connection(self) -> Connection:
-        """The protocol factory for `loop.create_server`."""
-        return Connection(self)
-
-    def add(self, connection: Connection) -> bool:
+    def add(self, connection: Peer) -> bool:
         """Whether there is room for one more connection."""
         self.connections.add(connection)
         self.ends.begun += 1
@@ -77,12 +76,12 @@ class Engine:
         """How many more connections there may be."""
         return self.limits.connections_max - len(self.connections)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: Peer) -> None:
         self.connections.discard(connection)
         self.ends.ended += 1
         self._stalled.pop(connection, None)
 
-    def takes(self, connection: Connection, takes: bool) -> bool:
+    def takes(self, connection: Peer, takes: bool) -> bool:
         """Whether the peer takes what is written to it, from now on. What waits for those that
         don't lies in memory: when that is too much, who has stood still longest is dropped."""
         if takes:
@@ -105,10 +104,9 @@ class Engine:
         """What all peers have begun to send and not finished lies in memory: the one with most of
         it ends when that is too much. Waiting would free nothing: none of them could finish."""
         most = self.limits.unfinished_together_bytes_max
-        size = sum(one.inbound.unfinished_bytes for one in self.connections if one.alive)
+        size = sum(one.unfinished_bytes for one in self.connections if one.alive)
         if size > most:
-            largest = max(self.connections, key=lambda one: one.inbound.unfinished_bytes)
-            largest.inbound.unfinished_bytes = 0
+            largest = max(self.connections, key=lambda one: one.unfinished_bytes)
             largest.close(
                 LIMIT_EXCEEDED,
                 f"{size} bytes of unfinished messages on all connections, {most} at most "
@@ -127,7 +125,7 @@ class Engine:
             exc_info=error,
         )
 
-    def goes_on(self, connection: Connection) -> None:
+    def goes_on(self, connection: Peer) -> None:
         """The peer had its part of this turn; it goes on in one of the next."""
         self._going_on.add(connection)
         self._going_on.later()
@@ -136,6 +134,11 @@ class Engine:
         """Drop every socket now, without a word."""
         for connection in tuple(self.connections):
             connection.abort()
+
+    def finish_pass(self) -> None:
+        """Hand on what was gathered for the service, then write."""
+        self.handler.passed()
+        self.flush()
 
     def flush(self) -> None:
         """Write to the connections that were touched, as many as may be until the loop turns; the

@@ -6,22 +6,22 @@ reads them (`pipeline.amqp.performative`), `Outflow` puts into attaches and flow
 can't; all other bytes pass through C (`walk.c`) untouched.
 """
 
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from distributary.ingest.native import pump
 from distributary.ingest.native.guard import Guard
 from distributary.ingest.native.pump_library import ffi, lib
 from distributary.ingest.runtime.settings import Amqp
+from distributary.ingest.runtime.turns import PeerTurn
 from distributary.pipeline.amqp import performative
 from distributary.pipeline.amqp.delivery_state import STATES, TRANSACTIONAL_STATE
 from distributary.pipeline.amqp.endpoint_states import NOT_ALLOWED, RESOURCE_LIMIT
 from distributary.pipeline.amqp.link_state import LinkState, told
+from distributary.pipeline.amqp.performative import WalkedAttach
 from distributary.pipeline.codec.amqp_types import DecodeError
 from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED
-
-if TYPE_CHECKING:
-    from distributary.ingest.net.inbound import Inbound
 
 #: The protocol's header stands before the first frame, in both directions.
 HEADER_BYTES = 8
@@ -36,6 +36,32 @@ class Fault:
     description: str
 
 
+class Acting(Protocol):
+    """What acts on a connection's frames: `Inbound` is it. All but `links_on` raise BrokenFrame
+    from frames that came before."""
+
+    turn: PeerTurn
+    #: Attaches that were walked, until the engine tells of their links, in the same order.
+    coming: deque[WalkedAttach]
+    #: Flows that want an answer: their channels, and their handles if they have one.
+    echoes: dict[tuple[int, int | None], None]
+
+    def process(self) -> bool:
+        """Act on all that the engine has."""
+
+    def covered(self) -> bool:
+        """Act on dispositions that cover many deliveries; whether more may come in this turn."""
+
+    def links_on(self, channel: int) -> int:
+        """How many links the session on a channel of the peer's has, ended ones too."""
+
+    def refuse_transfer(self, channel: int, handle: int, condition: str, description: str) -> None:
+        """End the link on which a message is about to come."""
+
+    def began_in_transaction(self, channel: int, handle: int) -> bool:
+        """Whether the message that goes on here said, where it began, that it is part of one."""
+
+
 class Inflow:
     """What a peer sends, on its way to the engine.
 
@@ -43,7 +69,7 @@ class Inflow:
     reaches the engine, nor does what comes behind the peer's close.
     """
 
-    def __init__(self, transport: int, inbound: "Inbound", limits: Amqp) -> None:
+    def __init__(self, transport: int, inbound: Acting, limits: Amqp) -> None:
         self._transport, self._inbound, self._limits = transport, inbound, limits
         self._guard = Guard(limits.channels_max, limits.links_max)
         most = (limits.decode.values_max, limits.decode.depth_max)

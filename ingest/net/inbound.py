@@ -6,7 +6,7 @@ more is gone, whatever events of it are still under way.
 
 import sys
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from cproton import lib as proton
 from proton import Link as ProtonLink
@@ -16,17 +16,14 @@ from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.pump import Outcomes, Pump, Received, Stop, address
 from distributary.ingest.net import transactional
 from distributary.ingest.net.containment import NotGivenBack
-from distributary.ingest.net.link import BROKEN_VALUES, BrokenFrame, Handler, Link
+from distributary.ingest.net.handler import Handler
+from distributary.ingest.net.link import BROKEN_VALUES, BrokenFrame, Link, Peer
 from distributary.ingest.net.unsettled import Unsettled
 from distributary.ingest.runtime.collecting import Ends
 from distributary.ingest.runtime.settings import Amqp
 from distributary.ingest.runtime.turns import PeerTurn
 from distributary.pipeline.amqp.performative import WalkedAttach
 from distributary.pipeline.codec.quoting import quoted
-
-if TYPE_CHECKING:
-    from distributary.ingest.net.connection import Connection
-
 
 #: Unsettled deliveries over which the engine goes, for a disposition, in the time in which it has
 #: one of them settled.
@@ -36,12 +33,23 @@ CREDIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
 RELEASED = 0x26  #: the state of a delivery that may be sent again
 
 
+class EndedPeer(Peer, Protocol):
+    """The connection, as far as its own open and close go."""
+
+    @property
+    def remote_container(self) -> str:
+        """What the peer calls itself. Raises one of BROKEN_VALUES."""
+
+    def closed(self) -> None:
+        """The peer has closed: so do we."""
+
+
 class Inbound:
     """The events of one connection, from its collector."""
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: EndedPeer,
         collector: Any,
         pump: Pump,
         handler: Handler,
@@ -63,8 +71,6 @@ class Inbound:
         self.unfinished_bytes = 0
         self.turn = PeerTurn(limits.turn_deliveries_max)
         self.unsettled = Unsettled(limits.connection_unsettled_max, self._unsettled)
-        #: We have closed the connection: nothing counts any more but the peer's own close.
-        self.closing = False
 
     @property
     def links(self) -> tuple[Link, ...]:
@@ -81,7 +87,7 @@ class Inbound:
         self._pump.unfinished, eaten = False, False
         while not eaten and not (part and self.turn.over):
             eaten = not self._connection.alive or self._eat()
-        if (self._pump.unfinished or self.unfinished_bytes) and not self.closing:
+        if (self._pump.unfinished or self.unfinished_bytes) and not self._connection.closing:
             self._bound_unfinished()
         return eaten
 
@@ -90,7 +96,7 @@ class Inbound:
         pump, turn = self._pump, self.turn
         stop = pump.events(self._collector_address)
         turn.done += pump.seen + turn.RUN * pump.outcomes_count
-        if self.closing:
+        if self._connection.closing:
             return self._drop(Stop(stop))
         if pump.received_count:
             turn.done += turn.RUN
@@ -121,12 +127,12 @@ class Inbound:
         """So many more went that the peer has to settle. If it holds as many as it may, others get
         what comes now."""
         if self.unsettled.sent(deliveries):
-            self._handler.writable(self._connection, False)
+            self._handler.writable(self.links, False)
 
     def eased(self) -> None:
         """The peer may hold less than before."""
         if self._connection.alive and self.unsettled.settled():
-            self._handler.writable(self._connection, self._connection.writable)
+            self._handler.writable(self.links, self._connection.writable)
 
     def _unsettled(self) -> int:
         return sum(link.unsettled for link in self._links.values())
@@ -153,7 +159,7 @@ class Inbound:
                 else [link for (on, _), link in self._handles.items() if on == channel]
             )
             for link in links[:1]:
-                if link is not None and not link.ended and not self.closing:
+                if link is not None and not link.ended and not self._connection.closing:
                     link.tell()
 
     def refuse_transfer(self, channel: int, handle: int, condition: str, description: str) -> None:
@@ -161,7 +167,7 @@ class Inbound:
         BrokenFrame from what came before it."""
         self.process()
         link = self._handles.get((channel, handle))
-        if link is not None and not self.closing:
+        if link is not None and not self._connection.closing:
             link.end(condition, f"link '{link.name}': {description}")
 
     def began_in_transaction(self, channel: int, handle: int) -> bool:
@@ -279,14 +285,14 @@ class Inbound:
     def _opened(self) -> None:
         connection = self._connection
         try:
-            connection.container = connection.proton.remote_container or ""
+            connection.container = connection.remote_container
         except BROKEN_VALUES as error:
             raise BrokenFrame(f"open: {error}") from error
         self._handler.opened(connection)
 
     def _attached(self, proton_link: ProtonLink) -> None:
         try:
-            link = Link(self._connection, proton_link, self.coming.popleft())
+            link = Link(self._connection, self, proton_link, self.coming.popleft())
         except BROKEN_VALUES as error:
             raise BrokenFrame(f"attach: {error}") from error
         if not link.name:

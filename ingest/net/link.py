@@ -1,12 +1,11 @@
-"""One link, and what the service hears of it.
+"""One link, and the connection of its peer: what the service acts on.
 
-`Link` is what the service acts on; `Handler` is what it must be. Both hide Proton: the service
-sees runs of messages, outcomes of runs, credit.
+Both hide Proton: the service sees runs of messages, outcomes of runs, credit.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from cproton import lib as proton
 from proton import (
@@ -25,7 +24,8 @@ from proton import Link as ProtonLink
 
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.link_in_flight import Deliveries, held
-from distributary.ingest.native.pump import Outcomes, Received, address
+from distributary.ingest.native.pump import Outcomes, address
+from distributary.ingest.net.frame_scanner import Outflow
 from distributary.pipeline.amqp.delivery_state import OUTCOMES
 from distributary.pipeline.amqp.performative import DEFAULT_OUTCOME, LINK, OFFERED, WalkedAttach
 from distributary.pipeline.errors import DistributaryError
@@ -33,10 +33,6 @@ from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.transitions import WITHOUT_STATE, DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
-
-if TYPE_CHECKING:
-    from distributary.ingest.net.connection import Connection
-
 
 #: What Proton's Python getters raise on a peer's broken values.
 BROKEN_VALUES = (
@@ -61,53 +57,80 @@ def copy_plainly(terminus: Terminus, remote: Terminus) -> None:
         data.clear()
 
 
-class Handler(Protocol):
-    """The service, as the engine sees it. Calls come in the order of the peer's frames."""
+class Peer(Protocol):
+    """The connection of a link, as the service and the engine see it: `Connection` is one."""
 
-    def opened(self, connection: "Connection") -> None:
-        """The peer opened: `accept` or `refuse` it."""
+    alive: bool
+    accepted: bool
+    writable: bool
+    closing: bool  #: we have closed it: nothing counts any more but the peer's own close
+    broken: bool  #: a bug has shown with this peer, and it is about to end for it
+    container: str
+    user: str
+    peer: str  #: its address
+    outflow: Outflow
 
-    def attached(self, link: "Link") -> None:
-        """A link wants to be: `open` or `refuse` it, now or later."""
+    @property
+    def links(self) -> "tuple[Link, ...]":
+        """The links that are alive."""
 
-    def received(self, link: "Link", received: Received) -> None:
-        """A run of messages came on an incoming link."""
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of messages that it has begun and not finished, unless it is closing."""
 
-    def commanded(self, link: "Link", message: bytes, delivery: bytes) -> None:
-        """A message to the coordinator of transactions came; `delivery` is its address, to be
-        answered and settled, or nothing if its sender waits for nothing."""
+    def accept(self, container_id: str) -> None:
+        """Answer the peer's open."""
 
-    def settled(self, link: "Link", outcomes: Outcomes) -> None:
-        """The peer of an outgoing link gave an outcome to a run of deliveries."""
+    def refuse(self, container_id: str, condition: str, description: str, field: str) -> None:
+        """Answer the open in the form by which clients know that they were refused."""
 
-    def flowed(self, link: "Link") -> None:
-        """An outgoing link's credit or drain changed."""
+    def close(self, condition: str, description: str) -> None:
+        """End the connection with an error; its links are lost at once."""
 
-    def detached(self, link: "Link", closed: bool) -> None:
-        """The peer detached or closed the link: answer with `link.detach`, now or later."""
+    def abort(self) -> None:
+        """Drop the socket now."""
 
-    def lost(self, link: "Link") -> None:
-        """The link has ended, by whatever cause but its peer's detach: give back all that is kept
-        for it. Also after `detached`, when nobody waits for the answer any more."""
+    def hold(self, on: bool, /) -> None:
+        """Stop reading from this peer, or go on."""
 
-    def writable(self, connection: "Connection", writable: bool) -> None:
-        """The peer reads too slowly (False), or took what waited (True)."""
+    def attempt(self, work: Callable[[], None], /) -> None:
+        """Do something for this peer on behalf of others: what it raises is its own."""
 
-    def closed(self, connection: "Connection") -> None:
-        """The connection has ended, or is about to; its links were `lost` before. May be called
-        again."""
+    def broke(self, error: Exception) -> None:
+        """A bug that shows with this peer: it ends."""
 
-    def passed(self) -> None:
-        """One pass over what came is done: hand on what was gathered."""
+    def touch(self) -> None:
+        """There may be something to write to it."""
 
-    def failed(self, connection: "Connection", reason: str) -> None:
-        """A peer was turned away before or because of its frames, for the log."""
+    def flush(self) -> None:
+        """Write what the engine has for it."""
+
+    def go_on(self) -> None:
+        """Its next turn has come."""
+
+
+class LinkKeeper(Protocol):
+    """All links of one connection: `Inbound` is one."""
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether more deliveries may go to the links."""
+
+    def sent(self, deliveries: int) -> None:
+        """So many more went that the peer has to settle."""
+
+    def let_go(self, link: "Link") -> None:
+        """Have the service give back what it has for a link. Raises NotGivenBack."""
+
+    def forget(self, link: "Link") -> None:
+        """Both sides have ended the link: free it."""
 
 
 class Link:
     """One link of a connection. `alive` ends with the link; then only `owner` is of use."""
 
     __slots__ = (
+        "_then",
         "address",
         "alive",
         "attach",
@@ -115,6 +138,7 @@ class Link:
         "delivery_count",
         "ended",
         "gone",
+        "keeper",
         "left",
         "message_bytes_max",
         "name",
@@ -123,11 +147,13 @@ class Link:
         "proton",
         "session",
         "waiting",
-        "when_answered",
     )
 
-    def __init__(self, connection: "Connection", link: ProtonLink, attach: WalkedAttach) -> None:
+    def __init__(
+        self, connection: Peer, keeper: LinkKeeper, link: ProtonLink, attach: WalkedAttach
+    ) -> None:
         self.connection = connection
+        self.keeper = keeper
         self.attach = attach
         self.proton = link
         self.address = address(link._impl)
@@ -148,8 +174,7 @@ class Link:
         self.gone = False
         #: Deliveries whose outcome we still owe to the peer.
         self.waiting = 0
-        #: What is to be done when none of them waits any more.
-        self.when_answered: Callable[[], None] | None = None
+        self._then: Callable[[], None] | None = None
         #: The service's own object for this link.
         self.owner: object | None = None
 
@@ -231,7 +256,7 @@ class Link:
         Raises NotGivenBack."""
         if not self.gone:
             self.gone = True
-            self.connection.inbound.let_go(self)
+            self.keeper.let_go(self)
 
     def refuse(self, condition: str, description: str) -> None:
         """Attach with a null terminus, then detach closed with the error: what clients need."""
@@ -276,7 +301,7 @@ class Link:
                 link._update_cond()  # Proton's detach() would forget it
             (link.close if closed else link.detach)()
         if self.left:
-            self.connection.inbound.forget(self)
+            self.keeper.forget(self)
         self.connection.touch()
 
     def grant(self, credit: int) -> None:
@@ -312,7 +337,7 @@ class Link:
         self.delivery_count += len(run)
         sent = pumping.send(self.address, batch, run, delivery_count, token, presettled)
         if not presettled:
-            self.connection.inbound.sent(len(run))
+            self.keeper.sent(len(run))
         return sent
 
     def held(self) -> Deliveries:
@@ -322,9 +347,17 @@ class Link:
     def answered(self, count: int) -> None:
         """So many of the deliveries that waited have their outcome."""
         self.waiting -= count
-        if not self.waiting and self.when_answered is not None:
-            then, self.when_answered = self.when_answered, None
+        if not self.waiting and self._then is not None:
+            then, self._then = self._then, None
             self.connection.attempt(then)
+
+    def when_answered(self, then: Callable[[], None]) -> None:
+        """Do this when no delivery waits for its outcome any more, at once if none does: the peer
+        hears of every outcome before it hears the end of its link."""
+        if self.waiting:
+            self._then = then
+        else:
+            then()
 
     def later(self, work: Callable[[], None]) -> Callable[[], None]:
         """Work for this link's peer, for others to call when its time has come: what it raises ends

@@ -8,18 +8,18 @@ thread.
 import asyncio
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from distributary.ingest.commit.group_log import Log
 from distributary.ingest.delivery.consumer import Subscription
-from distributary.ingest.delivery.message_source import Paging
-from distributary.ingest.delivery.selector_faults import SelectorFaults
+from distributary.ingest.delivery.delivery_service import DeliveryService
 from distributary.ingest.delivery.topic_directory import TopicDirectory
 from distributary.ingest.native.batch_reader import SlabReader
+from distributary.ingest.native.pump import Pump
 from distributary.ingest.publish.backlog_counters import BacklogCounters
 from distributary.ingest.publish.overflows import Overflows
 from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import watched, went_well
 from distributary.pipeline.errors import SelectorFailed, StoreError
 from distributary.pipeline.log.backlog_counter import BacklogCounter, Volume
@@ -68,24 +68,18 @@ class _Topic:
 
 
 class Backlogs:
-    """The limits of all backlogs. `give_up` is told what is too much; `limited` when the first
-    limit of the kind that refuses appears."""
+    """The limits of all backlogs. The delivery service is told what is too much."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        log: Log,
-        claims: TopicDirectory,
-        paging: Paging,
-        faults: SelectorFaults,
-        scan_ms: int,
-        give_up: Callable[[Subscription, Run, Reason], None],
+        self, host: Host, log: Log, claims: TopicDirectory, delivery: DeliveryService, pump: Pump
     ) -> None:
-        self._loop, self._log, self._claims, self._give_up = loop, log, claims, give_up
+        self._loop, self._log, self._claims = host.loop, log, claims
+        self._delivery, self._pump = delivery, pump
         self.counters = BacklogCounters(claims)
-        self.limited: Callable[[], None] = lambda: None
-        self._lookup, self._retry_seconds = paging.lookup(), paging.retry_seconds
-        self._faults = faults
+        #: Whether publishers may be refused: then the pump accepts nothing on receipt.
+        self.refuses = False
+        self._lookup, self._retry_seconds = delivery.paging.lookup(), delivery.paging.retry_seconds
+        self._faults = delivery.faults
         self._selections = Selections(SlabReader)
         #: Of subscriptions with a selector: below it what they don't claim is passed over.
         self._sieved: dict[Subscription, int] = {}
@@ -95,11 +89,9 @@ class Backlogs:
         self._over: dict[str, None] = {}  # topics with too much
         self._aging: dict[str, None] = {}  # topics with limits by age
         self._task: asyncio.Task[None] | None = None
-        self._seconds = scan_ms / 1_000
-        self._overflows = Overflows(loop.time)
-        self._timer = loop.call_later(self._seconds, self._scan)
-        claims.changed = self.changed
-        log.counted = self.arrived
+        self._seconds = host.settings.delivery.expiry_scan_ms / 1_000
+        self._overflows = Overflows(host.loop.time)
+        self._timer = host.loop.call_later(self._seconds, self._scan)
 
     def seed(self, table: TopicLog, since: int) -> None:
         """What there was before the start, as the table tells it from this sequence on. Where
@@ -125,7 +117,8 @@ class Backlogs:
         self._sieved.pop(subscription, None)
         if limit.limits and not subscription.ended:
             if limit.overflow is Overflow.REFUSE:
-                self.limited()
+                self.refuses = True
+                self._pump.accept_late()
             else:
                 self._begin(topic)
 
@@ -265,7 +258,7 @@ class Backlogs:
             run = _listed(batch, at)
             some = self._too_much(subscription, batch, run)
             if some:
-                self._give_up(subscription, some, Reason.OVERFLOW)
+                self._delivery.give_up(subscription, some, Reason.OVERFLOW)
                 self._overflows.add(name_of(subscription), len(some))
             elif run:
                 return  # nothing that lies behind is too old

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from distributary.ingest.commit.group_log import Inside
 from distributary.ingest.delivery.consumer import Subscription
-from distributary.ingest.net.connection import Connection
+from distributary.ingest.net.link import Peer
 from distributary.ingest.runtime import clock
 from distributary.pipeline.model.message import Settlement
 from distributary.pipeline.model.outcome import Outcome
@@ -26,7 +26,7 @@ class NoLocal:
 
     def __init__(self) -> None:
         self._all: dict[str, dict[Subscription, None]] = {}
-        self._owners: dict[str, dict[Subscription, str | Connection]] = {}
+        self._owners: dict[str, dict[Subscription, str | Peer]] = {}
         #: What those that are watched were found not to be owed since then.
         self._watched: dict[Subscription, list[tuple[Outcome, range]]] = {}
 
@@ -41,7 +41,7 @@ class NoLocal:
     def __contains__(self, topic: str) -> bool:
         return topic in self._owners
 
-    def add(self, subscription: Subscription, connection: Connection | None = None) -> None:
+    def add(self, subscription: Subscription, connection: Peer | None = None) -> None:
         """Watch it; `connection` is its consumer's if it has no name."""
         topic = subscription.definition.topic
         self._all.setdefault(topic, {})[subscription] = None
@@ -65,7 +65,7 @@ class NoLocal:
         """The topics that have any."""
         return self._all
 
-    def exclude(self, topic: str, publisher: Connection | Inside, run: range) -> list[Settlement]:
+    def exclude(self, topic: str, publisher: Peer | Inside, run: range) -> list[Settlement]:
         """This publisher's messages get these sequences: the records of who isn't owed them."""
         if isinstance(publisher, Inside):
             if publisher.only is None:
@@ -92,8 +92,7 @@ class NoLocal:
 
 
 def _drop(
-    of_topics: dict[str, dict[Subscription, None]]
-    | dict[str, dict[Subscription, str | Connection]],
+    of_topics: dict[str, dict[Subscription, None]] | dict[str, dict[Subscription, str | Peer]],
     topic: str,
     subscription: Subscription,
 ) -> None:

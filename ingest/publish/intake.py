@@ -3,7 +3,7 @@ to a full backlog is not taken.
 """
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from distributary.ingest.commit.batches import part
@@ -12,7 +12,8 @@ from distributary.ingest.native import pump
 from distributary.ingest.native.pump import Received
 from distributary.ingest.net.link import Link
 from distributary.ingest.publish import relay
-from distributary.ingest.publish.relay import Admit, Resolve, Routed
+from distributary.ingest.publish.backlog_limits import Backlogs
+from distributary.ingest.publish.relay import Resolve, Routed
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.policies import Policies
 from distributary.pipeline.log.duplicates import Windows
@@ -32,29 +33,24 @@ class Posted:
 class Intake:
     """Takes runs of messages from links. `ids_max` is how many ids are remembered."""
 
-    def __init__(self, log: Log, policies: Policies, ids_max: int) -> None:
-        self._log, self._policies = log, policies
+    def __init__(self, log: Log, policies: Policies, backlogs: Backlogs, ids_max: int) -> None:
+        self._log, self._policies, self._backlogs = log, policies, backlogs
         #: The ids of what was published.
         self.windows = Windows(ids_max)
-        #: Whether any backlog is limited, so that publishers may be refused. Then the pump accepts
-        #: nothing on receipt.
-        self.limited = False
-        #: How much a topic takes; `published` is told when that has been published.
-        self.admit: Admit = _all
-        self.published: Callable[[], None] = lambda: None
 
     def take(self, link: Link, received: Received, topic: str) -> None:
         """Messages for one topic came."""
         receipt = Receipt(link, received.deliveries, received.kept, received.count)
-        if self.limited:
-            self._perform(link, received, relay.to_one(received, receipt, topic, self.admit))
+        if self._backlogs.refuses:
+            routed = relay.to_one(received, receipt, topic, self._backlogs.admit)
+            self._perform(link, received, routed)
         else:
             self._publish(received, received.run(topic), 0, receipt)
 
     def relay(self, link: Link, received: Received, resolve: Resolve) -> None:
         """Messages came that say themselves where they go."""
         receipt = Receipt(link, received.deliveries, received.kept, received.count)
-        self._perform(link, received, relay.route(received, receipt, resolve, self.admit))
+        self._perform(link, received, relay.route(received, receipt, resolve, self._backlogs.admit))
 
     def post(
         self, link: Link, received: Received, topic: str | None, resolve: Resolve
@@ -74,15 +70,15 @@ class Intake:
 
     def full(self, posted: Sequence[Posted]) -> AmqpError | None:
         """Why not all of this can be published together, if it can't. If it can, it is."""
-        if not self.limited:
+        if not self._backlogs.refuses:
             return None
         lengths: dict[str, bytes] = {}
         for one in posted:
             lengths[one.run.topic] = lengths.get(one.run.topic, b"") + bytes(one.run.lengths)
-        answers = [self.admit(topic, sizes) for topic, sizes in lengths.items()]
+        answers = [self._backlogs.admit(topic, sizes) for topic, sizes in lengths.items()]
         amqp_error = next((amqp_error for _, amqp_error in answers if amqp_error is not None), None)
         if amqp_error is not None:
-            self.published()  # nothing of it will be
+            self._backlogs.published()  # nothing of it will be
         return amqp_error
 
     def publish(self, posted: Sequence[Posted], receipt: Receipt) -> None:
@@ -102,7 +98,7 @@ class Intake:
                 )
             runs += parts_without(one.run, places) if places else [one.run]
         self._log.publish_together(runs, receipt)
-        self.published()
+        self._backlogs.published()
 
     def _perform(self, link: Link, received: Received, routed: Routed) -> None:
         relay.accept(link, routed.at_once)
@@ -110,7 +106,7 @@ class Intake:
             # All of them lie in one group, so the receipt of the whole goes with the last.
             receipt = routed.receipt if not last else Receipt(link, b"", 0, 0)
             self._publish(received, run, start, receipt)
-        self.published()
+        self._backlogs.published()
         for complaint in routed.complaints:
             relay.reject(link, complaint)
 

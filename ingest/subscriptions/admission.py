@@ -4,8 +4,7 @@ Which permission an operation needs is a row of `pipeline.subscriptions.rights`;
 rows are asked about: the user, the destination, the subscription that there is.
 """
 
-from distributary.ingest.net.connection import Connection
-from distributary.ingest.net.link import Link
+from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.subscription_service import SubscriptionService
 from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
@@ -29,7 +28,7 @@ class Admission:
         self._access, self._subscriptions, self._temporary = access, subscriptions, temporary
 
     def sending(
-        self, connection: Connection, destination: Destination, operation: LinkOperation
+        self, connection: Peer, destination: Destination, operation: LinkOperation
     ) -> AmqpError | None:
         """Why this user may not send there: to a new queue sends who may make it."""
         user, topic = connection.user, destination.topic

@@ -12,10 +12,10 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from heapq import nsmallest
 
-from distributary.ingest.commit.group_log import Log
 from distributary.ingest.delivery.consumer import Subscription
-from distributary.ingest.delivery.message_source import Paging
+from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import watched, went_well
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.dispatch.dispatcher import NOBODY, Settled
@@ -30,20 +30,13 @@ LOOK_SUBSCRIPTIONS = 100
 class IdleFloors:
     """Looks for them from its making until `close`."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        log: Log,
-        named: SubscriptionDirectory,
-        paging: Paging,
-        record_sequences: int,
-    ) -> None:
-        """`record_sequences`: by how much a floor moves until it is recorded."""
-        self._loop, self._log, self._named = loop, log, named
-        self._record_sequences = record_sequences
-        self._lookup = paging.lookup()
+    def __init__(self, host: Host, parts: MessageParts, named: SubscriptionDirectory) -> None:
+        self._loop, self._log, self._named = host.loop, parts.log, named
+        #: By how much a floor moves until it is recorded.
+        self._record_sequences = host.settings.upkeep.idle_floor_sequences
+        self._lookup = parts.delivery.paging.lookup()
         self._task: asyncio.Task[None] | None = None
-        self._timer = loop.call_later(LOOK_SECONDS, self._begin)
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._begin)
 
     def close(self) -> None:
         """Look no more."""

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, assert_never
 from weakref import WeakValueDictionary
 
-from distributary.ingest.commit.group_log import Log
 from distributary.ingest.commit.table_reads import TableReads
 from distributary.ingest.delivery.consumer import Subscription
-from distributary.ingest.delivery.delivery_service import DeliveryService
 from distributary.ingest.net.link import Link
-from distributary.ingest.publish.backlog_counters import BacklogCounters
+from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.queue_emptiness import empty_below, empty_since
 from distributary.ingest.subscriptions.seek import Seek
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
@@ -37,7 +35,6 @@ from distributary.pipeline.subscriptions.subscription_operations import (
     moved,
     standing,
 )
-from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 #: An operator intervened to detach the link (AMQP 1.0, 2.8.17).
 DETACH_FORCED = "amqp:link:detach-forced"
@@ -78,18 +75,15 @@ class Operations:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        log: Log,
-        table: TopicLog,
+        parts: MessageParts,
         named: SubscriptionDirectory,
-        delivery: DeliveryService,
         links: Links,
-        counters: BacklogCounters,
     ) -> None:
-        self._loop, self._log, self._table, self._named = loop, log, table, named
-        self._delivery, self._links = delivery, links
-        self._counters = counters
+        self._loop, self._log, self._table, self._named = loop, parts.log, parts.store.table, named
+        self._delivery, self._links = parts.delivery, links
+        self._counters = parts.backlogs.counters
         self._reads = TableReads(loop)
-        self._moving = Seek(log, table, named, delivery, counters, self._reads)
+        self._moving = Seek(parts, named, self._reads)
         #: One order for a subscription after the other.
         self._locks: WeakValueDictionary[SubscriptionKey, asyncio.Lock] = WeakValueDictionary()
 

@@ -10,12 +10,10 @@ import asyncio
 import time
 from array import array
 
-from distributary.ingest.commit.group_log import Log
 from distributary.ingest.commit.table_reads import TableReads
 from distributary.ingest.delivery.consumer import Subscription
-from distributary.ingest.delivery.delivery_service import DeliveryService
-from distributary.ingest.publish.backlog_counters import BacklogCounters
 from distributary.ingest.publish.exclusion import never_owed
+from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime import clock
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.codec.amqp_writer import Writable
@@ -24,7 +22,6 @@ from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.sequences.gathering import stretches
 from distributary.pipeline.subscriptions.subscription_operations import EVENTS, Operation, moved
 from distributary.pipeline.tables.recovery import never_owed as table_of_never_owed
-from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 #: Times that a topic is counted again after a rewind, when a commit came in between.
 COUNTS_MAX = 3
@@ -37,16 +34,11 @@ class Seek:
     """Moves durable subscriptions. The caller sees to it that one is moved once at a time."""
 
     def __init__(
-        self,
-        log: Log,
-        table: TopicLog,
-        named: SubscriptionDirectory,
-        delivery: DeliveryService,
-        counters: BacklogCounters,
-        reads: TableReads,
+        self, parts: MessageParts, named: SubscriptionDirectory, reads: TableReads
     ) -> None:
-        self._log, self._table, self._named = log, table, named
-        self._delivery, self._counters, self._reads = delivery, counters, reads
+        self._log, self._table, self._named = parts.log, parts.store.table, named
+        self._delivery, self._counters = parts.delivery, parts.backlogs.counters
+        self._reads = reads
 
     async def move(
         self, operation: Operation, subscription: Subscription, to: int | None

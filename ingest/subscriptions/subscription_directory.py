@@ -5,15 +5,12 @@ Rule: a group holds one event of a subscription, no more, as their order would b
 beginning may follow an end.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import structlog
 
-from distributary.ingest.commit.group_log import Log
 from distributary.ingest.delivery.consumer import Subscription
-from distributary.ingest.delivery.dispatch_marking import DispatchMarking
-from distributary.ingest.delivery.topic_directory import TopicDirectory
-from distributary.ingest.publish.exclusion import NoLocal
+from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime.policies import Policies, buries
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
 from distributary.pipeline.log.backlog_counter import NOTHING, Dropped
@@ -28,7 +25,7 @@ from distributary.pipeline.model.subscription import (
     SubscriptionKey,
 )
 from distributary.pipeline.subscriptions.quota import Census, Quota
-from distributary.pipeline.tables.recovery.snapshot import Snapshot, SubscriptionState
+from distributary.pipeline.tables.recovery.snapshot import SubscriptionState
 
 _events = structlog.get_logger("gateway")
 
@@ -36,23 +33,13 @@ _events = structlog.get_logger("gateway")
 class SubscriptionDirectory:
     """All subscriptions that have a name: durable ones, shared ones that aren't, queues."""
 
-    def __init__(
-        self,
-        log: Log,
-        marking: DispatchMarking,
-        snapshot: Snapshot,
-        doubts: Mapping[str, Doubt],
-        policies: Policies,
-        claims: TopicDirectory,
-        quota: Quota,
-    ) -> None:
+    def __init__(self, parts: MessageParts, policies: Policies, quota: Quota) -> None:
         """Raises InvalidRequest when a subscription has a policy of its own that isn't right."""
-        self._log, self._marking, self._policies = log, marking, policies
-        self._claims = claims
+        self._log, self._marking, self._policies = parts.log, parts.marking, policies
+        self._claims, self._delivery = parts.topics, parts.delivery
+        snapshot, doubts = parts.store.snapshot, parts.store.doubts
         #: How many there are of what clients have made.
         self.census = Census(quota)
-        #: Told of each that is owed nothing any more.
-        self.gone: Callable[[Subscription], None] = lambda _subscription: None
         #: What those say of their policy that say anything.
         self._own = {state.key: state.policy for state in snapshot.subscriptions if state.policy}
         #: Those that an operator has paused.
@@ -63,10 +50,10 @@ class SubscriptionDirectory:
             state.key: self._restored(state, doubts[state.key.id])
             for state in snapshot.subscriptions
         }
-        self.exclusions = log.exclusion = NoLocal()
+        self.exclusions = parts.exclusions
         for key, subscription in self._all.items():
             self.exclusions.add(subscription)
-            claims.add(subscription)
+            parts.topics.add(subscription)
             self.census.add(key, self._made[key])
         policies.follow(self._reconsider)
         #: How many events of a subscription aren't durable yet.
@@ -201,7 +188,7 @@ class SubscriptionDirectory:
         subscription = Subscription(key, definition, self._dispatcher(key, definition, floor))
         if before is not None:
             subscription.dispatcher.paused = self.paused(key)
-            self.gone(before)
+            self._delivery.end(before)
             self.exclusions.remove(before)
         self.exclusions.add(subscription)
         self._claims.add(subscription)
@@ -315,7 +302,7 @@ class SubscriptionDirectory:
     def drop(self, key: SubscriptionKey) -> None:
         """It is no more, and nothing of it was durable, or that is recorded by the caller."""
         subscription = self._all.pop(key)
-        self.gone(subscription)
+        self._delivery.end(subscription)
         self.census.remove(key, self._made.pop(key))
         self._own.pop(key, None)
         self._paused.discard(key)

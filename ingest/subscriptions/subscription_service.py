@@ -5,25 +5,19 @@ What a link's coming and going means is decided by the pure part
 beginning or end before that is durable.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 import structlog
 
-from distributary.ingest.commit.group_log import Log
 from distributary.ingest.delivery.consumer import Consumer, Subscription
-from distributary.ingest.delivery.delivery_service import DeliveryService
-from distributary.ingest.delivery.dispatch_marking import DispatchMarking
-from distributary.ingest.delivery.topic_directory import TopicDirectory
 from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link
-from distributary.ingest.publish.backlog_counters import BacklogCounters
+from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.log.cursor import Doubt
 from distributary.pipeline.model.address import Destination
 from distributary.pipeline.model.amqp_error import (
     LIMIT_EXCEEDED,
@@ -52,7 +46,6 @@ from distributary.pipeline.subscriptions.registry import (
     key_of_queue,
 )
 from distributary.pipeline.subscriptions.rights import LinkOperation
-from distributary.pipeline.tables.recovery.snapshot import Snapshot
 
 _events = structlog.get_logger("gateway")
 
@@ -78,30 +71,19 @@ class SubscriptionService:
     """All named subscriptions, and the links that are on any."""
 
     def __init__(
-        self,
-        log: Log,
-        marking: DispatchMarking,
-        snapshot: Snapshot,
-        doubts: Mapping[str, Doubt],
-        access: Access,
-        policies: Policies,
-        claims: TopicDirectory,
-        quota: Quota,
+        self, parts: MessageParts, access: Access, policies: Policies, quota: Quota
     ) -> None:
-        self._log, self._marking, self._access = log, marking, access
-        self.named = SubscriptionDirectory(log, marking, snapshot, doubts, policies, claims, quota)
-        self._delivery: DeliveryService
-        self._counters: BacklogCounters
+        self._log, self._marking, self._access = parts.log, parts.marking, access
+        self._delivery, self._counters = parts.delivery, parts.backlogs.counters
+        self.named = SubscriptionDirectory(parts, policies, quota)
 
-    def bind(self, delivery: DeliveryService, counters: BacklogCounters) -> None:
-        """Who serves them, and who counts what waits for them. What a crash left to be buried is
-        buried, though nobody asks for it."""
-        self._delivery, self._counters = delivery, counters
-        self.named.gone = delivery.end
+    def bury_exhausted(self) -> None:
+        """What a crash left with too many failed attempts becomes dead letters, though nobody asks
+        for it: the first act after the start."""
         for subscription in self.named.all():
             exhausted = subscription.dispatcher.exhausted()
             if exhausted:
-                delivery.give_up(subscription, exhausted, Reason.EXHAUSTED)
+                self._delivery.give_up(subscription, exhausted, Reason.EXHAUSTED)
 
     # A consumer comes.
 

@@ -11,8 +11,7 @@ from uuid import uuid4
 import structlog
 
 from distributary.ingest.commit.group_log import Log
-from distributary.ingest.net.connection import Connection
-from distributary.ingest.net.link import Link
+from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.subscriptions.subscription_service import SubscriptionService
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.amqp_error import DELETED, LIMIT_EXCEEDED, AmqpError
@@ -38,7 +37,7 @@ class TemporaryNodes:
         self._subscriptions, self._log, self._most = subscriptions, log, most
         self._nodes: dict[str, _Node] = {}
         self._of_link: dict[Link, _Node] = {}
-        self._counts: dict[Connection, int] = {}
+        self._counts: dict[Peer, int] = {}
 
     def make(self, link: Link, kind: Kind) -> Destination | AmqpError:
         """A new one for the link's connection; its name can't be guessed. It goes with the link,
@@ -57,7 +56,7 @@ class TemporaryNodes:
         _events.debug("temporary.made", address=made.topic, container=link.connection.container)
         return made
 
-    def whose(self, topic: str, connection: Connection) -> Whose:
+    def whose(self, topic: str, connection: Peer) -> Whose:
         """What the destination is to this connection."""
         node = self._nodes.get(topic)
         if node is None:

@@ -11,19 +11,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 import structlog
 
-from distributary.ingest.commit.group_log import Log, Receipt
+from distributary.ingest.commit.group_log import Receipt
 from distributary.ingest.delivery.consumer import Consumer
 from distributary.ingest.native import pump
 from distributary.ingest.native.pump import Outcomes, Received
 from distributary.ingest.net import termini, transactional
-from distributary.ingest.net.link import Link
-from distributary.ingest.publish.intake import Intake, Posted
+from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.publish.intake import Posted
+from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.relay import Resolve
-from distributary.ingest.runtime.settings import Amqp
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.transactions.retiring import Retired, Retiring
 from distributary.pipeline.amqp.coordinator_command import Declare, Discharge, command
 from distributary.pipeline.codec.amqp_types import DecodeError
@@ -38,9 +39,6 @@ from distributary.pipeline.log.transaction import (
     unknown,
 )
 from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED, AmqpError
-
-if TYPE_CHECKING:
-    from distributary.ingest.net.connection import Connection
 
 _events = structlog.get_logger("gateway")
 
@@ -82,24 +80,17 @@ class _Fine:
 class Coordinator:
     """All transactions of all connections."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        limits: Amqp,
-        log: Log,
-        intake: Intake,
-        retiring: Retiring,
-        passed: Callable[[], None],
-    ) -> None:
-        """`passed` hands on what was gathered, where no peer's frames are the cause."""
-        self._loop, self._log, self._intake = loop, log, intake
-        self._retiring, self._passed = retiring, passed
+    def __init__(self, host: Host, parts: MessageParts, finish_pass: Callable[[], None]) -> None:
+        """`finish_pass` hands on what was gathered, where no peer's frames are the cause."""
+        limits = host.settings.amqp
+        self._loop, self._log, self._intake = host.loop, parts.log, parts.intake
+        self._retiring, self._finish_pass = Retiring(parts.delivery), finish_pass
         self._limits = Limits(
             limits.transactions_max, limits.transaction_bytes_max, limits.unfinished_bytes_max
         )
         self._held = Held(limits.transactions_together_bytes_max)
         self._timeout_seconds = limits.transaction_timeout_seconds
-        self._of: dict[Connection, _Transactions] = {}
+        self._of: dict[Peer, _Transactions] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._fine: list[_Fine] = []
         self._controllers = count(1)
@@ -124,7 +115,7 @@ class Coordinator:
             for ended in self._of[link.connection].lose(link.owner.number):
                 self._undo(ended)
 
-    def closed(self, connection: "Connection") -> None:
+    def closed(self, connection: Peer) -> None:
         """A connection is gone; its links were, before."""
         self._of.pop(connection, None)
 
@@ -244,7 +235,7 @@ class Coordinator:
 
     # Work.
 
-    def knows(self, connection: "Connection", number: int) -> bool:
+    def knows(self, connection: Peer, number: int) -> bool:
         """Whether a connection has such an open transaction."""
         return connection in self._of and number in self._of[connection]
 
@@ -297,7 +288,7 @@ class Coordinator:
 
     # Time.
 
-    def _watch(self, connection: "Connection", number: int) -> None:
+    def _watch(self, connection: Peer, number: int) -> None:
         """From its first work on a transaction has so much time; a JMS session that is idle has a
         transaction without any work, for as long as it likes."""
         if number not in self._timers:
@@ -306,7 +297,7 @@ class Coordinator:
                 self._timeout_seconds, connection.attempt, too_long
             )
 
-    def _too_long(self, connection: "Connection", number: int) -> None:
+    def _too_long(self, connection: Peer, number: int) -> None:
         del self._timers[number]
         text = (
             f"it took more than {self._timeout_seconds} s from its first work "
@@ -314,7 +305,7 @@ class Coordinator:
         )
         work = self._of[connection].give_up(number, AmqpError(TIMED_OUT, text))
         self._give_back(number, work)
-        self._passed()
+        self._finish_pass()
 
     def _stop_timer(self, number: int) -> None:
         timer = self._timers.pop(number, None)

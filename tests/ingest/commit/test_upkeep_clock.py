@@ -10,6 +10,7 @@ import pytest
 from table_groups import DAY_US, framed, group, run
 
 from distributary.ingest.commit.upkeep_clock import Floors, Result, UpkeepClock
+from distributary.ingest.runtime.host import Halt, Host
 from distributary.ingest.runtime.load_settings import load
 from distributary.ingest.runtime.workers import Failure
 from distributary.pipeline.errors import HomeLost, StoreError
@@ -28,9 +29,22 @@ class Clock:
         self.loop = asyncio.new_event_loop()
         self.log = log
         self.results: list[Result] = []
-        self.reasons: list[str] = []
-        self.upkeep = UpkeepClock(self.loop, load(None, {}), log, lambda: None, self._submit)
-        self.upkeep.stopped = self.reasons.append
+        self.host = Host(self.loop, load(None, {}), Halt(self.loop))
+        self.floors = Floors(0, 0)
+        self.lost = False
+        self.upkeep = UpkeepClock(
+            self.host, log, self._owned, self._submit, lambda: self.floors, lambda: False
+        )
+
+    def _owned(self) -> None:
+        if self.lost:
+            raise HomeLost("taken over")
+
+    @property
+    def reason(self) -> str | None:
+        """Why all stops, if it does."""
+        halt = self.host.halt
+        return self.loop.run_until_complete(halt.ended(0)) if halt.on else None
 
     def _submit(
         self, job: Callable[[], Commit | Upkeep | None], done: Callable[[Result], None]
@@ -65,7 +79,7 @@ def clock(tmp_path: Path) -> Iterator[Clock]:
 def test_a_floor_counts_when_the_table_has_what_it_rests_on(clock: Clock) -> None:
     """The outcomes behind a floor may lie in the group that waits: until that is in the table the
     messages below the floor stay."""
-    clock.upkeep.floors = lambda: Floors(2, 10)
+    clock.floors = Floors(2, 10)
     assert clock.tick() == []
     assert clock.tick() == []
     assert clock.log.first_sequence == 0
@@ -84,7 +98,7 @@ def test_without_a_word_of_the_subscriptions_nothing_goes(clock: Clock) -> None:
 
 def test_a_step_waits_for_its_pause(clock: Clock) -> None:
     """Upkeep has half of the thread's time at most: a second look right after a step does none."""
-    clock.upkeep.floors = lambda: Floors(1, 10)
+    clock.floors = Floors(1, 10)
     clock.tick()
     assert clock.tick() == ["retention"]
     clock.results.clear()
@@ -95,28 +109,24 @@ def test_a_step_waits_for_its_pause(clock: Clock) -> None:
 
 def test_who_has_lost_the_home_touches_nothing(clock: Clock) -> None:
     """Each step asks first whether the home is still ours; the answer stops the gateway."""
-
-    def lost() -> None:
-        raise HomeLost("taken over")
-
-    clock.upkeep.floors = lambda: Floors(1, 10)
+    clock.floors = Floors(1, 10)
     clock.tick()
-    clock.upkeep._owned = lost
+    clock.lost = True
     clock.tick()
-    assert clock.reasons == ["HomeLost: taken over"]
+    assert clock.reason == "HomeLost: taken over"
     assert clock.log.first_sequence == 0
 
 
 def test_a_step_that_fails_is_tried_again(clock: Clock) -> None:
     """Without room nothing is lost: commits go on, and the step is done when there is room."""
-    clock.upkeep.floors = lambda: Floors(1, 10)
+    clock.floors = Floors(1, 10)
     clock.tick()
     folder = clock.log.path / "_delta_log"
     moved = folder.rename(folder.with_name("away"))
     folder.write_bytes(b"")
     assert clock.tick() == []
     assert isinstance(clock.results[0], Failure)
-    assert clock.reasons == []
+    assert clock.reason is None
     folder.unlink()
     moved.rename(folder)
     assert clock.tick() == ["retention"]

@@ -69,7 +69,7 @@ def ends(peer: Peer) -> None:
 
 def queue_producer(gateway: Planted, topic: str) -> None:
     """A queue is made, and its producer's attach is answered when that is durable."""
-    gateway.arm("distributary.ingest.gateway.service:Gateway._open_producer", VICTIM)
+    gateway.arm("distributary.ingest.gateway.link_service:LinkService._open_producer", VICTIM)
     with begun(gateway.port, VICTIM, sender_frame("s", topic_target(f"queue://{topic}"))) as raw:
         ended(raw)
 
@@ -124,7 +124,7 @@ def ticked(gateway: Planted, _topic: str) -> None:
 
 
 def too_slow(gateway: Planted, _topic: str) -> None:
-    gateway.arm("distributary.ingest.gateway.service:Gateway.failed")
+    gateway.arm("distributary.ingest.gateway.link_service:LinkService.failed")
     with Raw(gateway.port) as raw:
         assert raw.rest() == b""
 
@@ -151,7 +151,7 @@ def flood(gateway: Planted, topic: str) -> None:
 
 def paused(gateway: Planted, topic: str) -> None:
     with full_socket(gateway, topic) as raw:
-        gateway.arm("distributary.ingest.gateway.service:Gateway.writable", VICTIM)
+        gateway.arm("distributary.ingest.gateway.message_loop:MessageLoop.writable", VICTIM)
         flood(gateway, topic)
         until(gateway.went_off, "the socket is full")
         raw.rest()
@@ -160,7 +160,7 @@ def paused(gateway: Planted, topic: str) -> None:
 def resumed(gateway: Planted, topic: str) -> None:
     with full_socket(gateway, topic) as raw:
         flood(gateway, topic)
-        gateway.arm("distributary.ingest.gateway.service:Gateway.writable", VICTIM)
+        gateway.arm("distributary.ingest.gateway.message_loop:MessageLoop.writable", VICTIM)
         raw.rest()
 
 
@@ -447,7 +447,7 @@ OTHERS = {
     "ingest/management/leases.py durable after": "sets a future",
     "ingest/management/redrive.py _durable after": "sets a future",
     "ingest/management/leases.py _join joined": "sets a future",
-    "ingest/gateway/service.py attached joined": "no callback: a link on a temporary destination",
+    "ingest/gateway/link_service.py attached joined": "no callback: a temporary destination's",
 }
 
 

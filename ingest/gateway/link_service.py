@@ -1,0 +1,212 @@
+"""Peers' connections and links: who may come in, what a link is for, what its end means.
+
+What is asked for by an attach is read by the pure part (`pipeline.subscriptions.attach_intent`);
+here it is allowed or refused, and performed.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import assert_never
+
+import structlog
+
+from distributary.ingest.delivery.consumer import Consumer
+from distributary.ingest.management.node import Node
+from distributary.ingest.net import termini
+from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.net.producer import Producer
+from distributary.ingest.publish.message_parts import MessageParts
+from distributary.ingest.runtime.host import Host
+from distributary.ingest.security.access import Access
+from distributary.ingest.subscriptions.admission import Admission
+from distributary.ingest.subscriptions.subscription_service import SubscriptionService
+from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
+from distributary.ingest.transactions.coordinator import Coordinator
+from distributary.pipeline.model.address import Destination, Kind
+from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
+from distributary.pipeline.model.subscription import Made, Origin
+from distributary.pipeline.subscriptions import attach_intent
+from distributary.pipeline.subscriptions.rights import LinkOperation
+
+_events = structlog.get_logger("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkParts:
+    """What links are on: subscriptions, temporary destinations, the coordinator of transactions,
+    the node `$management`; and who may be there."""
+
+    access: Access
+    admission: Admission
+    subscriptions: SubscriptionService
+    temporary: TemporaryNodes
+    transactions: Coordinator
+    node: Node
+
+
+class LinkService:
+    """All connections of one home, and their links."""
+
+    def __init__(self, host: Host, messages: MessageParts, parts: LinkParts) -> None:
+        self._settings, self._log = host.settings, messages.log
+        self._access, self._admission = parts.access, parts.admission
+        self._subscriptions, self._temporary = parts.subscriptions, parts.temporary
+        self._transactions, self._node = parts.transactions, parts.node
+        self._containers: dict[str, Peer] = {}
+        self._bare = Kind(host.settings.amqp.bare_address)
+
+    # Connections.
+
+    def opened(self, connection: Peer) -> None:
+        name = self._settings.gateway.container_id
+        container = connection.container
+        wrong: str | None = self._too_long("a container-id", container)
+        wrong = wrong or self._access.unnamed(connection.user, container)
+        if not wrong and container and container in self._containers:
+            wrong = f"container-id '{container}' is in use by another connection"
+        if wrong:
+            connection.refuse(name, INVALID_FIELD, wrong, "container-id")
+            return
+        if container:
+            self._containers[container] = connection
+        connection.accept(name)
+        _events.debug(
+            "connection.opened", container=container, peer=connection.peer, user=connection.user
+        )
+
+    def closed(self, connection: Peer) -> None:
+        self._transactions.closed(connection)
+        if self._containers.get(connection.container) is connection:
+            del self._containers[connection.container]
+            _events.debug("connection.closed", container=connection.container)
+
+    def failed(self, connection: Peer, reason: str) -> None:
+        _events.warning(
+            "connection.failed",
+            peer=connection.peer,
+            container=connection.container,
+            reason=reason,
+        )
+
+    # Links.
+
+    def _too_long(self, what: str, name: str) -> str:
+        """Why this is no name, as every settlement in the log repeats it; empty if it is one."""
+        most = self._settings.amqp.name_bytes_max
+        size = len(name.encode())
+        return f"{what} has {size} bytes, {most} at most (amqp.name_bytes_max)" * (size > most)
+
+    def attached(self, link: Link) -> None:
+        if wrong := self._too_long("a link's name", link.name):
+            link.refuse(INVALID_FIELD, wrong)
+            return
+        attach = termini.read(link.proton, link.desired_capabilities)
+        if self._node.attached(link, attach):
+            return
+        wish = attach_intent.wish(attach, link.connection.container, self._bare)
+        if isinstance(wish, attach_intent.Make):
+            wish = self._made(link, wish.kind, attach)
+        self._perform(link, wish)
+        self._log.slow(link)
+        match link.owner:
+            case Producer(topic=str(topic)):
+                self._temporary.joined(link, topic)
+            case Consumer(subscription=subscription):
+                self._temporary.joined(link, subscription.definition.topic)
+
+    def _made(
+        self, link: Link, kind: Kind, attach: attach_intent.Attach
+    ) -> attach_intent.AttachIntent:
+        """A temporary destination is made, and the link wants it; it goes if that is refused."""
+        made = self._temporary.make(link, kind)
+        if isinstance(made, AmqpError):
+            return made
+        amqp_error = self._admission.making_temporary(link.connection.user, made.topic)
+        return amqp_error or attach_intent.wish_for(made, attach, link.connection.container)
+
+    def _perform(self, link: Link, wish: attach_intent.AttachIntent) -> None:
+        match wish:
+            case attach_intent.Produce(destination):
+                self._produce(link, destination)
+            case attach_intent.Relay():
+                self._open_producer(link, None)
+            case attach_intent.Subscribe():
+                self._subscribe(link, wish)
+            case attach_intent.Browse():
+                self._browse(link, wish)
+            case attach_intent.Coordinate():
+                self._transactions.attach(link)
+            case attach_intent.Lookup(key):
+                self._subscriptions.look_up(link, key)
+            case AmqpError(condition, description):
+                link.refuse(condition, description)
+            case _ as never:
+                assert_never(never)
+
+    def _produce(self, link: Link, destination: Destination) -> None:
+        """A queue is there, durably, before its producer is."""
+        amqp_error = self._admission.sending(link.connection, destination, LinkOperation.SEND)
+        if amqp_error is not None:
+            link.refuse(amqp_error.condition, amqp_error.description)
+        elif destination.is_queue and not destination.is_temporary:
+            made = Made(Origin.CLIENT, link.connection.user)
+            key = self._subscriptions.keep_queue(destination, made)
+            opened = partial(self._open_producer, link, destination)
+            self._subscriptions.named.when_sure(key, link.later(opened))
+        else:
+            self._open_producer(link, destination)
+
+    def _subscribe(self, link: Link, wish: attach_intent.Subscribe) -> None:
+        key, definition = wish.key, wish.definition
+        amqp_error = self._admission.consuming(link, definition.topic, key, LinkOperation.CONSUME)
+        amqp_error = amqp_error or self._unreadable(definition.selector or wish.selector)
+        if amqp_error is None and link.attach.priority is None:
+            amqp_error = AmqpError(
+                INVALID_FIELD, "the link's property 'priority' must be an integer"
+            )
+        if amqp_error is not None:
+            link.refuse(amqp_error.condition, amqp_error.description)
+        else:
+            self._subscriptions.subscribe(link, key, definition, wish.selector)
+
+    def _unreadable(self, selector: str | None) -> AmqpError | None:
+        """Why this is no selector, if it is none."""
+        if selector is None:
+            return None
+        return attach_intent.unreadable(selector, self._settings.delivery.selector)
+
+    def _browse(self, link: Link, wish: attach_intent.Browse) -> None:
+        queue = wish.queue
+        amqp_error = self._admission.consuming(link, queue.topic, None, LinkOperation.BROWSE)
+        amqp_error = amqp_error or self._unreadable(wish.selector)
+        amqp_error = amqp_error or self._admission.making(link.connection.user, queue)
+        if amqp_error is not None:
+            link.refuse(amqp_error.condition, amqp_error.description)
+        else:
+            self._subscriptions.browse(link, queue, wish.selector)
+
+    def _open_producer(self, link: Link, destination: Destination | None) -> None:
+        if not link.alive or link.ended:
+            return
+        link.owner = Producer(destination.topic if destination else None)
+        message_bytes_max = self._settings.amqp.message_bytes_max
+        termini.echo(link.proton, link.owner.topic, message_bytes_max=message_bytes_max)
+        link.offered_capabilities = attach_intent.offered(link.owner.topic, outgoing=False)
+        link.open()
+        link.grant(self._settings.amqp.producer_credit)
+
+    def detached(self, link: Link, closed: bool) -> None:
+        self._let_go(link)
+        link.when_answered(partial(self._subscriptions.leave, link, closed))
+        self._log.slow(link)
+
+    def lost(self, link: Link) -> None:
+        self._let_go(link)
+        self._subscriptions.lost(link)
+
+    def _let_go(self, link: Link) -> None:
+        """All parts that may keep something for a link give it back; a second time nothing."""
+        self._temporary.left(link)  # what it has made, and its place on what others have
+        self._node.left(link)  # answers that wait for it, and the sequences of its holders
+        self._transactions.left(link)  # those that it declared
+        self._subscriptions.release(link)  # deliveries, and its place among the consumers

@@ -1,0 +1,278 @@
+"""The way of a message, top to bottom. Read this file first.
+
+read → admit → write → durable → accept → cache and count → dispatch → send → settle → commit
+
+A pass begins with what came of one peer: the engine (`ingest.net`) reads frames and calls
+`received`, `settled` or `flowed` here with runs of messages, of outcomes, with credit; `passed`
+ends it. What threads and timers have done arrives as a value in `complete`: a group of the log that
+is on the disk, a page that was read.
+
+The parts are made here, each with all that it needs; the order in which they are made is the order
+of the imports.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from distributary.ingest.commit.group_log import Log
+from distributary.ingest.commit.home_opening import Store
+from distributary.ingest.commit.pending_group import CreditGiven, GroupDurable, SealedGroup
+from distributary.ingest.delivery.consumer import Consumer, Subscription
+from distributary.ingest.delivery.delivery_service import DeliveryDue, DeliveryService
+from distributary.ingest.delivery.dispatch_marking import DispatchMarking, MarksDurable
+from distributary.ingest.delivery.message_source import PageRead
+from distributary.ingest.delivery.topic_directory import TopicDirectory
+from distributary.ingest.gateway.descriptors import room_for
+from distributary.ingest.gateway.link_service import LinkParts, LinkService
+from distributary.ingest.management.management_parts import ManagementParts
+from distributary.ingest.management.node import RequestLink
+from distributary.ingest.management.node_assembly import open_node
+from distributary.ingest.management.peers import Peers
+from distributary.ingest.management.replies import ReplyLink
+from distributary.ingest.native.pump import Outcomes, Received
+from distributary.ingest.net.engine import Engine
+from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.net.producer import Producer
+from distributary.ingest.publish.backlog_limits import Backlogs
+from distributary.ingest.publish.exclusion import NoLocal
+from distributary.ingest.publish.intake import Intake
+from distributary.ingest.publish.message_parts import MessageParts
+from distributary.ingest.publish.restored_duplicates import remember
+from distributary.ingest.runtime.host import Host
+from distributary.ingest.runtime.policies import Policies
+from distributary.ingest.runtime.turns import TaskTurns
+from distributary.ingest.security.access import Access
+from distributary.ingest.subscriptions.address_resolver import AddressResolver
+from distributary.ingest.subscriptions.admission import Admission
+from distributary.ingest.subscriptions.idle_floors import IdleFloors
+from distributary.ingest.subscriptions.subscription_service import SubscriptionService
+from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
+from distributary.ingest.transactions.coordinator import Coordinator
+from distributary.pipeline.log.transaction import unknown
+from distributary.pipeline.model.address import Destination, Kind
+from distributary.pipeline.model.subscription import Made, Origin, SubscriptionKey
+from distributary.pipeline.subscriptions.rights import LinkOperation
+
+#: What was begun earlier and is done now.
+Completion: TypeAlias = GroupDurable | CreditGiven | MarksDurable | PageRead | DeliveryDue
+
+
+class MessageLoop:
+    """All peers of one home, and the one way of their messages. Implements the engine's `Handler`;
+    all methods run on the loop's thread."""
+
+    def __init__(
+        self, host: Host, store: Store, access: Access, policies: Policies, sure: Callable[[], bool]
+    ) -> None:
+        """`sure`: whether the home is ours beyond doubt; nothing is read or written without it.
+        Raises InvalidRequest when a subscription has a policy of its own that isn't right."""
+        limits = host.settings.amqp
+        room = room_for(limits.connections_max)
+        limits = msgspec.structs.replace(limits, connections_max=room)
+        #: The peers' connections.
+        self.engine = Engine(host.loop, self, limits, access, sure=sure)
+        self._messages = parts = self._message_parts(host, store, policies)
+        self._log, self._delivery, self._intake = parts.log, parts.delivery, parts.intake
+        self._topics, self._backlogs = parts.topics, parts.backlogs
+        self._subscriptions = SubscriptionService(parts, access, policies, limits.quota)
+        temporary = TemporaryNodes(self._subscriptions, parts.log, limits.temporary_max)
+        admission = Admission(access, self._subscriptions, temporary)
+        self._addresses = AddressResolver(admission, self._subscriptions, Kind(limits.bare_address))
+        self._transactions = Coordinator(host, parts, self.finish_pass)
+        named, turns = self._subscriptions.named, TaskTurns(host.loop)
+        self._node = open_node(
+            ManagementParts(host, parts, access, named, turns, self.finish_pass),
+            Peers(self.engine),
+            self._addresses.answering,
+        )
+        self._links = LinkService(
+            host,
+            parts,
+            LinkParts(
+                access, admission, self._subscriptions, temporary, self._transactions, self._node
+            ),
+        )
+        self._floors = IdleFloors(host, parts, named)
+        self._restore(store, policies)
+
+    def _message_parts(self, host: Host, store: Store, policies: Policies) -> MessageParts:
+        exclusions = NoLocal()
+        log = Log(host, store, exclusions, self._lowest_floor, self.complete)
+        marking = DispatchMarking(host, log, store.marks, self.complete)
+        topics = TopicDirectory(self._subscription_changed)
+        delivery = DeliveryService(host, store, log, topics, self._keep_queue, self.complete)
+        backlogs = Backlogs(host, log, topics, delivery, self.engine.pump)
+        intake = Intake(log, policies, backlogs, host.settings.delivery.duplicates_max)
+        return MessageParts(store, exclusions, log, marking, topics, delivery, backlogs, intake)
+
+    def _restore(self, store: Store, policies: Policies) -> None:
+        """What the home's table tells of the time before the start."""
+        self._subscriptions.bury_exhausted()
+        remember(self._intake.windows, policies, store.table)
+        floor = self._lowest_floor()
+        self._topics.seed(store.table.survey(floor))
+        self._backlogs.seed(store.table, floor)
+
+    # Read, admit, write: a run of messages came, and waits for the next group of the log.
+
+    def received(self, link: Link, received: Received) -> None:
+        owner = link.owner
+        if isinstance(owner, RequestLink):
+            self._node.received(link, received)
+            self._log.slow(link)
+            return
+        assert isinstance(owner, Producer)  # noqa: S101
+        if received.transaction:
+            if self._knows(link, received.transaction):
+                resolve = partial(self._addresses.resolve, link, LinkOperation.POST_BY_RELAY)
+                self._transactions.post(link, received, owner.topic, resolve)
+        elif owner.topic is not None:
+            self._intake.take(link, received, owner.topic)
+        else:
+            resolve = partial(self._addresses.resolve, link, LinkOperation.SEND_BY_RELAY)
+            self._intake.relay(link, received, resolve)
+
+    def passed(self) -> None:
+        self._transactions.passed()
+        self._delivery.run()
+        self._log.flush()
+
+    def finish_pass(self) -> None:
+        """What was gathered outside of a peer's pass is handed on: to subscriptions, to the log, to
+        the sockets."""
+        self.passed()
+        self.engine.flush()
+
+    # Durable, accept, cache and count, dispatch, send.
+
+    def complete(self, what: Completion) -> None:
+        """What was begun earlier is done: by the threads of the journal, the committer, the reader
+        and the marks, by a timer, or in a later turn of the loop."""
+        match what:
+            case GroupDurable(sealed):
+                self._durable(sealed)
+            case CreditGiven():
+                self._dispatch(())
+            case PageRead(subscription):
+                self._delivery.resume(subscription)
+                self.finish_pass()
+            case MarksDurable() | DeliveryDue():
+                self.finish_pass()
+            case _ as never:
+                assert_never(never)
+
+    def _durable(self, sealed: SealedGroup) -> None:
+        """A group is on the disk. Its messages come into memory and are counted before their
+        senders hear that they are accepted; what waited for the group is done; then consumers get
+        them."""
+        for topic, batch in sealed.batches:
+            self._log.recent.add(topic, batch)
+            self._backlogs.arrived(topic, batch, sealed.group.written_at)
+            if batch.attributes is not None:
+                self._topics.arrived(topic, batch)
+        self._log.accept(sealed.waiting)
+        for then in sealed.waiting.then:
+            then()
+        self._dispatch([topic for topic, _ in sealed.batches])
+
+    def _dispatch(self, topics: Sequence[str]) -> None:
+        """Whose turn it is to get which message is the dispatchers' decision
+        (`pipeline.dispatch`); the delivery service sends it, and the sockets get what a turn may
+        write."""
+        self._delivery.arrived(topics)
+        self._delivery.run()
+        self.engine.flush()
+
+    # Settle: the outcomes wait for the next group, too. The commit that follows is the committer's.
+
+    def settled(self, link: Link, outcomes: Outcomes) -> None:
+        if not isinstance(link.owner, Consumer):
+            return
+        if not outcomes.transaction:
+            self._delivery.settled(link.owner, outcomes)
+            self._log.slow(link)
+        elif self._knows(link, outcomes.transaction):
+            self._transactions.retire(link.owner, outcomes)
+
+    def commanded(self, link: Link, message: bytes, delivery: bytes) -> None:
+        amqp_error = self._transactions.commanded(link, message, delivery)
+        self._log.slow(link)
+        if amqp_error is not None:
+            link.end(amqp_error.condition, amqp_error.description)
+
+    def _knows(self, link: Link, transaction: int) -> bool:
+        """Whether this is a transaction of the link's connection. If not, the link ends: its peer
+        takes something for done that never will be."""
+        if self._transactions.knows(link.connection, transaction):
+            return True
+        amqp_error = unknown(transaction)
+        link.end(amqp_error.condition, f"link '{link.name}': {amqp_error.description}")
+        return False
+
+    # Credit: a consumer's peer takes more, or less.
+
+    def flowed(self, link: Link) -> None:
+        match link.owner:
+            case Consumer() as consumer:
+                self._delivery.flowed(consumer)
+            case ReplyLink() as replies:
+                replies.flowed()
+
+    def writable(self, links: tuple[Link, ...], writable: bool) -> None:
+        # The link with least unsettled goes first: what there is room for isn't always the same's.
+        for link in sorted(links, key=lambda link: link.unsettled):
+            self.flowed(link)
+        if writable:
+            self.passed()
+
+    # Connections and links come and go.
+
+    def opened(self, connection: Peer) -> None:
+        self._links.opened(connection)
+
+    def closed(self, connection: Peer) -> None:
+        self._links.closed(connection)
+
+    def failed(self, connection: Peer, reason: str) -> None:
+        self._links.failed(connection, reason)
+
+    def attached(self, link: Link) -> None:
+        self._links.attached(link)
+
+    def detached(self, link: Link, closed: bool) -> None:
+        self._links.detached(link, closed)
+
+    def lost(self, link: Link) -> None:
+        self._links.lost(link)
+
+    # What parts below ask of parts above them.
+
+    def _keep_queue(self, queue: Destination) -> SubscriptionKey:
+        """A queue of dead letters is there, in the group that waits."""
+        return self._subscriptions.keep_queue(queue, Made(Origin.GATEWAY))
+
+    def _lowest_floor(self) -> int:
+        return self._subscriptions.named.lowest_floor()
+
+    def _subscription_changed(self, subscription: Subscription) -> None:
+        self._backlogs.changed(subscription)
+
+    # The end.
+
+    def quiet(self) -> None:
+        """The last peer has gone: begin nothing more of what no peer asks for."""
+        self._node.close()
+        self._backlogs.close()
+        self._floors.close()
+
+    async def close(self, *, failed: bool) -> None:
+        """Write and commit what waits, and end the threads; after a failure nothing more is
+        written. Raises StoreError when the marks can't be made durable."""
+        if not failed:
+            await self._delivery.finish()
+        self._delivery.close()
+        await self._log.close()
+        self._messages.marking.close()

@@ -1,0 +1,27 @@
+"""The parts of a gateway that messages go through."""
+
+from dataclasses import dataclass
+
+from distributary.ingest.commit.group_log import Log
+from distributary.ingest.commit.home_opening import Store
+from distributary.ingest.delivery.delivery_service import DeliveryService
+from distributary.ingest.delivery.dispatch_marking import DispatchMarking
+from distributary.ingest.delivery.topic_directory import TopicDirectory
+from distributary.ingest.publish.backlog_limits import Backlogs
+from distributary.ingest.publish.exclusion import NoLocal
+from distributary.ingest.publish.intake import Intake
+
+
+@dataclass(frozen=True, slots=True)
+class MessageParts:
+    """Made by the message loop (`ingest.gateway.message_loop`), which is where they meet; what
+    subscribes, transacts and manages is given them."""
+
+    store: Store
+    exclusions: NoLocal
+    log: Log
+    marking: DispatchMarking
+    topics: TopicDirectory
+    delivery: DeliveryService
+    backlogs: Backlogs
+    intake: Intake

@@ -1,0 +1,53 @@
+"""What every part of the service stands on: the loop, the settings, and the end of both."""
+
+import asyncio
+from dataclasses import dataclass
+
+from distributary.ingest.runtime.settings import Settings
+
+
+class Halt:
+    """How the service ends: because somebody asked, or at once, for a reason that isn't one peer's
+    alone.
+
+    After `now` what is in memory can't be trusted, what is on the disk can: no part begins anything
+    more that is durable, and to consumers it is as if the process had been killed. Every part that
+    writes asks `on` before it does. All methods run on the loop's thread.
+    """
+
+    __slots__ = ("_ended", "on")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        #: Nothing more may be begun.
+        self.on = False
+        self._ended: asyncio.Future[str | None] = loop.create_future()
+
+    def now(self, reason: str) -> None:
+        """Stop for this reason; the first reason counts."""
+        self.on = True
+        if not self._ended.done():
+            self._ended.set_result(reason)
+
+    def ask(self) -> None:
+        """Somebody wants the service to end: what waits is written, peers are told."""
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    @property
+    def asked(self) -> bool:
+        """Whether the service ends, for whatever reason."""
+        return self._ended.done()
+
+    async def ended(self, seconds: float | None = None) -> str | None:
+        """Wait for the end, or so long: the reason of a stop, None when somebody asked."""
+        await asyncio.wait([self._ended], timeout=seconds)
+        return self._ended.result() if self._ended.done() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Given to the parts of the service when they are made."""
+
+    loop: asyncio.AbstractEventLoop
+    settings: Settings
+    halt: Halt
