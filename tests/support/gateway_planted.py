@@ -23,7 +23,7 @@ PLACES = (
     "distributary.ingest.security.access:Access.handshake",
     "distributary.ingest.security.handshake:Handshake.feed",
     "distributary.ingest.security.handshake:Handshake.verified",
-    "distributary.ingest.net.engine:Engine.connection",
+    "distributary.ingest.net.connection:Connection.__init__",
     "distributary.ingest.net.connection:Connection._free",
     "distributary.ingest.net.connection:Connection._feed",
     "distributary.ingest.net.connection:Connection._write",
@@ -96,6 +96,8 @@ class Planted(Gateway):
 
 def container_of(value: object, steps: int = 3) -> str:
     """The container for which something is done with this value; empty if that can't be seen."""
+    if isinstance(value, tuple) and value:
+        value = value[0]  # all links of one connection
     found = getattr(value, "container", None)
     if isinstance(found, str):
         return found

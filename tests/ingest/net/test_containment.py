@@ -78,7 +78,7 @@ def queue_producer(gateway: Planted, topic: str) -> None:
 
 
 def accepting(gateway: Planted, _topic: str) -> None:
-    gateway.arm("distributary.ingest.net.engine:Engine.connection")
+    gateway.arm("distributary.ingest.net.connection:Connection.__init__")
     with socket.create_connection(("127.0.0.1", gateway.port)) as one:
         one.settimeout(10)
         assert one.recv(1) == b""
