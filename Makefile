@@ -62,7 +62,7 @@ tools:
 	@java -version 2>&1 | $(PYTHON) -c 'import re, sys; found = re.search(r"version \"(\d+)", sys.stdin.read()); sys.exit(not found or int(found[1]) < 17)' \
 	  || { echo "Java 17 or newer is needed for Spark: install it, e.g. 'apt-get install openjdk-17-jre-headless'." >&2; exit 1; }
 
-$(READY): pyproject.toml $(wildcard ingest/native/*.c) ingest/native/build_pump.py pipeline/amqp/endpoint_states.py | tools
+$(READY): pyproject.toml $(wildcard ingest/native/*.c) ingest/native/build_pump.py pipeline/amqp/endpoint_states.py pipeline/codec/amqp_codes.py | tools
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

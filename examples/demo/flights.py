@@ -17,6 +17,9 @@ from pathlib import Path
 import numpy as np
 from proton import Data, int32
 
+from distributary.pipeline.codec.amqp_codes import MAP32, Kind, descriptor
+from distributary.pipeline.codec.amqp_writer import section, write
+from distributary.pipeline.codec.raw_values import NULL, TRUE, list_of
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.message import RecordBatch
 
@@ -31,9 +34,9 @@ TEXTS = frozenset({"carrier", "flight", "tailnum", "origin", "dest", "time_hour"
 MISSING = frozenset({"", "NA"})
 
 #: The sections (AMQP 1.0 part 3, 2): described by a small ulong; header says durable: true.
-_HEADER = b"\x00\x53\x70\xc0\x02\x01\x41"
-_PROPERTIES, _APPLICATION_PROPERTIES, _VALUE = b"\x00\x53\x73", b"\x00\x53\x74", b"\x00\x53\x77"
-_LIST8, _MAP32, _NULL = 0xC0, 0xD1, b"\x40"
+_HEADER = section(Kind.HEADER, list_of([TRUE]))
+_PROPERTIES, _VALUE = descriptor(Kind.PROPERTIES), descriptor(Kind.VALUE)
+_APPLICATION_PROPERTIES = descriptor(Kind.APPLICATION_PROPERTIES)
 
 
 def rows() -> Iterator[dict[str, str]]:
@@ -70,12 +73,12 @@ class Encoder:
                 _PROPERTIES,
                 _standard(f"flight-{number}"),
                 _APPLICATION_PROPERTIES,
-                _MAP32.to_bytes(),
+                MAP32.to_bytes(),
                 (len(body) + 4).to_bytes(4),
                 (2 * len(found)).to_bytes(4),
                 body,
                 _VALUE,
-                _string(text),
+                write(text),
             )
         )
 
@@ -95,14 +98,7 @@ def _property(name: str, value: str) -> bytes:
 
 def _standard(message_id: str) -> bytes:
     """The properties section's list: message-id, no user-id, to, subject."""
-    fields = _string(message_id) + _NULL + _string(TOPIC) + _string(SUBJECT)
-    return bytes((_LIST8, len(fields) + 1, 4)) + fields
-
-
-def _string(text: str) -> bytes:
-    """A string of at most 255 bytes."""
-    data = text.encode()
-    return bytes((0xA1, len(data))) + data
+    return list_of([write(message_id), NULL, write(TOPIC), write(SUBJECT)])
 
 
 def runs(count: int, size: int) -> Iterator[RecordBatch]:

@@ -1,6 +1,7 @@
 """Compiles `message.c`, `values.c`, `pump.c`, `frame_values.c`, `guard.c` and `walk.c` into
-`ingest/native/_pump` with cffi, when it is installed, as Proton itself is. The tables of `guard.c`
-are generated from `pipeline.amqp.endpoint_states`.
+`ingest/native/_pump` with cffi, when it is installed, as Proton itself is. What they know of AMQP's
+encoding is generated from `pipeline.codec.amqp_codes`, the tables of `guard.c` from
+`pipeline.amqp.endpoint_states`.
 
 The module is linked against nothing: its `pn_*` symbols are found in Proton's own library, which
 `ingest.native.pump_library` loads first with its symbols made global.
@@ -17,6 +18,8 @@ HERE = Path(__file__).parent
 #: The sources, in the order in which one may use another.
 SOURCES = ("message.c", "values.c", "pump.c", "frame_values.c", "guard.c", "walk.c")
 #: What Python may call: the part of each source between these two lines.
+#: In a cell of a table: not a state, but the place of a violation.
+REFUSED = 1 << 7
 BEGIN, END = "/* cdef:begin */", "/* cdef:end */"
 
 
@@ -29,10 +32,43 @@ def compile_pump(folder: Path = HERE, flags: tuple[str, ...] = ("-O2",)) -> Path
     builder = FFI()
     for source in sources:
         builder.cdef(source.partition(BEGIN)[2].partition(END)[0])
-    whole = "\n".join([endpoint_tables(), *sources])
+    whole = "\n".join([codec_tables(), endpoint_tables(), *sources])
     given = [*flags]
     builder.set_source("_pump", whole, extra_compile_args=given, extra_link_args=given)
     return Path(builder.compile(tmpdir=str(folder), target="_pump.*"))
+
+
+def codec_tables() -> str:
+    """What `pipeline.codec.amqp_codes` says, in C: format codes (constructors) as F_NAME, others
+    by their names, widths by the high half of a format code; and the places of a
+    section's fields."""
+    sys.path.insert(0, str(HERE.parents[2]))  # the build has no package of ours installed
+    from distributary.pipeline.codec import amqp_codes as codes  # noqa: PLC0415
+    from distributary.pipeline.codec import amqp_types as types  # noqa: PLC0415
+    from distributary.pipeline.codec import sections  # noqa: PLC0415
+
+    named = {f"F_{name}": code for name, code in codes.CONSTRUCTORS.items()}
+    named |= {one.name: int(one) for enum in (codes.Descriptor, codes.Kind) for one in enum}
+    named |= {"CONTAINERS": codes.CONTAINERS, "ARRAYS": codes.ARRAYS}
+    named |= {"DEPTH_MAX": types.DEPTH_MAX, "EMPTY_ELEMENTS_MAX": types.EMPTY_ELEMENTS_MAX}
+    for section, fields in (
+        ("HEADER", sections.HEADER_FIELDS),
+        ("PROPERTIES", sections.PROPERTIES_FIELDS),
+    ):
+        named |= {f"{section}_{name.upper()}": at for at, (name, _) in enumerate(fields)}
+        named[f"{section}_FIELDS"] = len(fields)
+    by_kind = sorted(codes.SECTION_SYMBOLS, key=codes.SECTION_SYMBOLS.__getitem__)
+    names = ", ".join(f'"{symbol}"' for symbol in by_kind)
+    return "\n".join(
+        [
+            "#include <stdint.h>",
+            f"enum {{{', '.join(f'{name} = {number}' for name, number in named.items())}}};",
+            "/* Of a value of fixed width, its constructor included; of the size of any other. */",
+            f"static const uint8_t fixed_bytes[] = {_initializer([*codes.FIXED_BYTES[::16]])};",
+            f"static const uint8_t size_bytes[] = {_initializer([*codes.SIZE_BYTES[::16]])};",
+            f"static const char *const section_names[] = {{{names}}};",
+        ]
+    )
 
 
 def endpoint_tables() -> str:
@@ -48,7 +84,7 @@ def endpoint_tables() -> str:
         ("LINK", states.LinkState),
         ("TYPE", states.Type),
     )
-    lines = ["#include <stdint.h>", "#define REFUSED 0x80"]
+    lines = [f"#define REFUSED {REFUSED}"]
     lines += [f"#define {name}_{one.name} {one.value}" for name, enum in enums for one in enum]
     lines += [f"#define VIOLATION_{one.name} {i}" for i, one in enumerate(states.VIOLATIONS)]
     lines.append(f"#define HANDLE_MAX {states.HANDLE_MAX}u")
@@ -77,7 +113,7 @@ def endpoint_tables() -> str:
 
 def _cell(cell: Any, states: Any) -> int:
     if isinstance(cell, states.Violation):
-        return 0x80 | int(states.VIOLATIONS.index(cell))
+        return REFUSED | int(states.VIOLATIONS.index(cell))
     return int(cell)
 
 

@@ -11,8 +11,6 @@ typedef struct { uint32_t values_max, depth_max; } pump_frame_limits;
 size_t pump_value_within(const char *bytes, size_t size, size_t at, const pump_frame_limits *limits);
 /* cdef:end */
 
-enum { FREE_VALUES = 1024 }; /* beside one for each byte: EMPTY_ELEMENTS_MAX */
-
 typedef struct { const uint8_t *m; size_t end; int64_t values; int64_t depth; } budget_t;
 
 static size_t counted(budget_t *b, size_t at);
@@ -27,7 +25,7 @@ static size_t counted_as(budget_t *b, uint8_t code, size_t at);
 /* The elements of an array, whose constructor stands once, at `at`; they end before `stop`. */
 static size_t counted_array(budget_t *b, size_t at, size_t stop, uint32_t count) {
   uint32_t descriptors = 0;
-  while (at < stop && !b->m[at]) {
+  while (at < stop && b->m[at] == F_DESCRIBED) {
     if (!entered(b, 1) || !(at = counted(b, at + 1))) return 0;
     descriptors++;
   }
@@ -45,20 +43,19 @@ static size_t counted_array(budget_t *b, size_t at, size_t stop, uint32_t count)
 
 /* Where a value ends whose constructor is `code` and whose bytes begin at `at`. */
 static size_t counted_as(budget_t *b, uint8_t code, size_t at) {
-  static const uint8_t fixed[16] = {[5] = 1, [6] = 2, [7] = 4, [8] = 8, [9] = 16};
-  unsigned high = code >> 4, wide = high & 1;
-  if (high < 4) return 0;
-  if (high < 0xa) return at + fixed[high] <= b->end ? at + fixed[high] : 0;
-  size_t width = wide ? 4 : 1, start = at + width;
-  if (start > b->end) return 0;
+  unsigned high = code >> 4, fixed = fixed_bytes[high];
+  if (fixed) return at + fixed - 1 <= b->end ? at + fixed - 1 : 0;
+  size_t width = size_bytes[high], start = at + width;
+  if (!width || start > b->end) return 0;
+  int wide = width > 1;
   size_t stop = start + (wide ? be32(b->m + at) : b->m[at]);
   if (stop > b->end) return 0;
-  if (high < 0xc) return stop;
+  if (high < CONTAINERS) return stop;
   size_t first = start + width;
   if (first > stop) return 0;
   uint32_t count = wide ? be32(b->m + start) : b->m[start];
   if (!entered(b, count)) return 0;
-  if (high >= 0xe) first = counted_array(b, first, stop, count);
+  if (high >= ARRAYS) first = counted_array(b, first, stop, count);
   else while (count-- && first) first = first < stop ? counted(b, first) : 0;
   b->depth++;
   return first == stop ? stop : 0;
@@ -66,7 +63,7 @@ static size_t counted_as(budget_t *b, uint8_t code, size_t at) {
 
 static size_t counted(budget_t *b, size_t at) {
   if (at >= b->end) return 0;
-  if (b->m[at]) return counted_as(b, b->m[at], at + 1);
+  if (b->m[at] != F_DESCRIBED) return counted_as(b, b->m[at], at + 1);
   if (!entered(b, 1)) return 0;
   at = counted(b, at + 1);
   if (at) at = counted(b, at);
@@ -76,7 +73,7 @@ static size_t counted(budget_t *b, size_t at) {
 
 static size_t value_within(const uint8_t *m, size_t size, size_t at, size_t frame,
                            const pump_frame_limits *limits) {
-  uint64_t most = (uint64_t)frame + FREE_VALUES;
+  uint64_t most = (uint64_t)frame + EMPTY_ELEMENTS_MAX;
   budget_t budget = {m, size, limits->values_max < most ? limits->values_max : (int64_t)most,
                      limits->depth_max};
   return counted(&budget, at);

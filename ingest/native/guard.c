@@ -45,11 +45,9 @@ typedef struct {
 void pump_guard_move(pump_guard *g, pump_endpoint *endpoints, uint32_t room);
 /* cdef:end */
 
-enum { OPEN = 0x10, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE };
 /* What the guard says of a frame. */
 enum { ADMITTED, VIOLATED, NO_ROOM };
 #define NO_HANDLE 0xffffffffu
-#define NULL_FIELD 0x40
 
 static uint32_t place_of(const pump_guard *g, uint64_t key) {
   return (uint32_t)(key * 0x9e3779b97f4a7c15u >> 32) & (g->room - 1);
@@ -117,13 +115,12 @@ static int has(const fields_t *f, int field) { return f->there >> field & 1; }
 
 /* The end of a field, 0 if it is none. What is described twice would be two fields to the engine. */
 static inline size_t field_end(const uint8_t *m, size_t end, size_t at) {
-  static const uint8_t widths[16] = {[4] = 1, [5] = 2, [6] = 3, [7] = 5, [8] = 9, [9] = 17};
-  size_t width = at < end ? widths[m[at] >> 4] : 0;
+  size_t width = at < end ? fixed_bytes[m[at] >> 4] : 0;
   if (width) return at + width <= end ? at + width : 0;
-  if (at < end && m[at] == 0) {
-    if (at + 1 >= end || m[at + 1] == 0) return 0;
+  if (at < end && m[at] == F_DESCRIBED) {
+    if (at + 1 >= end || m[at + 1] == F_DESCRIBED) return 0;
     at = value_end(m, end, at + 1);
-    if (!at || at >= end || m[at] == 0) return 0;
+    if (!at || at >= end || m[at] == F_DESCRIBED) return 0;
   }
   return value_end(m, end, at);
 }
@@ -134,21 +131,22 @@ static int field_value(const uint8_t *m, size_t at, size_t end, int type, uint64
   *value = 0;
   switch (type) {
     case TYPE_BOOLEAN:
-      *value = code == 0x41 || (code == 0x56 && m[at + 1]);
-      return code == 0x41 || code == 0x42 || code == 0x56;
+      *value = code == F_TRUE || (code == F_BOOLEAN && m[at + 1]);
+      return code == F_TRUE || code == F_FALSE || code == F_BOOLEAN;
     case TYPE_USHORT:
-      if (code != 0x60) return 0;
+      if (code != F_USHORT) return 0;
       *value = (uint64_t)m[at + 1] << 8 | m[at + 2];
       return 1;
     case TYPE_UINT:
       *value = uint_value(m, at, 0);
-      return code == 0x43 || code == 0x52 || code == 0x70;
+      return code == F_UINT0 || code == F_SMALLUINT || code == F_UINT;
     case TYPE_BINARY:
-      return code == 0xa0 || code == 0xb0;
+      return code == F_VBIN8 || code == F_VBIN32;
     default: /* FNV-1a */
       *value = 0xcbf29ce484222325u;
-      for (at += code == 0xa1 ? 2 : 5; at < end; at++) *value = (*value ^ m[at]) * 0x100000001b3u;
-      return code == 0xa1 || code == 0xb1;
+      if (!is_string(m, at)) return 0;
+      for (at = content_of(code, at); at < end; at++) *value = (*value ^ m[at]) * 0x100000001b3u;
+      return 1;
   }
 }
 
@@ -164,7 +162,7 @@ static int read_performative(const uint8_t *m, size_t end, size_t at, int code, 
   for (uint32_t i = 0; i < count; i++, field = next) {
     if (!(next = field_end(m, end, field))) return 0;
     if (k == rules || rule[k].place != i) continue;
-    if (m[field] != NULL_FIELD) {
+    if (!is_null(m, field)) {
       if (!field_value(m, field, next, rule[k].type, f->value + k)) return 0;
       f->there |= 1u << k;
     }

@@ -20,88 +20,102 @@ uint32_t pump_groups(const char *blob, const int32_t *offsets, uint32_t count, u
 int pump_batch(const char *blob, const uint32_t *lengths, uint32_t count, int32_t *offsets);
 /* cdef:end */
 
-enum { NOT_A_SECTION = 0, FIRST_SECTION = 0x70, BODY_DATA = 0x75, BODY_SEQUENCE = 0x76,
-       LAST_SECTION = 0x78 };
-#define HEADER 0x70
-#define DELIVERY_ANNOTATIONS 0x71
-#define MESSAGE_ANNOTATIONS 0x72
-#define PROPERTIES 0x73
+enum { NOT_A_SECTION = 0, FIRST_SECTION = HEADER, LAST_SECTION = FOOTER };
 
 static uint32_t be32(const uint8_t *p) {
   return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
+/* Where the content begins of the value at `at` that says its size: behind that; else `at`. */
+static inline size_t content_of(uint8_t code, size_t at) {
+  return size_bytes[code >> 4] ? at + 1 + size_bytes[code >> 4] : at;
+}
+
+/* The size that such a value says. */
+static inline size_t content_size(const uint8_t *m, size_t at) {
+  return size_bytes[m[at] >> 4] == 1 ? m[at + 1] : be32(m + at + 1);
+}
+
+static inline int is_null(const uint8_t *m, size_t at) { return m[at] == F_NULL; }
+static inline int is_string(const uint8_t *m, size_t at) {
+  return m[at] == F_STR8 || m[at] == F_STR32;
+}
+
 /* The end of the value that begins at `at`, or 0 if it is not inside `size`. */
 static size_t value_end(const uint8_t *m, size_t size, size_t at) {
-  static const uint8_t fixed[16] = {[4] = 1, [5] = 2, [6] = 3, [7] = 5, [8] = 9, [9] = 17};
   size_t end;
-  while (at < size && m[at] == 0) { /* described: descriptor, then value */
+  while (at < size && m[at] == F_DESCRIBED) { /* descriptor, then value */
     at++;
-    if (at >= size || m[at] == 0) return 0;
+    if (at >= size || m[at] == F_DESCRIBED) return 0;
     at = value_end(m, size, at);
     if (!at) return 0;
   }
   if (at >= size) return 0;
   unsigned high = m[at] >> 4;
-  if (high < 4) return 0;
-  if (high < 0xa) {
-    end = at + fixed[high];
-  } else if (high == 0xa || high == 0xc || high == 0xe) {
-    if (at + 2 > size) return 0;
-    end = at + 2 + m[at + 1];
+  if (fixed_bytes[high]) {
+    end = at + fixed_bytes[high];
   } else {
-    if (at + 5 > size) return 0;
-    end = at + 5 + (size_t)be32(m + at + 1);
+    size_t start = content_of(m[at], at);
+    if (start == at || start > size) return 0;
+    end = start + content_size(m, at);
   }
   return end <= size ? end : 0;
 }
 
+/* The section whose descriptor is this symbol. */
+static int section_named(const char *name, size_t size) {
+  for (int i = FIRST_SECTION; i <= LAST_SECTION; i++)
+    if (strlen(section_names[i - FIRST_SECTION]) == size &&
+        !memcmp(section_names[i - FIRST_SECTION], name, size))
+      return i;
+  return NOT_A_SECTION;
+}
+
 /* The section code at `at` and where its value begins. */
 static int section(const uint8_t *m, size_t size, size_t at, size_t *value) {
-  static const char *const names[] = {
-      "amqp:header:list",      "amqp:delivery-annotations:map",     "amqp:message-annotations:map",
-      "amqp:properties:list",  "amqp:application-properties:map",   "amqp:data:binary",
-      "amqp:amqp-sequence:list", "amqp:amqp-value:*",               "amqp:footer:map"};
-  if (at + 3 > size || m[at] != 0) return NOT_A_SECTION;
+  if (at + 3 > size || m[at] != F_DESCRIBED) return NOT_A_SECTION;
   int code = NOT_A_SECTION;
-  if (m[at + 1] == 0x53) {
+  if (m[at + 1] == F_SMALLULONG) {
     code = m[at + 2];
     *value = at + 3;
-  } else if (m[at + 1] == 0x80 && at + 10 <= size && be32(m + at + 2) == 0) {
+  } else if (m[at + 1] == F_ULONG && at + 10 <= size && be32(m + at + 2) == 0) {
     uint32_t low = be32(m + at + 6);
     code = low <= LAST_SECTION ? (int)low : NOT_A_SECTION;
     *value = at + 10;
-  } else if (m[at + 1] == 0xa3 && at + 3 + m[at + 2] <= size) {
-    for (int i = 0; i < 9; i++)
-      if (strlen(names[i]) == m[at + 2] && !memcmp(names[i], m + at + 3, m[at + 2]))
-        code = FIRST_SECTION + i;
+  } else if (m[at + 1] == F_SYM8 && at + 3 + m[at + 2] <= size) {
+    code = section_named((const char *)m + at + 3, m[at + 2]);
     *value = at + 3 + m[at + 2];
   }
   return code >= FIRST_SECTION && code <= LAST_SECTION ? code : NOT_A_SECTION;
 }
 
+/* Where the first element of a container begins and how many it has, by the narrow and the wide
+ * constructor of its kind; 0 if it is none. */
+static inline size_t elements(const uint8_t *m, size_t end, size_t at, uint8_t narrow, uint8_t wide,
+                              uint32_t *count) {
+  if (m[at] == narrow && at + 3 <= end) { *count = m[at + 2]; return at + 3; }
+  if (m[at] == wide && at + 9 <= end) { *count = be32(m + at + 5); return at + 9; }
+  return 0;
+}
+
 /* Where the first field of a list begins and how many it has; 0 if it is not a list. */
 static size_t list_fields(const uint8_t *m, size_t end, size_t at, uint32_t *count) {
   *count = 0;
-  if (m[at] == 0x45) return at + 1;
-  if (m[at] == 0xc0 && at + 3 <= end) { *count = m[at + 2]; return at + 3; }
-  if (m[at] == 0xd0 && at + 9 <= end) { *count = be32(m + at + 5); return at + 9; }
-  return 0;
+  if (m[at] == F_LIST0) return at + 1;
+  return elements(m, end, at, F_LIST8, F_LIST32, count);
 }
 
 static uint64_t be64(const uint8_t *p) { return (uint64_t)be32(p) << 32 | be32(p + 4); }
 
 /* Where the first key of a map begins and how many keys and values it has; 0 if it is not a map. */
 static size_t map_entries(const uint8_t *m, size_t end, size_t at, uint32_t *count) {
-  if (m[at] == 0xc1 && at + 3 <= end) { *count = m[at + 2]; return at + 3; }
-  if (m[at] == 0xd1 && at + 9 <= end) { *count = be32(m + at + 5); return at + 9; }
-  return 0;
+  return elements(m, end, at, F_MAP8, F_MAP32, count);
 }
 
 static uint32_t uint_value(const uint8_t *m, size_t at, uint32_t otherwise) {
-  if (m[at] == 0x52) return m[at + 1];
-  if (m[at] == 0x70) return be32(m + at + 1);
-  if (m[at] == 0x43) return 0;
+  if (m[at] == F_SMALLUINT) return m[at + 1];
+  if (m[at] == F_UINT) return be32(m + at + 1);
+  if (m[at] == F_UINT0) return 0;
   return otherwise;
 }
 
@@ -110,15 +124,15 @@ static uint32_t uint_value(const uint8_t *m, size_t at, uint32_t otherwise) {
 static int integer(const uint8_t *m, size_t at, int64_t *out) {
   const uint8_t *v = m + at + 1;
   switch (m[at]) {
-    case 0x43: case 0x44: *out = 0; return 1;
-    case 0x50: case 0x52: case 0x53: *out = v[0]; return 1;
-    case 0x51: case 0x54: case 0x55: *out = (int8_t)v[0]; return 1;
-    case 0x60: *out = v[0] << 8 | v[1]; return 1;
-    case 0x61: *out = (int16_t)(v[0] << 8 | v[1]); return 1;
-    case 0x70: *out = be32(v); return 1;
-    case 0x71: *out = (int32_t)be32(v); return 1;
-    case 0x80: *out = be64(v) > INT64_MAX ? INT64_MAX : (int64_t)be64(v); return 1;
-    case 0x81: case 0x83: *out = (int64_t)be64(v); return 1;
+    case F_UINT0: case F_ULONG0: *out = 0; return 1;
+    case F_UBYTE: case F_SMALLUINT: case F_SMALLULONG: *out = v[0]; return 1;
+    case F_BYTE: case F_SMALLINT: case F_SMALLLONG: *out = (int8_t)v[0]; return 1;
+    case F_USHORT: *out = v[0] << 8 | v[1]; return 1;
+    case F_SHORT: *out = (int16_t)(v[0] << 8 | v[1]); return 1;
+    case F_UINT: *out = be32(v); return 1;
+    case F_INT: *out = (int32_t)be32(v); return 1;
+    case F_ULONG: *out = be64(v) > INT64_MAX ? INT64_MAX : (int64_t)be64(v); return 1;
+    case F_LONG: case F_TIMESTAMP: *out = (int64_t)be64(v); return 1;
   }
   return 0;
 }
@@ -126,7 +140,7 @@ static int integer(const uint8_t *m, size_t at, int64_t *out) {
 typedef struct { int present, durable, first_acquirer; uint32_t priority, ttl, delivery_count; } header_t;
 
 static int is_true(const uint8_t *m, size_t at) {
-  return m[at] == 0x41 || (m[at] == 0x56 && m[at + 1] == 1);
+  return m[at] == F_TRUE || (m[at] == F_BOOLEAN && m[at + 1] == 1);
 }
 
 /* Read a header section's list; 0 if it is broken. */
@@ -135,15 +149,15 @@ static int read_header(const uint8_t *m, size_t end, size_t at, header_t *h) {
   size_t field = list_fields(m, end, at, &count);
   if (!field) return 0;
   h->present = 1;
-  for (uint32_t i = 0; i < count && i < 5; i++) {
+  for (uint32_t i = 0; i < count && i < HEADER_FIELDS; i++) {
     size_t next = value_end(m, end, field);
     if (!next) return 0;
     switch (i) {
-      case 0: h->durable = is_true(m, field); break;
-      case 1: if (m[field] == 0x50) h->priority = m[field + 1]; break;
-      case 2: h->ttl = uint_value(m, field, 0); break;
-      case 3: h->first_acquirer = is_true(m, field); break;
-      case 4: h->delivery_count = uint_value(m, field, 0); break;
+      case HEADER_DURABLE: h->durable = is_true(m, field); break;
+      case HEADER_PRIORITY: if (m[field] == F_UBYTE) h->priority = m[field + 1]; break;
+      case HEADER_TTL: h->ttl = uint_value(m, field, 0); break;
+      case HEADER_FIRST_ACQUIRER: h->first_acquirer = is_true(m, field); break;
+      case HEADER_DELIVERY_COUNT: h->delivery_count = uint_value(m, field, 0); break;
     }
     field = next;
   }
@@ -157,26 +171,25 @@ typedef struct { uint32_t at, size; } place_t;
  * absolute-expiry-time (milliseconds, 0 if there is none). */
 typedef struct { place_t id, to; int64_t expiry; } properties_t;
 
-enum { MESSAGE_ID = 0, TO = 2, ABSOLUTE_EXPIRY_TIME = 8, GROUP_ID = 10 };
-
 /* Read a properties section's list; 0 if it is broken, as far as the address. */
 static int read_properties(const uint8_t *m, size_t end, size_t at, properties_t *p) {
   uint32_t count;
   size_t field = list_fields(m, end, at, &count), next;
   if (!field) return 0;
-  uint32_t last = count > ABSOLUTE_EXPIRY_TIME ? ABSOLUTE_EXPIRY_TIME : TO;
+  uint32_t last =
+      count > PROPERTIES_ABSOLUTE_EXPIRY_TIME ? PROPERTIES_ABSOLUTE_EXPIRY_TIME : PROPERTIES_TO;
   for (uint32_t i = 0; i < count && i <= last; i++, field = next) {
-    if (!(next = value_end(m, end, field))) return i > TO;
+    if (!(next = value_end(m, end, field))) return i > PROPERTIES_TO;
     switch (i) {
-      case MESSAGE_ID:
-        if (m[field] != 0x40) p->id = (place_t){(uint32_t)field, (uint32_t)(next - field)};
+      case PROPERTIES_MESSAGE_ID:
+        if (!is_null(m, field)) p->id = (place_t){(uint32_t)field, (uint32_t)(next - field)};
         break;
-      case TO:
-        if (m[field] == 0xa1) p->to = (place_t){(uint32_t)field + 2, m[field + 1]};
-        if (m[field] == 0xb1) p->to = (place_t){(uint32_t)field + 5, be32(m + field + 1)};
+      case PROPERTIES_TO:
+        if (is_string(m, field))
+          p->to = (place_t){(uint32_t)content_of(m[field], field), (uint32_t)content_size(m, field)};
         break;
-      case ABSOLUTE_EXPIRY_TIME:
-        if (m[field] == 0x83) integer(m, field, &p->expiry);
+      case PROPERTIES_ABSOLUTE_EXPIRY_TIME:
+        if (m[field] == F_TIMESTAMP) integer(m, field, &p->expiry);
         break;
     }
   }
@@ -185,14 +198,17 @@ static int read_properties(const uint8_t *m, size_t end, size_t at, properties_t
 
 typedef struct { size_t size; const char *start; } text_t;
 
-/* The bytes of a string (code 0xa1, 0xb1) or symbol (0xa3, 0xb3) that is known to be whole. */
+/* The bytes of a string or symbol that is known to be whole. */
 static text_t text(const uint8_t *m, size_t at) {
-  if (m[at] >> 4 == 0xa) return (text_t){m[at + 1], (const char *)m + at + 2};
-  return (text_t){be32(m + at + 1), (const char *)m + at + 5};
+  return (text_t){content_size(m, at), (const char *)m + content_of(m[at], at)};
+}
+
+static inline int is_text(const uint8_t *m, size_t at) {
+  return is_string(m, at) || m[at] == F_SYM8 || m[at] == F_SYM32;
 }
 
 static int is_symbol(const uint8_t *m, size_t at, const char *name) {
-  if (m[at] != 0xa3 && m[at] != 0xb3) return 0;
+  if (m[at] != F_SYM8 && m[at] != F_SYM32) return 0;
   text_t t = text(m, at);
   return t.size == strlen(name) && !memcmp(t.start, name, t.size);
 }
@@ -212,7 +228,7 @@ static annotations_t read_annotations(const uint8_t *m, size_t end, size_t at) {
     if (!next) return (annotations_t){0};
     if (is_symbol(m, key, "x-opt-delivery-time")) integer(m, value, &said.time);
     else if (is_symbol(m, key, "x-opt-delivery-delay")) integer(m, value, &said.delay);
-    else if (is_symbol(m, key, "x-opt-duplicate-id") && m[value] != 0x40)
+    else if (is_symbol(m, key, "x-opt-duplicate-id") && !is_null(m, value))
       said.id = (place_t){(uint32_t)value, (uint32_t)(next - value)};
     key = next;
   }
@@ -252,8 +268,8 @@ enum { QUEUE, TOPIC, TEMPORARY, UNKNOWN = 255 };
 /* The kind that a value names: a byte, or the older words "queue" and "topic", with "temporary"
  * before or after them, between commas. */
 static uint8_t kind_named(const uint8_t *m, size_t at) {
-  if (m[at] == 0x51) return m[at + 1] <= TOPIC + TEMPORARY ? m[at + 1] : UNKNOWN;
-  if (m[at] != 0xa1 && m[at] != 0xb1 && m[at] != 0xa3 && m[at] != 0xb3) return UNKNOWN;
+  if (m[at] == F_BYTE) return m[at + 1] <= TOPIC + TEMPORARY ? m[at + 1] : UNKNOWN;
+  if (!is_text(m, at)) return UNKNOWN;
   static const char *const words[] = {"queue", "topic", "temporary"};
   int found[3] = {0, 0, 0};
   text_t t = text(m, at);
@@ -326,10 +342,10 @@ static uint64_t hash(const char *bytes, size_t size) {
 static uint64_t group_in(const uint8_t *m, size_t end, size_t at) {
   uint32_t count;
   size_t field = list_fields(m, end, at, &count);
-  if (!field || count <= GROUP_ID) return 0;
-  for (int i = 0; i < GROUP_ID; i++)
+  if (!field || count <= PROPERTIES_GROUP_ID) return 0;
+  for (int i = 0; i < PROPERTIES_GROUP_ID; i++)
     if (!(field = value_end(m, end, field))) return 0;
-  if (!value_end(m, end, field) || (m[field] != 0xa1 && m[field] != 0xb1)) return 0;
+  if (!value_end(m, end, field) || !is_string(m, field)) return 0;
   text_t id = text(m, field);
   return id.size ? hash(id.start, id.size) : 0;
 }
@@ -368,17 +384,17 @@ int pump_batch(const char *blob, const uint32_t *lengths, uint32_t count, int32_
 /* A header section for one more attempt: what the publisher said, and our delivery count. */
 static size_t write_header(uint8_t *out, const header_t *h, uint32_t delivery_count) {
   size_t n = 6;
-  out[n++] = h->durable ? 0x41 : 0x42;
-  if (h->priority == 4) out[n++] = 0x40;
-  else { out[n++] = 0x50; out[n++] = (uint8_t)h->priority; }
+  out[n++] = h->durable ? F_TRUE : F_FALSE;
+  if (h->priority == 4) out[n++] = F_NULL;
+  else { out[n++] = F_UBYTE; out[n++] = (uint8_t)h->priority; }
   const uint32_t numbers[2] = {h->ttl, delivery_count};
   for (int i = 0; i < 2; i++) {
-    if (i) out[n++] = 0x42; /* first-acquirer: false */
-    if (!i && !h->ttl) { out[n++] = 0x40; continue; }
-    out[n++] = 0x70;
+    if (i) out[n++] = F_FALSE; /* first-acquirer: false */
+    if (!i && !h->ttl) { out[n++] = F_NULL; continue; }
+    out[n++] = F_UINT;
     for (int shift = 24; shift >= 0; shift -= 8) out[n++] = (uint8_t)(numbers[i] >> shift);
   }
-  const uint8_t front[6] = {0x00, 0x53, HEADER, 0xc0, (uint8_t)(n - 5), 5};
+  const uint8_t front[6] = {F_DESCRIBED, F_SMALLULONG, HEADER, F_LIST8, (uint8_t)(n - 5), HEADER_FIELDS};
   memcpy(out, front, sizeof front);
   return n;
 }

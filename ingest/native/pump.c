@@ -82,7 +82,7 @@ typedef struct {
   uint64_t token;  /* as given to pump_send */
   uint64_t first, step, count;
   uint64_t transaction; /* in which they were given it, 0: in none */
-  uint64_t state;  /* 0x24..0x27, or 0: settled without a state */
+  uint64_t state;  /* ACCEPTED to MODIFIED, or 0: settled without a state */
   uint32_t failed, undeliverable;
   uint32_t confirm; /* 1: its peer waits for our settlement; its deliveries are in `unsettled` */
 } pump_outcome;
@@ -181,10 +181,11 @@ static int64_t now_of(pump_t *p) {
 
 /* Past all short sections of the body at `at` that are of this kind: a message may have millions. */
 static size_t past_alike(const uint8_t *m, size_t size, size_t at, int code) {
-  while (size - at >= 5 && !m[at] && m[at + 1] == 0x53 && m[at + 2] == code) {
+  while (size - at >= 5 && m[at] == F_DESCRIBED && m[at + 1] == F_SMALLULONG &&
+         m[at + 2] == code) {
     size_t end = at + 4;
-    if (m[at + 3] == 0xa0 || m[at + 3] == 0xc0) end += 1 + (size_t)m[at + 4];
-    else if (m[at + 3] != 0x45) break;
+    if (m[at + 3] == F_VBIN8 || m[at + 3] == F_LIST8) end += 1 + (size_t)m[at + 4];
+    else if (m[at + 3] != F_LIST0) break;
     if (end > size) break;
     at = end;
   }
@@ -202,14 +203,14 @@ int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot) {
     size_t value;
     int code = section(m, size, at, &value);
     if (!code || code < before) return PUMP_MALFORMED;
-    if (code == before && code != BODY_DATA && code != BODY_SEQUENCE) return PUMP_MALFORMED;
+    if (code == before && code != DATA && code != SEQUENCE) return PUMP_MALFORMED;
     size_t end = value_end(m, size, value);
     if (!end) return PUMP_MALFORMED;
     if (code == HEADER && !read_header(m, end, value, &h)) return PUMP_MALFORMED;
     if (code == MESSAGE_ANNOTATIONS) annotated = read_annotations(m, end, value);
     if (code == PROPERTIES && !read_properties(m, end, value, &said)) return PUMP_MALFORMED;
     before = code;
-    at = code == BODY_DATA || code == BODY_SEQUENCE ? past_alike(m, size, end, code) : end;
+    at = code == DATA || code == SEQUENCE ? past_alike(m, size, end, code) : end;
   }
   const place_t id = annotated.id.size ? annotated.id : said.id;
   p->lengths[slot] = (uint32_t)size;
@@ -234,7 +235,7 @@ static int relayed(pn_delivery_t *d) {
 
 /* A delivery's transaction and the outcome in it, from a transactional state as the walk lets it pass:
  * [id of 8 bytes] or [id of 8 bytes, described outcome]. */
-enum { TRANSACTIONAL = 0x34, DECLARED = 0x33, COORDINATOR = 3 };
+enum { COORDINATOR_TYPE = 3 }; /* of a terminus, as Proton counts them */
 
 static uint64_t read_transaction(pn_delivery_t *d, pump_outcome *o) {
   pn_data_t *data = pn_disposition_data(pn_delivery_remote(d));
@@ -249,7 +250,7 @@ static uint64_t read_transaction(pn_delivery_t *d, pump_outcome *o) {
   number = __builtin_bswap64(number);
   if (!o || !pn_data_next(data) || !pn_data_enter(data) || !pn_data_next(data)) return number;
   o->state = pn_data_get_ulong(data);
-  if (o->state == 0x27 && pn_data_next(data) && pn_data_enter(data) && pn_data_next(data)) {
+  if (o->state == MODIFIED && pn_data_next(data) && pn_data_enter(data) && pn_data_next(data)) {
     o->failed = pn_data_get_bool(data);
     o->undeliverable = pn_data_next(data) && pn_data_get_bool(data);
   }
@@ -282,7 +283,7 @@ static void keep(pump_t *p, pn_delivery_t *d, uint32_t slot) {
     pn_delivery_settle(d);
   } else if (!p->durable[slot] && !p->late && !p->transaction && !relayed(d)) {
     /* accepted on receipt */
-    pn_delivery_update(d, 0x24);
+    pn_delivery_update(d, ACCEPTED);
     pn_delivery_settle(d);
   } else {
     kept = (uint64_t)(uintptr_t)d;
@@ -297,13 +298,13 @@ static void taken(pn_delivery_t *d) { pn_delivery_set_context(d, (void *)(uintpt
 
 /* Whether its messages are commands to a coordinator of transactions. */
 static int commands(pn_link_t *link) {
-  return pn_terminus_get_type(pn_link_remote_target(link)) == COORDINATOR;
+  return pn_terminus_get_type(pn_link_remote_target(link)) == COORDINATOR_TYPE;
 }
 
 /* What comes on a link that we have ended, until its peer detaches it, is given back at once, or the
  * engine would keep it. Of a message that goes on only the bytes go: what follows of it the engine
  * would count for ever. */
-enum { LOCAL_CLOSED = 4, RELEASED = 0x26 };
+enum { LOCAL_CLOSED = 4 };
 
 static void discard(pn_delivery_t *d, pn_link_t *link) {
   char bytes[4096];
@@ -330,7 +331,7 @@ static int incoming(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   if ((!p->count || other) && commands(link))
     return p->count || p->outcomes_count ? PUMP_FULL : PUMP_COMMAND;
   uint64_t transaction =
-      pn_delivery_remote_state(d) == TRANSACTIONAL ? read_transaction(d, NULL) : 0;
+      pn_delivery_remote_state(d) == TRANSACTIONAL_STATE ? read_transaction(d, NULL) : 0;
   other |= p->count && p->transaction != transaction;
   if (other || p->count == p->room) return PUMP_FULL;
   if (p->bytes_used + size > p->bytes_room) return p->count ? PUMP_FULL : PUMP_ALONE;
@@ -405,16 +406,16 @@ static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   uint64_t state = pn_delivery_remote_state(d);
   int settled = pn_delivery_settled(d);
   uint64_t token = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
-  if (!settled && (state < 0x24 || state > 0x27) && state != TRANSACTIONAL) { pn_delivery_clear(d); return 0; }
+  if (!settled && (state < ACCEPTED || state > MODIFIED) && state != TRANSACTIONAL_STATE) { pn_delivery_clear(d); return 0; }
   if (!token) { pn_delivery_clear(d); return 0; } /* its outcome is on its way to the disk */
   if (p->outcomes_count == p->outcomes_room || p->unsettled_count == p->unsettled_room ||
       p->settled_count == p->settled_room)
     return PUMP_FULL;
   pump_outcome o = {.link = (uint64_t)(uintptr_t)link, .token = token, .step = 1, .count = 1,
-                    .state = state >= 0x24 && state <= 0x27 ? state : 0, .confirm = !settled};
-  if (state == TRANSACTIONAL) o.transaction = read_transaction(d, &o);
+                    .state = state >= ACCEPTED && state <= MODIFIED ? state : 0, .confirm = !settled};
+  if (state == TRANSACTIONAL_STATE) o.transaction = read_transaction(d, &o);
   if (!settled && !o.state) { pn_delivery_clear(d); return 0; }
-  if (state == 0x27) {
+  if (state == MODIFIED) {
     o.failed = pn_disposition_is_failed(pn_delivery_remote(d));
     o.undeliverable = pn_disposition_is_undeliverable(pn_delivery_remote(d));
   }
@@ -462,7 +463,7 @@ int pump_receive_alone(pump_t *p, char *bytes, size_t room) {
   pn_link_advance(link);
   taken(d);
   p->link = (uint64_t)(uintptr_t)link;
-  p->transaction = pn_delivery_remote_state(d) == TRANSACTIONAL ? read_transaction(d, NULL) : 0;
+  p->transaction = pn_delivery_remote_state(d) == TRANSACTIONAL_STATE ? read_transaction(d, NULL) : 0;
   p->expiring = p->delayed = 0;
   if (pump_inspect(bytes, size, p, 0)) return PUMP_MALFORMED;
   keep(p, d, 0);
@@ -489,7 +490,7 @@ void pump_settle_in(const uint64_t *deliveries, uint32_t count, uint64_t transac
   for (uint32_t i = 0; i < count; i++) {
     pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
     if (!d) continue;
-    write_transaction(d, TRANSACTIONAL, transaction, outcome);
+    write_transaction(d, TRANSACTIONAL_STATE, transaction, outcome);
     pn_delivery_settle(d);
   }
 }
@@ -508,10 +509,10 @@ void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state) {
     pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
     if (!d) continue;
     uint64_t with = state ? state : pn_delivery_remote_state(d);
-    if (with == TRANSACTIONAL) {
+    if (with == TRANSACTIONAL_STATE) {
       pump_outcome said = {0};
       uint64_t number = read_transaction(d, &said);
-      write_transaction(d, TRANSACTIONAL, number, said.state);
+      write_transaction(d, TRANSACTIONAL_STATE, number, said.state);
       with = 0;
     }
     if (with) pn_delivery_update(d, with);

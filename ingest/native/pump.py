@@ -12,6 +12,7 @@ from cproton import lib as proton
 
 from distributary.ingest.native.pump_library import ffi, lib
 from distributary.ingest.runtime import clock
+from distributary.pipeline.codec.amqp_codes import Descriptor
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.model.message import PublishBatch, RecordBatch
 from distributary.pipeline.sequences.sequence_set import Run
@@ -27,7 +28,7 @@ ROOM_BYTES = 1 << 20
 #: A message doesn't say what kind of destination it goes to.
 NO_DESTINATION = 255
 
-ACCEPTED, REJECTED = 0x24, 0x25
+ACCEPTED, REJECTED = int(Descriptor.ACCEPTED), int(Descriptor.REJECTED)
 
 #: Where a message has its address, and its id.
 _PLACES = ("to_at", "to_size", "id_at", "id_size")

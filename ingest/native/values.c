@@ -26,8 +26,6 @@ uint64_t pump_values(const wanted_t *wanted, const char *blob, const int32_t *of
                      uint32_t count, uint32_t elements_max, uint8_t *kinds, int64_t *values);
 /* cdef:end */
 
-enum { APPLICATION_PROPERTIES = 0x74, NESTED_MAX = 32 };
-
 /* One message's cells: that of column c is kinds[c * step] and values[c * step]. */
 typedef struct { uint8_t *kinds; int64_t *values; size_t step; const uint8_t *blob; } cells_t;
 
@@ -47,32 +45,25 @@ static void put_place(const cells_t *cells, size_t column, uint8_t kind, const u
  * descriptors that are described themselves, as the reader in Python does. */
 static size_t skipped(const uint8_t *m, size_t size, size_t at, int depth) {
   if (at >= size) return 0;
-  if (m[at]) return value_end(m, size, at);
-  if (depth >= NESTED_MAX) return 0;
+  if (m[at] != F_DESCRIBED) return value_end(m, size, at);
+  if (depth >= DEPTH_MAX) return 0;
   size_t value = skipped(m, size, at + 1, depth + 1);
   return value ? skipped(m, size, value, depth + 1) : 0;
 }
 
 /* The section that begins at `at`, however its descriptor is written, and where its value does. */
 static int any_section(const uint8_t *m, size_t size, size_t at, size_t *value) {
-  static const char *const names[] = {
-      "amqp:header:list",      "amqp:delivery-annotations:map",     "amqp:message-annotations:map",
-      "amqp:properties:list",  "amqp:application-properties:map",   "amqp:data:binary",
-      "amqp:amqp-sequence:list", "amqp:amqp-value:*",               "amqp:footer:map"};
   int64_t code = NOT_A_SECTION;
-  if (at + 2 > size || m[at] || !m[at + 1]) return NOT_A_SECTION;
-  if (m[at + 1] == 0x53) {
+  if (at + 2 > size || m[at] != F_DESCRIBED || m[at + 1] == F_DESCRIBED) return NOT_A_SECTION;
+  if (m[at + 1] == F_SMALLULONG) {
     if (at + 3 > size) return NOT_A_SECTION;
     code = m[at + 2];
     *value = at + 3;
   } else {
     if (!(*value = value_end(m, size, at + 1))) return NOT_A_SECTION;
-    uint8_t type = m[at + 1];
-    if (type == 0xa1 || type == 0xb1 || type == 0xa3 || type == 0xb3) {
+    if (is_text(m, at + 1)) {
       text_t name = text(m, at + 1);
-      for (int i = 0; i < 9; i++)
-        if (strlen(names[i]) == name.size && !memcmp(names[i], name.start, name.size))
-          code = FIRST_SECTION + i;
+      code = section_named(name.start, name.size);
     } else if (!integer(m, at + 1, &code)) return NOT_A_SECTION;
   }
   return code >= FIRST_SECTION && code <= LAST_SECTION ? (int)code : NOT_A_SECTION;
@@ -119,12 +110,11 @@ static void put_property(const cells_t *cells, size_t column, const uint8_t *m, 
                          size_t end) {
   int64_t number;
   uint8_t code = m[at];
-  if (code == 0xa1) put_place(cells, column, VALUE_TEXT, m + at + 2, m + end);
-  else if (code == 0xb1) put_place(cells, column, VALUE_TEXT, m + at + 5, m + end);
-  else if (code == 0x40) put(cells, column, VALUE_ABSENT, 0);
+  if (is_string(m, at)) put_place(cells, column, VALUE_TEXT, m + content_of(code, at), m + end);
+  else if (code == F_NULL) put(cells, column, VALUE_ABSENT, 0);
   else if (is_true(m, at)) put(cells, column, VALUE_TRUE, 0);
-  else if (code == 0x42 || (code == 0x56 && !m[at + 1])) put(cells, column, VALUE_FALSE, 0);
-  else if (!(code == 0x80 && m[at + 1] & 0x80) && integer(m, at, &number))
+  else if (code == F_FALSE || (code == F_BOOLEAN && !m[at + 1])) put(cells, column, VALUE_FALSE, 0);
+  else if (!(code == F_ULONG && be64(m + at + 1) > INT64_MAX) && integer(m, at, &number))
     put(cells, column, VALUE_INTEGER, number);
   else put_place(cells, column, VALUE_OTHER, m + at, m + end);
 }
@@ -138,7 +128,7 @@ static void read_properties_map(const wanted_t *w, const uint8_t *m, size_t end,
   if (!key || count % 2 || count > end - key || count > elements_max) return;
   uint32_t left = count;
   for (; key < end && left; key = next, left -= 2) {
-    if (m[key] != 0xa1 && m[key] != 0xb1) break;
+    if (!is_string(m, key)) break;
     if (!(value = value_end(m, end, key)) || !(next = skipped(m, end, value, 0))) break;
     text_t name = text(m, key);
     uint32_t which = named(w, (const uint8_t *)name.start, name.size);

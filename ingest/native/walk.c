@@ -67,12 +67,12 @@ enum { FRAME_HEAD = 8, AMQP_FRAME = 0 };
 
 /* The number that a value is described by, and where the value begins; -1 if it is no number. */
 static int described_as(const uint8_t *m, size_t end, size_t at, size_t *value) {
-  if (at + 3 <= end && m[at] == 0 && m[at + 1] == 0x53) {
+  if (at + 3 <= end && m[at] == F_DESCRIBED && m[at + 1] == F_SMALLULONG) {
     *value = at + 3;
     return m[at + 2];
   }
-  if (at + 10 <= end && m[at] == 0 && m[at + 1] == 0x80 && !be32(m + at + 2) && !m[at + 6] &&
-      !m[at + 7] && !m[at + 8]) {
+  if (at + 10 <= end && m[at] == F_DESCRIBED && m[at + 1] == F_ULONG &&
+      be64(m + at + 2) <= UINT8_MAX) {
     *value = at + 10;
     return m[at + 9];
   }
@@ -97,20 +97,20 @@ static int known_transaction(const uint8_t *m, size_t end, size_t at) {
   uint32_t count;
   size_t field = list_fields(m, end, at, &count), value;
   if (!field || !count || count > 2 || field + 2 + ID_BYTES > end) return 0;
-  if (m[field] != 0xa0 || m[field + 1] != ID_BYTES) return 0;
+  if (m[field] != F_VBIN8 || m[field + 1] != ID_BYTES) return 0;
   if (count == 1) return 1;
   int code = described_as(m, end, field + 2 + ID_BYTES, &value);
-  return code >= 0x24 && code <= 0x27;
+  return code >= ACCEPTED && code <= MODIFIED;
 }
 
 /* A state is none, one of the five of which the engine knows what they mean, or one of a transaction
  * that the pump can read. */
 static int known_state(const uint8_t *m, size_t end, size_t at) {
   size_t value;
-  if (m[at] == 0x40) return 1;
+  if (is_null(m, at)) return 1;
   int code = described_as(m, end, at, &value);
-  if (code == 0x34) return known_transaction(m, end, value);
-  return code >= 0x23 && code <= 0x27;
+  if (code == TRANSACTIONAL_STATE) return known_transaction(m, end, value);
+  return code >= RECEIVED && code <= MODIFIED;
 }
 
 /* Whether a performative says what the engine overlooks; `end` is where it ends. */
@@ -123,7 +123,7 @@ static int judge(const uint8_t *m, size_t end, size_t at, int code) {
       field = list_field(m, end, at, 9);
       if (!field || (field < end && is_true(m, field))) return WALK_FLOW;
       field = list_field(m, end, at, 10); /* properties: a transaction may stand there */
-      if (!field || (field < end && m[field] != 0x40)) return WALK_FLOW;
+      if (!field || (field < end && !is_null(m, field))) return WALK_FLOW;
       field = list_field(m, end, at, 8);
       if (!field || field == end || !is_true(m, field)) return field ? WALK_ALL : WALK_FLOW;
       return uint_value(m, list_field(m, end, at, 6), 1) ? WALK_ALL : WALK_FLOW;
@@ -132,12 +132,13 @@ static int judge(const uint8_t *m, size_t end, size_t at, int code) {
       return !field || (field < end && !known_state(m, end, field)) ? WALK_DISPOSITION : WALK_ALL;
     case TRANSFER: /* message-format is its fourth, state its eighth */
       field = list_field(m, end, at, 3);
-      if (!field || (field < end && m[field] != 0x40 && uint_value(m, field, 1))) return WALK_TRANSFER;
+      if (!field || (field < end && !is_null(m, field) && uint_value(m, field, 1)))
+        return WALK_TRANSFER;
       field = list_field(m, end, at, 7);
       if (!field || (field < end && !known_state(m, end, field))) return WALK_TRANSFER;
-      if (field == end || described_as(m, end, field, &field) != 0x34) return WALK_ALL;
+      if (field == end || described_as(m, end, field, &field) != TRANSACTIONAL_STATE) return WALK_ALL;
       field = list_field(m, end, at, 2); /* its tag: without it a message goes on that began before */
-      return field == end || m[field] == 0x40 ? WALK_TRANSFER : WALK_ALL;
+      return field == end || is_null(m, field) ? WALK_TRANSFER : WALK_ALL;
     default:
       return WALK_ALL;
   }
@@ -145,7 +146,18 @@ static int judge(const uint8_t *m, size_t end, size_t at, int code) {
 
 /* The bytes of a uint, 0 if it is none. */
 static size_t uint_size(uint8_t code) {
-  return code == 0x43 ? 1 : code == 0x52 ? 2 : code == 0x70 ? 5 : 0;
+  return code == F_UINT0 || code == F_SMALLUINT || code == F_UINT ? fixed_bytes[code >> 4] : 0;
+}
+
+/* A boolean of one byte, or null. */
+static inline int is_flag(uint8_t code) {
+  return code == F_NULL || code == F_TRUE || code == F_FALSE;
+}
+
+/* Whether a short list lies at `at`, described by this number as everybody writes it. */
+static inline int plain_list(const uint8_t *m, size_t have, size_t at, int code) {
+  return at + 6 <= have && m[at + 1] == F_SMALLULONG && m[at + 2] == code &&
+         m[at] == F_DESCRIBED && m[at + 3] == F_LIST8;
 }
 
 /* What a plain transfer says. */
@@ -158,8 +170,7 @@ typedef struct {
  * number, short, with a handle, an id, a tag, format 0 and no state. Then nothing else need be
  * looked at; most of all frames are such. */
 static inline int plain_transfer(const uint8_t *m, size_t have, size_t at, transfer_t *t) {
-  if (at + 6 > have || m[at + 1] != 0x53 || m[at + 2] != TRANSFER || m[at] || m[at + 3] != 0xc0)
-    return 0;
+  if (!plain_list(m, have, at, TRANSFER)) return 0;
   size_t end = at + 5 + m[at + 4], field = at + 6, size;
   unsigned count = m[at + 5];
   if (count < 4 || count > 7 || end > have) return 0;
@@ -170,16 +181,16 @@ static inline int plain_transfer(const uint8_t *m, size_t have, size_t at, trans
   if (field >= end || !(size = uint_size(m[field])) || field + size > end) return 0;
   t->id = uint_value(m, field, 0);
   field += size;
-  if (field + 2 > end || m[field] != 0xa0) return 0;
+  if (field + 2 > end || m[field] != F_VBIN8) return 0;
   field += 2 + (size_t)m[field + 1];
   if (field >= end) return 0;
-  size = m[field] == 0x40 ? 1 : uint_size(m[field]);
+  size = is_null(m, field) ? 1 : uint_size(m[field]);
   if (!size || field + size > end || uint_value(m, field, 0)) return 0;
   field += size;
   if (field + count - 4 != end) return 0; /* settled, more and a mode of a byte each, or none */
-  t->more = count > 5 && m[field + 1] == 0x41;
+  t->more = count > 5 && m[field + 1] == F_TRUE;
   for (; field < end; field++)
-    if (m[field] < 0x40 || m[field] > 0x42) return 0;
+    if (!is_flag(m[field])) return 0;
   return 1;
 }
 
@@ -194,24 +205,23 @@ typedef struct {
  * Then nothing else need be looked at, and it brings no more values than a plain transfer; of a
  * consumer's frames most are such. */
 static inline int plain_disposition(const uint8_t *m, size_t have, size_t at, disposition_t *d) {
-  if (at + 6 > have || m[at + 1] != 0x53 || m[at + 2] != DISPOSITION || m[at] || m[at + 3] != 0xc0)
-    return 0;
+  if (!plain_list(m, have, at, DISPOSITION)) return 0;
   size_t end = at + 5 + m[at + 4], field = at + 6, size;
   unsigned count = m[at + 5];
   if ((count != 5 && count != 6) || end > have) return 0;
-  if (field >= end || (m[field] != 0x41 && m[field] != 0x42)) return 0;
-  d->role = m[field++] == 0x41;
+  if (field >= end || (m[field] != F_TRUE && m[field] != F_FALSE)) return 0;
+  d->role = m[field++] == F_TRUE;
   if (field >= end || !(size = uint_size(m[field])) || field + size > end) return 0;
   d->first = uint_value(m, field, 0);
   field += size;
-  if (field >= end || !(size = m[field] == 0x40 ? 1 : uint_size(m[field])) || field + size > end)
+  if (field >= end || !(size = is_null(m, field) ? 1 : uint_size(m[field])) || field + size > end)
     return 0;
   d->last = uint_value(m, field, d->first);
   field += size;
   if (field + count != end) return 0; /* settled, a state of four bytes, and `batchable` or none */
-  if (m[field] < 0x40 || m[field] > 0x42 || m[field + 1] || m[field + 2] != 0x53) return 0;
-  if (m[field + 3] < 0x24 || m[field + 3] > 0x27 || m[field + 4] != 0x45) return 0;
-  return count == 5 || (m[field + 5] >= 0x40 && m[field + 5] <= 0x42);
+  if (!is_flag(m[field]) || m[field + 1] != F_DESCRIBED || m[field + 2] != F_SMALLULONG) return 0;
+  if (m[field + 3] < ACCEPTED || m[field + 3] > MODIFIED || m[field + 4] != F_LIST0) return 0;
+  return count == 5 || is_flag(m[field + 5]);
 }
 
 /* A frame as far as it was looked at: where its performative's list lies, 0 if it has none; or what it
@@ -229,7 +239,7 @@ typedef struct {
 static int of_sender(const pump_guard *g, const uint8_t *m, size_t end, size_t at,
                      uint32_t channel) {
   size_t field = list_field(m, end, at, 4);
-  if (!field || field == end || m[field] == NULL_FIELD) return 0;
+  if (!field || field == end || is_null(m, field)) return 0;
   uint32_t handle = uint_value(m, field, NO_HANDLE);
   if (handle > HANDLE_MAX) return 0;
   int state = g->endpoints[locate(g, key_of(channel, handle))].state;
@@ -261,13 +271,13 @@ static int look(const uint8_t *m, size_t have, size_t size, int way, pump_guard 
   if (f->plain) return WALK_ALL;
   *need = at + 3 < size ? at + 3 : size;
   if (have < *need) return WALK_SHORT;
-  if (m[at] == 0 && at + 2 < size && m[at + 1] != 0x53) {
+  if (m[at] == F_DESCRIBED && at + 2 < size && m[at + 1] != F_SMALLULONG) {
     *need = size;
     if (have < size) return WALK_SHORT;
   }
   int code = f->code = described_as(m, there, at, &f->value);
   if (way != WALK_IN && code != ATTACH && (way != WALK_OUT_FLOWS || code != FLOW)) return WALK_ALL;
-  if (code < 0) return m[at] == 0 ? WALK_NAMED : refused(g, VIOLATION_UNKNOWN, 0);
+  if (code < 0) return m[at] == F_DESCRIBED ? WALK_NAMED : refused(g, VIOLATION_UNKNOWN, 0);
   f->end = f->value < there ? value_end(m, there, f->value) : 0;
   int stop = code == ATTACH ? WALK_ATTACH : code == END ? WALK_END
            : code >= FLOW && code <= DISPOSITION ? WALK_FLOW + code - FLOW : WALK_ALL;
@@ -299,7 +309,7 @@ static inline int guarded(pump_guard *g, const uint8_t *m, const frame_t *f, int
 static int weighed(const pump_walk *w, const uint8_t *m, size_t have, size_t size, int stop,
                    size_t *need) {
   size_t at = 4 * (size_t)m[4], there = have < size ? have : size;
-  if (stop == WALK_SHORT || at >= there || m[at]) return stop;
+  if (stop == WALK_SHORT || at >= there || m[at] != F_DESCRIBED) return stop;
   *need = size;
   if (have < size && !value_end(m, there, at)) return WALK_SHORT;
   return value_within(m, there, at, size, &w->limits) ? stop : WALK_HEAVY;

@@ -30,11 +30,10 @@ from distributary.ingest.security.handshake import (
     Step,
     Verify,
 )
+from distributary.pipeline.amqp.performative import BARE_OPEN
 
 #: Seconds that a peer has for its own close after we closed with an error.
 CLOSE_SECONDS = 2.0
-#: An open without a word, for the engine alone.
-ANY_OPEN = b"\0\0\0\x0f\x02\0\0\0\0\x53\x10\xc0\x02\x01\x40"
 
 
 class Connection(ContainedPeer, asyncio.BufferedProtocol):
@@ -290,7 +289,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._close()
         if not self.accepted and self._handshake is None:
             # The engine keeps a close back until an open came.
-            pumping.feed(self._amqp_address, pumping.pointer(ANY_OPEN), len(ANY_OPEN))
+            pumping.feed(self._amqp_address, pumping.pointer(BARE_OPEN), len(BARE_OPEN))
 
     def closed(self) -> None:
         """The peer has closed: so do we."""

@@ -16,10 +16,11 @@ from distributary.ingest.native.pump_library import ffi, lib
 from distributary.ingest.runtime.settings import Amqp
 from distributary.ingest.runtime.turns import PeerTurn
 from distributary.pipeline.amqp import performative
-from distributary.pipeline.amqp.delivery_state import STATES, TRANSACTIONAL_STATE
+from distributary.pipeline.amqp.delivery_state import STATES
 from distributary.pipeline.amqp.endpoint_states import NOT_ALLOWED, RESOURCE_LIMIT
 from distributary.pipeline.amqp.link_state import LinkState, told
 from distributary.pipeline.amqp.performative import WalkedAttach
+from distributary.pipeline.codec.amqp_codes import Descriptor
 from distributary.pipeline.codec.amqp_types import DecodeError
 from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED
 
@@ -218,7 +219,7 @@ class Inflow:
         if odd.message_format:
             condition = NOT_IMPLEMENTED
             text = f"message-format 0x{odd.message_format:x} is not served, only 0 is"
-        elif odd.state == TRANSACTIONAL_STATE and odd.continues:
+        elif odd.state == Descriptor.TRANSACTIONAL_STATE and odd.continues:
             if self._inbound.began_in_transaction(odd.channel, odd.handle):
                 return odd.frame
             condition, text = NOT_ALLOWED, "a message's first transfer says its transaction"

@@ -23,6 +23,7 @@ from distributary.ingest.runtime.collecting import Ends
 from distributary.ingest.runtime.settings import Amqp
 from distributary.ingest.runtime.turns import PeerTurn
 from distributary.pipeline.amqp.performative import WalkedAttach
+from distributary.pipeline.codec.amqp_codes import Descriptor
 from distributary.pipeline.codec.quoting import quoted
 
 #: Unsettled deliveries over which the engine goes, for a disposition, in the time in which it has
@@ -30,7 +31,7 @@ from distributary.pipeline.codec.quoting import quoted
 UNSETTLED_LIKE_ONE = 64
 TOO_MANY = "amqp:resource-limit-exceeded"
 CREDIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
-RELEASED = 0x26  #: the state of a delivery that may be sent again
+RELEASED = int(Descriptor.RELEASED)  #: the state of a delivery that may be sent again
 
 
 class EndedPeer(Peer, Protocol):

@@ -10,6 +10,7 @@ from proton import Data, Described, Terminus, symbol, ulong
 from proton import Link as ProtonLink
 
 from distributary.ingest.net.link import BROKEN_VALUES, BrokenFrame, copy_plainly
+from distributary.pipeline.codec.amqp_codes import Descriptor
 from distributary.pipeline.model.address import kind_of_topic, said_by
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.subscriptions.attach_intent import (
@@ -20,7 +21,6 @@ from distributary.pipeline.subscriptions.attach_intent import (
     SELECTOR_DESCRIPTORS,
     Attach,
 )
-from distributary.pipeline.subscriptions.temporary_destination import DELETE_ON_CLOSE
 
 #: What may become of a delivery (AMQP 1.0 part 3, section 3.4).
 OUTCOMES = (
@@ -133,7 +133,7 @@ def _name(terminus: Terminus, address: str) -> None:
     terminus.durability = Terminus.NONDURABLE
     terminus.expiry_policy = Terminus.EXPIRE_WITH_LINK
     terminus.properties.clear()
-    policy = Described(ulong(DELETE_ON_CLOSE), [])
+    policy = Described(ulong(Descriptor.DELETE_ON_CLOSE), [])
     terminus.properties.put_dict({symbol("lifetime-policy"): policy})
 
 

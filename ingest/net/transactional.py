@@ -13,9 +13,7 @@ from proton import Data, Described, symbol, ulong
 from distributary.ingest.native.pump import REJECTED
 from distributary.ingest.native.pump_library import ffi, lib
 from distributary.pipeline.amqp.coordinator_command import id_of
-from distributary.pipeline.amqp.delivery_state import TRANSACTIONAL_STATE
-
-ERROR = 0x1D
+from distributary.pipeline.codec.amqp_codes import Descriptor
 
 
 def take(delivery: int) -> tuple[bytes, bool]:
@@ -33,7 +31,7 @@ def take(delivery: int) -> tuple[bytes, bool]:
 def begun(link: int) -> bool:
     """Whether the message that has come in part on a link is part of a transaction."""
     one = proton.pn_link_current(proton_ffi.cast("pn_link_t *", link))
-    return bool(one) and proton.pn_delivery_remote_state(one) == TRANSACTIONAL_STATE
+    return bool(one) and proton.pn_delivery_remote_state(one) == Descriptor.TRANSACTIONAL_STATE
 
 
 def declared(delivery: bytes, transaction: int) -> None:
@@ -60,12 +58,12 @@ def restore(deliveries: bytes, token: int) -> bytes:
 
 def reject_in(deliveries: bytes, transaction: int, condition: str, description: str) -> None:
     """Settle deliveries by address as rejected in a transaction; zeros are passed over."""
-    error = Described(ulong(ERROR), [symbol(condition), description])
+    error = Described(ulong(Descriptor.ERROR), [symbol(condition), description])
     for one in memoryview(deliveries).cast("Q"):
         if one:
             delivery = proton_ffi.cast("pn_delivery_t *", one)
             state: Any = Data(proton.pn_disposition_data(proton.pn_delivery_local(delivery)))
             state.clear()
             state.put_object([id_of(transaction), Described(ulong(REJECTED), [error])])
-            proton.pn_delivery_update(delivery, TRANSACTIONAL_STATE)
+            proton.pn_delivery_update(delivery, Descriptor.TRANSACTIONAL_STATE)
             proton.pn_delivery_settle(delivery)

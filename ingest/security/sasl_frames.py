@@ -8,27 +8,32 @@ from typing import Any, TypeAlias
 from proton import UNDESCRIBED, Array, Data, Described, symbol, ubyte, ulong
 
 from distributary.pipeline.codec import amqp_types as amqp
+from distributary.pipeline.codec.amqp_codes import (
+    BINARIES,
+    DESCRIBED,
+    LIST32,
+    LISTS,
+    NULL,
+    SMALLULONG,
+    SYMBOLS,
+    ULONG,
+    Descriptor,
+)
 from distributary.pipeline.codec.amqp_types import DecodeError, Symbol, Value
 
 #: A SASL frame is 512 bytes at most by the specification; some clients send longer names.
 FRAME_BYTES_MAX = 4_096
 
-_MECHANISMS, _INIT, _CHALLENGE, _RESPONSE, _OUTCOME = 0x40, 0x41, 0x42, 0x43, 0x44
-_NAMES = {
-    _INIT: _INIT,
-    "amqp:sasl-init:list": _INIT,
-    _RESPONSE: _RESPONSE,
-    "amqp:sasl-response:list": _RESPONSE,
+_INIT, _RESPONSE = Descriptor.SASL_INIT, Descriptor.SASL_RESPONSE
+_NAMES: dict[int | str, Descriptor] = {
+    name: one for one in (_INIT, _RESPONSE) for name in (int(one), one.symbol)
 }
 _OK, _AUTH = 0, 1
 
-_DESCRIBED = 0x00
 #: Constructors of a descriptor: ulong in its short and its long form, symbol in two lengths.
-_DESCRIPTORS = frozenset({0x53, 0x80, 0xA3, 0xB3})
-_WIDE_LIST = 0xD0
-_LISTS = frozenset({0xC0, _WIDE_LIST})
+_DESCRIPTORS = frozenset({SMALLULONG, ULONG, *SYMBOLS})
 #: Constructors of the fields that are read: null, binary and symbol.
-_SIMPLE = frozenset({0x40, 0xA0, 0xB0, 0xA3, 0xB3})
+_SIMPLE = frozenset({NULL, *BINARIES, *SYMBOLS})
 _STRANGE = False
 _FIELDS_NEEDED = 2
 
@@ -53,15 +58,15 @@ SaslFrame: TypeAlias = Init | Response
 
 def mechanisms(names: Sequence[str]) -> bytes:
     array: Any = Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, names))  # type: ignore[arg-type]
-    return _frame(_MECHANISMS, [array])
+    return _frame(Descriptor.SASL_MECHANISMS, [array])
 
 
 def challenge(data: bytes) -> bytes:
-    return _frame(_CHALLENGE, [data])
+    return _frame(Descriptor.SASL_CHALLENGE, [data])
 
 
 def outcome(*, ok: bool) -> bytes:
-    return _frame(_OUTCOME, [ubyte(_OK if ok else _AUTH)])
+    return _frame(Descriptor.SASL_OUTCOME, [ubyte(_OK if ok else _AUTH)])
 
 
 def _frame(code: int, fields: list[Any]) -> bytes:
@@ -91,12 +96,12 @@ def read(frame: bytes) -> SaslFrame:
 
 def _performative(data: bytes, at: int) -> tuple[int | None, list[Value]]:
     """Which it is, None for a strange one, and the first fields."""
-    if data[at] != _DESCRIBED or data[at + 1] not in _DESCRIPTORS:
+    if data[at] != DESCRIBED or data[at + 1] not in _DESCRIPTORS:
         return None, []
     descriptor, at = amqp.read(data, at + 1)
-    if data[at] not in _LISTS:
+    if data[at] not in LISTS:
         return None, []
-    at, stop, count = amqp.compound(data, at + 1, wide=data[at] == _WIDE_LIST)
+    at, stop, count = amqp.compound(data, at + 1, wide=data[at] == LIST32)
     fields: list[Value] = []
     for _ in range(count):
         end = amqp.skip(data, at)

@@ -7,6 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from distributary.pipeline.codec.amqp_codes import Descriptor, Kind, descriptor
 from distributary.pipeline.codec.amqp_types import DecodeError, Described, Value, read
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.codec.sections import decode
@@ -17,9 +18,9 @@ ID_BYTES = 8
 NO_NUMBER = 2**64 - 1
 
 #: An amqp-value section begins so.
-_VALUE = b"\x00\x53\x77"
-_DECLARE = (0x31, "amqp:declare:list")
-_DISCHARGE = (0x32, "amqp:discharge:list")
+_VALUE = descriptor(Kind.VALUE)
+_DECLARE = (Descriptor.DECLARE, Descriptor.DECLARE.symbol)
+_DISCHARGE = (Descriptor.DISCHARGE, Descriptor.DISCHARGE.symbol)
 
 
 @dataclass(frozen=True, slots=True)

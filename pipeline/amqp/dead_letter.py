@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import takewhile
 
+from distributary.pipeline.codec.amqp_codes import LISTS, MAP32, MAPS, SYMBOLS, Kind
 from distributary.pipeline.codec.amqp_types import (
     DecodeError,
     Symbol,
@@ -24,8 +25,9 @@ from distributary.pipeline.codec.amqp_types import (
 )
 from distributary.pipeline.codec.amqp_types import compound as elements_of
 from distributary.pipeline.codec.amqp_writer import compound, write
+from distributary.pipeline.codec.amqp_writer import section as section_of
 from distributary.pipeline.codec.buffers import Bytes
-from distributary.pipeline.codec.sections import Kind, Section, Typed, header, walk
+from distributary.pipeline.codec.sections import Section, Typed, header, walk
 from distributary.pipeline.model.address import NAME_CHARACTERS_MAX
 from distributary.pipeline.model.header_attributes import PRIORITY
 from distributary.pipeline.model.outcome import Reason
@@ -143,7 +145,7 @@ def _annotated(data: bytes, said: dict[Symbol, bytes]) -> Copy:
         elements += (write(key), value)
     annotations = b""
     if elements:
-        annotations = _section(Kind.MESSAGE_ANNOTATIONS, compound(0xC1, 0xD1, elements))
+        annotations = section_of(Kind.MESSAGE_ANNOTATIONS, compound(MAPS, elements))
     before = [section.stop for section in sections.values()]
     rest = memoryview(data)[max(before, default=0) :]  # copied once: it may have 16 MiB
     return Copy(b"".join((head, annotations, rest)), durable, priority)
@@ -161,11 +163,7 @@ def _header(data: bytes, section: Section | None) -> tuple[bytes, bool, int]:
         return b"", False, PRIORITY
     said = header(data, section)
     fields = [write(said.durable), write(Typed("ubyte", said.priority))]
-    return _section(Kind.HEADER, compound(0xC0, 0xD0, fields)), said.durable, min(said.priority, 9)
-
-
-def _section(kind: Kind, value: bytes) -> bytes:
-    return bytes((0x00, 0x53, kind)) + value
+    return section_of(Kind.HEADER, compound(LISTS, fields)), said.durable, min(said.priority, 9)
 
 
 def _pairs(data: bytes, section: Section | None) -> Iterator[tuple[bytes, bytes]]:
@@ -173,9 +171,9 @@ def _pairs(data: bytes, section: Section | None) -> Iterator[tuple[bytes, bytes]
     if section is None:
         return
     code = data[section.start]
-    if code not in (0xC1, 0xD1):
+    if code not in MAPS:
         raise DecodeError(f"section {section.kind.name} is no map at byte {section.start}")
-    at, stop, count = elements_of(data, section.start + 1, wide=code == 0xD1)
+    at, stop, count = elements_of(data, section.start + 1, wide=code == MAP32)
     if count > 2 * ANNOTATIONS_MAX:
         raise DecodeError(f"{count // 2} annotations, of which {ANNOTATIONS_MAX} are looked at")
     for _ in range(count // 2):
@@ -188,4 +186,4 @@ def _pairs(data: bytes, section: Section | None) -> Iterator[tuple[bytes, bytes]
 
 def _word(key: bytes) -> Value:
     """A key of annotations, if it is a word of ours: any other one says nothing to us."""
-    return read(key, 0)[0] if key[0] in (0xA3, 0xB3) else None
+    return read(key, 0)[0] if key[0] in SYMBOLS else None

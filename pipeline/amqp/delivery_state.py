@@ -4,43 +4,33 @@ Outcomes: AMQP 1.0 part 3, section 3.4; states of transactions: part 4, section 
 """
 
 from distributary.pipeline.amqp.coordinator_command import id_of, number_of
+from distributary.pipeline.codec.amqp_codes import Descriptor, descriptor
 from distributary.pipeline.codec.amqp_types import DecodeError, Described, Value
+from distributary.pipeline.codec.amqp_writer import write
+from distributary.pipeline.codec.raw_values import list_of
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.transitions import DeliveryState
 
-RECEIVED, TRANSACTIONAL_STATE = 0x23, 0x34
-
 #: Descriptors of the outcomes that a receiver may give.
 OUTCOMES: dict[int, Outcome] = {
-    0x24: Outcome.ACCEPTED,
-    0x25: Outcome.REJECTED,
-    0x26: Outcome.RELEASED,
-    0x27: Outcome.MODIFIED,
+    Descriptor.ACCEPTED: Outcome.ACCEPTED,
+    Descriptor.REJECTED: Outcome.REJECTED,
+    Descriptor.RELEASED: Outcome.RELEASED,
+    Descriptor.MODIFIED: Outcome.MODIFIED,
 }
 #: The states that a delivery can have.
-STATES = frozenset({RECEIVED, *OUTCOMES, TRANSACTIONAL_STATE})
+STATES = frozenset({Descriptor.RECEIVED, *OUTCOMES, Descriptor.TRANSACTIONAL_STATE})
 
 #: What is described by a name in what the engine reads by number.
 NUMBERS: dict[str, int] = {
-    "amqp:open:list": 0x10,
-    "amqp:begin:list": 0x11,
-    "amqp:attach:list": 0x12,
-    "amqp:flow:list": 0x13,
-    "amqp:transfer:list": 0x14,
-    "amqp:disposition:list": 0x15,
-    "amqp:detach:list": 0x16,
-    "amqp:end:list": 0x17,
-    "amqp:close:list": 0x18,
-    "amqp:received:list": RECEIVED,
-    "amqp:accepted:list": 0x24,
-    "amqp:rejected:list": 0x25,
-    "amqp:released:list": 0x26,
-    "amqp:modified:list": 0x27,
-    "amqp:source:list": 0x28,
-    "amqp:target:list": 0x29,
-    "amqp:coordinator:list": 0x30,
-    "amqp:declared:list": 0x33,
-    "amqp:transactional-state:list": TRANSACTIONAL_STATE,
+    one.symbol: int(one)
+    for one in (
+        *(one for one in Descriptor if one <= Descriptor.CLOSE),
+        *(one for one in Descriptor if Descriptor.RECEIVED <= one <= Descriptor.TARGET),
+        Descriptor.COORDINATOR,
+        Descriptor.DECLARED,
+        Descriptor.TRANSACTIONAL_STATE,
+    )
 }
 _KNOWN = frozenset(NUMBERS.values())
 
@@ -72,20 +62,19 @@ def in_transaction(state: Value) -> bytes:
     if not isinstance(fields, list):
         raise DecodeError("a transactional-state must be a list")
     identifier, outcome = (*fields, None, None)[:2]
-    content = b"\xa0\x08" + id_of(number_of(identifier))
+    content = [write(id_of(number_of(identifier)))]
     if outcome is not None:
         said = verdict(outcome)
         if said is None:
             raise DecodeError("the outcome in a transaction must be one of the four")
-        content += described(said)
-    count = 1 if outcome is None else 2
-    return b"\x00\x53\x34\xc0" + bytes([len(content) + 1, count]) + content
+        content.append(described(said))
+    return descriptor(Descriptor.TRANSACTIONAL_STATE) + list_of(content)
 
 
 def described(said: DeliveryState) -> bytes:
     """An outcome as it stands in a frame, with what of it has a meaning here."""
     [code] = (code for code, outcome in OUTCOMES.items() if outcome is said.outcome)
-    flags = b""
+    flags = []
     if said.outcome is Outcome.MODIFIED:
-        flags = bytes([0x41 if said.failed else 0x42, 0x41 if said.undeliverable else 0x42])
-    return b"\x00\x53" + bytes([code, 0xC0, len(flags) + 1, len(flags)]) + flags
+        flags = [write(said.failed), write(said.undeliverable)]
+    return descriptor(code) + list_of(flags)

@@ -15,6 +15,8 @@ Connections, sessions and links: AMQP 1.0 part 2, sections 2.4 to 2.6; errors: 2
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
+from distributary.pipeline.codec.amqp_codes import Descriptor
+
 ILLEGAL_STATE, NOT_ALLOWED = "amqp:illegal-state", "amqp:not-allowed"
 INVALID_FIELD, DECODE_ERROR = "amqp:invalid-field", "amqp:decode-error"
 FRAMING_ERROR, RESOURCE_LIMIT = "amqp:connection:framing-error", "amqp:resource-limit-exceeded"
@@ -187,42 +189,35 @@ class Field(NamedTuple):
 
 #: By the performative's descriptor: its fields, in their order.
 FIELDS: dict[int, dict[str, Field]] = {
-    0x10: {"channel_max": Field(3, Type.USHORT)},
-    0x11: {"remote_channel": Field(0, Type.USHORT), "peer_handle_max": Field(4, Type.UINT)},
-    0x12: {
+    Descriptor.OPEN: {"channel_max": Field(3, Type.USHORT)},
+    Descriptor.BEGIN: {
+        "remote_channel": Field(0, Type.USHORT),
+        "peer_handle_max": Field(4, Type.UINT),
+    },
+    Descriptor.ATTACH: {
         "name": Field(0, Type.STRING, True),
         "handle": Field(1, Type.UINT, True),
         "role": Field(2, Type.BOOLEAN, True),
     },
-    0x13: {"handle": Field(4, Type.UINT)},
-    0x14: {
+    Descriptor.FLOW: {"handle": Field(4, Type.UINT)},
+    Descriptor.TRANSFER: {
         "handle": Field(0, Type.UINT, True),
         "delivery_id": Field(1, Type.UINT),
         "delivery_tag": Field(2, Type.BINARY),
         "more": Field(5, Type.BOOLEAN),
         "aborted": Field(9, Type.BOOLEAN),
     },
-    0x15: {
+    Descriptor.DISPOSITION: {
         "role": Field(0, Type.BOOLEAN, True),
         "first": Field(1, Type.UINT, True),
         "last": Field(2, Type.UINT),
     },
-    0x16: {"handle": Field(0, Type.UINT, True)},
-    0x17: {},
-    0x18: {},
+    Descriptor.DETACH: {"handle": Field(0, Type.UINT, True)},
+    Descriptor.END: {},
+    Descriptor.CLOSE: {},
 }
 #: What performatives are called.
-NAMES: dict[int, str] = {
-    0x10: "open",
-    0x11: "begin",
-    0x12: "attach",
-    0x13: "flow",
-    0x14: "transfer",
-    0x15: "disposition",
-    0x16: "detach",
-    0x17: "end",
-    0x18: "close",
-}
+NAMES: dict[int, str] = {code: Descriptor(code).name.lower() for code in FIELDS}
 VIOLATIONS: tuple[Violation, ...] = tuple(Violation)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from distributary.pipeline.amqp.performative import encode, parse
+from distributary.pipeline.codec.raw_values import FALSE, NULL, TRUE, uint_of
 
 _HANDLE, _DELIVERY_COUNT, _LINK_CREDIT, _DRAIN = 4, 5, 6, 8
-_NULL = b"\x40"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ def told(frame: bytes, states: Callable[[int], Iterable[LinkState]]) -> bytes:
     """A flow of the engine's; one of a session alone as one for each link of which `states` has
     something to say for its channel. Raises DecodeError."""
     flow = parse(frame)
-    if flow.field(_HANDLE) != _NULL:
+    if flow.field(_HANDLE) != NULL:
         return frame
     flows = [flow.with_fields(_fields(state)) for state in states(flow.channel)]
     return b"".join(map(encode, flows)) or frame
@@ -35,12 +35,8 @@ def told(frame: bytes, states: Callable[[int], Iterable[LinkState]]) -> bytes:
 
 def _fields(state: LinkState) -> dict[int, bytes]:
     return {
-        _HANDLE: _uint(state.handle),
-        _DELIVERY_COUNT: _uint(state.delivery_count & 0xFFFFFFFF),
-        _LINK_CREDIT: _uint(state.credit),
-        _DRAIN: b"\x41" if state.drain else b"\x42",
+        _HANDLE: uint_of(state.handle),
+        _DELIVERY_COUNT: uint_of(state.delivery_count & 0xFFFFFFFF),
+        _LINK_CREDIT: uint_of(state.credit),
+        _DRAIN: TRUE if state.drain else FALSE,
     }
-
-
-def _uint(value: int) -> bytes:
-    return b"\x70" + value.to_bytes(4, "big")

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from distributary.pipeline.amqp.delivery_state import (
-    TRANSACTIONAL_STATE,
     code_of,
     in_transaction,
     verdict,
 )
+from distributary.pipeline.codec.amqp_codes import DESCRIBED, LISTS, Descriptor, descriptor
 from distributary.pipeline.codec.amqp_types import (
     DecodeBudget,
     DecodeError,
@@ -25,6 +25,7 @@ from distributary.pipeline.codec.amqp_types import (
     read,
     skip,
 )
+from distributary.pipeline.codec.amqp_writer import compound
 from distributary.pipeline.codec.raw_values import (
     NULL,
     field_at,
@@ -33,12 +34,14 @@ from distributary.pipeline.codec.raw_values import (
     pairs_of,
     reading,
     symbols_of,
+    uint_of,
     value_of,
     with_places,
 )
 from distributary.pipeline.model.transitions import DeliveryState
 
-ATTACH, FLOW, TRANSFER, DISPOSITION = 0x12, 0x13, 0x14, 0x15
+ATTACH, FLOW = int(Descriptor.ATTACH), int(Descriptor.FLOW)
+TRANSFER, DISPOSITION = int(Descriptor.TRANSFER), int(Descriptor.DISPOSITION)
 
 #: The keys under which an attach carries, in its properties, what the engine can't write where it
 #: belongs; `spliced` puts it there. No peer ever sees them.
@@ -51,7 +54,7 @@ LINK = Symbol("link")
 TRANSACTION = "txn-id"
 #: The engine counts credit with a sign. Who gives more gives as good as this.
 CREDIT_MAX = 2**31 - 1
-_CREDIT = b"\x70" + CREDIT_MAX.to_bytes(4, "big")
+_CREDIT = uint_of(CREDIT_MAX)
 _HEADER = struct.Struct(">IBBH")
 
 
@@ -123,10 +126,16 @@ def refuse_heavy(frame: bytes, limits: DecodeLimits) -> NoReturn:
 
 def encode(performative: Performative) -> bytes:
     """The frame."""
-    body = b"\x00\x53" + bytes([performative.code]) + list_of(performative.fields)
-    size = _HEADER.size + len(body) + len(performative.payload)
-    header = _HEADER.pack(size, 2, 0, performative.channel)
-    return header + body + performative.payload
+    body = descriptor(performative.code) + list_of(performative.fields)
+    return _frame(performative.channel, body + performative.payload)
+
+
+def _frame(channel: int, body: bytes) -> bytes:
+    return _HEADER.pack(_HEADER.size + len(body), 2, 0, channel) + body
+
+
+#: An open that says nothing: its container's id is null. For the engine alone.
+BARE_OPEN = _frame(0, descriptor(Descriptor.OPEN) + compound(LISTS, [NULL]))
 
 
 def numbered(frame: bytes) -> bytes:
@@ -294,7 +303,7 @@ def _uint(value: Value) -> int:
 
 def _descriptor(data: bytes, at: int) -> tuple[Value, int]:
     """The descriptor of the value at `at`, and where what it describes begins."""
-    if data[at] != 0x00:
+    if data[at] != DESCRIBED:
         raise DecodeError(f"the value at byte {at} must be described")
     return read(data, at + 1)
 
@@ -308,11 +317,11 @@ def _numbered(described: bytes) -> bytes:
     """A described value with its descriptor as a number, if it has one; null as it is."""
     if described == NULL:
         return described
-    descriptor, at = _descriptor(described, 0)
-    code = code_of(descriptor)
-    if code < 0 or not isinstance(descriptor, str):
+    said, at = _descriptor(described, 0)
+    code = code_of(said)
+    if code < 0 or not isinstance(said, str):
         return described
-    return b"\x00\x53" + bytes([code]) + described[at:]
+    return descriptor(code) + described[at:]
 
 
 def _state(field: bytes) -> tuple[int, bytes | None]:
@@ -322,6 +331,6 @@ def _state(field: bytes) -> tuple[int, bytes | None]:
         return 0, None
     descriptor, _ = _descriptor(field, 0)
     code = code_of(descriptor)
-    if code == TRANSACTIONAL_STATE:
+    if code == Descriptor.TRANSACTIONAL_STATE:
         return code, in_transaction(value_of(field))
     return code, _numbered(field) if isinstance(descriptor, str) and code >= 0 else None

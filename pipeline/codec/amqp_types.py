@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
+from distributary.pipeline.codec import amqp_codes as codes
+from distributary.pipeline.codec.amqp_codes import DESCRIBED, FIXED_BYTES, NUMBER_FORMS, SIZE_BYTES
 from distributary.pipeline.errors import DistributaryError
 
 #: Containers within containers; real messages have two or three.
@@ -112,35 +114,6 @@ Value: TypeAlias = (
 )
 Reader: TypeAlias = Callable[[bytes, int, DecodeBudget], tuple[Value, int]]
 
-#: Constructor byte -> the type's name in the specification.
-TYPE_NAMES: dict[int, str] = {
-    0x00: "described",
-    0x40: "null",
-    **dict.fromkeys((0x41, 0x42, 0x56), "boolean"),
-    0x50: "ubyte",
-    0x60: "ushort",
-    **dict.fromkeys((0x43, 0x52, 0x70), "uint"),
-    **dict.fromkeys((0x44, 0x53, 0x80), "ulong"),
-    0x51: "byte",
-    0x61: "short",
-    **dict.fromkeys((0x54, 0x71), "int"),
-    **dict.fromkeys((0x55, 0x81), "long"),
-    0x72: "float",
-    0x82: "double",
-    0x74: "decimal32",
-    0x84: "decimal64",
-    0x94: "decimal128",
-    0x73: "char",
-    0x83: "timestamp",
-    0x98: "uuid",
-    **dict.fromkeys((0xA0, 0xB0), "binary"),
-    **dict.fromkeys((0xA1, 0xB1), "string"),
-    **dict.fromkeys((0xA3, 0xB3), "symbol"),
-    **dict.fromkeys((0x45, 0xC0, 0xD0), "list"),
-    **dict.fromkeys((0xC1, 0xD1), "map"),
-    **dict.fromkeys((0xE0, 0xF0), "array"),
-}
-
 
 def read(data: bytes, at: int, budget: DecodeBudget | None = None) -> tuple[Value, int]:
     """The value whose constructor is at `at`, and where it ends; without a budget the usual one.
@@ -160,15 +133,14 @@ def skip(data: bytes, at: int, depth: int = 0) -> int:
     The high half of a constructor says how wide its value is, also for types yet unknown.
     """
     code = data[at]
-    if code == 0x00:
+    if code == DESCRIBED:
         if depth >= DEPTH_MAX:
             raise DecodeError(f"nested deeper than {DEPTH_MAX} at byte {at}")
         return skip(data, skip(data, at + 1, depth + 1), depth + 1)
-    width = code >> 4
-    if 0x4 <= width <= 0x9:
-        stop = at + 1 + (0, 1, 2, 4, 8, 16)[width - 4]
-    elif width >= 0xA:
-        stop = sized(data, at + 1, wide=bool(width & 1))[1]
+    if fixed := FIXED_BYTES[code]:
+        stop = at + fixed
+    elif size := SIZE_BYTES[code]:
+        stop = sized(data, at + 1, wide=size > 1)[1]
     else:
         raise DecodeError(f"unknown constructor 0x{code:02x} at byte {at}")
     if stop > len(data):
@@ -330,7 +302,7 @@ def _array(*, wide: bool) -> Reader:
 
 def _element_reader(data: bytes, at: int, budget: DecodeBudget) -> tuple[Reader, int]:
     """What reads each element of an array, whose constructor stands once, at `at`."""
-    if data[at] != 0x00:
+    if data[at] != DESCRIBED:
         reader = READERS.get(data[at])
         if reader is None:
             raise DecodeError(f"unknown constructor 0x{data[at]:02x} at byte {at}")
@@ -362,39 +334,31 @@ def _empty_list(_data: bytes, at: int, _budget: DecodeBudget) -> tuple[Value, in
 
 
 READERS: dict[int, Reader] = {
-    0x00: _described,
-    0x40: _constant(None),
-    0x41: _constant(constant=True),
-    0x42: _constant(constant=False),
-    0x56: _boolean,
-    **dict.fromkeys((0x43, 0x44), _constant(0)),
-    **dict.fromkeys((0x50, 0x52, 0x53), _number(">B")),
-    0x60: _number(">H"),
-    0x70: _number(">I"),
-    0x80: _number(">Q"),
-    **dict.fromkeys((0x51, 0x54, 0x55), _number(">b")),
-    0x61: _number(">h"),
-    0x71: _number(">i"),
-    0x81: _number(">q"),
-    0x72: _number(">f"),
-    0x82: _number(">d"),
-    0x74: _decimal(4),
-    0x84: _decimal(8),
-    0x94: _decimal(16),
-    0x73: _char,
-    0x83: _timestamp,
-    0x98: _uuid,
-    0xA0: _binary(wide=False),
-    0xB0: _binary(wide=True),
-    0xA1: _short_string,
-    0xB1: _string(wide=True),
-    0xA3: _symbol(wide=False),
-    0xB3: _symbol(wide=True),
-    0x45: _empty_list,
-    0xC0: _list(wide=False),
-    0xD0: _list(wide=True),
-    0xC1: _map(wide=False),
-    0xD1: _map(wide=True),
-    0xE0: _array(wide=False),
-    0xF0: _array(wide=True),
+    **{code: _number(form) for code, form in NUMBER_FORMS.items()},
+    codes.DESCRIBED: _described,
+    codes.NULL: _constant(None),
+    codes.TRUE: _constant(constant=True),
+    codes.FALSE: _constant(constant=False),
+    codes.BOOLEAN: _boolean,
+    codes.UINT0: _constant(0),
+    codes.ULONG0: _constant(0),
+    codes.DECIMAL32: _decimal(4),
+    codes.DECIMAL64: _decimal(8),
+    codes.DECIMAL128: _decimal(16),
+    codes.CHAR: _char,
+    codes.TIMESTAMP: _timestamp,
+    codes.UUID: _uuid,
+    codes.VBIN8: _binary(wide=False),
+    codes.VBIN32: _binary(wide=True),
+    codes.STR8: _short_string,
+    codes.STR32: _string(wide=True),
+    codes.SYM8: _symbol(wide=False),
+    codes.SYM32: _symbol(wide=True),
+    codes.LIST0: _empty_list,
+    codes.LIST8: _list(wide=False),
+    codes.LIST32: _list(wide=True),
+    codes.MAP8: _map(wide=False),
+    codes.MAP32: _map(wide=True),
+    codes.ARRAY8: _array(wide=False),
+    codes.ARRAY32: _array(wide=True),
 }

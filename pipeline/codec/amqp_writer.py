@@ -9,23 +9,16 @@ from collections.abc import Sequence
 from typing import TypeAlias
 from uuid import UUID
 
+from distributary.pipeline.codec import amqp_codes as codes
 from distributary.pipeline.codec.amqp_types import Described, Map, Symbol, Timestamp, Value
 from distributary.pipeline.codec.sections import Typed
 
-#: The type's name -> constructor and format, of numbers of one width.
+#: The type's name -> constructor and format, of numbers: of several widths the widest.
 _NUMBERS: dict[str, tuple[int, str]] = {
-    "ubyte": (0x50, ">B"),
-    "ushort": (0x60, ">H"),
-    "uint": (0x70, ">I"),
-    "ulong": (0x80, ">Q"),
-    "byte": (0x51, ">b"),
-    "short": (0x61, ">h"),
-    "int": (0x71, ">i"),
-    "long": (0x81, ">q"),
-    "float": (0x72, ">f"),
-    "double": (0x82, ">d"),
-    "timestamp": (0x83, ">q"),
+    codes.TYPE_NAMES[code]: (code, form)
+    for code, form in sorted(codes.NUMBER_FORMS.items(), key=lambda row: codes.FIXED_BYTES[row[0]])
 }
+_NULL, _TRUE, _FALSE = bytes((codes.NULL,)), bytes((codes.TRUE,)), bytes((codes.FALSE,))
 
 Writable: TypeAlias = "Value | Typed"
 
@@ -37,12 +30,12 @@ def write(value: Writable) -> bytes:
     hold, and for what isn't written here: decimals, and containers of them.
     """
     if value is None:
-        return b"\x40"
+        return _NULL
     match value:
         case Typed(type=name, value=plain):
             return _typed(name, plain)
         case bool():
-            return b"\x41" if value else b"\x42"
+            return _TRUE if value else _FALSE
         case Timestamp():
             return _number("timestamp", value)
         case int():
@@ -50,29 +43,30 @@ def write(value: Writable) -> bytes:
         case float():
             return _number("double", value)
         case UUID():
-            return b"\x98" + value.bytes
+            return bytes((codes.UUID,)) + value.bytes
     return _of_any_size(value)
 
 
 def _of_any_size(value: Value) -> bytes:
     match value:
         case Symbol():
-            return _sized(0xA3, 0xB3, value.encode("ascii"))
+            return _sized(codes.SYMBOLS, value.encode("ascii"))
         case str():
-            return _sized(0xA1, 0xB1, value.encode())
+            return _sized(codes.STRINGS, value.encode())
         case bytes():
-            return _sized(0xA0, 0xB0, value)
+            return _sized(codes.BINARIES, value)
         case list():
-            return compound(0xC0, 0xD0, [write(one) for one in value])
+            return compound(codes.LISTS, [write(one) for one in value])
         case Map(pairs):
-            return compound(0xC1, 0xD1, [write(one) for pair in pairs for one in pair])
+            return compound(codes.MAPS, [write(one) for pair in pairs for one in pair])
         case Described(descriptor, inner):
-            return b"\x00" + write(descriptor) + write(inner)
+            return bytes((codes.DESCRIBED,)) + write(descriptor) + write(inner)
     raise ValueError(f"{type(value).__name__} can't be written")
 
 
-def compound(narrow: int, wide: int, elements: Sequence[bytes]) -> bytes:
-    """A list or a map of elements that are written already."""
+def compound(widths: tuple[int, int], elements: Sequence[bytes]) -> bytes:
+    """A list (LISTS) or a map (MAPS) of elements that are written already."""
+    narrow, wide = widths
     content = b"".join(elements)
     if len(content) < 0xFF and len(elements) <= 0xFF:
         return bytes((narrow, len(content) + 1, len(elements))) + content
@@ -93,7 +87,13 @@ def _number(name: str, value: float) -> bytes:
         raise ValueError(f"{value} is no {name}: {error}") from None
 
 
-def _sized(narrow: int, wide: int, data: bytes) -> bytes:
+def _sized(widths: tuple[int, int], data: bytes) -> bytes:
+    narrow, wide = widths
     if len(data) <= 0xFF:
         return bytes((narrow, len(data))) + data
     return struct.pack(">BI", wide, len(data)) + data
+
+
+def section(kind: codes.Kind, value: bytes) -> bytes:
+    """A section of a message with its value, which is written already."""
+    return codes.descriptor(kind) + value

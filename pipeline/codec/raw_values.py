@@ -8,16 +8,19 @@ import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from distributary.pipeline.codec import amqp_codes as codes
 from distributary.pipeline.codec.amqp_types import DecodeError, Value, closed, compound, read, skip
+from distributary.pipeline.codec.amqp_writer import compound as compound_of
 
-NULL = b"\x40"
+NULL = bytes((codes.NULL,))
+TRUE, FALSE = bytes((codes.TRUE,)), bytes((codes.FALSE,))
 
 
 def fields_of(data: bytes) -> tuple[bytes, ...]:
     """The fields of the list that `data` begins with, as they lie there."""
-    if data[0] not in {0x45, 0xC0, 0xD0}:
+    if data[0] != codes.LIST0 and data[0] not in codes.LISTS:
         raise DecodeError(f"a list was expected, not a value of type 0x{data[0]:02x}")
-    return () if data[0] == 0x45 else slices_of(data)
+    return () if data[0] == codes.LIST0 else slices_of(data)
 
 
 def pairs_of(data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -25,7 +28,7 @@ def pairs_of(data: bytes) -> Iterator[tuple[str, bytes]]:
     null."""
     if data == NULL:
         return
-    if data[0] not in {0xC1, 0xD1}:
+    if data[0] not in codes.MAPS:
         raise DecodeError(f"a map was expected, not a value of type 0x{data[0]:02x}")
     slices = slices_of(data)
     for key, value in zip(slices[::2], slices[1::2], strict=True):
@@ -37,7 +40,7 @@ def pairs_of(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 def slices_of(data: bytes) -> tuple[bytes, ...]:
     """The elements of a list or map as they lie there."""
-    at, stop, count = compound(data, 1, wide=bool(data[0] & 0x10))
+    at, stop, count = compound(data, 1, wide=codes.SIZE_BYTES[data[0]] > 1)
     found = []
     for _ in range(count):
         end = skip(data, at)
@@ -52,10 +55,7 @@ def list_of(fields: Iterable[bytes]) -> bytes:
     kept = list(fields)
     while kept and kept[-1] == NULL:
         kept.pop()
-    content = b"".join(kept)
-    if len(content) < 255 and len(kept) < 256:
-        return b"\xc0" + bytes([len(content) + 1, len(kept)]) + content
-    return b"\xd0" + struct.pack(">II", len(content) + 4, len(kept)) + content
+    return compound_of(codes.LISTS, kept)
 
 
 def with_places(fields: tuple[bytes, ...], places: dict[int, bytes]) -> tuple[bytes, ...]:
@@ -66,6 +66,11 @@ def with_places(fields: tuple[bytes, ...], places: dict[int, bytes]) -> tuple[by
 
 def field_at(fields: tuple[bytes, ...], place: int) -> bytes:
     return fields[place] if place < len(fields) else NULL
+
+
+def uint_of(value: int) -> bytes:
+    """A uint, as a field."""
+    return bytes((codes.UINT,)) + value.to_bytes(4, "big")
 
 
 def value_of(data: bytes) -> Value:

@@ -8,14 +8,26 @@ Rule 2: bytes that aren't a message raise DecodeError, and nothing else, whateve
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
+from distributary.pipeline.codec.amqp_codes import (
+    DESCRIBED,
+    LIST0,
+    LIST32,
+    LISTS,
+    MAP32,
+    MAPS,
+    NULL,
+    SECTION_SYMBOLS,
+    SMALLULONG,
+    STR8,
+    TYPE_NAMES,
+    Kind,
+)
 from distributary.pipeline.codec.amqp_types import (
     DECODE_LIMITS,
     READERS,
-    TYPE_NAMES,
     DecodeBudget,
     DecodeError,
     DecodeLimits,
@@ -47,32 +59,6 @@ __all__ = [
 ]
 
 
-class Kind(IntEnum):
-    """The sections by their descriptors, in the order in which they may stand."""
-
-    HEADER = 0x70
-    DELIVERY_ANNOTATIONS = 0x71
-    MESSAGE_ANNOTATIONS = 0x72
-    PROPERTIES = 0x73
-    APPLICATION_PROPERTIES = 0x74
-    DATA = 0x75
-    SEQUENCE = 0x76
-    VALUE = 0x77
-    FOOTER = 0x78
-
-
-#: Descriptors may also be symbols; nobody sends them so, but they may.
-SYMBOLS: dict[str, Kind] = {
-    "amqp:header:list": Kind.HEADER,
-    "amqp:delivery-annotations:map": Kind.DELIVERY_ANNOTATIONS,
-    "amqp:message-annotations:map": Kind.MESSAGE_ANNOTATIONS,
-    "amqp:properties:list": Kind.PROPERTIES,
-    "amqp:application-properties:map": Kind.APPLICATION_PROPERTIES,
-    "amqp:data:binary": Kind.DATA,
-    "amqp:amqp-sequence:list": Kind.SEQUENCE,
-    "amqp:amqp-value:*": Kind.VALUE,
-    "amqp:footer:map": Kind.FOOTER,
-}
 KINDS: dict[int, Kind] = {int(kind): kind for kind in Kind}
 BODY = frozenset({Kind.DATA, Kind.SEQUENCE, Kind.VALUE})
 REPEATABLE = frozenset({Kind.DATA, Kind.SEQUENCE})
@@ -250,15 +236,15 @@ def _walk(data: bytes) -> Iterator[Section]:
 
 def _descriptor(data: bytes, at: int) -> tuple[Kind, int]:
     """The kind of the section at `at`, and where its value starts."""
-    if data[at] != 0x00:
+    if data[at] != DESCRIBED:
         raise DecodeError(f"no section at byte {at}, but 0x{data[at]:02x}")
-    if data[at + 1] == 0x53:  # smallulong: how everybody writes it
+    if data[at + 1] == SMALLULONG:  # how everybody writes it
         descriptor: Value = data[at + 2]
         start = at + 3
     else:
         descriptor, start = read(data, at + 1)
     if isinstance(descriptor, Symbol):
-        kind = SYMBOLS.get(descriptor)
+        kind = SECTION_SYMBOLS.get(descriptor)
     else:
         kind = KINDS.get(descriptor) if isinstance(descriptor, int) else None
     if kind is None:
@@ -305,14 +291,14 @@ def _fields(
 ) -> dict[str, Value]:
     """The fields of a list section that aren't null, each of a type that it may have."""
     code, at = data[section.start], section.start + 1
-    if code == 0x45:
+    if code == LIST0:
         return {}
-    if code not in (0xC0, 0xD0):
+    if code not in LISTS:
         raise DecodeError(f"section {section.kind.name} is no list at byte {section.start}")
-    at, stop, count = compound(data, at, wide=code == 0xD0)
+    at, stop, count = compound(data, at, wide=code == LIST32)
     found: dict[str, Value] = {}
     for name, types in fields[:count]:
-        if data[at] == 0x40:
+        if data[at] == NULL:
             at += 1
             continue
         if (type_name := TYPE_NAMES.get(data[at], "unknown")) not in types:
@@ -326,9 +312,9 @@ def _fields(
 
 def _map_elements(data: bytes, section: Section) -> tuple[int, int, int]:
     code = data[section.start]
-    if code not in (0xC1, 0xD1):
+    if code not in MAPS:
         raise DecodeError(f"section {section.kind.name} is no map at byte {section.start}")
-    at, stop, count = compound(data, section.start + 1, wide=code == 0xD1)
+    at, stop, count = compound(data, section.start + 1, wide=code == MAP32)
     if count % 2:
         raise DecodeError(f"section {section.kind.name} has a key without a value")
     return at, stop, count // 2
@@ -351,7 +337,7 @@ def _typed_map(data: bytes, section: Section, budget: DecodeBudget) -> dict[str,
 
 def _name(data: bytes, at: int) -> tuple[str, int]:
     """The key at `at` of a map whose keys are strings: a short one, nearly always."""
-    if data[at] == 0xA1 and (stop := at + 2 + data[at + 1]) <= len(data):
+    if data[at] == STR8 and (stop := at + 2 + data[at + 1]) <= len(data):
         return data[at + 2 : stop].decode(), stop
     if TYPE_NAMES.get(data[at]) != "string":
         raise DecodeError(f"the name of an application property is no string at byte {at}")

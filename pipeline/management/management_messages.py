@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from distributary.pipeline.codec.amqp_codes import LISTS, MAPS, Kind
 from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
-from distributary.pipeline.codec.amqp_writer import Writable, compound, write
+from distributary.pipeline.codec.amqp_writer import Writable, compound, section, write
 from distributary.pipeline.codec.quoting import quoted
-from distributary.pipeline.codec.sections import Body, Identifier, Kind, Message, Typed
+from distributary.pipeline.codec.sections import Body, Identifier, Message, Typed
 from distributary.pipeline.model import amqp_error
 from distributary.pipeline.model.amqp_error import AmqpError
 
@@ -298,20 +299,16 @@ def encoded(answer: Answer, to: str, correlation: Identifier | None) -> bytes:
     }
     return b"".join(
         [
-            _section(Kind.PROPERTIES, compound(0xC0, 0xD0, [write(one) for one in properties])),
-            _section(Kind.APPLICATION_PROPERTIES, _map(status)),
-            _section(Kind.VALUE, _map(answer.body)),
+            section(Kind.PROPERTIES, compound(LISTS, [write(one) for one in properties])),
+            section(Kind.APPLICATION_PROPERTIES, _map(status)),
+            section(Kind.VALUE, _map(answer.body)),
         ]
     )
 
 
-def _section(kind: Kind, value: bytes) -> bytes:
-    return bytes((0x00, 0x53, kind)) + value
-
-
 def _map(pairs: Mapping[str, Writable]) -> bytes:
     elements = [write(one) for pair in pairs.items() for one in pair]
-    return compound(0xC1, 0xD1, elements)
+    return compound(MAPS, elements)
 
 
 def _identifier(correlation: Identifier | None) -> Writable:

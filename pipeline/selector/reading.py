@@ -12,10 +12,25 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from distributary.pipeline.codec.amqp_codes import (
+    DESCRIBED,
+    FIXED_BYTES,
+    LIST0,
+    LIST8,
+    LIST32,
+    LISTS,
+    MAP8,
+    MAP32,
+    SECTION_SYMBOLS,
+    SMALLULONG,
+    STR8,
+    STR32,
+    TYPE_NAMES,
+    Kind,
+)
 from distributary.pipeline.codec.amqp_types import (
     DECODE_LIMITS,
     READERS,
-    TYPE_NAMES,
     DecodeBudget,
     DecodeError,
     DecodeLimits,
@@ -26,7 +41,7 @@ from distributary.pipeline.codec.amqp_types import (
 )
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.codec.rendering import identifier
-from distributary.pipeline.codec.sections import HEADER_FIELDS, PROPERTIES_FIELDS, SYMBOLS, Kind
+from distributary.pipeline.codec.sections import HEADER_FIELDS, PROPERTIES_FIELDS
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.selector.lexer import EXACT_END
 
@@ -55,11 +70,11 @@ HEAD_BYTES = 4_096
 
 _BROKEN = (DecodeError, IndexError, struct.error, UnicodeDecodeError, RecursionError)
 
-#: Bytes of a value with this constructor, itself included; 0 for those that say their size.
-_FIXED = bytes((0, 0, 0, 0, 1, 2, 3, 5, 9, 17, 0, 0, 0, 0, 0, 0)[code >> 4] for code in range(256))
-
 #: What is read here has no other values in it, and spends nothing.
 _SCALAR = DecodeBudget(0, DecodeLimits(values_max=0))
+
+#: Lists and maps by the width of their sizes.
+_NARROW, _WIDE = (LIST8, MAP8), (LIST32, MAP32)
 
 _HEADER, _PROPERTIES = int(Kind.HEADER), int(Kind.PROPERTIES)
 _APPLICATION = int(Kind.APPLICATION_PROPERTIES)
@@ -158,7 +173,7 @@ class Reader:
         at, size, before, last, lists = 0, len(data), 0, self._last, self._lists
         try:
             while at < size:
-                if data[at] == 0 and data[at + 1] == 0x53:  # smallulong: how everybody writes it
+                if data[at] == DESCRIBED and data[at + 1] == SMALLULONG:  # as everybody
                     section = data[at + 2]
                     at += 3
                 else:
@@ -171,9 +186,9 @@ class Reader:
                 if section > last:
                     return True
                 code = data[at]
-                if code in (0xC0, 0xC1):
+                if code in _NARROW:
                     stop = at + 2 + data[at + 1]
-                elif code in (0xD0, 0xD1):
+                elif code in _WIDE:
                     stop = at + 5 + int.from_bytes(data[at + 1 : at + 5], "big")
                 else:
                     stop = skip(data, at)
@@ -197,9 +212,9 @@ class Reader:
         """The named fields of a list, whose bounds are known."""
         code, count, stop = data[at], 0, at
         try:
-            if code in (0xC0, 0xD0):
-                at, stop, count = compound(data, at + 1, wide=code == 0xD0)
-            elif code != 0x45:
+            if code in LISTS:
+                at, stop, count = compound(data, at + 1, wide=code == LIST32)
+            elif code != LIST0:
                 return
         except DecodeError:
             return
@@ -226,28 +241,28 @@ class Reader:
         found: Values = {}
         named = self._named
         try:
-            if code == 0xC1:
+            if code == MAP8:
                 stop, count = at + 2 + data[at + 1], data[at + 2]
                 at += 3
-            elif code == 0xD1:
+            elif code == MAP32:
                 at, stop, count = compound(data, at + 1, wide=True)
             else:
                 return
             if count > ELEMENTS_MAX:
                 return
             while at < stop:
-                if data[at] == 0xA1:
+                if data[at] == STR8:
                     begin, at = at + 2, at + 2 + data[at + 1]
-                elif data[at] == 0xB1:
+                elif data[at] == STR32:
                     begin, at = at + 5, at + 5 + int.from_bytes(data[at + 1 : at + 5], "big")
                 else:
                     return
                 name = named.get(data[begin:at])
                 code = data[at]
-                if code == 0xA1:
+                if code == STR8:
                     after = at + 2 + data[at + 1]
                 else:
-                    after = at + _FIXED[code] if _FIXED[code] else skip(data, at)
+                    after = at + FIXED_BYTES[code] if FIXED_BYTES[code] else skip(data, at)
                 if name is not None:
                     found[name] = property_value(data, at, after)
                 at = after
@@ -287,18 +302,18 @@ def field_value(
 
 def _descriptor(data: bytes, at: int) -> tuple[int, int]:
     """The section whose descriptor is written in a way that nobody uses; 0 if it is none."""
-    if data[at] != 0:
+    if data[at] != DESCRIBED:
         return 0, at
     descriptor, at = read(data, at + 1)
     if isinstance(descriptor, str):
-        return int(SYMBOLS.get(descriptor, 0)), at
+        return int(SECTION_SYMBOLS.get(descriptor, 0)), at
     return descriptor if isinstance(descriptor, int) else 0, at
 
 
 def property_value(data: bytes, at: int, after: int) -> object:
     """An application property's value, which lies from `at` to `after`; None if there is none."""
     try:
-        if data[at] == 0xA1:
+        if data[at] == STR8:
             return data[at + 2 : after].decode()
         if data[at] in _OPAQUE:
             return _OTHER

@@ -11,9 +11,6 @@ from enum import StrEnum
 from distributary.pipeline.model.address import Kind
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, LOCKED, NOT_FOUND, AmqpError
 
-#: The lifetime policy `delete-on-close` (AMQP 1.0, part 3, section 3.5.10), which all of them have.
-DELETE_ON_CLOSE = 0x2B
-
 _TOPIC_WORDS = frozenset({Kind.TOPIC, Kind.TEMPORARY_TOPIC})
 _QUEUE_WORDS = frozenset({Kind.QUEUE, Kind.TEMPORARY_QUEUE})
 

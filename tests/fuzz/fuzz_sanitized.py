@@ -68,6 +68,7 @@ def compiled(folder: Path) -> Path:
     site.mkdir(parents=True, exist_ok=True)
     sources = [build_pump.HERE / name for name in build_pump.SOURCES]
     sources += [Path(build_pump.__file__), *(ROOT / "pipeline" / "amqp").glob("*.py")]  # its tables
+    sources += (ROOT / "pipeline" / "codec").glob("*.py")
     built = sorted(folder.glob("_pump.*so"))
     if not built or built[0].stat().st_mtime < max(path.stat().st_mtime for path in sources):
         built = [build_pump.compile_pump(folder, FLAGS)]

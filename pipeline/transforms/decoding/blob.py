@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from distributary.pipeline.codec.amqp_codes import NULL, STRINGS, SYMBOLS
+
 Places: TypeAlias = NDArray[np.int64]
 Codes: TypeAlias = NDArray[np.uint8]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -22,10 +24,7 @@ Array: TypeAlias = "pa.Array[Any]"
 #: The widest that is read in one go: a constructor, a size of four bytes and a number of eight.
 PADDING = 16
 
-NULL = 0x40
-STRINGS = (0xA1, 0xB1)
-SYMBOLS = (0xA3, 0xB3)
-BINARIES = (0xA0, 0xB0)
+ASCII_END = 128
 
 
 def table(*codes: int) -> Mask:
@@ -138,7 +137,11 @@ def faulty_texts(texts: Array, symbols: Mask) -> Mask:
     if texts.null_count == len(texts):
         return faulty
     data = texts.buffers()[2]
-    if data is None or not len(data) or np.frombuffer(cast("Any", data), np.uint8).max() < 0x80:
+    if (
+        data is None
+        or not len(data)
+        or np.frombuffer(cast("Any", data), np.uint8).max() < ASCII_END
+    ):
         return faulty  # ASCII is UTF-8
     if not symbols.any() and _is_sound(texts):
         return faulty

@@ -12,13 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distributary.pipeline.codec.amqp_codes import BINARIES, NULL, STRINGS, Kind
 from distributary.pipeline.codec.amqp_types import DecodeBudget, DecodeError, DecodeLimits, read
 from distributary.pipeline.codec.rendering import JsonRoom
-from distributary.pipeline.codec.sections import Kind
 from distributary.pipeline.transforms.decoding.blob import (
-    BINARIES,
-    NULL,
-    STRINGS,
     Array,
     Blob,
     Mask,

@@ -6,9 +6,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from distributary.pipeline.codec.amqp_types import READERS, TYPE_NAMES
-from distributary.pipeline.transforms.decoding.blob import (
+from distributary.pipeline.codec.amqp_codes import (
     BINARIES,
+    BOOLEAN,
+    DECIMAL32,
+    DECIMAL64,
+    DECIMAL128,
+    DOUBLE,
+    FALSE,
+    FLOAT,
+    NUMBER_FORMS,
+    TRUE,
+    TYPE_NAMES,
+    UINT0,
+    ULONG,
+    ULONG0,
+)
+from distributary.pipeline.transforms.decoding.blob import (
     Array,
     Blob,
     Mask,
@@ -17,34 +31,16 @@ from distributary.pipeline.transforms.decoding.blob import (
 )
 from distributary.pipeline.transforms.decoding.section_walk import Elements
 
-#: Constructor -> how numpy reads its number, which stands in the column `long`.
-WHOLE_NUMBERS = {
-    0x50: ">u1",
-    0x60: ">u2",
-    0x70: ">u4",
-    0x80: ">u8",
-    0x52: ">u1",
-    0x53: ">u1",
-    0x51: ">i1",
-    0x61: ">i2",
-    0x71: ">i4",
-    0x81: ">i8",
-    0x54: ">i1",
-    0x55: ">i1",
-    0x83: ">i8",
-}
-ZEROS = (0x43, 0x44)
-FRACTIONS = {0x72: ">f4", 0x82: ">f8"}
-TRUE, BOOLEAN_BYTE = 0x41, 0x56
-DECIMALS = (0x74, 0x84, 0x94)
-ULONG = 0x80
+#: Constructor -> how numpy reads its number, which stands in the column `long`, or in `double`.
+FRACTIONS = {code: NUMBER_FORMS[code] for code in (FLOAT, DOUBLE)}
+WHOLE_NUMBERS = {code: form for code, form in NUMBER_FORMS.items() if code not in FRACTIONS}
 
-_IS_WHOLE = table(*WHOLE_NUMBERS, *ZEROS)
-_IS_BOOLEAN = table(TRUE, 0x42, BOOLEAN_BYTE)
-_IS_BINARY = table(*BINARIES, *DECIMALS)
+_IS_WHOLE = table(*WHOLE_NUMBERS, UINT0, ULONG0)
+_IS_BOOLEAN = table(TRUE, FALSE, BOOLEAN)
+_IS_BINARY = table(*BINARIES, DECIMAL32, DECIMAL64, DECIMAL128)
 _NAMES = sorted(set(TYPE_NAMES.values()))
 _NAME_INDEXES = np.zeros(256, np.int32)
-for _code in READERS:
+for _code in TYPE_NAMES:
     _NAME_INDEXES[_code] = _NAMES.index(TYPE_NAMES[_code])
 
 
@@ -60,7 +56,7 @@ def whole_numbers(blob: Blob, values: Values) -> tuple[NDArray[np.int64], Mask]:
 
 def no_booleans(blob: Blob, values: Values) -> Mask:
     """Which of the values are a boolean that is neither 0 nor 1."""
-    faulty: Mask = values.codes == BOOLEAN_BYTE
+    faulty: Mask = values.codes == BOOLEAN
     if faulty.any():
         faulty[faulty] = blob.at(values.starts[faulty]) > 1
     return faulty
@@ -107,7 +103,7 @@ def _typed(
         are_doubles |= which
     are_booleans = _IS_BOOLEAN.take(values.codes)
     booleans = values.codes == TRUE
-    if (bytewise := values.codes == BOOLEAN_BYTE).any():
+    if (bytewise := values.codes == BOOLEAN).any():
         booleans[bytewise] = blob.at(values.starts[bytewise]) == 1
     types = pa.array(_NAMES).take(_NAME_INDEXES.take(values.codes))
     return pa.StructArray.from_arrays(

@@ -14,11 +14,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distributary.pipeline.codec.amqp_types import READERS, TYPE_NAMES
-from distributary.pipeline.codec.sections import HEADER_FIELDS, PROPERTIES_FIELDS, Kind
-from distributary.pipeline.transforms.decoding.blob import (
+from distributary.pipeline.codec.amqp_codes import (
     BINARIES,
+    DESCRIBED,
+    FIXED_BYTES,
+    LIST0,
+    LISTS,
+    MAPS,
+    SIZE_BYTES,
+    SMALLULONG,
     STRINGS,
+    TYPE_NAMES,
+    Kind,
+)
+from distributary.pipeline.codec.sections import HEADER_FIELDS, PROPERTIES_FIELDS
+from distributary.pipeline.transforms.decoding.blob import (
     Blob,
     Codes,
     Mask,
@@ -35,35 +45,28 @@ ELEMENTS_MAX = 128
 UNCOMMON = frozenset({"described", "list", "map", "array", "char", "uuid"})
 
 #: By constructor: whether a value of it is read here at all.
-COMMON = table(*(code for code in READERS if TYPE_NAMES[code] not in UNCOMMON))
-_VARIABLE = [code for code in READERS if code >= 0xA0]
+COMMON = table(*(code for code in TYPE_NAMES if TYPE_NAMES[code] not in UNCOMMON))
+_FIXED, _SIZES = np.frombuffer(FIXED_BYTES, np.uint8), np.frombuffer(SIZE_BYTES, np.uint8)
 #: By constructor: bytes of a value of fixed width; bytes in front of a value (constructor and
-#: size); whether its size is one byte, or four.
-WIDTHS = np.zeros(256, np.int64)
-HEADS = np.ones(256, np.int64)
-SHORT = np.zeros(256, np.int64)
-for _code in READERS:
-    if _code < 0xA0:
-        WIDTHS[_code] = (0, 1, 2, 4, 8, 16)[max(0, (_code >> 4) - 4)]
-    else:
-        SHORT[_code] = not (_code >> 4) & 1
-        HEADS[_code] = 2 if SHORT[_code] else 5
-
-_LISTS, _MAPS, _EMPTY_LIST = (0xC0, 0xD0), (0xC1, 0xD1), 0x45
+#: size); whether its size is one byte; whether it is four.
+WIDTHS = np.maximum(_FIXED.astype(np.int64) - 1, 0)
+HEADS = 1 + _SIZES.astype(np.int64)
+SHORT = (_SIZES == 1).astype(np.int64)
+_WIDE = _SIZES > 1
 
 
 def _fields(fields: tuple[tuple[str, frozenset[str]], ...]) -> tuple[Mask, ...]:
     """By field and constructor: whether the field may have such a value."""
     return tuple(
-        COMMON & table(*(code for code in READERS if TYPE_NAMES[code] in types))
+        COMMON & table(*(code for code in TYPE_NAMES if TYPE_NAMES[code] in types))
         for _, types in fields
     )
 
 
 _HEADER, _PROPERTIES = _fields(HEADER_FIELDS), _fields(PROPERTIES_FIELDS)
 #: A body may be any value that has no descriptor. What is within a list isn't looked at here.
-_DATA, _SEQUENCE = table(*BINARIES), table(*_LISTS, _EMPTY_LIST)
-_VALUE = table(*(code for code in READERS if code))
+_DATA, _SEQUENCE = table(*BINARIES), table(*LISTS, LIST0)
+_VALUE = table(*(code for code in TYPE_NAMES if code))
 _KEYS = table(*STRINGS)
 
 
@@ -143,7 +146,7 @@ class Walker:
     def fields(self, kind: Kind, allowed: tuple[Mask, ...]) -> list[Values]:
         """Go over a list section: its fields by their order, each of a type that it may have."""
         found = [no_values(self.blob.count) for _ in allowed]
-        opened = self._opened(self._section(kind), _LISTS)
+        opened = self._opened(self._section(kind), LISTS)
         opened = self._only(opened, opened.counts <= len(allowed))
         front = opened
         for nth, types in enumerate(allowed):
@@ -157,7 +160,7 @@ class Walker:
 
     def elements(self, kind: Kind) -> Elements:
         """Go over a map section: its keys and values alike, none of which has others in it."""
-        opened = self._opened(self._section(kind), _MAPS)
+        opened = self._opened(self._section(kind), MAPS)
         opened = self._only(opened, (opened.counts <= ELEMENTS_MAX) & (opened.counts % 2 == 0))
         bases = np.zeros(self.blob.count, np.int64)
         bases[opened.who] = np.cumsum(opened.counts) - opened.counts
@@ -188,7 +191,7 @@ class Walker:
     def _section(self, kind: Kind) -> Places:
         """The messages with such a section next; they go to its value."""
         at = self.at
-        here = (self.blob.at(at) == 0) & (self.blob.at(at + 1) == 0x53)
+        here = (self.blob.at(at) == DESCRIBED) & (self.blob.at(at + 1) == SMALLULONG)
         here &= (self.blob.at(at + 2) == kind) & (at < self.blob.stops) & ~self.doubt
         who = np.flatnonzero(here)
         self.at[who] += 3
@@ -212,7 +215,7 @@ class Walker:
             stops[wide] = at[wide] + 5 + blob.numbers(at[wide] + 1, ">u4").astype(np.int64)
             first[wide] = at[wide] + 9
             counts[wide] = blob.numbers(at[wide] + 5, ">u4")
-        if constructors is _LISTS and (empty := codes == _EMPTY_LIST).any():
+        if constructors is LISTS and (empty := codes == LIST0).any():
             known |= empty
             counts[empty] = 0
             first[empty] = stops[empty] = at[empty] + 1
@@ -229,7 +232,7 @@ class Walker:
         stops = at + heads
         starts = stops.copy()
         stops += WIDTHS.take(codes) + SHORT.take(codes) * blob.at(at + 1)
-        if (wide := heads == 5).any():
+        if (wide := _WIDE.take(codes)).any():
             stops[wide] += blob.numbers(at[wide] + 1, ">u4").astype(np.int64)
         fine = allowed.take(codes) & (stops <= front.stops)
         if not fine.all():

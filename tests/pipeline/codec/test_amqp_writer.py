@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distributary.pipeline.codec.amqp_codes import TYPE_NAMES
 from distributary.pipeline.codec.amqp_types import (
-    TYPE_NAMES,
     Described,
     Map,
     Symbol,
