@@ -30,10 +30,14 @@ ARGUMENTS_MAX = 7
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "pipeline": frozenset(),
     "pipeline/tables": frozenset(
-        {"pipeline", "deltalake", "obstore", "pyarrow", "numpy", "pyroaring", "msgspec"}
+        {
+            *("pipeline", "pipeline/tables/arrow"),
+            *("deltalake", "obstore", "pyarrow", "numpy", "pyroaring", "msgspec"),
+        }
     ),
+    "pipeline/tables/arrow": frozenset({"pipeline", "pyarrow", "numpy", "pyroaring"}),
     "pipeline/transforms": frozenset(
-        {"pipeline", "pyspark", "pandas", "pyarrow", "pyroaring", "numpy"}
+        {"pipeline", "pipeline/tables/arrow", "pyspark", "pandas", "pyarrow", "pyroaring", "numpy"}
     ),
     "conf": frozenset({"msgspec"}),
     "jobs": frozenset(
@@ -46,7 +50,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     ),
     "ingest": frozenset(
         {
-            *("pipeline", "pipeline/tables", "conf", "jobs"),
+            *("pipeline", "pipeline/tables", "pipeline/tables/arrow", "conf", "jobs"),
             *("proton", "cproton", "cproton_ffi", "cffi", "msgspec", "numpy"),
             *("click", "rich", "structlog"),
         }

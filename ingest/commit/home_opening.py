@@ -9,7 +9,7 @@ import structlog
 from distributary.ingest.commit.table_place import table_store
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.log.cursor import Doubt
+from distributary.pipeline.log.failures import Doubt
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner
 from distributary.pipeline.tables.journal.journal import Journal, Opened

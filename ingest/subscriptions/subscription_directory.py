@@ -14,7 +14,7 @@ from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime.policies import Policies, buries
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
 from distributary.pipeline.log.backlog_counter import NOTHING, Dropped
-from distributary.pipeline.log.cursor import Doubt
+from distributary.pipeline.log.failures import Doubt
 from distributary.pipeline.model.message import SubscriptionRecord
 from distributary.pipeline.model.policy import Policy, Redefine, TopicPolicy
 from distributary.pipeline.model.subscription import (

@@ -1,5 +1,5 @@
-"""The log as values: recent messages, cursors, counts, ids of duplicates, transactions, its
+"""The log as values: recent messages, failed attempts, counts, ids of duplicates, transactions, its
 identity.
 
-It may import `model` and `sequences`. Start with `recent_messages` and `transaction`.
+It may import `model`. Start with `recent_messages` and `transaction`.
 """

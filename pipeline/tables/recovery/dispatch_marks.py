@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.log.cursor import DOUBT_STEPS_MAX, Doubt
+from distributary.pipeline.log.failures import DOUBT_STEPS_MAX, Doubt
 from distributary.pipeline.tables.journal.segment import sync_directory, write_all
 
 #: Says which start of the machine this is: the kernel keeps what was stored for as long.

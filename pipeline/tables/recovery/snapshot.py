@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 from pyroaring import BitMap64
 
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.log.cursor import Failures
+from distributary.pipeline.log.failures import Failures
 from distributary.pipeline.model.subscription import (
     BEGINNINGS,
     MADE_BY_CLIENT,
@@ -32,10 +32,10 @@ from distributary.pipeline.model.subscription import (
 from distributary.pipeline.sequences.sequence_set import SequenceSet
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
 from distributary.pipeline.tables.arrow.bitmaps import set_of
+from distributary.pipeline.tables.arrow.settlement_fold import COLUMNS, Settlements, Standing
 from distributary.pipeline.tables.delta import topic_log_schema
 from distributary.pipeline.tables.home.home import Home
-from distributary.pipeline.tables.recovery import settlement_fold
-from distributary.pipeline.tables.recovery.settlement_fold import Settlements, Standing
+from distributary.pipeline.tables.recovery.log_batches import tables
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 #: What of Spark's table is read, with the types that it must have.
@@ -243,8 +243,8 @@ def _lives(log: TopicLog) -> dict[str, _Life]:
     one. The others, and all of what is gone, are passed over as columns, however many there are."""
     began: dict[str, _Event] = {}
     last: dict[str, _Event] = {}
-    tables = settlement_fold.tables(log.parquets(topic_log_schema.SUBSCRIPTION, 0), _EVENT_COLUMNS)
-    for table, wanted in zip(tables, _wanted(log), strict=True):
+    events = tables(log.parquets(topic_log_schema.SUBSCRIPTION, 0), _EVENT_COLUMNS)
+    for table, wanted in zip(events, _wanted(log), strict=True):
         for row in table.filter(pa.array(wanted)).to_pylist():
             event = _Event(
                 row["group"],
@@ -268,13 +268,11 @@ def _lives(log: TopicLog) -> dict[str, _Life]:
 
 def _wanted(log: TopicLog) -> list[Flags]:
     """Which events matter, for each table of them."""
-    tables = list(
-        settlement_fold.tables(log.parquets(topic_log_schema.SUBSCRIPTION, 0), _ORDER_COLUMNS)
-    )
-    if not tables:
+    events = list(tables(log.parquets(topic_log_schema.SUBSCRIPTION, 0), _ORDER_COLUMNS))
+    if not events:
         return []
-    cuts = np.cumsum([table.num_rows for table in tables])[:-1]
-    return np.split(latest_events(pa.concat_tables(tables)), cuts)
+    cuts = np.cumsum([table.num_rows for table in events])[:-1]
+    return np.split(latest_events(pa.concat_tables(events)), cuts)
 
 
 def latest_events(table: pa.Table) -> Flags:
@@ -331,10 +329,11 @@ def _add_settlements(folds: dict[str, _Fold], log: TopicLog) -> None:
     if not folds:
         return
     standings = {name: fold.standing for name, fold in folds.items()}
-    sums = Settlements(standings)
-    since = min(standing.group for standing in standings.values())
-    for table in settlement_fold.tables(
-        log.parquets(topic_log_schema.SETTLEMENT, since), settlement_fold.COLUMNS
-    ):
-        sums.add(table)
-    sums.finish()
+    settlements = Settlements({name: (one.group, one.floor) for name, one in standings.items()})
+    since = min(one.group for one in standings.values())
+    for table in tables(log.parquets(topic_log_schema.SETTLEMENT, since), COLUMNS):
+        settlements.add(table)
+    for name, one in settlements.sums().items():
+        standings[name].add(one)
+    for one in standings.values():
+        one.trim()

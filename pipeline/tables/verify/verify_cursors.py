@@ -1,6 +1,7 @@
 """Spark's cursors against the log: the same subscriptions, floors and exceptions, as of its group.
 
-The table is read before the log, which is therefore at least as new.
+The table is read before the log, which is therefore at least as new. What the log says comes from
+`verify_settlements`, on purpose not from the fold that made the table.
 """
 
 from dataclasses import dataclass

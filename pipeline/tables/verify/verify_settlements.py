@@ -1,7 +1,8 @@
 """The settlements, group by group: each of a message that is there, owed, and not settled before;
 and floors that never fall nor pass what is still owed.
 
-The fold here is another one than the gateway's and Spark's: it asks for each message that a floor
+The fold here is on purpose another one than that of the gateway and Spark
+(`pipeline.tables.arrow.settlement_fold`): it asks for each message that a floor
 passes whether it was settled by then, so the recorded floors are tried and not believed.
 """
 

@@ -5,10 +5,9 @@ Rule 1: an event of BEGINNINGS at group G begins an incarnation: the event's flo
         nothing of what is owed. If one group has several events of one subscription, one that
         begins an incarnation wins: what stays too long can be deleted, what is lost can't be had
         again.
-Rule 2: a settlement belongs to the incarnation that began in a group before its own, or to none.
-Rule 3: a message that came back has as many failed attempts behind it as the record says were
-        before it, and one more if it came back as modified; it counts for as long as it is owed.
-Rule 4: what a cursor has in it already (groups up to its own) changes it no more, so folding the
+Rule 2: what settlements come to, `pipeline.tables.arrow.settlement_fold` says, here as at a restart
+        of the gateway.
+Rule 3: what a cursor has in it already (groups up to its own) changes it no more, so folding the
         same rows twice changes nothing.
 
 Settlements are summed up where they lie, by one pass over each partition; what is left is a row for
@@ -16,12 +15,13 @@ each subscription and partition, and those are folded in the driver: a shuffle w
 batch more than all of its work.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Self, TypeAlias, cast
+from functools import partial
+from typing import Any, Self, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
@@ -29,11 +29,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import StructType
 
+from distributary.pipeline.log.failures import Failures
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
+from distributary.pipeline.tables.arrow.settlement_fold import COLUMNS, Settlements, Standing
 from distributary.pipeline.transforms.schema.spark_schema import CURSORS, FAILURE
-
-#: Sequence -> failed attempts, and the last group that says so.
-Failures: TypeAlias = dict[int, tuple[int, int]]
 
 #: Outcomes that have a count of their own.
 COUNTED = ("accepted", "rejected", "released", "modified")
@@ -54,17 +53,6 @@ EVENT = ("subscription", "group", "event", "topic", "shared", "selector", "floor
 
 #: The events that begin an incarnation, or end it.
 DECISIVE = sorted(event.value for event in [*BEGINNINGS, SubscriptionEvent.DELETED])
-
-#: What of a settlement is summed up.
-SETTLED = (
-    "subscription",
-    "group",
-    "outcome",
-    "final",
-    "delivery_count",
-    "floor",
-    "sequences",
-)
 
 ARROW_FAILURES = pa.list_(
     pa.struct([("sequence", pa.int64()), ("failures", pa.int32()), ("group", pa.int64())])
@@ -100,7 +88,7 @@ class Cursor:
     group: int
     settled: bytes = EMPTY
     settled_count: int = 0
-    failures: Failures = field(default_factory=dict)
+    failures: dict[int, Failures] = field(default_factory=dict)
     counts: tuple[int, ...] = (0,) * len(COUNTED)
 
     @classmethod
@@ -114,30 +102,44 @@ class Cursor:
             row.group,
             bytes(row.settled),
             row.settled_count,
-            {one.sequence: (one.failures, one.group) for one in row.failures},
+            {one.sequence: Failures(one.failures, one.group) for one in row.failures},
             tuple(row[outcome] for outcome in COUNTED),
         )
 
     def after(self, parts: Iterable[Mapping[str, Any]]) -> "Cursor":
         """With these sums of its settlements (rows of PARTIAL)."""
-        floor, counts = self.floor, list(self.counts)
-        settled, failures = BitMap64.deserialize(self.settled), dict(self.failures)
+        standing, counts = self._standing(), list(self.counts)
         for part in parts:
-            floor = max(floor, part["floor"])
-            settled |= BitMap64.deserialize(part["settled"])
-            _note(
-                failures,
-                {one["sequence"]: (one["failures"], one["group"]) for one in part["failures"]},
-            )
+            failures = {
+                one["sequence"]: Failures(one["failures"], one["group"]) for one in part["failures"]
+            }
+            settled = BitMap64.deserialize(part["settled"])
+            standing.add(Standing(self.group, part["floor"], settled, failures))
             counts = [had + part[of] for had, of in zip(counts, COUNTED, strict=True)]
-        return replace(self, counts=tuple(counts), **_above(floor, settled, failures))
+        return replace(self._at(standing), counts=tuple(counts))
 
     def from_floor(self, floor: int) -> "Cursor":
         """Where nothing below `floor` is left to be owed."""
         if floor <= self.floor:
             return self
+        standing = self._standing()
+        standing.floor = floor
+        return self._at(standing)
+
+    def _standing(self) -> Standing:
         settled = BitMap64.deserialize(self.settled)
-        return replace(self, **_above(floor, settled, self.failures))
+        return Standing(self.group, self.floor, settled, dict(self.failures))
+
+    def _at(self, standing: Standing) -> "Cursor":
+        standing.trim()
+        standing.settled.run_optimize()
+        return replace(
+            self,
+            floor=standing.floor,
+            settled=standing.settled.serialize(),
+            settled_count=len(standing.settled),
+            failures=standing.failures,
+        )
 
 
 #: All cursors, by subscription.
@@ -194,9 +196,9 @@ def begin(before: Cursors, said: Iterable[Row]) -> Cursors:
 
 def sums(began: Cursors, log: DataFrame) -> pa.Table:
     """The settlements in `log` that belong to these cursors, as rows of PARTIAL."""
-    since = {name: cursor.group for name, cursor in began.items()}
-    settlements = log.where(F.col("record") == "settlement").select(*SETTLED)
-    found: pa.Table = settlements.mapInArrow(_partials_since(since), PARTIAL).toArrow()
+    since = {name: (cursor.group, cursor.floor) for name, cursor in began.items()}
+    settlements = log.where(F.col("record") == "settlement").select(*COLUMNS)
+    found: pa.Table = settlements.mapInArrow(partial(partials, since=since), PARTIAL).toArrow()
     return found
 
 
@@ -229,81 +231,17 @@ def rows(spark: SparkSession, after: Cursors, *, log_version: int) -> DataFrame:
     return spark.createDataFrame(table, CURSORS)
 
 
-def _above(floor: int, settled: BitMap64, failures: Failures) -> dict[str, Any]:
-    """The fields that say what is settled from the floor on."""
-    settled.remove_range(0, floor)
-    settled.run_optimize()
-    return {
-        "floor": floor,
-        "settled": settled.serialize(),
-        "settled_count": len(settled),
-        "failures": {
-            one: said for one, said in failures.items() if one >= floor and one not in settled
-        },
-    }
-
-
-@dataclass(slots=True)
-class Sum:
-    """What many settlements of one subscription come to."""
-
-    floor: int = 0
-    settled: BitMap64 = field(default_factory=BitMap64)
-    failures: Failures = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Settlements of this subscription; a loop over the sequences of failed ones only."""
-        self.floor = max(self.floor, pc.max(rows.column("floor")).as_py())
-        final = pc.list_flatten(rows.column("sequences").filter(rows.column("final")))
-        self.settled |= BitMap64(final.to_numpy().astype(np.uint64))
-        lengths = pc.list_value_length(rows.column("sequences"))
-        for outcome in COUNTED:
-            matching = lengths.filter(
-                pc.equal(rows.column("outcome"), pa.scalar(outcome, pa.string()))
-            )
-            self.counts[outcome] += pc.sum(matching).as_py() or 0
-        self._add_failed(rows)
-
-    def _add_failed(self, rows: pa.RecordBatch) -> None:
-        modified = pc.equal(rows.column("outcome"), pa.scalar("modified", pa.string()))
-        counts = pc.add(rows.column("delivery_count"), modified.cast(pa.int32()))
-        back = pc.and_(pc.invert(rows.column("final")), pc.greater(counts, pa.scalar(0)))
-        groups, sequences = (rows.column(name).filter(back) for name in ("group", "sequences"))
-        for count, group, lot in zip(counts.filter(back), groups, sequences, strict=True):
-            said = (count.as_py(), group.as_py())
-            _note(self.failures, dict.fromkeys(lot.as_py(), said))
-
-
-def _partials_since(
-    since: Mapping[str, int],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Those of settlements that come in a group after the one given for their subscription."""
-    known = pa.array(list(since), pa.string())
-    groups = pa.array(list(since.values()), pa.int64())
-
-    def summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from partials(_since(batch, known, groups) for batch in batches)
-
-    return summed
-
-
-def _since(batch: pa.RecordBatch, known: Any, groups: Any) -> pa.RecordBatch:
-    begun = pc.take(groups, pc.index_in(batch.column("subscription"), value_set=known))
-    # Null, for a subscription that isn't there, is not counted either.
-    return batch.filter(pc.greater(batch.column("group"), begun))
-
-
-def partials(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Settlement rows in Arrow, one row of PARTIAL out per subscription."""
-    sums: dict[str, Sum] = {}
+def partials(
+    batches: Iterable[pa.RecordBatch], since: Mapping[str, tuple[int, int]]
+) -> Iterator[pa.RecordBatch]:
+    """Settlement rows in Arrow, one row of PARTIAL out for each subscription of `since` (its group
+    and floor) that has any."""
+    settlements, counts = Settlements(since), Counter[tuple[str, str]]()
     for batch in batches:
-        names = batch.column("subscription")
-        for name in cast("list[str]", names.unique().to_pylist()):
-            sums.setdefault(name, Sum()).add(
-                batch.filter(pc.equal(names, pa.scalar(name, pa.string())))
-            )
-    if sums:
+        counted = settlements.add(pa.Table.from_batches([batch]))
+        for row in _counts(counted).to_pylist():
+            counts[row["subscription"], row["outcome"]] += row["count_sum"]
+    if sums := settlements.sums():
         found = list(sums.values())
         columns: list[pa.Array[Any]] = [
             pa.array(list(sums), pa.string()),
@@ -311,21 +249,22 @@ def partials(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             pa.array([part.settled.serialize() for part in found], pa.binary()),
             pa.array([_listed(part.failures) for part in found], ARROW_FAILURES),
             *(
-                pa.array([part.counts[outcome] for part in found], pa.int64())
+                pa.array([counts[name, outcome] for name in sums], pa.int64())
                 for outcome in COUNTED
             ),
         ]
         yield pa.RecordBatch.from_arrays(columns, names=PARTIAL.names)
 
 
-def _note(failures: Failures, said: Mapping[int, tuple[int, int]]) -> None:
-    """Of each message the highest count, as of the last group that says it."""
-    for sequence, one in said.items():
-        failures[sequence] = max(one, failures.get(sequence, one))
+def _counts(rows: pa.Table) -> pa.Table:
+    """Deliveries by subscription and outcome."""
+    lengths = pc.list_value_length(rows["sequences"])
+    counted = rows.select(["subscription", "outcome"]).append_column("count", lengths)
+    return counted.group_by(["subscription", "outcome"]).aggregate([("count", "sum")])
 
 
-def _listed(failures: Failures) -> list[dict[str, int]]:
+def _listed(failures: Mapping[int, Failures]) -> list[dict[str, int]]:
     return [
-        dict(zip(FAILURE.names, (sequence, *failures[sequence]), strict=True))
-        for sequence in sorted(failures)
+        dict(zip(FAILURE.names, (sequence, one.count, one.group), strict=True))
+        for sequence, one in sorted(failures.items())
     ]

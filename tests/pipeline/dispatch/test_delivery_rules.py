@@ -12,13 +12,14 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from cursor_model import fold
 from delivery_model import Message, Model
 
 from distributary.pipeline.dispatch.dispatcher import Deliver, Dispatcher
 from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Settled
 from distributary.pipeline.dispatch.priority_index import PriorityIndex
 from distributary.pipeline.dispatch.ready import GRAIN_US
-from distributary.pipeline.log.cursor import Doubt, Failures, fold
+from distributary.pipeline.log.failures import Doubt, Failures
 from distributary.pipeline.model.header_attributes import HeaderAttributes
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.policy import DEFAULT, Backlog, Overflow

@@ -10,12 +10,13 @@ from bisect import bisect_left
 from collections import Counter, deque
 
 import pytest
+from cursor_model import fold
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
-from distributary.pipeline.log.cursor import Doubt, Failures, fold
+from distributary.pipeline.log.failures import Doubt, Failures
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.sequences.sequence_set import SequenceSet
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.log.cursor import DOUBT_STEPS_MAX, Doubt, Failures
+from distributary.pipeline.log.failures import DOUBT_STEPS_MAX, Doubt, Failures
 from distributary.pipeline.tables.recovery import dispatch_marks as module
 from distributary.pipeline.tables.recovery.dispatch_marks import (
     SLOT_BYTES,

@@ -8,12 +8,13 @@ from typing import cast
 
 import pyarrow as pa
 import pytest
+from cursor_model import Cursor, fold
 from deltalake import write_deltalake
 from pyroaring import BitMap64
 from table_groups import KEY, event, framed, group, run, settled
 
 from distributary.pipeline.errors import InvalidRequest, StoreError
-from distributary.pipeline.log.cursor import Cursor, Failures, fold
+from distributary.pipeline.log.failures import Failures
 from distributary.pipeline.model.message import Group
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent, SubscriptionKey

@@ -2,10 +2,9 @@
 
 from itertools import pairwise
 
+from cursor_model import Cursor, fold
 from hypothesis import given
 from hypothesis import strategies as st
-
-from distributary.pipeline.log.cursor import Cursor, fold
 
 run = st.builds(
     lambda start, count, step: range(start, start + count * step, step),

@@ -1,10 +1,17 @@
 """The settlement rows of a log, summed up for many subscriptions at once.
 
-The restart's half of `pipeline.log.cursor.fold`: rows in whatever order, a million sequences in a
-fraction of a second, and memory for what is settled above the floors only.
+The one fold of settlements into cursors: a restart of the gateway and the job `materialize` both
+use it. `verify` and the audit fold by themselves, on purpose: they judge what comes out of here.
+
+Rule 1: a settlement belongs to the incarnation that began in a group before its own, or to none.
+Rule 2: a message that came back has as many failed attempts behind it as the record says were
+        before it, and one more if it came back as modified; it counts for as long as it is owed.
+        The highest count is right: with each delivery it can only grow.
+Rule 3: rows may come in whatever order. A million sequences take a fraction of a second, and memory
+        is taken for what is settled above the floors only.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -12,10 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from distributary.pipeline.log.cursor import Failures
+from distributary.pipeline.log.failures import Failures
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.tables.arrow.arrow_types import Chunked, Int64s
 from distributary.pipeline.tables.arrow.bitmaps import bitmap_of
@@ -29,8 +35,8 @@ COLUMNS: Final = [
     "floor",
     "sequences",
 ]
-#: Sequences that are read at once: some 40 bytes each until they are in the bitmaps.
-VALUES_MAX: Final = 1 << 20
+#: Failed deliveries that are held, at most: some 40 bytes each.
+FAILED_MAX: Final = 1 << 20
 #: After so many settled sequences the bitmaps are looked through for stretches, which cost little.
 STRETCHES_EVERY: Final = 1 << 24
 
@@ -41,12 +47,29 @@ class Standing:
 
     `settled` are final ones from the floor on. `failures` are of sequences that came back with
     failed attempts behind them; of one that is settled or below the floor they mean nothing.
+    After the last `add` comes a `trim`.
     """
 
     group: int
     floor: int
     settled: BitMap64 = field(default_factory=BitMap64)
     failures: dict[int, Failures] = field(default_factory=dict)
+
+    def add(self, more: "Standing") -> None:
+        """Add what settlements of the same incarnation come to."""
+        self.floor = max(self.floor, more.floor)
+        self.settled |= more.settled
+        for sequence, one in more.failures.items():
+            self.failures[sequence] = max(one, self.failures.get(sequence, one))
+
+    def trim(self) -> None:
+        """Leave out what says nothing: below the floor, and failures of what is settled."""
+        self.settled.remove_range(0, self.floor)
+        self.failures = {
+            sequence: one
+            for sequence, one in self.failures.items()
+            if sequence >= self.floor and sequence not in self.settled
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,36 +83,39 @@ class _Failed:
 
 
 class Settlements:
-    """Sums up rows for the subscriptions with these ids; of others it takes no notice."""
+    """Sums up rows for subscriptions: of each the group after which rows belong to its incarnation,
+    and the lowest floor that matters. Of others it takes no notice."""
 
-    def __init__(self, standings: dict[str, Standing]) -> None:
-        self._names = pa.array(standings, pa.string())
-        self._standings = list(standings.values())
-        self._since = np.array([one.group for one in self._standings], np.int64)
-        self._floors = np.array([one.floor for one in self._standings], np.int64)
+    def __init__(self, since: Mapping[str, tuple[int, int]]) -> None:
+        self._names = pa.array(since, pa.string())
+        self._since = np.array([group for group, _ in since.values()], np.int64)
+        self._floors = np.array([floor for _, floor in since.values()], np.int64)
+        self._sums: dict[int, Standing] = {}  #: of those that have rows, by their index
         self._failed: list[_Failed] = []
         self._failed_count = 0
         self._settled_count = 0
 
-    def add(self, rows: pa.Table) -> None:
-        """Rows with the columns COLUMNS."""
+    def add(self, rows: pa.Table) -> pa.Table:
+        """Rows with the columns COLUMNS. Returns those of them that count."""
         of_row = self._indices(rows["subscription"])
-        late = (of_row >= 0) & (rows["group"].to_numpy() > self._since[of_row])
+        late = of_row >= 0
+        late[late] = rows["group"].to_numpy()[late] > self._since[of_row[late]]
         if not late.all():
             rows, of_row = rows.filter(pa.array(late)), of_row[late]
         if not len(of_row):
-            return
+            return rows
+        for nth in np.unique(of_row).tolist():
+            if nth not in self._sums:
+                self._sums[nth] = Standing(int(self._since[nth]), 0)
         np.maximum.at(self._floors, of_row, rows["floor"].to_numpy())
         final = rows["final"].to_numpy()
         self._add_final(rows["sequences"].filter(rows["final"]), of_row[final])
         self._add_failed(rows, of_row, ~final)
+        return rows
 
-    def finish(self) -> None:
-        """All rows were added: now the standings have them."""
+    def sums(self) -> dict[str, Standing]:
+        """All rows were added: what they come to, of each subscription that has any."""
         failed = _latest(self._failed)
-        for one, floor in zip(self._standings, self._floors.tolist(), strict=True):
-            one.floor = floor
-            one.settled.remove_range(0, floor)
         for of, sequence, count, group in zip(
             failed.of.tolist(),
             failed.sequence.tolist(),
@@ -97,13 +123,11 @@ class Settlements:
             failed.group.tolist(),
             strict=True,
         ):
-            self._standings[of].failures[sequence] = Failures(count, group)
-        for one in self._standings:
-            one.failures = {
-                sequence: failures
-                for sequence, failures in one.failures.items()
-                if sequence >= one.floor and sequence not in one.settled
-            }
+            self._sums[of].failures[sequence] = Failures(count, group)
+        for nth, one in self._sums.items():
+            one.floor = int(self._floors[nth])
+            one.trim()
+        return {self._names[nth].as_py(): one for nth, one in self._sums.items()}
 
     def _indices(self, column: Chunked) -> Int64s:
         """For each row the index of its subscription, -1 if it isn't asked for."""
@@ -121,14 +145,14 @@ class Settlements:
         found, begins = np.unique(of_row, return_index=True)
         cuts = ends[np.append(begins, len(of_row))].tolist()
         for nth, begin, end in zip(found.tolist(), cuts, cuts[1:], strict=False):
-            floor, settled = int(self._floors[nth]), self._standings[nth].settled
+            floor, settled = int(self._floors[nth]), self._sums[nth].settled
             own = values[begin:end]
             settled |= bitmap_of(np.sort(own[own >= floor]))
             settled.remove_range(0, floor)
         self._settled_count += len(values)
         if self._settled_count >= STRETCHES_EVERY:
             self._settled_count = 0
-            for one in self._standings:
+            for one in self._sums.values():
                 one.settled.run_optimize()
 
     def _add_failed(self, rows: pa.Table, of_row: Int64s, back: npt.NDArray[np.bool_]) -> None:
@@ -145,7 +169,7 @@ class Settlements:
         failed = _Failed(of_value, values, np.repeat(counts, lengths), np.repeat(groups, lengths))
         self._failed.append(failed)
         self._failed_count += len(values)
-        if self._failed_count >= VALUES_MAX:
+        if self._failed_count >= FAILED_MAX:
             latest = _latest(self._failed)
             self._failed = [_only(latest, latest.sequence >= self._floors[latest.of])]
             self._failed_count = 0
@@ -158,8 +182,8 @@ def _flat(rows: pa.Table, of_row: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _latest(parts: list[_Failed]) -> _Failed:
-    """Of each sequence of each subscription the highest count, as of the last group that says it;
-    with each delivery it can only grow."""
+    """Of each sequence of each subscription the highest count, as of the last group that says
+    it."""
     nothing = np.zeros(0, np.int64)
     of = np.concatenate([nothing, *(part.of for part in parts)])
     sequence = np.concatenate([nothing, *(part.sequence for part in parts)])
@@ -176,24 +200,3 @@ def _only(failed: _Failed, which: Int64s | npt.NDArray[np.bool_]) -> _Failed:
     return _Failed(
         failed.of[which], failed.sequence[which], failed.count[which], failed.group[which]
     )
-
-
-def tables(files: Iterable[pq.ParquetFile], columns: list[str]) -> Iterator[pa.Table]:
-    """These columns of the files, in tables of about VALUES_MAX sequences at most."""
-    for opened in files:
-        with opened as file:
-            for nth in range(file.num_row_groups):
-                batches = file.iter_batches(
-                    _batch_rows(file.metadata.row_group(nth)),
-                    row_groups=[nth],
-                    columns=columns,
-                    use_threads=False,
-                )
-                for batch in batches:
-                    yield pa.Table.from_batches([batch])
-
-
-def _batch_rows(group: pq.RowGroupMetaData) -> int:
-    """Rows of the row group that have about VALUES_MAX values in any column together."""
-    values = max(group.column(nth).num_values for nth in range(group.num_columns))
-    return max(1, group.num_rows * VALUES_MAX // max(values, 1))

@@ -1,36 +1,14 @@
-"""How far one subscription has come: its durable state, as settlement records fold into it."""
+"""What the log says of messages that came back, and of those that may have been delivered."""
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-
-from distributary.pipeline.sequences.sequence_set import SequenceSet
 
 #: Deaths that are told apart for one subscription. Each further one delivered less than the one
 #: before it, with orderly ends in between: rare, and kept in a slot of fixed size.
 DOUBT_STEPS_MAX = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """What of a subscription is settled; together with the log, all that a restart needs.
-
-    Everything that it is owed below `floor` is settled. `settled` are the exceptions above: runs
-    of consecutive sequences, none below the floor, ascending, no two touching.
-    """
-
-    floor: int
-    settled: tuple[range, ...] = ()
-
-    def __contains__(self, sequence: int) -> bool:
-        """Whether this sequence is settled and must not be delivered again."""
-        if sequence < self.floor:
-            return True
-        nth = bisect_right(self.settled, sequence, key=lambda run: run.start)
-        return nth > 0 and sequence in self.settled[nth - 1]
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Failures:
     """What the log says of one message that came back: failed attempts, as of a record in `group`.
 
@@ -79,13 +57,3 @@ class Doubt:
     def _group_of(self, sequence: int) -> int:
         """The first group after the last process that may have delivered this message."""
         return max((group for below, group in self.steps if sequence < below), default=0)
-
-
-def fold(runs: Iterable[range], floor: int) -> Cursor:
-    """The cursor after settlements of these runs, in whatever order, the last with this floor.
-
-    Of the runs, give only those that are final. An older cursor goes on as
-    `fold([*cursor.settled, *runs], floor)`.
-    """
-    settled = SequenceSet(run[bisect_left(run, floor) :] for run in runs)
-    return Cursor(floor, tuple(settled.runs()))
