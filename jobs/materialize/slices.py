@@ -7,11 +7,9 @@ Far: the log is read by group, as of a version; so are the rows of entries that 
 Rule: a slice is whole groups, and ends where a version ends whenever that is known.
 """
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +18,8 @@ from pyspark.sql.types import StructType
 
 from distributary.jobs.session.job_settings import MaterializeSettings
 from distributary.jobs.tables.delta_files import Entries
+from distributary.pipeline.tables.delta import commits
+from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.transforms.materialize.log_versions import JOURNAL, log_versions
 
 #: So many pieces the groups are counted in, to cut slices between them.
@@ -36,14 +36,6 @@ class LogVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    record: str
-    path: str
-    size: int  #: bytes
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class Slice:
     """Groups up to `last_group`, which are wholly in version `log_version`.
 
@@ -54,7 +46,7 @@ class Slice:
     log_version: int
     as_of: int
     versions: Sequence[LogVersion] = ()
-    files: Sequence[File] | None = None
+    files: Sequence[AddedFile] | None = None
     rows_about: int = 0
 
     def has(self, record: str) -> bool:
@@ -139,7 +131,7 @@ def _near(
     log: Log, since: Position, upto: int, settings: MaterializeSettings
 ) -> Iterator[Slice | None]:
     """Slices of whole versions; None at the place of an entry that is gone."""
-    group, files, versions = since.group, list[File](), list[LogVersion]()
+    group, files, versions = since.group, list[AddedFile](), list[LogVersion]()
     assert since.version is not None  # noqa: S101
     for number in range(since.version + 1, upto + 1):
         said = log.entries.text(number)
@@ -159,26 +151,16 @@ def _near(
         yield _slice(versions, files, upto)
 
 
-def _slice(versions: Sequence[LogVersion], files: Sequence[File], upto: int) -> Slice:
+def _slice(versions: Sequence[LogVersion], files: Sequence[AddedFile], upto: int) -> Slice:
     last = versions[-1]
     about = sum(file.rows for file in files)
     return Slice(last.group, last.version, upto, tuple(versions), tuple(files), about)
 
 
-def _entry(number: int, said: str, group: int) -> tuple[LogVersion, list[File]]:
-    made_at, files = 0, []
-    for line in said.splitlines():
-        action = json.loads(line)
-        if transaction := action.get("txn"):
-            if transaction["appId"] == JOURNAL:
-                group = int(transaction["version"])
-        elif info := action.get("commitInfo"):
-            made_at = int(info.get("timestamp", 0))
-        elif (add := action.get("add")) and add["dataChange"]:
-            rows = json.loads(add.get("stats") or "{}").get("numRecords", 0)
-            record = add["partitionValues"]["record"]
-            files.append(File(record, unquote(add["path"]), int(add["size"]), int(rows)))
-    return LogVersion(number, group, made_at), files
+def _entry(number: int, said: str, group: int) -> tuple[LogVersion, list[AddedFile]]:
+    entry = commits.parse(said.encode())
+    group = entry.transactions.get(JOURNAL, group)
+    return LogVersion(number, group, entry.made_at), list(entry.changed)
 
 
 def _far(log: Log, since: Position, upto: int, settings: MaterializeSettings) -> Iterator[Slice]:

@@ -1,15 +1,18 @@
 """A checkpoint of a table: one Parquet file that stands for all entries of the log up to a version.
 
 It is made from the state in memory, so its cost follows the files that the table has, not its
-past. Files that were removed aren't in it: only who vacuums the table would need them, and that is
-its owner's upkeep, which goes by the entries.
+past. Files that were removed are in it as tombstones, which Delta's protocol asks for until they
+expire: who vacuums the table spares them. They are taken over from the checkpoint before, as a
+column, so that they cost next to nothing.
 """
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
@@ -62,6 +65,12 @@ _KINDS: Final[dict[str, dict[str, pa.DataType]]] = {
         "writerFeatures": _NAMES,
     },
 }
+_REMOVE: Final = pa.struct(list(_KINDS["remove"].items()))
+#: An array of remove actions.
+Tombstones: TypeAlias = "pa.StructArray"
+#: Of more removed files than so many the oldest have no tombstone: each checkpoint has all of them,
+#: and where nobody materializes the log a week may have a million.
+TOMBSTONES_MAX: Final = 20_000
 SCHEMA: Final = pa.schema([(kind, pa.struct(list(has.items()))) for kind, has in _KINDS.items()])
 
 
@@ -85,16 +94,56 @@ def name(version: int) -> str:
     return f"{LOG}/{version:020d}{SUFFIX}"
 
 
-def write(store: Store, identity: Identity, state: TableState) -> None:
+def pointed(store: Store) -> int:
+    """The version of the checkpoint that readers look at first. Raises OSError, ValueError,
+    KeyError or TypeError when nothing says it."""
+    return int(json.loads(store.read(POINTER))["version"])
+
+
+def tombstones(store: Store, version: int) -> Tombstones:
+    """Those of the checkpoint with that version; none if it isn't there, or damaged."""
+    try:
+        with store.parquet(name(version)) as file:
+            found = file.read(["remove"])["remove"].combine_chunks()
+    except (OSError, pa.ArrowException):
+        return tombstones_of(())
+    return cast("Tombstones", found.filter(found.is_valid()).cast(_REMOVE))
+
+
+def tombstones_of(removes: Iterable[Mapping[str, object]]) -> Tombstones:
+    """Remove actions, as entries have them."""
+    return cast("Tombstones", pa.array([_as_laid_out(one) for one in removes], _REMOVE))
+
+
+def _as_laid_out(remove: Mapping[str, object]) -> dict[str, object]:
+    values = remove.get("partitionValues")
+    return {**remove, "partitionValues": list(values.items()) if isinstance(values, dict) else None}
+
+
+def kept(found: Tombstones, since: int) -> Tombstones:
+    """Of tombstones, oldest first, those of files that went since then (milliseconds): the newest
+    TOMBSTONES_MAX of them."""
+    late = pc.greater_equal(pc.struct_field(found, "deletionTimestamp"), pa.scalar(since))
+    return found.filter(late)[-TOMBSTONES_MAX:]
+
+
+def write(store: Store, identity: Identity, state: TableState, removed: Tombstones) -> None:
     """Write down the table as it is, durable before anything points to it."""
     actions = _actions(identity, state)
+    table = pa.concat_tables(
+        [
+            pa.Table.from_pylist(actions, SCHEMA),
+            pa.table({"remove": removed}).cast(pa.schema([SCHEMA.field("remove")])),
+        ],
+        promote_options="default",
+    )
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(actions, SCHEMA), sink, compression="zstd")
+    pq.write_table(table, sink, compression="zstd")
     data = sink.getvalue()
     store.replace(name(state.version), memoryview(data))
     pointer = {
         "version": state.version,
-        "size": len(actions),
+        "size": table.num_rows,
         "sizeInBytes": data.size,
         "numOfAddFiles": len(state.files),
     }

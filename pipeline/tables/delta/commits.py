@@ -1,16 +1,18 @@
 """What a Delta commit says: files added, files removed, versions of applications, as JSON lines.
 
 A commit is made by creating its file, which somebody else may have done before. All that it names
-is on the disk by then, so a commit that can be seen is whole.
+is on the disk by then, so a commit that can be seen is whole. This is the one place that reads or
+writes an entry of the log; only Spark reads many of them at once by itself
+(`pipeline.transforms.materialize.log_versions`).
 """
 
 import datetime as dt
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from distributary.pipeline.errors import StoreError
@@ -74,6 +76,8 @@ class CommitFile:
     added: tuple[AddedFile, ...]
     removed: tuple[str, ...]
     transactions: dict[str, int]
+    changed: tuple[AddedFile, ...]  #: those of `added` that bring rows: the others rearrange them
+    made_at: int  #: milliseconds; 0 if it doesn't say
 
 
 def file_name(tier: int, unique: str) -> str:
@@ -102,26 +106,41 @@ def read_commit(store: Store, version: int) -> CommitFile:
         raise StoreError(f"the commit {path} of {store.uri} can't be read: {error}") from error
 
 
-def removed(text: bytes) -> list[str]:
-    """The files that a commit removes; quicker than all that it says."""
-    actions = [json.loads(line) for line in text.splitlines() if line.startswith(b'{"remove"')]
-    return [unquote(action["remove"]["path"]) for action in actions]
+def actions_of(text: bytes, kind: str) -> Iterator[dict[str, Any]]:
+    """What a commit of ours says of one kind; quicker than all that it says."""
+    head = f'{{"{kind}"'.encode()
+    return (json.loads(line)[kind] for line in text.splitlines() if line.startswith(head))
+
+
+def made_at(text: bytes) -> int:
+    """When a commit was made, microseconds; long ago if it doesn't say."""
+    return next((_milliseconds(info) * 1_000 for info in actions_of(text, "commitInfo")), 0)
 
 
 def parse(text: bytes) -> CommitFile:
+    """A commit, whoever wrote it. Raises ValueError, KeyError or TypeError when it is damaged."""
     actions = [json.loads(line) for line in text.splitlines()]
+    adds = [action["add"] for action in actions if "add" in action]
+    added = [_added(add) for add in adds]
     return CommitFile(
-        tuple(_added(action["add"]) for action in actions if "add" in action),
+        tuple(added),
         tuple(unquote(action["remove"]["path"]) for action in actions if "remove" in action),
         {a["txn"]["appId"]: a["txn"]["version"] for a in actions if "txn" in a},
+        tuple(file for file, add in zip(added, adds, strict=True) if add["dataChange"]),
+        next((_milliseconds(a["commitInfo"]) for a in actions if "commitInfo" in a), 0),
     )
+
+
+def _milliseconds(info: Mapping[str, Any]) -> int:
+    return int(info.get("timestamp", 0))
 
 
 def _added(add: dict[str, object]) -> AddedFile:
     stats = json.loads(str(add.get("stats") or "{}"))
     lows, highs = stats.get("minValues", {}), stats.get("maxValues", {})
     values = add["partitionValues"]
-    assert isinstance(values, dict)  # noqa: S101 (the protocol says so)
+    if not isinstance(values, dict):
+        raise TypeError("partitionValues are no map")
     return AddedFile(
         unquote(str(add["path"])),
         int(str(add["size"])),

@@ -5,9 +5,12 @@ before the entry does: so a file is on the disk as long as an entry that is left
 a clean-up that is cut anywhere is gone on with.
 """
 
-import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
 
 from distributary.pipeline.tables.delta import checkpoint, commits
 from distributary.pipeline.tables.delta.checkpoint import Identity
@@ -41,6 +44,7 @@ class LogEntries:
         checkpoints = [_version(name) for name in names if name.endswith(checkpoint.SUFFIX)]
         self.checkpoints = sorted(v for v in checkpoints if v is not None)
         self._made = (-1, 0)  #: an entry, and when it was made
+        self._gone = -1  #: until when files were removed that we cleaned up, milliseconds
 
     @property
     def checkpointed(self) -> int:
@@ -50,7 +54,7 @@ class LogEntries:
     def oldest_made_at(self) -> int:
         """When the oldest entry was made, microseconds."""
         if self._made[0] != self.oldest:
-            self._made = self.oldest, _made_at(self._read(self.oldest))
+            self._made = self.oldest, commits.made_at(self._read(self.oldest))
         return self._made[1]
 
     def _read(self, version: int) -> bytes:
@@ -60,8 +64,25 @@ class LogEntries:
         except FileNotFoundError:
             return b""
 
-    def checkpoint(self, identity: Identity, state: TableState) -> None:
-        checkpoint.write(self._store, identity, state)
+    def checkpoint(
+        self,
+        identity: Identity,
+        state: TableState,
+        *,
+        opened: int,
+        removed: Iterable[Mapping[str, object]],
+        since: int,
+    ) -> None:
+        """A checkpoint of the state. `removed` are the remove actions of commits after the version
+        `opened`; those before are read. Tombstones have what was removed since then (microseconds),
+        and not what was cleaned up."""
+        last = self.checkpointed
+        entries = range(max(last + 1, self.oldest), opened + 1)
+        actions = [one for v in entries for one in commits.actions_of(self._read(v), "remove")]
+        before = checkpoint.tombstones(self._store, last)
+        found = pa.concat_arrays([before, checkpoint.tombstones_of([*actions, *removed])])
+        found = checkpoint.kept(found, max(since // 1_000, self._gone + 1))
+        checkpoint.write(self._store, identity, state, found)
         self.checkpoints.append(state.version)
 
     def clean(
@@ -75,13 +96,16 @@ class LogEntries:
         """
         end = min(self.checkpointed, self.oldest + ENTRIES_MAX)
         doomed: list[str] = []
-        version = self.oldest
+        version, gone = self.oldest, self._gone
         while version < end and len(doomed) < FILES_MAX:
             text = self._read(version)
             wanted = version >= below or (seen is not None and version > seen)
-            if wanted and _made_at(text) >= since:
+            if wanted and commits.made_at(text) >= since:
                 break
-            doomed += (path for path in commits.removed(text) if path not in live)
+            removed = list(commits.actions_of(text, "remove"))
+            gone = max([gone, *(int(one.get("deletionTimestamp") or 0) for one in removed)])
+            paths = (unquote(one["path"]) for one in removed)
+            doomed += (path for path in paths if path not in live)
             version += 1
         if version == self.oldest:
             return None
@@ -93,18 +117,10 @@ class LogEntries:
         self._store.delete(commits.json_name(v) for v in range(self.oldest, version))
         cleaned = Cleaned(version - self.oldest, len(doomed))
         self.checkpoints = self.checkpoints[len(old) :]
-        self.oldest = version
+        self.oldest, self._gone = version, gone
         return cleaned
 
 
 def _version(name: str) -> int | None:
     number = name.partition(".")[0]
     return int(number) if number.isdigit() else None
-
-
-def _made_at(text: bytes) -> int:
-    """When the entry was made, microseconds; long ago if it doesn't say."""
-    for line in text.splitlines():
-        if line.startswith(b'{"commitInfo"'):
-            return int(json.loads(line)["commitInfo"].get("timestamp", 0)) * 1_000
-    return 0

@@ -14,7 +14,7 @@ the same name again, so that of an answer that was lost, a request that comes la
 that never came each ends in the same one version.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -46,7 +46,8 @@ class TableWriter:
 
     `newest` is the newest version that is known to be ours, and the digest of its entry: that of
     `state` or the one after it. `dead` says why no version will ever be made again: an fsync
-    failed. None while alive.
+    failed. None while alive. `removed` are the remove actions of its commits, until whoever makes a
+    checkpoint takes them.
     """
 
     def __init__(self, store: Store, state: TableState) -> None:
@@ -54,7 +55,15 @@ class TableWriter:
         self.state = state
         self.newest = state.version, _digest(store, state.version)
         self.dead: str | None = None
+        #: The version that there was at first; what commits since the last checkpoint removed.
+        self.opened = state.version
+        self.removed: list[Mapping[str, object]] = []
         self._undecided: _Undecided | None = None
+
+    def reopen(self, state: TableState) -> None:
+        """Go on from a state that somebody else made."""
+        self.state, self.opened = state, state.version
+        self.removed.clear()
 
     def ready(self) -> None:
         """Be sure of the state: whoever makes a version of it asks for this first.
@@ -114,6 +123,7 @@ class TableWriter:
         if not made:
             raise self._moved()
         self.newest = commit.state.version, digest(commit.text)
+        self.removed += commits.actions_of(commit.text, "remove")
         self.state = commit.state
 
     def _unmade(self, version: int, added: list[AddedFile], error: Exception) -> StoreError:

@@ -293,7 +293,7 @@ class TopicLog:
             try:
                 self._writer.make(lambda _: text, lambda at, _: at.fenced(epoch))
             except TableMoved:
-                self._writer.state = TableState.of(_open(self._store))
+                self._writer.reopen(TableState.of(_open(self._store)))
             else:
                 self._steps.fenced()
                 return

@@ -109,7 +109,17 @@ class Steps:
         waiting = self._entries.oldest >= last and self._old(now) and state.version > last
         if state.version - max(last, 0) < CHECKPOINT_COMMITS and not waiting:
             return None
-        self._writer.durably(lambda: self._entries.checkpoint(self._identity, state))
+        removed = self._writer.removed
+        self._writer.durably(
+            lambda: self._entries.checkpoint(
+                self._identity,
+                state,
+                opened=self._writer.opened,
+                removed=removed,
+                since=now - self._limits.log_retention_days * _DAY_US,
+            )
+        )
+        removed.clear()
         return Upkeep("checkpoint", 1, 0, 0.0)
 
     def _merge(self, now: int, _floor: int) -> Upkeep | None:

@@ -4,23 +4,26 @@ A Delta reader needs the newest checkpoint and every entry after it. Older entri
 and audits go back to; clean-up takes them away from the oldest on.
 """
 
-import json
 import re
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from distributary.pipeline.tables.delta.commits import LOG, json_name
+from distributary.pipeline.tables.delta import checkpoint
+from distributary.pipeline.tables.delta.commits import LOG, AddedFile, json_name, parse
 from distributary.pipeline.tables.delta.store import Store
-from distributary.pipeline.tables.delta.table_state import TableState, live_files
+from distributary.pipeline.tables.delta.table_state import (
+    JOURNAL_APP,
+    SEQUENCE_APP,
+    TableState,
+    live_files,
+)
 from distributary.pipeline.tables.topic_log.table_view import Moved
 from distributary.pipeline.tables.verify.check import Check, Findings, counted
 
 NAME = "log entries"
-POINTER = "_last_checkpoint"
 _ENTRY = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
@@ -135,9 +138,9 @@ def _check_files(folder: LogFolder, state: TableState, files: set[str], findings
 
 
 def _check_pointer(folder: LogFolder, findings: Findings) -> None:
-    uri = f"{folder.uri}/{POINTER}"
+    uri = f"{folder.store.uri}/{checkpoint.POINTER}"
     try:
-        said = json.loads(folder.store.read(f"{LOG}/{POINTER}"))["version"]
+        said = checkpoint.pointed(folder.store)
     except FileNotFoundError:
         if folder.checkpoints:
             findings.note(f"{uri} is missing; readers list the folder instead")
@@ -156,7 +159,7 @@ def _check_pointer(folder: LogFolder, findings: Findings) -> None:
 def _check_checkpoint(folder: LogFolder, base: int | None, findings: Findings) -> None:
     if base is None:
         return
-    name = f"{LOG}/{base:020d}.checkpoint.parquet"
+    name = checkpoint.name(base)
     try:
         with folder.store.parquet(name) as file:
             file.read()
@@ -192,14 +195,10 @@ def _check_dense(folder: LogFolder, base: int | None, last: int, findings: Findi
 def _check_entry(folder: LogFolder, at: int, position: _Position, findings: Findings) -> None:
     path = folder.entry(at)
     try:
-        actions = [json.loads(line) for line in folder.store.read(json_name(at)).splitlines()]
-        versions = {a["txn"]["appId"]: a["txn"]["version"] for a in actions if "txn" in a}
-        adds = [a["add"] for a in actions if a.get("add", {}).get("dataChange")]
-        stats = [json.loads(add.get("stats") or "{}") for add in adds]
-        gone = [a["remove"]["path"] for a in actions if "remove" in a]
-        named = [a["add"]["path"] for a in actions if "add" in a]
-        if not actions:
+        text = folder.store.read(json_name(at))
+        if not text:
             raise ValueError("it is empty")  # noqa: TRY301 (said as any other damage)
+        entry = parse(text)
     except FileNotFoundError as error:
         raise Moved(f"{path} went while it was read") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -209,17 +208,17 @@ def _check_entry(folder: LogFolder, at: int, position: _Position, findings: Find
     if at == 0:
         position.group, position.sequence, position.files = 0, 0, set()
     if position.files is not None:
-        position.files.difference_update(map(unquote, gone))
-        position.files.update(map(unquote, named))
-    group = versions.get("journal", position.group)
-    sequence = versions.get("sequence", position.sequence)
-    _check_rows(path, stats, _Position(group, sequence), position, findings)
+        position.files.difference_update(entry.removed)
+        position.files.update(file.path for file in entry.added)
+    group = entry.transactions.get(JOURNAL_APP, position.group)
+    sequence = entry.transactions.get(SEQUENCE_APP, position.sequence)
+    _check_rows(path, entry.changed, _Position(group, sequence), position, findings)
     position.group, position.sequence = group, sequence
 
 
 def _check_rows(
     path: str,
-    stats: list[dict[str, dict[str, int]]],
+    added: tuple[AddedFile, ...],
     after: _Position,
     before: _Position,
     findings: Findings,
@@ -235,9 +234,10 @@ def _check_rows(
                 "wrote to this table. Stop the other one, and restore the table from a copy"
             )
             return
-        for one in stats:
-            low = one.get("minValues", {}).get(name)
-            high = one.get("maxValues", {}).get(name)
+        for file in added:
+            low, high = file.low, file.high
+            if name == "group":
+                low, high = file.group_low, file.group_high
             if low is None or high is None:
                 continue
             if low < low_of + past or high >= high_of + past:

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from table_groups import DAY_US, NOON
 from table_story import Story, assert_same
 
-from distributary.pipeline.tables.delta import log_entries
+from distributary.pipeline.tables.delta import checkpoint, log_entries
 from distributary.pipeline.tables.delta.commits import json_path, read_commit
 from distributary.pipeline.tables.delta.store import LocalStore
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
@@ -48,6 +48,55 @@ def test_a_torn_pointer_to_the_checkpoint_is_no_obstacle(
         pointer.write_bytes(torn)
         story.reopen()
         assert_same(story)
+
+
+def test_a_checkpoint_has_tombstones_of_files_that_are_still_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads the checkpoint alone knows what was removed, over starts and other owners: it
+    is what a vacuum may take once it has expired."""
+    small_steps(monkeypatch)
+    story = Story(tmp_path / "log")
+    for nth in range(35):
+        story.commit(1)
+        story.upkeep()
+        story.now += 1_000_000
+        if nth in (13, 25, 31):
+            story.reopen()
+    store = LocalStore(story.log.path)
+    last = log_entries.LogEntries(store).checkpointed
+    removed = [path for version in range(last + 1) for path in read_commit(store, version).removed]
+    assert len(removed) > 30
+    for version in range(last + 1):
+        json_path(story.log.path, version).unlink()
+    table = DeltaTable(story.log.path, version=last)
+    expired = table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
+    assert sorted(expired) == sorted(removed)
+    assert not table.vacuum(retention_hours=24 * 365 * 100, dry_run=True)
+    assert_same(story)
+
+
+def test_tombstones_go_with_the_entries_that_made_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And of more than are kept the newest stay."""
+    small_steps(monkeypatch)
+    story = Story(tmp_path / "log", LITTLE_LOG)
+    for _ in range(90):
+        story.commit(1, 1)
+        story.upkeep()
+        story.now += 1_000_000
+    store = LocalStore(story.log.path)
+    entries = log_entries.LogEntries(store)
+    assert entries.oldest > 20
+    found = checkpoint.tombstones(store, entries.checkpointed).field("path").to_pylist()
+    made = range(entries.oldest, entries.checkpointed + 1)
+    known = [path for version in made for path in read_commit(store, version).removed]
+    assert set(known) <= set(found)
+    assert len(found) < len(known) + 60
+    monkeypatch.setattr(checkpoint, "TOMBSTONES_MAX", 5)
+    few = checkpoint.kept(checkpoint.tombstones(store, entries.checkpointed), 0)
+    assert few.field("path").to_pylist() == found[-5:]
 
 
 LITTLE_LOG = UpkeepLimits(log_entries_max=20, log_retention_days=7, retention_days=0)
