@@ -6,13 +6,14 @@ The same commands give the same effects.
 Rule 1: a message that is owed is in exactly one place (`pipeline.dispatch.queue_state`).
 Rule 2: a message is assigned when it is delivered and never ahead, to the consumer whose turn it
         is among those with credit at that moment (`pipeline.dispatch.service_queue`).
-Rule 3: nothing is done per message where messages are alike (`pipeline.dispatch.selective_dispatch`
-        has the rest); effects carry runs.
+Rule 3: nothing is done per message where messages are alike (`pipeline.dispatch.plain_dispatch`);
+        `pipeline.dispatch.selective_dispatch` has the rest. Effects carry runs.
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
+from distributary.pipeline.dispatch import plain_dispatch
 from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Deliver, Effect, Settled
 from distributary.pipeline.dispatch.priority_index import PriorityIndex
 from distributary.pipeline.dispatch.queue_state import QueueState
@@ -23,7 +24,6 @@ from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.policy import DEFAULT, Policy
 from distributary.pipeline.model.transitions import Event, event_of
 from distributary.pipeline.redelivery.attempts import Attempts
-from distributary.pipeline.sequences.gathering import gathered
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 __all__ = ["FOREVER", "NOBODY", "DeadLetter", "Deliver", "Dispatcher", "Effect", "Settled"]
@@ -184,11 +184,11 @@ class Dispatcher:
         """The sequence that would be delivered next, or None if there is nothing to deliver to
         anybody now. Messages from `head` on aren't there yet."""
         places = self._places
-        places.head = head
+        places.candidates.head = head
         if self.paused or not places.line.ready:
             return None
-        if not places.plain:
-            best = places.best()
+        if not places.candidates.plain:
+            best = places.candidates.best()
             return None if best is None else best.sequence
         first = places.waiting.usual.first()
         position = places.unread.position
@@ -216,28 +216,10 @@ class Dispatcher:
         if self.paused:
             return []
         places = self._places
-        if attributes is not None or not places.plain:
-            offered = Offered(first, stop, sequences, now, attributes, matches or {})
-            return SelectiveDispatch(places, offered).serve()
-        effects: list[Effect] = []
-        usual, unread = places.waiting.usual, places.unread
-        while (returned := usual.first()) is not None:
-            position = unread.position
-            if returned < position:
-                # Nearly all that comes back lies there: all but what was claimed ahead.
-                below = min(stop, position)
-                if returned >= below or not self._offer_returned(first, below, now, effects):
-                    return effects
-            elif position < stop:
-                below = min(stop, returned)
-                self._offer_new(max(first, position), below, sequences, now, effects)
-                if unread.position < below:
-                    return effects
-            else:
-                return effects
-        if unread.position < stop:
-            self._offer_new(max(first, unread.position), stop, sequences, now, effects)
-        return effects
+        if attributes is None and places.candidates.plain:
+            return plain_dispatch.serve(places, first, stop, sequences, now)
+        offered = Offered(first, stop, sequences, now, attributes, matches or {})
+        return SelectiveDispatch(places, offered).serve()
 
     def skip_to(self, position: int) -> None:
         """The topic has nothing from `wanted` up to this one."""
@@ -270,20 +252,14 @@ class Dispatcher:
         What it doesn't hold (any more), or holds by a later delivery, is passed over: it changes
         nothing and has no effect.
         """
-        places = self._places
-        effects: list[Settled | DeadLetter] = []
         if outcome is Outcome.ACCEPTED and not undeliverable:
-            for part in places.holds.take(consumer, run, delivered_at):
-                effects += places.final(consumer, part, outcome)
-            return effects
+            return self._places.accept(consumer, run, delivered_at)
         event = event_of(outcome, undeliverable=undeliverable)
         if event is Event.MODIFY and not failed:
             # No failure is counted, so it is recorded as what it comes to: the record alone says
             # after a restart how often a message failed.
             event = Event.RELEASE
-        for part in places.holds.take(consumer, run, delivered_at):
-            effects += places.end(consumer, part, event, now)
-        return effects
+        return self._places.settle(consumer, run, event, now, delivered_at)
 
     def retire(self, consumer: int, run: Run, holder: int, delivered_at: int = 0) -> list[Run]:
         """A consumer settled these deliveries, which were made at `delivered_at`, in a transaction:
@@ -349,51 +325,3 @@ class Dispatcher:
         consumers and their credit. Outcomes of deliveries from before change nothing."""
         self._places.rewind(position)
         self._floor = position
-
-    def _offer_returned(self, first: int, stop: int, now: int, effects: list[Effect]) -> bool:
-        """Whether all of these went."""
-        places = self._places
-        usual, deal = places.waiting.usual, places.line.deal
-        lowest = usual.first()
-        assert lowest is not None  # noqa: S101
-        assert lowest >= first, f"{lowest} is owed, offered from {first} on"  # noqa: S101
-        for run in gathered(usual.runs_within(first, stop), places.line.room):
-            for part, failures in places.attempts.parts(run):
-                if failures and places.exhausted(part, failures):
-                    usual.discard(part)
-                    effects += places.give_up(NOBODY, part, Reason.EXHAUSTED)
-                    continue
-                taken = places.hand(deal(part), failures, now, effects, again=True)
-                usual.discard(part[:taken])
-                if taken < len(part):
-                    return False
-        return True
-
-    def _offer_new(
-        self,
-        start: int,
-        stop: int,
-        sequences: "array[int] | None",
-        now: int,
-        effects: list[Effect],
-    ) -> None:
-        places = self._places
-        unread, outstanding, deal = places.unread, places.outstanding, places.line.deal
-        runs: Iterable[Run] = (range(start, stop),) if start < stop else ()
-        if sequences is not None or unread.passed:
-            runs = unread.runs(start, stop, sequences, places.line.room)
-        for run in runs:
-            for part, failures in places.attempts.parts(run):
-                if failures and places.exhausted(part, failures):
-                    unread.position = part[-1] + 1
-                    effects += places.give_up(NOBODY, part, Reason.EXHAUSTED)
-                    continue
-                again = part[0] < unread.read_before
-                taken = places.hand(deal(part), failures, now, effects, again=again)
-                if taken < len(part):
-                    outstanding.add(part[:taken])
-                    unread.move(part[taken - 1] + 1 if taken else unread.position)
-                    return
-                outstanding.add(part)
-                unread.position = part[-1] + 1
-        unread.move(stop)

@@ -3,41 +3,36 @@
 Rule 1: a message that is owed is in exactly one place: not read yet, waiting, held by one consumer,
         or given up while its copy isn't kept; or it is final and gone.
 Rule 2: a move gives the effects that it has, and they are complete: what is to be recorded can be
-        read from them alone.
+        read from them alone. Where a delivery that ends goes is what `TRANSITIONS` says.
 Rule 3: failed attempts are those that were shown. An attempt in doubt is told to consumers as one
         more, but no message is given up for it.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
+from distributary.pipeline.dispatch.candidates import Candidates
 from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Deliver, Effect, Settled
 from distributary.pipeline.dispatch.in_flight import InFlight
-from distributary.pipeline.dispatch.message_groups import PARKED_MAX, Groups
+from distributary.pipeline.dispatch.message_groups import Groups
 from distributary.pipeline.dispatch.priority_index import PriorityIndex
-from distributary.pipeline.dispatch.read_cursor import FOREVER, ReadCursor
+from distributary.pipeline.dispatch.read_cursor import ReadCursor
 from distributary.pipeline.dispatch.ready import Ready, Whose, stuck
 from distributary.pipeline.dispatch.service_queue import ServiceQueue
-from distributary.pipeline.model.header_attributes import PRIORITY
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.policy import Policy
-from distributary.pipeline.model.transitions import FINAL, Event, State, next_state
+from distributary.pipeline.model.transitions import FAILURES, Event, State, next_state
 from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.redelivery.giving_up import OUTCOMES, REASONS, keeps
-from distributary.pipeline.redelivery.redelivery_delay import delay_us
+from distributary.pipeline.redelivery.redelivery_delay import due_times
 from distributary.pipeline.sequences.gathering import gathered
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
-
-class Best(NamedTuple):
-    """The message that goes next."""
-
-    priority: int
-    sequence: int
-    unread: bool
-    #: Of the same priority, and read if this one isn't, unread if it is: that one goes before all
-    #: from here on.
-    before: int
+# What the table says of most moves, asked once: `hand` and `accept` go by it.
+assert next_state(State.AVAILABLE, Event.ACQUIRE) is State.ACQUIRED  # noqa: S101
+assert next_state(State.ACQUIRED, Event.ACCEPT) is State.SETTLED  # noqa: S101
+assert next_state(State.ACQUIRED, Event.LOSE) is State.AVAILABLE  # noqa: S101
+assert next_state(State.AVAILABLE, Event.DROP) is State.ARCHIVED  # noqa: S101
 
 
 class QueueState:
@@ -48,8 +43,8 @@ class QueueState:
         "attempts",
         "buries",
         "burying",
+        "candidates",
         "groups",
-        "head",
         "holds",
         "line",
         "outstanding",
@@ -66,17 +61,18 @@ class QueueState:
         priority_index: PriorityIndex | None,
         *,
         buries: bool,
+        waiting: Ready | None = None,
     ) -> None:
         self.unread = ReadCursor(position, settled, priority_index)
-        self.waiting = Ready()
+        self.waiting = Ready() if waiting is None else waiting
         self.holds = InFlight()
         self.burying = SequenceSet()  #: given up, and their copies aren't kept yet
-        self.outstanding = SequenceSet()  #: all that wait, are held, or are given up
+        self.outstanding = self.waiting.all()  #: all that wait, are held, or are given up
         self.attempts = attempts
         self.groups = Groups()
         self.line = ServiceQueue()
         self.buries = buries
-        self.head = FOREVER  #: the sequence after the last message that is there
+        self.candidates = Candidates(self.unread, self.waiting, self.line, self.groups)
         self._policy = policy
         self.policy = policy
 
@@ -103,31 +99,17 @@ class QueueState:
         position = self.unread.position
         return position if first is None else min(first, position)
 
-    @property
-    def plain(self) -> bool:
-        """Whether anybody may have all that could go now, and it is of one priority."""
-        if self.waiting.others or self.line.selectors:
-            return False
-        unread = self.unread
-        return (
-            unread.priority_index is None
-            or unread.priority_index.added == unread.seen
-            or unread.ahead() is None
-        )
-
     def view(self) -> "QueueState":
         """What could go now and what comes after it, apart from this; nothing is kept of it."""
-        view = QueueState(
+        return QueueState(
             self.unread.position,
             self.unread.passed.copy(),
             Attempts(self.attempts.failures, self.attempts.doubtful_below),
             replace(self._policy, lock_ms=0, message_groups=False, single_active=False),
             self.unread.priority_index,
             buries=False,
+            waiting=self.waiting.available(),
         )
-        view.waiting = self.waiting.available()
-        view.outstanding = view.waiting.all()
-        return view
 
     def join(self, consumer: int, priority: int, selector: str | None) -> None:
         """A consumer came."""
@@ -143,9 +125,8 @@ class QueueState:
     def leave(self, consumer: int) -> list[Settled]:
         """A consumer went: what it held is available again."""
         self.line.detach(consumer)
-        effects = []
-        for run in self.holds.detach(consumer):
-            effects += self.release(consumer, run)
+        held = self.holds.detach(consumer)
+        effects = [one for run in held for one in self.release(consumer, run)]
         if self.groups.owner:
             self._go_on(self.groups.detach(consumer))
             self.waiting.free(lambda whose: whose == consumer)
@@ -153,53 +134,11 @@ class QueueState:
 
     def skip_to(self, position: int) -> None:
         """The topic has nothing from the best one up to this one."""
-        best = self.best()
+        best = self.candidates.best()
         if best is not None and best.sequence > self.unread.position:
             self.unread.skip_early(best.priority, position)
         elif position > self.unread.position:
             self.unread.move(position)
-
-    def best(self) -> Best | None:
-        """The message that goes next to somebody who is in line now: of the highest priority the
-        lowest sequence, whether it was read before or not."""
-        if not self.line.ready:
-            return None
-        found = self._best_waiting()
-        if not self.parked_full():
-            if self.unread.position < self.head:
-                found.append((-PRIORITY, self.unread.position, True))
-            if (ahead := self.unread.ahead()) is not None:
-                found.append((-ahead[0], ahead[1], True))
-        if not found:
-            return None
-        below, sequence, unread = min(found)
-        others = [one for level, one, other in found if level == below and other is not unread]
-        return Best(-below, sequence, unread, min(others, default=FOREVER))
-
-    def pools(self, priority: int) -> list[Whose]:
-        """Whose messages of this priority may go to somebody who is in line."""
-        takers = self.line.takers()
-        whose = [one for level, one in self.waiting.others if level == priority]
-        if priority == PRIORITY:
-            whose.append(None)
-        return [one for one in whose if self._may_go(one, takers)]
-
-    def room_for(self, whose: Whose) -> int:
-        """How many messages those in line take that may have what is in this pool."""
-        line = self.line
-        if whose is None:
-            return line.room
-        if isinstance(whose, int):
-            return line.credit[whose] if line.waits(whose) else 0
-        return sum([line.credit[one] for one in line.turns() if line.may(one, whose)])
-
-    def parked_full(self) -> bool:
-        """Whether so much waits for the consumers of its groups that no more is read."""
-        if not self.groups.owner:
-            return False
-        others = self.waiting.others.items()
-        parked = [len(pool) for (_, whose), pool in others if isinstance(whose, int)]
-        return sum(parked) >= PARKED_MAX
 
     def hand(
         self,
@@ -223,20 +162,111 @@ class QueueState:
             taken += len(run)
         return taken
 
+    def deliver_ready(self, run: Run, failures: int, now: int, effects: list[Effect]) -> int:
+        """These, which are ready for anybody, go to those in line: how many are done with."""
+        usual = self.waiting.usual
+        if failures and self.exhausted(run, failures):
+            usual.discard(run)
+            effects += self.drop(run, Reason.EXHAUSTED)
+            return len(run)
+        taken = self.hand(self.line.deal(run), failures, now, effects, again=True)
+        gone = usual.discard(run[:taken])
+        assert gone == taken, f"of {run[:taken]} only {gone} were ready"  # noqa: S101
+        return taken
+
+    def deliver_unread(self, run: Run, failures: int, now: int, effects: list[Effect]) -> int:
+        """These, which come next, are read and go to those in line: how many are done with."""
+        unread, outstanding = self.unread, self.outstanding
+        assert run[0] >= unread.position, f"{run} was read"  # noqa: S101
+        if failures and self.exhausted(run, failures):
+            unread.position = run[-1] + 1
+            effects += self.drop(run, Reason.EXHAUSTED)
+            return len(run)
+        again = run[0] < unread.read_before
+        taken = self.hand(self.line.deal(run), failures, now, effects, again=again)
+        if taken == len(run):
+            outstanding.add(run)
+            unread.position = run[-1] + 1
+        else:
+            outstanding.add(run[:taken])
+            unread.move(run[taken - 1] + 1 if taken else unread.position)
+        return taken
+
+    def begin_reading(self, run: Run) -> None:
+        """These are read: they are outstanding from now on."""
+        before = len(self.outstanding)
+        self.outstanding.add(run)
+        assert len(self.outstanding) == before + len(run), f"{run} was read"  # noqa: S101
+
+    def read_to(self, run: Run) -> None:
+        """All up to the last of these was read."""
+        assert run[0] >= self.unread.position, f"{run} was read"  # noqa: S101
+        self.unread.position = run[-1] + 1
+
+    def pass_to(self, position: int) -> None:
+        """There is nothing to be read up to this one."""
+        assert position >= self.unread.position, f"the position falls to {position}"  # noqa: S101
+        self.unread.move(position)
+
+    def read_ahead(self, runs: Iterable[Run], went: Run, left: Run = range(0)) -> None:
+        """These were read, above the position; some went to consumers, what is left to nobody."""
+        self.outstanding.discard(left)
+        for run in runs:
+            self.unread.pass_over(run)
+        self.unread.reached(went)
+
+    def ready(self, run: Run, whose: Whose) -> None:
+        """These, which are outstanding and nowhere else, wait for those."""
+        self.waiting.put(run, whose)
+
+    def take_ready(self, run: Run, priority: int, whose: Whose) -> None:
+        """These leave the pool in which they wait: the caller says where they go."""
+        gone = self.waiting.remove(run, priority, whose)
+        assert gone == len(run), f"{run} didn't wait there"  # noqa: S101
+
+    def hold_back(self, run: Run, at: int) -> None:
+        """These, which are read, wait for this time."""
+        self.outstanding.add(run)
+        self.waiting.delay(run, at)
+
     def exhausted(self, run: Run, failures: int) -> bool:
         """Whether these failed as often as they may; all of them have so many failures."""
         limit = self._policy.delivery_attempts_max
         doubts = 1 if run[0] < self.attempts.doubtful_below else 0
         return limit > 0 and failures - doubts >= limit
 
-    def end(self, consumer: int, run: Run, event: Event, now: int) -> list[Settled | DeadLetter]:
-        """These deliveries ended, and not by `accepted`; the consumer doesn't hold them any
-        more."""
-        if next_state(State.ACQUIRED, event) in FINAL:
-            return self.give_up(consumer, run, REASONS[event])
-        if event is Event.MODIFY:
-            return self.fail(consumer, run, now)
-        return [*self.release(consumer, run)]
+    def accept(self, consumer: int, run: Run, delivered_at: int) -> list[Settled | DeadLetter]:
+        """What of these the consumer holds since then is done: nearly all deliveries end so."""
+        effects: list[Settled | DeadLetter] = []
+        for part in self.holds.take(consumer, run, delivered_at):
+            effects += self.final(consumer, part, Outcome.ACCEPTED)
+        return effects
+
+    def settle(
+        self, consumer: int, run: Run, event: Event, now: int, delivered_at: int
+    ) -> list[Settled | DeadLetter]:
+        """What of these the consumer holds since then ends so; the rest is passed over."""
+        parts = self.holds.take(consumer, run, delivered_at)
+        return [one for part in parts for one in self.end(consumer, part, event, now)]
+
+    def end(
+        self, consumer: int, run: Run, event: Event, now: int
+    ) -> Sequence[Settled | DeadLetter]:
+        """These deliveries ended; the consumer doesn't hold them any more. Where they go is what
+        the table says."""
+        match next_state(State.ACQUIRED, event):
+            case State.SETTLED:
+                return self.final(consumer, run, Outcome.ACCEPTED)
+            case State.ARCHIVED:
+                return self.give_up(consumer, run, REASONS[event])
+            case _ if event in FAILURES:
+                return self.fail(consumer, run, now)
+            case _:
+                return self.release(consumer, run)
+
+    def drop(self, run: Run, reason: Reason) -> Sequence[Settled | DeadLetter]:
+        """These, which nobody holds and which are in no other place, are given up."""
+        return self.give_up(NOBODY, run, reason)
 
     def release(self, consumer: int, run: Run) -> list[Settled]:
         """These are available again, and didn't fail."""
@@ -256,7 +286,7 @@ class QueueState:
                 effects.append(Settled(consumer, part, Outcome.MODIFIED, False, failures))
                 self.attempts.fail(part)
                 self._wait_later(part, failures + 1, now)
-            elif self._keeps(Reason.EXHAUSTED):
+            elif self.buries and keeps(self._policy, Reason.EXHAUSTED):
                 # Recorded first as what it is, so that a crash finds it exhausted.
                 effects.append(Settled(consumer, part, Outcome.MODIFIED, False, failures))
                 self.attempts.fail(part)
@@ -267,13 +297,15 @@ class QueueState:
 
     def final(self, consumer: int, run: Run, outcome: Outcome) -> list[Settled]:
         """These are owed no more."""
-        effects = [
-            Settled(consumer, part, outcome, True, failures)
-            for part, failures in self.attempts.parts(run)
-        ]
-        self.outstanding.discard(run)
-        if self.attempts.any:
-            self.attempts.forget(run)
+        attempts = self.attempts
+        if attempts.none:
+            effects = [Settled(consumer, run, outcome, True, 0)]
+        else:
+            parts = attempts.parts(run)
+            effects = [Settled(consumer, part, outcome, True, n) for part, n in parts]
+            attempts.forget(run)
+        gone = self.outstanding.discard(run)
+        assert not gone or gone == len(run), f"of {run} only {gone} were read"  # noqa: S101
         if self.waiting.levels:
             self.waiting.forget(run)
         if self.groups.members:
@@ -282,7 +314,7 @@ class QueueState:
 
     def give_up(self, consumer: int, run: Run, reason: Reason) -> list[Settled | DeadLetter]:
         """These, which are in no other place, are given up: copies are kept first, or not."""
-        if not self._keeps(reason):
+        if not (self.buries and keeps(self._policy, reason)):
             return [*self.final(consumer, run, OUTCOMES[reason])]
         self.outstanding.add(run)
         self.burying.add(run)
@@ -299,7 +331,7 @@ class QueueState:
         for part in self.unread.among(run):
             self.unread.pass_over(part)
             parts.append(part)
-        return [one for part in parts for one in self.give_up(NOBODY, part, reason)]
+        return [one for part in parts for one in self.drop(part, reason)]
 
     def claim(self, consumer: int, run: Run, now: int) -> list[Effect]:
         """All of these that are owed and that nobody holds go to this consumer, read or not."""
@@ -333,7 +365,7 @@ class QueueState:
             self._go_on(self.groups.due(run))
             self.waiting.put(run)
         for consumer, run in self.holds.lapse(now):
-            effects += self.fail(consumer, run, now)
+            effects += self.end(consumer, run, Event.LAPSE, now)
         return effects
 
     def rewind(self, position: int) -> None:
@@ -345,28 +377,6 @@ class QueueState:
         self.outstanding.clear()
         self.groups.clear()
         self.attempts = Attempts({}, 0)
-
-    def _best_waiting(self) -> list[tuple[int, int, bool]]:
-        """Of each pool that somebody in line may have, the first message: priority below zero,
-        sequence, not unread."""
-        found = []
-        usual = self.waiting.usual.first()
-        if usual is not None:
-            found.append((-PRIORITY, usual, False))
-        if self.waiting.others:
-            takers = self.line.takers()
-            for (priority, whose), pool in self.waiting.others.items():
-                if self._may_go(whose, takers):
-                    first = pool.first()
-                    assert first is not None  # noqa: S101
-                    found.append((-priority, first, False))
-        return found
-
-    def _may_go(self, whose: Whose, takers: frozenset[str | None]) -> bool:
-        """Whether somebody in line may have what is in this pool."""
-        if isinstance(whose, int):
-            return whose >= 0 and self.line.waits(whose)
-        return whose is None or None in takers or not whose.isdisjoint(takers)
 
     def _wait(self, run: Run) -> None:
         if self.groups.members:
@@ -380,16 +390,8 @@ class QueueState:
             return
         if self.groups.members:
             self.groups.back(run, later=True)
-        if not policy.redelivery_jitter:
-            self.waiting.delay(run, now + delay_us(policy, 0, failures))
-            return
-        for sequence in run:
-            alone = range(sequence, sequence + 1)
-            self.waiting.delay(alone, now + delay_us(policy, sequence, failures))
-
-    def _keeps(self, reason: Reason) -> bool:
-        """Whether copies are kept of what is given up so."""
-        return self.buries and keeps(self._policy, reason)
+        for part, time in due_times(policy, run, failures, now):
+            self.waiting.delay(part, time)
 
     def _go_on(self, buckets: set[int]) -> None:
         """Messages of these buckets needn't wait for another one any more."""

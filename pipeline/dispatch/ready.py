@@ -88,13 +88,15 @@ class Ready:
         pool = self._find(priority, whose)
         return () if pool is None else pool.runs_within(start, stop)
 
-    def remove(self, run: Run, priority: int, whose: Whose) -> None:
-        """These leave this pool."""
+    def remove(self, run: Run, priority: int, whose: Whose) -> int:
+        """These leave this pool: how many of them were in it."""
         pool = self._find(priority, whose)
-        if pool is not None:
-            pool.discard(run)
-            if not pool and pool is not self.usual:
-                del self.others[priority, whose]
+        if pool is None:
+            return 0
+        gone = pool.discard(run)
+        if not pool and pool is not self.usual:
+            del self.others[priority, whose]
+        return gone
 
     def pick(self, run: Run) -> list[Run]:
         """Those of the run that wait, wherever; they wait no more."""

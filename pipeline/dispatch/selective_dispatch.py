@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
 
-from distributary.pipeline.dispatch.effects import NOBODY, Effect
+from distributary.pipeline.dispatch.effects import Effect
 from distributary.pipeline.dispatch.message_groups import BUCKETS
 from distributary.pipeline.dispatch.queue_state import QueueState
 from distributary.pipeline.dispatch.ready import Whose, stuck
@@ -58,7 +58,7 @@ class SelectiveDispatch:
     def serve(self) -> list[Effect]:
         """Deliver what of this can go, as far as credit goes."""
         places, offered = self._places, self._offered
-        best = places.best()
+        best = places.candidates.best()
         asked = 0 if best is None else best.sequence
         # What is below wasn't offered.
         while best is not None and asked <= best.sequence < offered.stop:
@@ -74,7 +74,7 @@ class SelectiveDispatch:
                 self._read_on(stop)
             else:
                 self._read_early(best.priority, stop)
-            best = places.best()
+            best = places.candidates.best()
         return self._effects
 
     def _read_on(self, stop: int) -> None:
@@ -85,9 +85,9 @@ class SelectiveDispatch:
         most = max(places.line.room, PART_MIN)
         for run in unread.runs(start, stop, offered.sequences, most):
             for part in _pieces(run, most):
-                if not self._read(part, by_priority=True) or places.parked_full():
+                if not self._read(part, by_priority=True) or places.candidates.parked_full():
                     return
-        unread.move(max(stop, unread.position))
+        places.pass_to(max(stop, unread.position))
 
     def _read_early(self, priority: int, stop: int) -> None:
         """Read what there is of this priority below `stop`, wherever it is."""
@@ -106,7 +106,7 @@ class SelectiveDispatch:
         places, offered = self._places, self._offered
         pools = [
             (whose, places.waiting.within(priority, whose, offered.first, stop))
-            for whose in places.pools(priority)
+            for whose in places.candidates.pools(priority)
         ]
         if len(pools) == 1:
             whose, stretches = pools[0]
@@ -124,7 +124,7 @@ class SelectiveDispatch:
         places = self._places
         for whose, run in runs:
             at = 0
-            while at < len(run) and (room := places.room_for(whose)):
+            while at < len(run) and (room := places.candidates.room_for(whose)):
                 self._serve_run(run[at : at + room], priority, whose)
                 at += room
             if not places.line.ready:
@@ -140,19 +140,16 @@ class SelectiveDispatch:
         them = sort(run, self._offered.attributes, self._offered.now, by_priority=by_priority)
         self._put_aside(them)
         if them.low:
-            places.outstanding.add(them.low)
-            places.waiting.put(them.low)
-        places.outstanding.add(them.ready)
+            places.begin_reading(them.low)
+            places.ready(them.low, None)
+        places.begin_reading(them.ready)
         taken = self._deal(them.ready, None, again=again)
         if by_priority and taken == len(them.ready):
-            places.unread.position = run[-1] + 1
+            places.read_to(run)
             return True
         went, left = them.ready[:taken], them.ready[taken:]
-        places.outstanding.discard(left)
         delayed = [part for _, part in them.delayed]
-        for part in (them.expired, *delayed, them.low, went):
-            places.unread.pass_over(part)
-        places.unread.reached(went)
+        places.read_ahead((them.expired, *delayed, them.low, went), went, left)
         return not left
 
     def _serve_run(self, run: Run, priority: int, whose: Whose) -> None:
@@ -161,13 +158,13 @@ class SelectiveDispatch:
         # Of what was claimed unread no priority is known, so it waits among the usual.
         usual = priority == PRIORITY
         them = sort(run, self._offered.attributes, self._offered.now, by_priority=usual)
-        places.waiting.remove(run, priority, whose)
+        places.take_ready(run, priority, whose)
         self._put_aside(them)
         if them.low:
-            places.waiting.put(them.low, whose)
+            places.ready(them.low, whose)
         taken = self._deal(them.ready, whose, again=True)
-        places.unread.reached(them.ready[:taken])
-        places.waiting.put(them.ready[taken:], whose)
+        places.read_ahead((), them.ready[:taken])
+        places.ready(them.ready[taken:], whose)
 
     def _put_aside(self, them: Sorted) -> None:
         """What expired is given up, what isn't due waits for its time; priorities are noted."""
@@ -175,10 +172,9 @@ class SelectiveDispatch:
         for priority, part in them.priorities:
             places.waiting.note(part, priority)
         if them.expired:
-            self._effects += places.give_up(NOBODY, them.expired, Reason.EXPIRED)
+            self._effects += places.drop(them.expired, Reason.EXPIRED)
         for time, part in them.delayed:
-            places.outstanding.add(part)
-            places.waiting.delay(part, time)
+            places.hold_back(part, time)
 
     def _deal(self, run: Run, whose: Whose, *, again: bool) -> int:
         """Deliver these, which those may have, as far as credit goes: how many are done with."""
@@ -186,7 +182,7 @@ class SelectiveDispatch:
         done = 0
         for part, failures in places.attempts.parts(run):
             if failures and places.exhausted(part, failures):
-                self._effects += places.give_up(NOBODY, part, Reason.EXHAUSTED)
+                self._effects += places.drop(part, Reason.EXHAUSTED)
                 taken = len(part)
             elif self._groups or places.line.selectors:
                 shares, taken = self._choose(part, whose)
@@ -223,7 +219,7 @@ class SelectiveDispatch:
             if bucket is not None:
                 groups.give(sequence, bucket, taker)
         for waits_for, waiting in parked.items():
-            places.waiting.put(as_run(waiting), waits_for)
+            places.ready(as_run(waiting), waits_for)
         return [(taker, as_run(share)) for taker, share in given.items()], done
 
     def _taker(self, matching: frozenset[str], bucket: int | None) -> tuple[int | None, Whose]:

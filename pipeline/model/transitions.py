@@ -1,8 +1,7 @@
 """The life of one message on one subscription.
 
 Rule 1: every legal change of state is a row of TRANSITIONS; a row that isn't there is an error.
-        `dispatch.queue_state` asks for a run that was held and has ended; that a run is available
-        or held, it knows by the place from which it takes it.
+        `dispatch.queue_state` asks it for each run that leaves its consumer, or is dropped.
 Rule 2: what a terminal state from the wire does is a row of EVENTS, and follows from rule 1.
 Rule 3: this module knows no clock, no link and no table.
 """
@@ -31,10 +30,12 @@ class Event(StrEnum):
     MODIFY = "modify"  #: given back
     MODIFY_UNDELIVERABLE = "modify_undeliverable"  #: this subscription shall not see it again
     LOSE = "lose"  #: the link went away
+    LAPSE = "lapse"  #: its lock ended
+    DROP = "drop"  #: nobody shall have it any more: its time is over, it failed too often
 
 
 TRANSITIONS: dict[State, dict[Event, State]] = {
-    State.AVAILABLE: {Event.ACQUIRE: State.ACQUIRED},
+    State.AVAILABLE: {Event.ACQUIRE: State.ACQUIRED, Event.DROP: State.ARCHIVED},
     State.ACQUIRED: {
         Event.ACCEPT: State.SETTLED,
         Event.REJECT: State.ARCHIVED,
@@ -42,6 +43,7 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
         Event.MODIFY: State.AVAILABLE,
         Event.MODIFY_UNDELIVERABLE: State.ARCHIVED,
         Event.LOSE: State.AVAILABLE,
+        Event.LAPSE: State.AVAILABLE,
     },
     State.SETTLED: {},
     State.ARCHIVED: {},
@@ -49,6 +51,9 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
 
 #: The states in which the subscription is owed the message no more.
 FINAL = frozenset({State.SETTLED, State.ARCHIVED})
+
+#: After these an attempt has failed: the message comes again, unless it has failed too often.
+FAILURES = frozenset({Event.MODIFY, Event.LAPSE})
 
 #: (outcome, undeliverable here) -> event. Only `modified` can say that it is undeliverable here.
 EVENTS: dict[tuple[Outcome, bool], Event] = {

@@ -62,9 +62,9 @@ class Attempts:
         return self.of(sequence) + self._releases.get(sequence, 0)
 
     @property
-    def any(self) -> bool:
-        """Whether any message has been tried and is owed."""
-        return bool(self.failures or self._releases)
+    def none(self) -> bool:
+        """Whether no message that is owed has been tried, as far as anybody knows."""
+        return not (self.failures or self._releases or self.doubtful_below)
 
     def forget(self, run: Run) -> None:
         """These are owed no more."""

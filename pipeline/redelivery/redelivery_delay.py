@@ -1,6 +1,9 @@
 """How long a message that failed waits until it is delivered again: a rule without state."""
 
+from collections.abc import Iterator
+
 from distributary.pipeline.model.policy import Policy
+from distributary.pipeline.sequences.sequence_set import Run
 
 _MASK = 2**64 - 1
 
@@ -15,6 +18,15 @@ def delay_us(policy: Policy, sequence: int, failures: int) -> int:
     if policy.redelivery_jitter:
         delay *= 1 + policy.redelivery_jitter * (2 * _spread(sequence, failures) - 1)
     return round(delay * 1_000)
+
+
+def due_times(policy: Policy, run: Run, failures: int, now: int) -> Iterator[tuple[Run, int]]:
+    """When these, which failed so often, are to be delivered again: parts of them, by the time."""
+    if not policy.redelivery_jitter:
+        yield run, now + delay_us(policy, 0, failures)
+        return
+    for sequence in run:
+        yield range(sequence, sequence + 1), now + delay_us(policy, sequence, failures)
 
 
 def _grown(policy: Policy, failures: int) -> float:

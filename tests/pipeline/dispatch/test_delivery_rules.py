@@ -519,7 +519,9 @@ class History:
         self.real.skip_to(self.head)
         assert (self.real.floor, self.real.outstanding) == (self.head, 0)
         assert not self.real._places.waiting.levels
-        assert not self.real._places.attempts.any
+        attempts = self.real._places.attempts
+        assert not attempts.failures
+        assert not attempts._releases
         assert not self.real._places.groups.members
 
 

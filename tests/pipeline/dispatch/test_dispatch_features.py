@@ -82,7 +82,7 @@ def test_a_view_shows_what_waits_for_others():
 
 def test_so_much_waits_for_groups_and_no_more_is_read(monkeypatch):
     """When too many wait for the consumer of their group, the rest stays unread until some went."""
-    monkeypatch.setattr("distributary.pipeline.dispatch.queue_state.PARKED_MAX", 100)
+    monkeypatch.setattr("distributary.pipeline.dispatch.candidates.PARKED_MAX", 100)
     dispatcher = with_consumer(credit=1)
     attributes = grouped(0, [7] * 1_000)
     dispatcher.offer(0, 1_000, attributes=attributes)

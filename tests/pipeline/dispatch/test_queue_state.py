@@ -1,0 +1,85 @@
+"""Moves from a place where a message isn't, or to one where it is already, are errors at once."""
+
+import pytest
+
+from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Effect, Settled
+from distributary.pipeline.dispatch.queue_state import QueueState
+from distributary.pipeline.errors import IllegalTransition
+from distributary.pipeline.model.header_attributes import PRIORITY
+from distributary.pipeline.model.outcome import Outcome, Reason
+from distributary.pipeline.model.policy import Policy
+from distributary.pipeline.model.transitions import FINAL, TRANSITIONS, Event, State
+from distributary.pipeline.redelivery.attempts import Attempts
+from distributary.pipeline.sequences.sequence_set import SequenceSet
+
+
+def queue(*, buries: bool = False, consumers: int = 1) -> QueueState:
+    """A queue from sequence 10 on, with consumers that take 100 each."""
+    policy = Policy()
+    made = QueueState(10, SequenceSet(), Attempts({}, 0), policy, None, buries=buries)
+    for consumer in range(1, consumers + 1):
+        made.join(consumer, 0, None)
+        made.line.set_credit(consumer, 100)
+    return made
+
+
+def test_what_was_read_is_not_read_again() -> None:
+    """Neither from the position on nor above it."""
+    places = queue()
+    effects: list[Effect] = []
+    assert places.deliver_unread(range(10, 20), 0, 0, effects) == 10
+    with pytest.raises(AssertionError, match="was read"):
+        places.deliver_unread(range(15, 25), 0, 0, effects)
+    places.begin_reading(range(30, 40))
+    with pytest.raises(AssertionError, match="was read"):
+        places.begin_reading(range(39, 45))
+    with pytest.raises(AssertionError, match="falls"):
+        places.pass_to(12)
+
+
+def test_what_is_not_ready_is_not_delivered_as_such() -> None:
+    """What a consumer holds is in no pool."""
+    places = queue(consumers=2)
+    effects: list[Effect] = []
+    places.deliver_unread(range(10, 20), 0, 0, effects)
+    with pytest.raises(AssertionError, match="ready"):
+        places.deliver_ready(range(10, 12), 0, 0, effects)
+    with pytest.raises(AssertionError, match="didn't wait"):
+        places.take_ready(range(10, 12), PRIORITY, None)
+
+
+def test_what_is_settled_in_part_is_no_run() -> None:
+    """A run goes as a whole, or something else has it already."""
+    places = queue()
+    places.deliver_unread(range(10, 20), 0, 0, [])
+    assert places.accept(1, range(10, 12), 0)
+    with pytest.raises(AssertionError, match="only 8 were read"):
+        places.final(1, range(10, 20), Outcome.ACCEPTED)
+
+
+@pytest.mark.parametrize("event", Event)
+def test_deliveries_end_where_the_table_says(event: Event) -> None:
+    """For each event that a delivery may end with: back, done or given up, and nothing else."""
+    places = queue()
+    places.deliver_unread(range(10, 20), 0, 0, [])
+    if event not in TRANSITIONS[State.ACQUIRED]:
+        with pytest.raises(IllegalTransition):
+            places.settle(1, range(10, 20), event, 0, 0)
+        return
+    effects = places.settle(1, range(10, 20), event, 0, 0)
+    state = TRANSITIONS[State.ACQUIRED][event]
+    assert all(isinstance(one, Settled) and one.final is (state in FINAL) for one in effects)
+    assert len(places.outstanding) == (0 if state in FINAL else 10)
+    assert len(places.waiting) == (10 if state is State.AVAILABLE else 0)
+    assert not len(places.holds)
+
+
+def test_what_is_dropped_waits_for_its_copy() -> None:
+    """Given up, owed until the copy is kept, and in no other place."""
+    places = queue(buries=True)
+    places.begin_reading(range(10, 20))
+    [burial] = places.drop(range(10, 20), Reason.EXHAUSTED)
+    assert burial == DeadLetter(NOBODY, range(10, 20), Reason.EXHAUSTED, 0)
+    assert (len(places.burying), len(places.outstanding), len(places.waiting)) == (10, 10, 0)
+    assert [one.final for one in places.buried(range(10, 20))] == [True]
+    assert not places.outstanding
