@@ -158,20 +158,20 @@ class Pump:
         """Eat events up to one that needs a decision; says why it stopped (a `Stop`)."""
         p = self._p
         p.count = p.kept = p.bytes_used = p.outcomes_count = p.unsettled_count = p.settled_count = 0
-        p.expiring, p.delayed, p.seen, p.now = 0, 0, 0, clock.now()
+        p.expiring = p.delayed = p.seen = 0
         stop = int(lib.pump_events(collector, p))
         self.received_count, self.outcomes_count = int(p.count), int(p.outcomes_count)
         self.seen = int(p.seen)
         return stop
 
+    def begin(self) -> None:
+        """A pass over what a peer sent: all that `events` takes in until the next one came now."""
+        self._p.unfinished, self._p.now = False, clock.now()
+
     @property
     def unfinished(self) -> bool:
-        """Whether a message came of which there is more to come, since this was last cleared."""
+        """Whether a message came in this pass of which there is more to come."""
         return bool(self._p.unfinished)
-
-    @unfinished.setter
-    def unfinished(self, value: bool) -> None:
-        self._p.unfinished = value
 
     def accept_late(self) -> None:
         """From now on accept nothing on receipt: what came may be refused."""

@@ -85,8 +85,9 @@ class Inbound:
     def process(self, *, part: bool = False) -> bool:
         """Eat all events that there are, or (`part`) as many as this turn may: whether all of them
         were eaten. Raises BrokenFrame when a value can't be read."""
-        self._pump.unfinished, eaten = False, False
-        while not eaten and not (part and self.turn.over):
+        turn, eaten = self.turn, False
+        self._pump.begin()
+        while not eaten and not (part and turn.done >= turn.most):
             eaten = not self._connection.alive or self._eat()
         if (self._pump.unfinished or self.unfinished_bytes) and not self._connection.closing:
             self._bound_unfinished()
