@@ -357,8 +357,10 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
                 return False
             if size == 0:
                 return True
-            chunk, last = bytes(self._engine.write_buffer[:size]), size < WRITE_BYTES
+            chunk, last = self._engine.written(size), size < WRITE_BYTES
             transport.write(self.outflow.passed(chunk, last=last))
+            if isinstance(chunk, memoryview) and transport.get_write_buffer_size():
+                self._engine.renew_write_buffer()
             if last and not self.ending:
                 return True
         return False

@@ -52,10 +52,9 @@ class Engine:
         self.pump = Pump(limits.message_bytes_max)
         # C points to the bytes, not to a view of them: a view that lies in a cycle is cleared when
         # the interpreter ends, under whoever still points to it.
-        read, write = bytearray(READ_BYTES), bytearray(WRITE_BYTES)
-        self.read_buffer, self.write_buffer = memoryview(read), memoryview(write)
-        self.read_pointer = pumping.pointer(read)
-        self.write_pointer = pumping.pointer(write)
+        read = bytearray(READ_BYTES)
+        self.read_buffer, self.read_pointer = memoryview(read), pumping.pointer(read)
+        self.renew_write_buffer()
         self.ends = Ends()
         #: Bugs that have ended one peer each.
         self.internal_errors = 0
@@ -65,6 +64,18 @@ class Engine:
         self.connections: set[Peer] = set()
         #: Those whose peer doesn't take what is written to it; who has stood still longest first.
         self._stalled: dict[Peer, None] = {}
+
+    def renew_write_buffer(self) -> None:
+        """A transport keeps what it couldn't write, perhaps without a copy: the next output goes
+        elsewhere."""
+        write = bytearray(WRITE_BYTES)
+        self._write_buffer, self.write_pointer = memoryview(write), pumping.pointer(write)
+
+    def written(self, size: int) -> bytes | memoryview:
+        """The first so many bytes of the write buffer: the buffer's own if they are most of it, as
+        a copy of as many bytes is dear, and what waits for a socket then holds little more."""
+        view = self._write_buffer[:size]
+        return view if size > WRITE_BYTES // 2 else bytes(view)
 
     def add(self, connection: Peer) -> bool:
         """Whether there is room for one more connection."""

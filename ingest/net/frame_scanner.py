@@ -265,7 +265,7 @@ class Outflow:
         """The link is gone."""
         self._places.pop(link, None)
 
-    def passed(self, chunk: bytes, *, last: bool) -> bytes:
+    def passed(self, chunk: bytes | memoryview, *, last: bool) -> bytes | memoryview:
         """The chunk with all that its attaches and flows must say. `last`: the engine has no more
         for now, so that the chunk ends with a frame. Otherwise a cut frame may be held back until
         the next one."""
@@ -273,7 +273,7 @@ class Outflow:
             self._walk.left, held = 0, self._held
             self._held = b""
             return held + chunk if held else chunk
-        data, parts, at = self._held + chunk, [], 0
+        data, parts, at = self._held + chunk if self._held else chunk, [], 0
         pointer, self._held = ffi.from_buffer(data), b""
         way = lib.WALK_OUT_FLOWS if self._told else lib.WALK_OUT
         while at < len(data):
@@ -283,16 +283,16 @@ class Outflow:
             begin = at + self._walk.at
             parts.append(data[at:begin])
             if stop == lib.WALK_SHORT:
-                self._held = data[begin:]
+                self._held = bytes(data[begin:])
                 break
             at = begin
             if stop != lib.WALK_ALL:
                 at += self._walk.size
-                parts.append(self._spoken(stop, data[begin:at]))
+                parts.append(self._spoken(stop, bytes(data[begin:at])))
         if last:
             self.due = False
             self._told.clear()
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _spoken(self, stop: int, frame: bytes) -> bytes:
         if stop == lib.WALK_FLOW:
