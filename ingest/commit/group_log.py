@@ -122,12 +122,12 @@ class Log:
         """What this link's peer brought waits, as a whole: if that is more than may, it isn't read
         until the group goes; whether that is so."""
         brought, self._brought = self._brought, 0
-        most = self._settings.journal.waiting_bytes_max
-        held = brought > 0 and self._waiting_bytes > most
+        held = self._waiting_bytes > self._settings.journal.waiting_bytes_max and brought > 0
         if held:
             link.connection.hold(True)
             self._waiting.held[link] = None
-        self._close_full()
+        if self._waiting.size >= self._settings.commit.bytes:
+            self._close_full()
         return held
 
     def acknowledge(self, receipt: Receipt) -> None:
@@ -149,7 +149,8 @@ class Log:
         self._waiting.aimed |= origin.only is not None
         for run in runs:
             self._add(run, origin)
-        self._close_full()
+        if self._waiting.size >= self._settings.commit.bytes:
+            self._close_full()
 
     def pay(self, link: Link, credit: int) -> None:
         """Give a producer credit back for what waits for nothing, or keep it for later."""
@@ -168,9 +169,8 @@ class Log:
 
     def _close_full(self) -> None:
         """A commit takes in whole groups, so no group is larger than a commit should be."""
-        if self._waiting.size >= self._settings.commit.bytes:
-            self._full_groups.append(self._waiting)
-            self._waiting = PendingGroup()
+        self._full_groups.append(self._waiting)
+        self._waiting = PendingGroup()
 
     def coming(self, topic: str) -> tuple[int, int]:
         """How many messages of this topic aren't durable yet, and their bytes."""
@@ -182,8 +182,11 @@ class Log:
 
     def settle(self, settlement: Settlement) -> None:
         """An outcome rides in the next group."""
-        self._waiting.settlements.append(settlement)
-        self._weigh(settled_bytes(settlement))
+        waiting, size = self._waiting, settled_bytes(settlement)
+        waiting.settlements.append(settlement)
+        waiting.size += size
+        self._waiting_bytes += size
+        self._brought += size
 
     def confirm(self, receipt: Receipt) -> None:
         """A consumer wants to know when its outcome is durable."""

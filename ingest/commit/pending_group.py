@@ -86,7 +86,9 @@ class PendingGroup:
 def settled_bytes(settlement: Settlement) -> int:
     """What a settlement takes until it is in the table: its row, and each sequence of it."""
     names = len(settlement.subscription) + len(settlement.topic) + len(settlement.consumer)
-    return ROW_BYTES + names + SEQUENCE_BYTES * sum(map(len, settlement.sequences))
+    runs = settlement.sequences
+    count = len(runs[0]) if len(runs) == 1 else sum(map(len, runs))
+    return ROW_BYTES + names + SEQUENCE_BYTES * count
 
 
 def recorded_bytes(record: SubscriptionRecord) -> int:

@@ -147,8 +147,8 @@ class DeliveryService:
         credit = link.credit if able else 0
         taker, settings = isinstance(link, LeasedConsumer), self._settings
         most = settings.management.acquire_max if taker else settings.amqp.unsettled_max
-        held = dispatcher.held(consumer.number)
-        room = most - (link.unsettled if able and not taker else len(held))
+        unsettled = able and not taker
+        room = most - (link.unsettled if unsettled else len(dispatcher.held(consumer.number)))
         consumer.cut = credit > room
         if consumer.cut and link.waiting:
             self._cut[consumer] = None

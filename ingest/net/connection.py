@@ -225,7 +225,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self.close(fault.condition, fault.description)
         elif not (more or waits):  # a close that waits for its turn is no wrong byte
             self._unreadable()
-        self._wait_turn(waits)
+        if waits or self._waits:
+            self._wait_turn(waits)
         if self.inbound.unfinished_bytes:
             self._engine.bound_unfinished()
         self._room = next_room(self._room, monotonic() - began)
