@@ -225,8 +225,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self.close(fault.condition, fault.description)
         elif not (more or waits):  # a close that waits for its turn is no wrong byte
             self._unreadable()
-        if waits or self._waits:
-            self._wait_turn(waits)
+        self._wait_turn(waits)
         if self.inbound.unfinished_bytes:
             self._engine.bound_unfinished()
         self._room = next_room(self._room, monotonic() - began)
@@ -360,8 +359,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
                 return True
             chunk, last = self._engine.written(size), size < WRITE_BYTES
             transport.write(self.outflow.passed(chunk, last=last))
-            if isinstance(chunk, memoryview) and transport.get_write_buffer_size():
-                self._engine.renew_write_buffer()
+            self._engine.wrote(chunk, transport)
             if last and not self.ending:
                 return True
         return False

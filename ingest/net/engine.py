@@ -54,7 +54,7 @@ class Engine:
         # the interpreter ends, under whoever still points to it.
         read = bytearray(READ_BYTES)
         self.read_buffer, self.read_pointer = memoryview(read), pumping.pointer(read)
-        self.renew_write_buffer()
+        self._renew_write_buffer()
         self.ends = Ends()
         #: Bugs that have ended one peer each.
         self.internal_errors = 0
@@ -65,9 +65,7 @@ class Engine:
         #: Those whose peer doesn't take what is written to it; who has stood still longest first.
         self._stalled: dict[Peer, None] = {}
 
-    def renew_write_buffer(self) -> None:
-        """A transport keeps what it couldn't write, perhaps without a copy: the next output goes
-        elsewhere."""
+    def _renew_write_buffer(self) -> None:
         write = bytearray(WRITE_BYTES)
         self._write_buffer, self.write_pointer = memoryview(write), pumping.pointer(write)
 
@@ -76,6 +74,12 @@ class Engine:
         a copy of as many bytes is dear, and what waits for a socket then holds little more."""
         view = self._write_buffer[:size]
         return view if size > WRITE_BYTES // 2 else bytes(view)
+
+    def wrote(self, chunk: bytes | memoryview, transport: asyncio.WriteTransport) -> None:
+        """What `written` gave was handed to this transport. It keeps what its socket didn't take,
+        perhaps without a copy: then the next output goes to another buffer."""
+        if isinstance(chunk, memoryview) and transport.get_write_buffer_size():
+            self._renew_write_buffer()
 
     def add(self, connection: Peer) -> bool:
         """Whether there is room for one more connection."""
