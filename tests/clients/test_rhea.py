@@ -6,12 +6,12 @@ extras; where there is none all the same they are skipped, and `CI=true` makes t
 """
 
 import os
-import subprocess
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from fork_server import commands
 from gateway_certificates import Authority
 from gateway_process import Gateway, Settings
 from jms_control import Gateways, serve
@@ -50,7 +50,7 @@ def _with_users(folder: Path) -> Settings:
     users, permissions = folder / "users.toml", folder / "permissions.toml"
     for name, password in (("ann", "secret"), ("bob", "builder")):
         add = ("user", "add", name, "--users", users)
-        subprocess.run([*Gateway.COMMAND, *add], input=password, text=True, check=True)
+        assert commands().run(*add, given=password).returncode == 0
     permissions.write_text('["*"]\nconsume = ["*"]\n[ann]\npublish = ["*"]\ncreate = ["*"]\n')
     files = {"users": str(users), "permissions": str(permissions)}
     return {"security": {**files, "anonymous": False}}

@@ -1,16 +1,17 @@
 """The real command as a process: started on a free port, killed, stopped, started again."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
-import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
+
+from fork_server import SCRIPT, Forked, clean_environment, commands, gateways
 
 T = TypeVar("T")
 Settings = Mapping[str, Mapping[str, object]]
@@ -44,21 +45,18 @@ def toml(settings: Settings) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _environment() -> dict[str, str]:
-    return {name: v for name, v in os.environ.items() if "DISTRIBUTARY" not in name}
-
-
 class Gateway:
     """One home and the gateway that serves it, if it runs.
 
     `settings` are those of its `--config` file, `options` more of its command line, `environment`
     more of its environment. `start`, `kill` and `stop` in any order; the log of all its lives is
-    one file.
+    one file. The process is a fork of one that has imported everything, unless something else is
+    to run (`COMMAND`), or to be run with (`environment`, `before`).
     """
 
     #: Events that no test may cause.
     BUGS = ("gateway.bug", "connection.bug")
-    COMMAND = (str(Path(sys.executable).with_name("distributary")),)
+    COMMAND = (SCRIPT,)
     LOGGING = ("--json", "--verbose")
 
     def __init__(self, folder: Path, settings: Settings | None = None) -> None:
@@ -71,7 +69,10 @@ class Gateway:
         self.port = free_port()
         self.options: list[str] = []
         self.environment: dict[str, str] = {}  #: of the process, beside the test's own
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Forked | None = None
+        self._read = 0  # bytes of the log
+        self._lines: list[bytes] = []
+        self._reading = threading.Lock()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -87,25 +88,30 @@ class Gateway:
             self.kill()
         assert kind or not bugs, f"the gateway says that it has a bug: {bugs}"
 
-    def spawn(self, **options: Callable[[], None]) -> "subprocess.Popen[bytes]":
+    def spawn(
+        self, *, before: Callable[[], None] | None = None
+    ) -> "subprocess.Popen[bytes] | Forked":
         """Start the process without waiting for anything."""
         assert self.process is None, "it runs already"
-        options_given = ["--home", self.home, "--listen", f"127.0.0.1:{self.port}"]
-        files = ["--config", self.config, *self.LOGGING]
+        given = ["--home", self.home, "--listen", f"127.0.0.1:{self.port}"]
+        words = ["serve", *given, "--config", self.config, *self.LOGGING, *self.options]
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self.COMMAND, "serve", *options_given, *files, *self.options],
-                stdout=log,
-                stderr=log,
-                env=_environment() | self.environment,
-                preexec_fn=options.get("before"),  # noqa: PLW1509 (resource limits; no threads here)
-            )
+            if self.COMMAND == (SCRIPT,) and not self.environment and before is None:
+                self.process = gateways().start(*words, output=log, errors=log)
+            else:
+                self.process = subprocess.Popen(
+                    [*self.COMMAND, *words],
+                    stdout=log,
+                    stderr=log,
+                    env=clean_environment() | self.environment,
+                    preexec_fn=before,  # noqa: PLW1509 (resource limits; no threads here)
+                )
         return self.process
 
-    def start(self, **options: Callable[[], None]) -> Self:
+    def start(self, *, before: Callable[[], None] | None = None) -> Self:
         """Start the gateway and wait until it listens."""
         lives = len(self.events("listening"))
-        process = self.spawn(**options)
+        process = self.spawn(before=before)
         until(
             lambda: len(self.events("listening")) > lives or process.poll() is not None,
             "the gateway listens",
@@ -135,12 +141,7 @@ class Gateway:
     def verified(self) -> None:
         """Its home is sound, by its own command; it must not run."""
         assert self.process is None, "it runs still"
-        done = subprocess.run(
-            [*self.COMMAND, "verify", "--home", self.home, "--deep"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = commands().run("verify", "--home", self.home, "--deep")
         assert done.returncode == 0, done.stdout + done.stderr
 
     @property
@@ -153,9 +154,23 @@ class Gateway:
 
     def events(self, name: str) -> list[dict[str, object]]:
         """The log's events of this name, in all lives so far."""
-        lines = [line for line in self.log.splitlines(keepends=True) if f'"{name}"' in line]
-        found = [json.loads(line) for line in lines if line.endswith("}\n")]
+        quoted = f'"{name}"'.encode()
+        found = [json.loads(line) for line in self._lines_so_far() if quoted in line]
         return [event for event in found if event.get("event") == name]
+
+    def _lines_so_far(self) -> list[bytes]:
+        """The log's events as they are written; of a long log only what is new is read."""
+        with self._reading:
+            if not self.log_path.exists() or self.log_path.stat().st_size < self._read:
+                self._read, self._lines = 0, []
+                return []
+            with self.log_path.open("rb") as log:
+                log.seek(self._read)
+                text = log.read()
+            whole = text[: text.rfind(b"\n") + 1]
+            self._read += len(whole)
+            self._lines += [line for line in whole.splitlines() if line.endswith(b"}")]
+            return self._lines[:]
 
     def await_event(self, name: str, count: int = 1) -> dict[str, object]:
         """The count-th event of this name, when it has come."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fork_server import commands
 from gateway_certificates import Authority
 from gateway_peer import Connect
 from gateway_process import Gateway, free_port
@@ -20,15 +21,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 def command(*words: str, port: int, **environment: str) -> subprocess.CompletedProcess[str]:
     place = {**os.environ, "DISTRIBUTARY_GATEWAY": f"127.0.0.1:{port}", "COLUMNS": "160"}
-    return subprocess.run(
-        [*Gateway.COMMAND, *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        stdin=subprocess.DEVNULL,
-        env={**place, **environment},
-        check=False,
-    )
+    return commands().run(*words, environment={**place, **environment}, timeout=60)
 
 
 @pytest.fixture

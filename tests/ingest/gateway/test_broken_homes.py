@@ -6,10 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+import fork_server
 import pytest
 from disk import SmallDisk
+from fork_server import ForkServer
 from gateway_process import Gateway, free_port, toml
 
 #: Failed, because of a disk or of what lies there; or the argument can't be meant.
@@ -53,6 +56,12 @@ def no_override() -> None:
         prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
+@cache
+def mortal_commands() -> ForkServer:
+    """The commands, for whom rights of files count."""
+    return ForkServer(fork_server.COMMANDS, before=no_override)
+
+
 @dataclass(frozen=True)
 class Said:
     code: int
@@ -64,17 +73,20 @@ def said(
 ) -> Said:
     """What a command says of a home; it is no traceback, and one sentence that names the place."""
     named = NAMED.get(command, ("--home",))
-    more = ["--config", str(config)] if config else []
-    program = PROGRAMS.get(command, Gateway.COMMAND)
-    done = subprocess.run(
-        [*front, *program, *COMMANDS[command], *named, str(home), *more],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        stdin=subprocess.DEVNULL,
-        preexec_fn=no_override,
-    )
+    words = [*COMMANDS[command], *named, str(home), *(["--config", str(config)] if config else ())]
+    if front or command in PROGRAMS:
+        program = PROGRAMS.get(command, Gateway.COMMAND)
+        done = subprocess.run(
+            [*front, *program, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=no_override,
+        )
+    else:
+        done = mortal_commands().run(*words, timeout=120)
     text = done.stderr + done.stdout
     assert "Traceback" not in text, text
     lines = [one for one in done.stderr.splitlines() if re.match(r"distributary: |Error: ", one)]

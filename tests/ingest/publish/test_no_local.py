@@ -1,10 +1,10 @@
 """No-local: a subscription isn't owed what its own connection, or its own container, publishes."""
 
-import subprocess
 from collections.abc import Callable
 
 import pytest
 from deltalake import DeltaTable
+from fork_server import commands
 from gateway_links import Incoming, encoded
 from gateway_management import Manager
 from gateway_peer import Connect, Peer, no_local
@@ -99,8 +99,7 @@ def test_what_is_published_while_a_subscription_begins_is_left_out_too(
         peer = connect("c", port=gateway.port)
         assert everything(peer.durable("t", "deaf", filters=no_local())) == ["other's"]
         gateway.stop()
-        verify = [*gateway.COMMAND, "verify", "--home", gateway.home]
-        assert subprocess.run(verify, check=False).returncode == 0
+        assert commands().run("verify", "--home", gateway.home).returncode == 0
 
 
 def test_no_local_is_part_of_what_a_subscription_is(connect: Connect, topic: str) -> None:
@@ -174,8 +173,7 @@ def test_what_was_left_out_is_in_the_log(own_gateway: Make, connect: Connect) ->
         for row in rows:
             assert (row["outcome"], row["final"], row["consumer"]) == ("local", True, "c")
             assert row["floor"] == row["sequences"][-1] + 1
-        verify = [*gateway.COMMAND, "verify", "--home", gateway.home]
-        assert subprocess.run(verify, check=False).returncode == 0
+        assert commands().run("verify", "--home", gateway.home).returncode == 0
 
 
 def test_a_rewind_brings_back_nothing_of_its_own(own_gateway: Make, connect: Connect) -> None:

@@ -1,10 +1,10 @@
 """Queues: a topic with one implied shared durable subscription, there before anybody is told."""
 
-import subprocess
 from collections.abc import Callable
 
 import pytest
 from deltalake import DeltaTable
+from fork_server import commands
 from gateway_links import Incoming, Outgoing, encoded
 from gateway_peer import Connect, Peer
 from gateway_process import Gateway
@@ -197,5 +197,4 @@ def test_a_queue_is_a_subscription_in_the_tables(own_gateway: Make, connect: Con
             ("subscription", "queue/orders%2Feu", "queue://orders/eu", True),
             ("settlement", "queue/orders%2Feu", "queue://orders/eu", None),
         }
-        verify = [*gateway.COMMAND, "verify", "--home", gateway.home]
-        assert subprocess.run(verify, check=False).returncode == 0
+        assert commands().run("verify", "--home", gateway.home).returncode == 0

@@ -3,12 +3,12 @@ it goes with that link.
 """
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fork_server import commands
 from gateway_frames import begun, composite, frame_of, make, sender_frame, words
 from gateway_hostile import rss
 from gateway_links import Incoming, Outgoing, encoded
@@ -366,10 +366,10 @@ def test_none_outlives_the_gateway(own_gateway: Make, connect: Connect) -> None:
             peer = connect(port=gateway.port)
             assert refused(peer, address, capabilities=())[0] == "amqp:not-found"
         gateway.stop()
-        verify = [*gateway.COMMAND, "verify", "--home", gateway.home]
-        assert subprocess.run(verify, check=False).returncode == 0
-        info = [*gateway.COMMAND, "info", "--home", gateway.home]
-        shown = subprocess.run(info, check=True, capture_output=True, text=True).stdout
+        assert commands().run("verify", "--home", gateway.home).returncode == 0
+        info = commands().run("info", "--home", gateway.home)
+        assert info.returncode == 0
+        shown = info.stdout
         assert "temp-queue:// (2 of them)" in shown
 
 

@@ -2,7 +2,6 @@
 they are done, and subscriptions that begin in the past while publishers go on."""
 
 import json
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fork_server import commands
 from gateway_links import Incoming, Outgoing, encoded
 from gateway_management import Manager
 from gateway_peer import Peer, selector
@@ -209,11 +209,11 @@ def test_a_hint_begins_where_the_tables_have_all(spark: SparkSession, lake: Gate
 
 def test_the_commands_say_the_same(lake: Gateway) -> None:
     """`distributary subscription rewind --dry-run` asks no gateway; without tables it says so."""
-    words = [*Gateway.COMMAND, "subscription", "rewind", "mine", "--to", "500"]
+    words = ("subscription", "rewind", "mine", "--to", "500")
     for more, says in (
         (("--dry-run",), "--dry-run needs --home DIR"),
         (("--home", str(lake.home)), "are what --dry-run looks at"),
     ):
-        done = subprocess.run([*words, *more], capture_output=True, text=True, check=False)
+        done = commands().run(*words, *more)
         assert (done.returncode, done.stdout) == (2, "")
         assert says in done.stderr

@@ -1,0 +1,221 @@
+"""The command `distributary` without its imports, which are half a second of each process.
+
+A fork server is a process that has imported what the command imports. Each of its forks gets
+arguments, variables, a folder and files of its own, and runs the command's `main` to its end, as
+the installed script does. The forks become children of the tests' process (which is their
+subreaper): it waits for them, ends them and has their exit codes as if it had started them.
+
+Whoever puts a library, a tracer or a limit in front of the command starts the installed script.
+"""
+
+import ctypes
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+_PR_SET_CHILD_SUBREAPER = 36
+_REQUEST_BYTES_MAX = 1 << 17
+#: The installed script.
+SCRIPT = str(Path(sys.executable).with_name("distributary"))
+#: What a gateway imports, and what the other commands do, with those of Spark's jobs.
+GATEWAY = ("distributary.ingest.gateway.serve",)
+COMMANDS = (
+    "distributary.ingest.cli.inspect_show",
+    "distributary.pipeline.tables.verify.verify_home",
+    "distributary.jobs.client.management_client",
+    "distributary.jobs.session.session",
+)
+
+
+class Forked:
+    """A process, with what `subprocess.Popen` has to wait for it and to end it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ended = os.pidfd_open(pid)
+        self._lock = threading.Lock()
+
+    def poll(self) -> int | None:
+        """The exit code, a signal as a negative number; None while it runs."""
+        with self._lock:
+            if self.returncode is None:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    self.returncode = os.waitstatus_to_exitcode(status)
+                    os.close(self._ended)
+            return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, when it has come. Raises subprocess.TimeoutExpired."""
+        while (code := self.poll()) is None:
+            if not select.select([self._ended], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(SCRIPT, timeout or 0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Nothing, when it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkServer:
+    """Forks of a process that has imported these modules; `before` is called in it first."""
+
+    def __init__(self, modules: tuple[str, ...], before: Callable[[], None] | None = None) -> None:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._lock = threading.Lock()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                # -P: this file's folder has no place in the path of a command.
+                [sys.executable, "-P", __file__, str(theirs.fileno()), *modules],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=clean_environment(),
+                preexec_fn=before,  # noqa: PLW1509 (no threads wait for it)
+            )
+
+    def start(
+        self,
+        *words: object,
+        output: IO[bytes],
+        errors: IO[bytes],
+        given: IO[bytes] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Forked:
+        """`distributary` with these words. It writes into `output` and `errors`, and reads what is
+        `given`, nothing by default."""
+        request = {
+            "argv": [SCRIPT, *map(str, words)],
+            "env": clean_environment() if environment is None else dict(environment),
+            "cwd": str(Path.cwd()),
+        }
+        with ExitStack() as opened:
+            stdin = given or opened.enter_context(Path(os.devnull).open("rb"))
+            files = [one.fileno() for one in (stdin, output, errors)]
+            with self._lock:
+                socket.send_fds(self._socket, [json.dumps(request).encode()], files)
+                said = self._socket.recv(64)
+        assert said, "the fork server has ended"
+        return Forked(int(said))
+
+    def run(
+        self,
+        *words: object,
+        environment: Mapping[str, str] | None = None,
+        given: str = "",
+        timeout: float | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """As `subprocess.run` does it with `capture_output`, `text` and `input`."""
+        with ExitStack() as opened:
+            stdin, *files = [opened.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+            stdin.write(given.encode())
+            stdin.seek(0)
+            output, errors = files
+            process = self.start(
+                *words, output=output, errors=errors, given=stdin, environment=environment
+            )
+            try:
+                code = process.wait(timeout)
+            finally:
+                process.kill()
+            said = []
+            for file in files:
+                file.seek(0)
+                said.append(file.read().decode())
+        return subprocess.CompletedProcess([SCRIPT, *map(str, words)], code, *said)
+
+    def close(self) -> None:
+        """End the server; forks that run still go on."""
+        self._socket.close()
+        self._process.wait()
+
+
+def clean_environment() -> dict[str, str]:
+    """The tests' own, without what would set a gateway."""
+    return {name: v for name, v in os.environ.items() if "DISTRIBUTARY" not in name}
+
+
+@cache
+def gateways() -> ForkServer:
+    """The one of this process that makes gateways."""
+    return ForkServer(GATEWAY)
+
+
+@cache
+def commands() -> ForkServer:
+    """The one of this process that makes all other commands."""
+    return ForkServer(COMMANDS)
+
+
+def _serve(requests: socket.socket) -> None:
+    """Fork for each request, until there are no more. Comes back in the forks alone."""
+    while True:
+        message, files, _, _ = socket.recv_fds(requests, _REQUEST_BYTES_MAX, 3)
+        if not message:
+            os._exit(0)
+        told, tell = os.pipe()
+        between = os.fork()
+        if between == 0:
+            # The process in between ends at once: its child is the subreaper's from then on.
+            child = os.fork()
+            if child == 0:
+                _become(json.loads(message), files)
+                return
+            os.write(tell, b"%d" % child)
+            os._exit(0)
+        os.waitpid(between, 0)
+        requests.send(os.read(told, 64))
+        for file in (told, tell, *files):
+            os.close(file)
+
+
+def _become(request: dict, files: list[int]) -> None:
+    """Take on what the request says; keep nothing of the server's."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    os.closerange(3, 1024)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.argv[:] = request["argv"]
+
+
+def _main() -> None:
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    modules = sys.argv[2:]
+    main = importlib.import_module("distributary.ingest.cli.main").main
+    if tuple(modules) == GATEWAY:
+        # As `serve` does it: allocators are set before the libraries that use them come.
+        importlib.import_module("distributary.ingest.runtime.memory").set_up()
+    for module in modules:
+        importlib.import_module(module)
+    # Ctrl-C is for the tests and the forks; the server ends with the tests.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _serve(requests)
+    requests.detach()
+    main()
+
+
+if __name__ == "__main__":
+    _main()
