@@ -179,14 +179,14 @@ class World:
             if self.restless and time.monotonic() > self._moves_at:
                 self._another_connection(self.draw.choice(self.consumers))
                 self._moves_at = time.monotonic() + self.draw.uniform(*MOVES_SECONDS)
-            time.sleep(TURN_SECONDS)
+            time.sleep(TURN_SECONDS)  # the stimulus: clients' turns, not as fast as they can
         assert until(), f"the gateway is gone, not so: {what}\n{self.gateway.log[-1500:]}"
 
     def _another_connection(self, consumer: Consumer) -> None:
         """A consumer goes and comes back: what it held is available again."""
         try:
             consumer.leave()
-            time.sleep(self.draw.choice(AWAY_SECONDS))
+            time.sleep(self.draw.choice(AWAY_SECONDS))  # the stimulus: it is away for a while
             back = connected(consumer.connect, self.gateway.port)
         except (PeerLost, OSError):
             back = False

@@ -20,13 +20,21 @@ Settings = Mapping[str, Mapping[str, object]]
 PATIENCE = 30.0
 
 
-def until(condition: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
-    """The first true value of the condition; what was waited for is the failure's text."""
+def until(
+    condition: Callable[[], T], what: str, seconds: float = PATIENCE, *, every: float = 0.005
+) -> T:
+    """The first true value of the condition, asked for so often; what was waited for is the
+    failure's text."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
-        time.sleep(0.005)
+        time.sleep(every)
     return value
+
+
+def past(moment: float) -> None:
+    """The wall clock, by which messages expire and delays end, has passed this moment."""
+    until(lambda: time.time() > moment, "a moment of the wall clock")
 
 
 def free_port() -> int:

@@ -184,7 +184,7 @@ def test_in_time_is_in_time(own_gateway: Make, connect: Connect) -> None:
     for _ in range(4):
         taken = consumer.take()
         assert taken[0].message.delivery_count == 0
-        time.sleep(0.3)
+        time.sleep(0.3)  # the stimulus: held for half of a lock's time
         consumer.settle(taken, Delivery.RELEASED)
         peer.heard()
     assert consumer.bodies() == ["x"]

@@ -121,7 +121,7 @@ def test_what_is_owed_again_counts_as_backlog(
     consumer.confirm(consumer.take(5))
     row = manager.done("READ", "subscription", name)
     assert (row["backlog"], row["backlog_bytes"]) == (0, 0)
-    time.sleep(2.5)  # what nobody is owed is forgotten once a second
+    time.sleep(2.5)  # the stimulus: what nobody is owed is forgotten once a second
     peer.sender(f"{topic}-other").publish("x")
     manager.done("REWIND", "subscription", name, to=row["floor"] - 3)
     row = manager.done("READ", "subscription", name)
@@ -145,7 +145,7 @@ def test_what_is_rewound_right_after_a_start_is_counted_once(
     manager.done("REWIND", "subscription", "container/ops/s", to=10)
     for _ in range(5):
         counted.append(manager.done("READ", "subscription", "container/ops/s")["backlog"])
-        time.sleep(0.3)
+        time.sleep(0.3)  # the stimulus: what is counted twice comes a while after the start
     assert counted == [40] * 5
 
 
@@ -165,7 +165,7 @@ def test_what_has_priorities_and_times_is_rewound_as_well(
     manager.done("REWIND", "subscription", name, to=begin)
     assert [got.body for got in consumer.take(7)] == [got.body for got in first]
     for seconds in (6.5, 2.5):
-        time.sleep(seconds)  # what nobody is owed is forgotten once a second
+        time.sleep(seconds)  # the stimulus: what nobody is owed is forgotten once a second
         manager.done("REWIND", "subscription", name, to=begin)
         again = consumer.take(6)
         assert sorted(got.body for got in again) == [0, 2, 4, 4, 7, 9]

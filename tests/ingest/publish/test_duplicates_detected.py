@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from gateway_links import Outgoing, encoded
 from gateway_peer import Connect
-from gateway_process import Gateway
+from gateway_process import Gateway, past
 from proton import Delivery, symbol, ulong
 
 Make = Callable[..., Gateway]
@@ -88,7 +88,7 @@ def test_a_window_has_an_end(detecting: Gateway, connect: Connect) -> None:
     assert receiver.nothing()
     receiver, link = peer.receiver("moment"), peer.sender("moment")
     say(link, ("a", 1), ("a", 2))
-    time.sleep(0.35)
+    past(time.time() + 0.3)
     say(link, ("a", 3), ("a", 4))
     assert receiver.bodies(2) == [1, 3]
     assert receiver.nothing()

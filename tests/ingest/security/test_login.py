@@ -230,7 +230,7 @@ def test_a_login_that_takes_its_time_is_dropped(own_gateway: Make, users: Path) 
             with pytest.raises(OSError):  # noqa: PT012 (it ends somewhere on the way)
                 while time.monotonic() < began + 20:
                     login.send(bytes([next(drip)]))
-                    time.sleep(0.1)
+                    time.sleep(0.1)  # the stimulus: a byte now and then
         assert len(gateway.events("connection.failed")) == 2
 
 
@@ -318,7 +318,7 @@ def test_users_are_read_again_when_they_change(own_gateway: Make, tmp_path: Path
         file.write_text('carol = "chess"\n')
         kept = gateway.await_event("security.kept")
         assert str(file) in str(kept["reason"])
-        time.sleep(2.5)
+        time.sleep(2.5)  # the stimulus: it looks at its files once a second
         assert len(gateway.events("security.kept")) == 1
         with Login(gateway.port) as login:
             assert login.scram("carol", "chess") == 0

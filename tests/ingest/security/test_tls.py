@@ -226,7 +226,7 @@ def test_a_broken_certificate_changes_nothing(
         chain, key = authority.issue("next", "gateway")
         replace((server[1],), (key,))  # it doesn't fit the certificate that is there
         assert str(server[0]) in str(gateway.await_event("security.kept")["reason"])
-        time.sleep(1.5)
+        time.sleep(1.5)  # the stimulus: it looks at its files once a second
         assert len(gateway.events("security.kept")) == 1
         with Login(gateway.port, trust) as login:
             assert served(login) == old

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from gateway_links import Incoming, Outgoing, encoded
 from gateway_management import Manager
 from gateway_peer import Connect, Peer, selector
-from gateway_process import Gateway, until
+from gateway_process import Gateway, past, until
 from proton import Delivery
 
 from distributary.pipeline.subscriptions.hint import packed
@@ -75,7 +75,7 @@ def test_old_messages_come_first_and_new_ones_behind(
     sender, manager = peer.sender(topic), Manager(peer)
     publish(sender, *range(1_000))
     committed(gateway, 1_000)
-    time.sleep(0.01)
+    past(time.time() + 0.01)
     between = datetime.now(UTC).isoformat()
     publish(sender, *range(1_000, 1_100))
     wanted = {"500": 500, between: 1_000, "1h": 0}
@@ -138,7 +138,8 @@ def test_under_load_each_comes_once_and_in_order(
         got = consumer.take(20)
         consumer.confirm(got)
     finally:
-        time.sleep(0.2)
+        behind = published + 500
+        until(lambda: published > behind or not load.is_alive(), "more is published behind it")
         stopped.set()
         load.join()
     assert published > 3_000

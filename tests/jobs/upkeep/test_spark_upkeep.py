@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from gateway_process import until
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 from spark_log import encoded
@@ -216,9 +217,13 @@ def test_killed_between_two_commits_it_goes_on(spark: SparkSession, home: Home) 
         start_new_session=True,
     )
     try:
-        while sum(versions(home).values()) == begun:
-            assert process.poll() is None, process.stdout.read().decode()
-            time.sleep(0.05)
+        until(
+            lambda: sum(versions(home).values()) != begun or process.poll() is not None,
+            "its first commit",
+            120,
+            every=0.05,
+        )
+        assert process.poll() is None, process.stdout.read().decode()
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

@@ -13,7 +13,7 @@ from fork_server import commands
 from gateway_links import Incoming, Outgoing, encoded
 from gateway_management import Manager
 from gateway_peer import Peer, selector
-from gateway_process import Gateway
+from gateway_process import Gateway, past
 from proton import Delivery
 from pyspark.sql import SparkSession
 
@@ -58,7 +58,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         with Peer(running.port, "worker") as peer:
             mine, every = consume(peer, "mine"), consume(peer, "every", None)
             publish(peer.sender("flights"), *range(COUNT))
-            time.sleep(0.5)  # the times of some are over
+            past(time.time() + 0.2)  # the times of some are over
             taken = mine.take(20)
             mine.confirm(taken[:15])
             mine.confirm(taken[15:18], Delivery.RELEASED)

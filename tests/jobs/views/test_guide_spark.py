@@ -10,14 +10,15 @@ import re
 import shlex
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from gateway_process import PATIENCE, Gateway, free_port
+from deltalake import DeltaTable
+from gateway_process import PATIENCE, Gateway, free_port, until
 from proton import Message
 from proton.utils import BlockingConnection
 from pyspark.sql import SparkSession
@@ -25,6 +26,7 @@ from pyspark.sql import SparkSession
 from distributary.ingest.cli.main import cli
 from distributary.jobs.materialize.batch_progress import Progress
 from distributary.jobs.session.job_names import JOBS
+from distributary.pipeline.tables.home.home import Home
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -81,13 +83,24 @@ class Reader:
         connection = BlockingConnection(self._said["127.0.0.1:5672"], timeout=PATIENCE)
         connection.create_sender("elsewhere").send(Message("?", durable=True))
         connection.close()
-        until, last = time.monotonic() + 2 * PATIENCE, "distributary_job_batch_ended"
-        while last not in self.scraped and time.monotonic() < until:
+
+        def scraped() -> bool:
             with suppress(OSError):
                 page = urlopen(f"http://127.0.0.1:{self.metrics}/metrics")
                 self.scraped = page.read().decode()
-            time.sleep(0.1)
+            return "distributary_job_batch_ended" in self.scraped
+
+        with suppress(AssertionError):  # what it lacks is seen in what was scraped
+            until(scraped, "the metrics of a batch", 2 * PATIENCE)
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def logged(home: Home) -> bool:
+    """Whether the log has all that the guide's first program has done."""
+    columns = ["record", "sequences"]
+    rows = DeltaTable(home.topic_log).to_pyarrow_table(columns=columns).to_pylist()
+    messages = sum(row["record"] == "message" for row in rows)
+    return (messages, sum(len(row["sequences"] or ()) for row in rows)) == (500, 300)
 
 
 @contextmanager
@@ -116,7 +129,7 @@ def test_each_block_does_what_it_says(tmp_path: Path, monkeypatch: pytest.Monkey
         for kind, block in BLOCK.findall(GUIDE.read_text()):
             shown.append(reader.does(kind, block))
             if "def apply" in block:
-                time.sleep(1)  # "a second later all of it is in the log"
+                until(partial(logged, Home(gateway.home)), "all of it is in the log")
         everything = "\n".join(shown)
         reader.forgets()
         gateway.stop()
