@@ -12,6 +12,7 @@ ROUND ?=
 FRAMES ?= 20000
 SECONDS ?= 3600
 READY := $(VENV)/.ready
+ARCHIVE := build/spark.jsa
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench run crash fuzz soak jms clean tools
@@ -22,7 +23,7 @@ help: ## What there is
 demo: $(READY) ## 336,776 flights through the gateway, four workers, Spark, a picture
 	$(BIN)/python -m examples.demo --home build/demo
 
-test: $(READY) ## All tests: core, tables, gateway, Spark
+test: $(READY) $(ARCHIVE) ## All tests: core, tables, gateway, Spark
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(READY) ## ruff, mypy
@@ -66,3 +67,7 @@ $(READY): pyproject.toml $(wildcard ingest/native/*.c) ingest/native/build_pump.
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
+
+# Spark's classes for the tests' JVMs, read and checked once.
+$(ARCHIVE): $(READY) tests/support/class_archive.py
+	$(BIN)/python tests/support/class_archive.py $@

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import class_archive
 import pytest
 from hypothesis import settings
 from spark_settings import FAST
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 # A failure prints what replays it. There is no deadline: builds share their machine with others.
 settings.register_profile("house", deadline=None, print_blob=True)
 settings.load_profile("house")
+class_archive.use()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

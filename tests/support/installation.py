@@ -75,7 +75,7 @@ class Environment:
     @property
     def variables(self) -> dict[str, str]:
         """Nothing that leads to a checkout, and Python by its name."""
-        names = ("PATH", "HOME", "JAVA_HOME", "LANG", "TMPDIR")
+        names = ("PATH", "HOME", "JAVA_HOME", "LANG", "TMPDIR", "SPARK_SUBMIT_OPTS")
         return {name: os.environ[name] for name in names if name in os.environ} | {
             "PYSPARK_PYTHON": str(self.python),
             "PYSPARK_DRIVER_PYTHON": str(self.python),

@@ -140,10 +140,10 @@ def test_what_is_held_when_it_expires_may_still_be_accepted(
     gateway = own_gateway(QUICK).start()
     peer = connect(port=gateway.port)
     fill(peer, "q", expiring("x", 3_000))
-    fill(peer, "nobody's", expiring("x", 3_000))
+    fill(peer, "other", expiring("x", 3_000))
     consumer = of_queue(peer, "q")
     taken = consumer.take()
     until(lambda: settled(gateway, "expired"), "the sweep after their time")
     consumer.confirm(taken)
     until(lambda: settled(gateway, "accepted"), "the settlement")
-    assert settled(gateway, "expired") == [("queue/nobody's", "")]
+    assert settled(gateway, "expired") == [("queue/other", "")]

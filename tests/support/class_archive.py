@@ -1,0 +1,57 @@
+"""An archive of Spark's classes, in Java's own form (CDS): `python class_archive.py FILE`.
+
+A JVM that has it maps what it would otherwise unpack, read and check, class by class: start and
+first jobs take 10 s of CPU in place of 15, and the tests start dozens of JVMs. One with other jars,
+or another Java, goes without.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+#: Where `make test` has it made.
+ARCHIVE = Path(__file__).parents[2] / "build" / "spark.jsa"
+#: What spark-submit, and so pyspark, adds to the command line of its JVM.
+VARIABLE = "SPARK_SUBMIT_OPTS"
+
+
+def use() -> None:
+    """All JVMs that this process starts, and those of its children, have the archive, if it is
+    there. What doesn't fit is not worth a line."""
+    if ARCHIVE.exists():
+        os.environ[VARIABLE] = f"-XX:SharedArchiveFile={ARCHIVE} -Xlog:disable"
+
+
+def make(file: Path) -> None:
+    """Let a JVM do what most tests do, and write down what it has loaded when it ends."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    begun = file.with_suffix(".new")
+    subprocess.run(
+        [sys.executable, __file__, "--load"],
+        env=os.environ | {VARIABLE: f"-XX:ArchiveClassesAtExit={begun} -Xlog:disable"},
+        stdout=subprocess.PIPE,  # its end is that of the JVM, which has more to do than Python
+        check=True,
+    )
+    begun.replace(file)
+
+
+def _load() -> None:
+    from spark_place import Place, first_part, second_part  # noqa: PLC0415 (the child's alone)
+    from spark_settings import FAST  # noqa: PLC0415
+
+    from distributary.jobs.session.session import session  # noqa: PLC0415
+
+    spark = session(FAST)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(spark, Path(folder))
+        for part in (first_part, second_part):
+            part(place)
+            place.materialize()
+        place.table("messages").orderBy("sequence").collect()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    _load() if sys.argv[1] == "--load" else make(Path(sys.argv[1]))
