@@ -9,6 +9,7 @@ Whoever puts a library, a tracer or a limit in front of the command starts the i
 """
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import cache
@@ -36,6 +38,9 @@ COMMANDS = (
     "distributary.pipeline.tables.verify.verify_home",
     "distributary.jobs.client.management_client",
     "distributary.jobs.session.session",
+    "distributary.jobs.views.notebook_views",
+    "distributary.jobs.views.rewind_preview",
+    *GATEWAY,
 )
 
 
@@ -201,6 +206,23 @@ def _become(request: dict, files: list[int]) -> None:
     sys.argv[:] = request["argv"]
 
 
+def _end(main: Callable[[], None]) -> None:
+    """Run to the exit code, as Python does, but take nothing apart: that would be pages, too."""
+    code: object = 1
+    try:
+        main()
+        code = 0
+    except SystemExit as end:
+        code = end.code
+    except BaseException:  # noqa: BLE001 (whatever it is, it is told)
+        traceback.print_exc()
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")
+    for file in (sys.stdout, sys.stderr):
+        file.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
 def _main() -> None:
     requests = socket.socket(fileno=int(sys.argv[1]))
     modules = sys.argv[2:]
@@ -212,9 +234,12 @@ def _main() -> None:
         importlib.import_module(module)
     # Ctrl-C is for the tests and the forks; the server ends with the tests.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What lives now is nobody's garbage: a fork that looked at it would copy all of its pages.
+    gc.collect()
+    gc.freeze()
     _serve(requests)
     requests.detach()
-    main()
+    _end(main)
 
 
 if __name__ == "__main__":
