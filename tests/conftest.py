@@ -35,10 +35,19 @@ def crash_seed(request: pytest.FixtureRequest) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever needs the session needs a JVM, and is marked so."""
+    """Whatever needs the session needs a JVM, and is marked so. Files that take minutes (with a
+    JVM, a time-out of their own, or kills) begin first, so that all workers end together."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+    long = {
+        item.path
+        for item in items
+        if item.get_closest_marker("spark")
+        or item.get_closest_marker("timeout")
+        or item.path.parent.name == "crash"
+    }
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from checker import Checker, Report
 from clients import Consumer, Publisher, Subscription, connected, search
 from disk import SmallDisk
 from faults import Fault, Layer, Where
+from fork_server import commands
 from gateway_peer import PeerLost
 from gateway_process import Gateway, until
 from given_back import given_back
@@ -346,8 +347,12 @@ class World:
 
     def verify(self) -> None:
         """What `distributary verify` says of the home; it must be sound."""
-        command = [*self._inside, *Gateway.COMMAND, "verify", "--home", str(self.home)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        words = ("verify", "--home", str(self.home))
+        if self._inside:
+            command = [*self._inside, *Gateway.COMMAND, *words]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        else:
+            done = commands().run(*words)
         if done.returncode == 2 and "No such command" in done.stderr:
             return
         assert done.returncode == 0, f"verify says:\n{done.stdout}{done.stderr}"

@@ -1,4 +1,5 @@
-"""An archive of Spark's classes, in Java's own form (CDS): `python class_archive.py FILE`.
+"""How Java is started for Spark in the tests. `python class_archive.py FILE` makes an archive of
+Spark's classes, in Java's own form (CDS).
 
 A JVM that has it maps what it would otherwise unpack, read and check, class by class: start and
 first jobs take 10 s of CPU in place of 15, and the tests start dozens of JVMs. One with other jars,
@@ -17,11 +18,15 @@ ARCHIVE = Path(__file__).parents[2] / "build" / "spark.jsa"
 VARIABLE = "SPARK_SUBMIT_OPTS"
 
 
+#: None of the tests' JVMs lives long enough for Java's second compiler (`conf/spark.conf`).
+SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+
+
 def use() -> None:
-    """All JVMs that this process starts, and those of its children, have the archive, if it is
-    there. What doesn't fit is not worth a line."""
-    if ARCHIVE.exists():
-        os.environ[VARIABLE] = f"-XX:SharedArchiveFile={ARCHIVE} -Xlog:disable"
+    """All of Spark's JVMs that this process starts, and its children, are for a short life. They
+    have the archive, if it is there; that it doesn't fit is not worth a line."""
+    archive = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.exists() else ""
+    os.environ[VARIABLE] = SHORT_LIFE + archive
 
 
 def make(file: Path) -> None:
@@ -30,7 +35,7 @@ def make(file: Path) -> None:
     begun = file.with_suffix(".new")
     subprocess.run(
         [sys.executable, __file__, "--load"],
-        env=os.environ | {VARIABLE: f"-XX:ArchiveClassesAtExit={begun} -Xlog:disable"},
+        env=os.environ | {VARIABLE: f"{SHORT_LIFE} -XX:ArchiveClassesAtExit={begun} -Xlog:disable"},
         stdout=subprocess.PIPE,  # its end is that of the JVM, which has more to do than Python
         check=True,
     )
