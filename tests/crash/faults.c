@@ -365,7 +365,9 @@ static int meant(const char *owner) {
     return name && !strcmp(name + 1, program);
 }
 
-__attribute__((constructor)) static void begin(void) {
+/* From here on this process is watched, if its variables say so. A process that was started without
+ * them has the layer idle; its forks set them and call this. */
+void begin(void) {
     const char *where = getenv("FAULTS_HOME"), *beside = getenv("FAULTS_DIR");
     char owner[32], path[PATH_BYTES + 32];
     snprintf(owner, sizeof owner, "%d", (int)getpid());
@@ -397,6 +399,8 @@ __attribute__((constructor)) static void begin(void) {
     control = mapped;
     atomic_store(&control->seen, 0);
 }
+
+__attribute__((constructor)) static void begin_at_start(void) { begin(); }
 
 /* The calls. Each says what is changed, asks the plan, does it, asks again. */
 

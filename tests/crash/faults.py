@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 import power
+from gateway_process import Gateway
 
 SOURCE = Path(__file__).with_name("faults.c")
 #: `struct control`: three counters, then the plan as text.
@@ -129,6 +130,13 @@ class Layer:
     def command(self) -> tuple[str, ...]:
         """The same in front of a command line."""
         return ("env", *(f"{name}={value}" for name, value in self.environment.items()))
+
+    def put_under(self, gateway: Gateway, inside: tuple[str, ...] = ()) -> None:
+        """The gateway's next processes run over this layer; `inside` what comes in front."""
+        if inside:
+            gateway.COMMAND = (*inside, *self.command, *Gateway.COMMAND)
+        else:
+            gateway.environment, gateway.preloaded = self.environment, library()
 
     def arm(self, fault: Fault | None) -> None:
         """From now on this plan holds and counts from one; None is no plan."""

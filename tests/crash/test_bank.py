@@ -30,7 +30,7 @@ def test_the_sum_never_changes(tmp_path: Path, crash_seed: int, durability: str)
     settings = {**SETTINGS, "journal": {**SETTINGS["journal"], "durability": durability}}
     gateway = Gateway(tmp_path, settings)
     layer = Layer(tmp_path / "layer", gateway.home)
-    gateway.COMMAND = (*layer.command, *Gateway.COMMAND)
+    layer.put_under(gateway)
     bank = Bank(draw, lambda: gateway.process is None or gateway.process.wait(10) != 0)
     points = [name for name in KILLED_AT if durability == "journal" or "journal" not in name]
     with gateway:

@@ -76,7 +76,7 @@ class World:
         self._disk = SmallDisk(self.home / disk[0], disk[1]) if disk is not None else None
         self._full = f"{disk[0]}/*" if disk is not None else ""
         self._inside = self._disk.command if self._disk is not None and self._disk.mounted else ()
-        self.gateway.COMMAND = (*self._inside, *self.layer.command, *Gateway.COMMAND)
+        self.layer.put_under(self.gateway, self._inside)
         self._owner = self.gateway  #: the one over the file layer
         self._fired = 0
         self._standbys = 0
@@ -311,7 +311,7 @@ class World:
         standby.home, standby.options = self.home, ["--standby"]
         layer = Layer(folder / "layer", self.home)
         layer.boot_id = self.layer.boot_id
-        standby.COMMAND = (*layer.command, *Gateway.COMMAND)
+        layer.put_under(standby)
         return standby
 
     def _left_credit(self) -> dict[str, int]:

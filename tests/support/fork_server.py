@@ -83,11 +83,18 @@ class Forked:
 
 
 class ForkServer:
-    """Forks of a process that has imported these modules; `before` is called in it first."""
+    """Forks of a process that has imported these modules; `before` is called in it first. Of a
+    library that is `preloaded` each fork calls `begin`, when it has its variables."""
 
-    def __init__(self, modules: tuple[str, ...], before: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        modules: tuple[str, ...],
+        before: Callable[[], None] | None = None,
+        preloaded: Path | None = None,
+    ) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._lock = threading.Lock()
+        self._preloaded = preloaded
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -95,7 +102,7 @@ class ForkServer:
                 [sys.executable, "-P", __file__, str(theirs.fileno()), *modules],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env=clean_environment(),
+                env=clean_environment() | ({"LD_PRELOAD": str(preloaded)} if preloaded else {}),
                 preexec_fn=before,  # noqa: PLW1509 (no threads wait for it)
             )
 
@@ -113,6 +120,7 @@ class ForkServer:
             "argv": [SCRIPT, *map(str, words)],
             "env": clean_environment() if environment is None else dict(environment),
             "cwd": str(Path.cwd()),
+            "preloaded": str(self._preloaded or ""),
         }
         with ExitStack() as opened:
             stdin = given or opened.enter_context(Path(os.devnull).open("rb"))
@@ -161,9 +169,9 @@ def clean_environment() -> dict[str, str]:
 
 
 @cache
-def gateways() -> ForkServer:
-    """The one of this process that makes gateways."""
-    return ForkServer(GATEWAY)
+def gateways(preloaded: Path | None = None) -> ForkServer:
+    """The one of this process that makes gateways, with a library under them or without."""
+    return ForkServer(GATEWAY, preloaded=preloaded)
 
 
 @cache
@@ -204,6 +212,8 @@ def _become(request: dict, files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     sys.argv[:] = request["argv"]
+    if request["preloaded"]:
+        ctypes.CDLL(request["preloaded"]).begin()
 
 
 def _end(main: Callable[[], None]) -> None:

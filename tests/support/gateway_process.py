@@ -59,7 +59,8 @@ class Gateway:
     `settings` are those of its `--config` file, `options` more of its command line, `environment`
     more of its environment. `start`, `kill` and `stop` in any order; the log of all its lives is
     one file. The process is a fork of one that has imported everything, unless something else is
-    to run (`COMMAND`), or to be run with (`environment`, `before`).
+    to run (`COMMAND`), or to be run with (`environment`, `before`). A library can be `preloaded`
+    all the same: it is told of `environment` by a call of its `begin`.
     """
 
     #: Events that no test may cause.
@@ -77,6 +78,7 @@ class Gateway:
         self.port = free_port()
         self.options: list[str] = []
         self.environment: dict[str, str] = {}  #: of the process, beside the test's own
+        self.preloaded: Path | None = None
         self.process: subprocess.Popen[bytes] | Forked | None = None
         self._read = 0  # bytes of the log
         self._lines: list[bytes] = []
@@ -104,8 +106,14 @@ class Gateway:
         given = ["--home", self.home, "--listen", f"127.0.0.1:{self.port}"]
         words = ["serve", *given, "--config", self.config, *self.LOGGING, *self.options]
         with self.log_path.open("ab") as log:
-            if self.COMMAND == (SCRIPT,) and not self.environment and before is None:
-                self.process = gateways().start(*words, output=log, errors=log)
+            forked = self.preloaded or not self.environment
+            if self.COMMAND == (SCRIPT,) and forked and before is None:
+                self.process = gateways(self.preloaded).start(
+                    *words,
+                    output=log,
+                    errors=log,
+                    environment=clean_environment() | self.environment,
+                )
             else:
                 self.process = subprocess.Popen(
                     [*self.COMMAND, *words],
