@@ -1,5 +1,6 @@
 """A home with a hand-made log, the job that materializes it, and something to put in."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -9,6 +10,11 @@ from distributary.jobs.materialize.batch_progress import Progress
 from distributary.jobs.materialize.materialize import Settings, build
 from distributary.jobs.tables.table_places import TablePlaces
 from distributary.pipeline.tables.home.home import Home
+
+
+def frame_like(other: DataFrame, rows: Iterable[tuple[object, ...]]) -> DataFrame:
+    """What another frame is to be: rows under its schema."""
+    return other.sparkSession.createDataFrame(list(rows), other.schema)
 
 
 class Place:

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 from math import ceil
 
 import pytest
+from chispa import assert_df_equality
 from random_life import NEVER_OWED, OUTCOMES, Life, Step
 from spark_log import BEGIN
-from spark_place import Place
+from spark_place import Place, frame_like
 
 from distributary.pipeline.transforms.schema.home_tables import find_tables
 from distributary.pipeline.transforms.views.backlog import backlog
@@ -55,14 +56,13 @@ def test_the_views_equal_the_model(place: Place) -> None:
     place.materialize()
     tables = find_tables(place.spark, str(place.home.root))
 
-    found = pending_of_all(tables).select("subscription", "sequence").collect()
-    assert Counter(map(tuple, found)) == Counter(life.model.owed)
+    found = pending_of_all(tables).select("subscription", "sequence")
+    assert_df_equality(found, frame_like(found, life.model.owed), ignore_row_order=True)
     assert len({name for name, _ in life.model.owed}) > 2
     name = min(life.model.claims)
-    alone = pending(place.spark, str(place.home.root), name).select("sequence").collect()
-    assert {(name, row.sequence) for row in alone} == {
-        one for one in life.model.owed if one[0] == name
-    }
+    alone = pending(place.spark, str(place.home.root), name).select("sequence")
+    owed = [(sequence,) for one, sequence in life.model.owed if one == name]
+    assert_df_equality(alone, frame_like(alone, owed), ignore_row_order=True)
 
     end = place.log.now
     said = backlog(tables, width=WIDTH, until=end).collect()
