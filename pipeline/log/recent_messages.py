@@ -8,6 +8,7 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from distributary.pipeline.model.header_attributes import joined
@@ -51,6 +52,11 @@ class RecentMessages:
         self._committed = head
         self.floor = head  #: every message from here on is in memory
         self.head = head  #: the sequence after the last message
+
+    @property
+    def topics(self) -> AbstractSet[str]:
+        """Those that have a batch here."""
+        return self._lines.keys()
 
     @property
     def bytes(self) -> int:

@@ -145,6 +145,11 @@ class Transactions(Generic[P, R]):
         self._open: dict[int, _Transaction[P, R]] = {}
         self._bytes = 0
 
+    @property
+    def held_bytes(self) -> int:
+        """What the work of all of them holds."""
+        return self._bytes
+
     def __contains__(self, number: int) -> bool:
         """Whether there is such a transaction."""
         return number in self._open

@@ -9,6 +9,7 @@ Rule 2: what is found out is the same whoever asks, and whenever.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from distributary.pipeline.errors import SelectorFailed
@@ -166,6 +167,11 @@ class Selections:
     def __init__(self, reading: Reading = Reader) -> None:
         self._reading = reading
         self._topics: dict[str, _Topic] = {}
+
+    @property
+    def topics(self) -> AbstractSet[str]:
+        """Those that have a subscription with a selector."""
+        return self._topics.keys()
 
     def join(self, claim: Definition) -> None:
         """A subscription begins to be served. Raises SelectorError if its selector is none."""

@@ -71,7 +71,7 @@ class Peer:
         sasl.allow_insecure_mechs = True
         sasl.allowed_mechs("PLAIN" if user else "ANONYMOUS")
         self.transport.bind(self.connection)
-        self._links: list[Link] = []
+        self.links: list[Link] = []  #: all that are not detached
         self._left: set[str] = set()
         self.lost = False
         self.connection.open()
@@ -136,7 +136,7 @@ class Peer:
 
     def troubles(self) -> str:
         """What the gateway complains of."""
-        ends = [self.connection, *self._links]
+        ends = [self.connection, *self.links]
         said = [end.remote_condition for end in ends]
         return f"complaints: {[condition for condition in said if condition]}"
 
@@ -200,7 +200,7 @@ class Peer:
         temporary destination, as JMS clients have it."""
         link = (session or self.session).sender(f"sender-{next(_numbers)}")
         link.owner = None
-        self._links.append(link)
+        self.links.append(link)
         link.source.address = link.name
         link.target.type = kind
         link.target.address = topic
@@ -250,7 +250,7 @@ class Peer:
             source.filter.put_dict({symbol(key): value for key, value in filters.items()})
         link.snd_settle_mode = Link.SND_SETTLED if presettled else Link.SND_UNSETTLED
         link.owner = incoming = Incoming(self, link)
-        self._links.append(link)
+        self.links.append(link)
         link.open()
         if opened:
             self.attached(link)
@@ -286,7 +286,7 @@ class Peer:
         condition = link.link.remote_condition
         link.link.close()
         self.write()
-        self._links.remove(link.link)
+        self.links.remove(link.link)
         self._left.discard(link.link.name)
         return str(condition.name) if condition else ""
 
@@ -297,7 +297,7 @@ class Peer:
         self.until(lambda: name in self._left, "the answer to a detach")
         self._left.discard(name)
         condition = link.link.remote_condition
-        self._links.remove(link.link)
+        self.links.remove(link.link)
         link.link.free()
         return str(condition.name) if condition else ""
 

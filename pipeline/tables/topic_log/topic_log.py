@@ -109,7 +109,7 @@ class TopicLog:
     @property
     def version(self) -> int:
         """The table's version after the last commit."""
-        return self._state.version
+        return self.state.version
 
     @property
     def uri(self) -> str:
@@ -127,28 +127,29 @@ class TopicLog:
         return self._writer.dead
 
     @property
-    def _state(self) -> TableState:
+    def state(self) -> TableState:
+        """What the table has in its newest version that is known here: files, group, sequence."""
         return self._writer.state
 
     @property
     def journal_version(self) -> int:
         """The last group that is committed; 0 before the first one."""
-        return self._state.group
+        return self.state.group
 
     @property
     def sequence_version(self) -> int:
         """The first sequence that isn't committed."""
-        return self._state.sequence
+        return self.state.sequence
 
     @property
     def first_sequence(self) -> int:
         """The first sequence that retention has left; nothing below it is owed to anybody."""
-        return self._state.first_sequence
+        return self.state.first_sequence
 
     @property
     def first_day(self) -> str:
         """The UTC day of the first messages that retention has left; empty if there are none."""
-        messages = table_statistics.messages_of(self._state.files)
+        messages = table_statistics.messages_of(self.state.files)
         return min((file.day for file in messages if file.low is not None), default="")
 
     def files(self, record: str, after_group: int) -> list[Path]:
@@ -162,7 +163,7 @@ class TopicLog:
     def _later(self, record: str, after_group: int) -> list[AddedFile]:
         return [
             file
-            for file in self._state.files
+            for file in self.state.files
             if file.record == record and (file.group_high is None or file.group_high > after_group)
         ]
 
@@ -181,7 +182,7 @@ class TopicLog:
         is one. Every committed one with `start <= sequence < covered` is in the page; with `sift`,
         every one that it names."""
         while True:
-            at = self._state
+            at = self.state
             try:
                 return self._pager.page(
                     at.messages,
@@ -192,7 +193,7 @@ class TopicLog:
                     sift=sift,
                 )
             except FileNotFoundError as error:
-                if at is self._state:
+                if at is self.state:
                     raise StoreError(f"messages of {topic} can't be read: {error}") from error
             except (OSError, pa.ArrowException) as error:
                 raise StoreError(f"messages of {topic} can't be read: {error}") from error
@@ -213,7 +214,7 @@ class TopicLog:
 
     def _looked_over(self, look: Callable[[Sequence[AddedFile]], Iterator[T]]) -> Iterator[T]:
         try:
-            yield from look(table_statistics.messages_of(self._state.files))
+            yield from look(table_statistics.messages_of(self.state.files))
         except (OSError, pa.ArrowException) as error:
             raise StoreError(f"{self._store.uri} can't be read: {error}") from error
 
@@ -225,12 +226,12 @@ class TopicLog:
         """
         day = day_of(min(max(time, 0), TIME_MAX))
         while True:
-            at = self._state
+            at = self.state
             files = table_statistics.messages_of(at.files)
             try:
                 found = table_statistics.first_at(self._store, files, time, day=day)
             except FileNotFoundError as error:
-                if at is self._state:
+                if at is self.state:
                     raise StoreError(f"{self._store.uri} can't be read: {error}") from error
             except (OSError, pa.ArrowException) as error:
                 raise StoreError(f"{self._store.uri} can't be read: {error}") from error
@@ -248,7 +249,7 @@ class TopicLog:
         stop.
         """
         self._writer.ready()
-        before = self._state
+        before = self.state
         began = time.perf_counter()
         frames = _new_frames(views, before.group)
         if not frames:

@@ -46,7 +46,7 @@ def prior(peer: Peer, name: str, priority: object, key: str = "priority") -> Inc
     number = isinstance(priority, int)
     link.properties = {symbol(key): int32(priority) if number else priority}
     link.owner = incoming = Incoming(peer, link)
-    peer._links.append(link)
+    peer.links.append(link)
     link.open()
     if number:
         peer.attached(link)

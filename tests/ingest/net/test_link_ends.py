@@ -76,7 +76,7 @@ def begin_transaction(peer: Peer) -> None:
 
 
 def leave(peer: Peer, *, closed: bool) -> None:
-    for link in [*peer._links]:
+    for link in [*peer.links]:
         peer.leave(SimpleNamespace(link=link), closed=closed)
 
 
@@ -92,7 +92,7 @@ def session_ended(_gateway: Planted, peer: Peer) -> None:
     peer.session.close()
     peer.until(lambda: peer.session.state & Endpoint.REMOTE_CLOSED, "a session's end")
     peer.session.free()
-    peer._links.clear()
+    peer.links.clear()
 
 
 def refused(_gateway: Planted, peer: Peer) -> None:
@@ -105,7 +105,7 @@ def refused(_gateway: Planted, peer: Peer) -> None:
 
 def too_large(_gateway: Planted, peer: Peer) -> None:
     """Where the peer sends, a message is larger than any may be; the others leave."""
-    for link in peer._links:
+    for link in peer.links:
         if link.is_sender:
             link.delivery("too-large")
             link.stream(encoded("x" * BYTES_MAX))

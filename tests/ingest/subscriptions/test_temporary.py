@@ -403,7 +403,7 @@ def count(*_):
     gc.collect()
     found = collections.Counter(type(one).__name__ for one in gc.get_objects())
     recent = [one for one in gc.get_objects() if type(one).__name__ == "RecentMessages"]
-    lines = sum(len(one._lines) for one in recent)
+    lines = sum(len(one.topics) for one in recent)
     new = pathlib.Path(path + ".new")
     new.write_text(json.dumps(found | {"lines": lines}))
     new.rename(path)

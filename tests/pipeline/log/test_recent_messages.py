@@ -85,7 +85,7 @@ def test_forgotten_topics_are_gone_and_the_others_are_not(
             for name in ("flights", "weather", "planes"):
                 expected = next((s for t, s in everything if t == name and s.stop > wanted), None)
                 assert recent.find(name, wanted) is expected
-        assert set(recent._lines) == {t for t, s in everything if s.first >= recent.floor}
+        assert set(recent.topics) == {t for t, s in everything if s.first >= recent.floor}
 
 
 def numbered(first: int, count: int) -> RecordBatch:

@@ -282,7 +282,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     def who_holds_nothing_counts_for_nothing(self) -> None:
         """What it counts is what it holds: with nothing held all of the room is there again."""
         if not any(posted or retired for _, posted, retired, _ in self.model.values()):
-            assert self.transactions._bytes == 0
+            assert self.transactions.held_bytes == 0
 
 
 TestTransactionsMachine = TransactionsMachine.TestCase

@@ -213,7 +213,7 @@ def test_what_is_left_is_forgotten():
         selections.join(claim("n >"))
     selections.join(claim("n > 5"))
     selections.leave(claim("n > 5"))
-    assert not selections._topics
+    assert not selections.topics
 
 
 class Broken(Reader):

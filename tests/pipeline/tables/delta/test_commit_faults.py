@@ -88,7 +88,7 @@ def write(home: Home, store: Store) -> TopicLog:
 
 def check(log: TopicLog, home: Home, store: Store) -> None:
     """Each group once; what we know is what a newcomer finds; all that it names is there."""
-    assert opened(home, store)._state == log._state
+    assert opened(home, store).state == log.state
     assert (log.journal_version, log.sequence_version) == (GROUPS, 2 * (GROUPS - 1))
     table = DeltaTable(store.uri, storage_options=store.options).to_pyarrow_table()
     found = table.to_pylist()

@@ -125,7 +125,7 @@ def test_old_entries_go_and_what_they_removed(
     assert kept.oldest == int(entries[0].stem)
     for version in range(kept.checkpoints[0], story.log.version + 1):
         DeltaTable(story.log.path, version=version).to_pyarrow_table()
-    named = {f.path for f in story.log._state.files}
+    named = {f.path for f in story.log.state.files}
     for entry in entries:
         found = read_commit(LocalStore(story.log.path), int(entry.stem))
         named |= set(found.removed) | {f.path for f in found.added}
@@ -167,7 +167,7 @@ def test_a_clean_up_that_is_cut_is_gone_on_with(
         assert_same(story)
         story.upkeep()
         assert_same(story)
-        live = {f.path.rpartition("/")[2] for f in story.log._state.files}
+        live = {f.path.rpartition("/")[2] for f in story.log.state.files}
         assert live <= {p.name for p in cut.rglob("record=*/*/*.parquet")}
     assert left
 
@@ -266,7 +266,7 @@ def test_what_was_left_behind_has_a_limit_in_bytes(
         story.commit(20, 20)
         story.upkeep()
     files = list(story.log.path.rglob("record=*/*/*.parquet"))
-    live = sum(file.size for file in story.log._state.files)
+    live = sum(file.size for file in story.log.state.files)
     entry = sum(path.stat().st_size for path in files) // 80  # about what a few commits weigh
     assert sum(path.stat().st_size for path in files) - live < 100_000 + 20 * entry
     assert len(list((story.log.path / "_delta_log").glob("*.json"))) < 80

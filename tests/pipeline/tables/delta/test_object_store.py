@@ -100,7 +100,7 @@ def test_a_log_lives_there(
             kinds.add(step.kind)
     assert kinds >= {"merge", "checkpoint", "clean-up"}
     again = opened(store, tmp_path)
-    assert again._state == log._state
+    assert again.state == log.state
     batches = again.page("t", 0, 1 << 20).batches
     assert b"".join(bytes(batch.blob[: sum(map(len, sent))]) for batch in batches).startswith(
         sent[0]
@@ -127,7 +127,7 @@ def test_verify_and_info_read_it_there(store: ObjectStore, tmp_path: Path) -> No
     found = take(home, store)
     assert [line.messages for line in found.topics] == [3]
     assert [line.backlog for line in found.subscriptions] == [2]
-    path = next(file.path for file in log._state.files if file.record == "message")
+    path = next(file.path for file in log.state.files if file.record == "message")
     store.delete([path])
     [check] = [one for one in verify(home, store=store).checks if one.problems]
     assert check.problems[0].startswith(f"{store.uri}/{path} is missing")

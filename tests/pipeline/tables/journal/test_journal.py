@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from open_files import open_below
 from table_groups import bodies, framed, group, run
 
 from distributary.pipeline.errors import JournalBroken, JournalFull, JournalVersion, StoreError
@@ -293,7 +294,7 @@ def test_a_full_device_leaves_the_journal_alive(tmp_path: Path) -> None:
     """A write that finds no room is no failed fsync: the group is written when there is room."""
     journal = Journal.open(tmp_path, segment_bytes=SMALL)
     append(journal, 1)
-    fd = journal._live[-1].fd
+    [fd] = open_below(tmp_path)
     kept = os.dup(fd)
     with Path("/dev/full").open("wb", buffering=0) as full:
         os.dup2(full.fileno(), fd)
@@ -312,7 +313,7 @@ def test_a_failed_fdatasync_ends_the_journal(tmp_path: Path) -> None:
     """Nobody knows what the disk holds after it, so no later append is believed."""
     journal = Journal.open(tmp_path, segment_bytes=SMALL)
     append(journal, 1)
-    fd = journal._live[-1].fd
+    [fd] = open_below(tmp_path)
     kept = os.dup(fd)
     with Path("/dev/null").open("wb", buffering=0) as null:  # takes every write, refuses fdatasync
         os.dup2(null.fileno(), fd)

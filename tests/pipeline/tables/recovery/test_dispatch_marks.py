@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from open_files import open_below
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.failures import DOUBT_STEPS_MAX, Doubt, Failures
@@ -227,13 +228,14 @@ def test_a_growing_file_keeps_what_it_has(lives: Lives) -> None:
 def test_a_sync_that_failed_is_not_tried_again(lives: Lives) -> None:
     """Although the disk would now say yes: perhaps to what it has forgotten."""
     marks, _ = lives.start()
-    kept = os.dup(marks._fd)
-    os.close(marks._fd)
+    fd, _of_its_map = open_below(lives.path)
+    kept = os.dup(fd)
+    os.close(fd)
     with pytest.raises(OSError, match="Bad file descriptor"):
         marks.sync()
-    os.dup2(kept, marks._fd)
+    os.dup2(kept, fd)
     os.close(kept)
-    os.fdatasync(marks._fd)
+    os.fdatasync(fd)
     with pytest.raises(OSError, match="Bad file descriptor"):
         marks.sync()
     marks.close()

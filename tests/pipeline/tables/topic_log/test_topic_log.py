@@ -346,4 +346,4 @@ def test_the_log_says_what_the_files_hold(tmp_path: Path) -> None:
     assert (message.topic_low, message.topic_high) == (name, name)
     assert (settlement.rows, settlement.low, settlement.group_low) == (1, None, 1)
     assert message.size == (log.path / message.path).stat().st_size
-    assert TopicLog.open(log.path)._state == log._state
+    assert TopicLog.open(log.path).state == log.state

@@ -14,7 +14,7 @@ WEEK = UpkeepLimits(log_entries_max=1_000_000, log_retention_days=7, retention_d
 
 
 def days_left(log: TopicLog, record: str) -> list[str]:
-    return sorted({file.day[-2:] for file in log._state.files if file.record == record})
+    return sorted({file.day[-2:] for file in log.state.files if file.record == record})
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ class Life:
     def found(self) -> list[tuple[str, Definition, int, int, bool]]:
         """What a start finds."""
         fresh = TopicLog.open(self.home.topic_log, limits=LIMITS)
-        assert fresh._state == self.log._state
+        assert fresh.state == self.log.state
         return [
             (one.key.id, one.definition, one.floor, one.began, one.paused)
             for one in snapshot.load(self.home, fresh).subscriptions

@@ -19,7 +19,7 @@ from distributary.pipeline.tables.upkeep.tiers import FAN_IN
 
 
 def tiers_of(log: TopicLog, record: str = "message") -> list[int]:
-    return [file.tier for file in log._state.files if file.record == record]
+    return [file.tier for file in log.state.files if file.record == record]
 
 
 STEPS = st.lists(
@@ -43,7 +43,7 @@ def test_any_order_of_commits_and_upkeep_keeps_every_row(
         patch.setattr(table_upkeep, "CHECKPOINT_COMMITS", 5)
         story = Story(tmp_path_factory.mktemp("t") / "log")
         story.play(steps)
-        assert TopicLog.open(story.log.path)._state == story.log._state
+        assert TopicLog.open(story.log.path).state == story.log.state
 
 
 def test_small_files_become_one_of_the_next_tier(tmp_path: Path) -> None:
@@ -82,14 +82,14 @@ def test_full_files_are_let_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     story.commit(1)
     story.commit(1)
     story.commit(400)
-    big = {file.path for file in story.log._state.files if file.rows == 400}
+    big = {file.path for file in story.log.state.files if file.rows == 400}
     assert "merge" in story.upkeep()
     for _ in range(3):
         story.commit(1)
     story.now += 2 * DAY_US
     story.upkeep()
-    assert {file.path for file in story.log._state.files if file.rows == 400} == big
-    assert [file.rows for file in story.log._state.files if file.record == "message"] == [2, 400, 3]
+    assert {file.path for file in story.log.state.files if file.rows == 400} == big
+    assert [file.rows for file in story.log.state.files if file.record == "message"] == [2, 400, 3]
     assert_same(story)
 
 
@@ -177,7 +177,7 @@ def test_a_merge_of_random_runs_is_sorted(tmp_path: Path) -> None:
     chance = random.Random(5)
     for _ in range(6):
         story.commit(*(chance.randint(0, 30) for _ in TOPICS))
-    files = [f for f in story.log._state.files if f.record == "message"]
+    files = [f for f in story.log.state.files if f.record == "message"]
     chance.shuffle(files)
     store = LocalStore(story.log.path)
     made = merge.merge(store, merge.load(store, tiers.Run(tuple(files), 1, closed=True)), 1)

@@ -29,7 +29,7 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
 
 
 def message_files(log: TopicLog) -> list[AddedFile]:
-    return [file for file in log._state.files if file.record == "message"]
+    return [file for file in log.state.files if file.record == "message"]
 
 
 def filled(path: Path, commits: int = 3) -> Story:
@@ -56,12 +56,12 @@ def test_each_topic_gets_files_of_its_own(tmp_path: Path) -> None:
 def test_until_the_last_step_nothing_is_seen(tmp_path: Path) -> None:
     """Each step writes one file that belongs to nobody; only the last makes a version."""
     story = filled(tmp_path / "log")
-    before = story.log._state
+    before = story.log.state
     wrote = 0
-    while story.log._state is before:
+    while story.log.state is before:
         step = story.log.upkeep(now=story.now, floor=0)
         assert step is not None
-        wrote += step.files if story.log._state is before else 0
+        wrote += step.files if story.log.state is before else 0
     assert wrote == len(message_files(story.log)) > 1
     assert story.log.version == before.version + 1
     assert_same(story)
