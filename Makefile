@@ -24,7 +24,7 @@ demo: $(READY) ## 336,776 flights through the gateway, four workers, Spark, a pi
 	$(BIN)/python -m examples.demo --home build/demo
 
 test: $(READY) $(ARCHIVE) ## All tests: core, tables, gateway, Spark
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: $(READY) ## ruff, mypy
 	$(BIN)/ruff check .
