@@ -47,9 +47,9 @@ def test_what_lived_once_is_collected_when_enough_has_ended(collector: None) -> 
         Collecting(loop, ends).begin()
         old, new = Cycle(), 0
         mark = id(old)
-        await asyncio.sleep(0.3)
+        await collected()
         del old
-        await asyncio.sleep(0.3)
+        await collected()
         gc.unfreeze()
         left = any(id(one) == mark for one in gc.get_objects() if isinstance(one, Cycle))
         gc.freeze()
@@ -60,6 +60,17 @@ def test_what_lived_once_is_collected_when_enough_has_ended(collector: None) -> 
         return left, new > 0
 
     assert asyncio.run(asyncio.wait_for(cycles(), 20)) == (True, True)
+
+
+async def collected() -> None:
+    """The collector was at work once more."""
+    before = collections()
+    while collections() == before:
+        await asyncio.sleep(0.01)
+
+
+def collections() -> int:
+    return sum(one["collections"] for one in gc.get_stats())
 
 
 def _all() -> list[object]:

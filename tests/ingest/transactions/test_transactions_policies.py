@@ -150,7 +150,7 @@ def test_what_somebody_else_was_given_cant_be_committed(ruled: Gateway) -> None:
         post(session, to, "done", 2)
         other.subscribed("q", source("locked", QUEUE), handle=1)
         assert other.empty(handle=1)
-        time.sleep(2)
+        time.sleep(2)  # the stimulus: longer than a lock
         assert session.commit() == ""
         other.subscribed("done", source("done", QUEUE), handle=2)
         other.credit(2, handle=2)
