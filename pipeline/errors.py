@@ -11,7 +11,7 @@
     x JournalBroken       a frame that isn't the last one is damaged
     x JournalVersion      written by another version of the program
     x JournalFull         no space for the next segment
-    x TableMoved          somebody else committed to a table of which we are the only writer
+    x ForeignCommit       somebody else committed to a table of which we are the only writer
     x HomeLocked          another gateway owns this home
     x HomeLost            another gateway has taken this home over from us
     x TablesLocked        another process writes Spark's tables (`jobs.tables.writer_lock`)
@@ -67,7 +67,7 @@ class JournalFull(StoreError):
     """No space is left for the next segment; what waits is kept and tried again."""
 
 
-class TableMoved(StoreError):
+class ForeignCommit(StoreError):
     """Somebody else committed to a table that only this gateway may write."""
 
 

@@ -30,7 +30,7 @@ MESSAGE_BYTES_MAX = 1 << 16
 #: Bytes of the address of one delivery in a run.
 DELIVERY_BYTES = 8
 #: Any number but 0: deliveries with a token are those whose outcome we want to hear.
-TOKEN = 1
+DELIVERED_AT = 1
 #: A detach leaves no trace in a link's state (Proton keeps it for closed links only).
 _ENDS = (proton.PN_LINK_REMOTE_DETACH, proton.PN_LINK_REMOTE_CLOSE)
 
@@ -108,7 +108,7 @@ class Client:
 
     def send(self, link: ProtonLink, run: RecordBatch) -> None:
         """Send a run of messages; the caller has made sure of the credit."""
-        pumping.send(address(link._impl), run, range(run.first, run.stop), 0, TOKEN, False)
+        pumping.send(address(link._impl), run, range(run.first, run.stop), 0, DELIVERED_AT, False)
 
     def accept(self, received: Received, count: int) -> None:
         """Accept and settle the first messages of a run; the others stay unsettled."""

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from distributary.jobs.materialize.batch_progress import Progress
 from distributary.jobs.materialize.materialize import QUERY, Settings, build
 from distributary.jobs.session.session import delta_jars, require_java, session
-from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.errors import DistributaryError
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.transforms.views.pending import pending
@@ -158,7 +158,9 @@ def materialize(spark: SparkSession, home: Home, tell: Tell) -> None:
         tell(f"materialize: {progress}")
 
     root = Home(home.root.absolute())
-    places = TablePlaces(str(root.topic_log), str(root.cursors.parent), str(root.checkpoint(QUERY)))
+    places = TableLocations(
+        str(root.topic_log), str(root.cursors.parent), str(root.checkpoint(QUERY))
+    )
     query = build(spark, Settings(places, report=report))
     while not query.awaitTermination(1):
         pass  # interrupted, the query ends with this process: a batch that is cut runs again

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
-from distributary.jobs.cli.gateway_options import Named, gateway_options
+from distributary.jobs.cli.gateway_options import GatewayFactory, gateway_options
 from distributary.pipeline.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def connected(command: "Callable[Concatenate[Client, P], None]") -> Callable[...
 
     @gateway_options
     @wraps(command)
-    def run(gateway: Named, /, *args: P.args, **kwargs: P.kwargs) -> None:
+    def run(gateway: GatewayFactory, /, *args: P.args, **kwargs: P.kwargs) -> None:
         with asking(gateway()) as client:
             command(client, *args, **kwargs)
 

@@ -49,7 +49,7 @@ def verify(home: Path, config: Path | None, deep: bool, repair: bool, as_json: b
     Exit code 0: sound. 1: not sound, or it could not be read. 2: that is no gateway's home.
     """
     from distributary.ingest.cli import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
-    from distributary.ingest.commit.table_place import table_store  # noqa: PLC0415 (as above)
+    from distributary.ingest.commit.table_location import table_store  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.verify import verify_home as verification  # noqa: PLC0415 (as above)
 
     at, store = Home(home), table_store(Home(home), load_settings.load(config, flags={}))
@@ -79,7 +79,7 @@ def info(home: Path, config: Path | None, as_json: bool) -> None:
     Exit code 1: something can't be read. 2: that is no gateway's home.
     """
     from distributary.ingest.cli import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
-    from distributary.ingest.commit.table_place import table_store  # noqa: PLC0415 (as above)
+    from distributary.ingest.commit.table_location import table_store  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.verify import home_info  # noqa: PLC0415 (as above)
 
     store = table_store(Home(home), load_settings.load(config, flags={}))
@@ -87,7 +87,7 @@ def info(home: Path, config: Path | None, as_json: bool) -> None:
     if as_json:
         _print_json(asdict(found) | {"home": str(found.home)})
     else:
-        show.show_inventory(found)
+        show.show_home_info(found)
 
 
 def _print_json(value: object) -> None:

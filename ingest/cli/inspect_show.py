@@ -12,7 +12,7 @@ from rich.table import Table
 from distributary.pipeline.model.address import PREFIXES, is_temporary, kind_of_topic
 from distributary.pipeline.tables.journal.journal import Cut
 from distributary.pipeline.tables.verify.check import counted
-from distributary.pipeline.tables.verify.home_info import Inventory, TopicLine
+from distributary.pipeline.tables.verify.home_info import HomeInfo, TopicLine
 from distributary.pipeline.tables.verify.verify_home import Report
 
 _COLOURS = {"sound": "green", "not sound": "red", "not checked": "yellow"}
@@ -79,7 +79,7 @@ def _folded(topics: Iterable[TopicLine]) -> Iterator[TopicLine]:
         )
 
 
-def show_inventory(found: Inventory) -> None:
+def show_home_info(found: HomeInfo) -> None:
     """What there is as tables, and a line each for the journal and the log."""
     console = Console()
     topics = _numbers("topic", "messages", "first", "last", "bytes")

@@ -7,7 +7,7 @@ import click
 
 from distributary.ingest.cli.answer_tables import STUCK, show_rows
 from distributary.ingest.cli.command_options import asking, json_option, print_json
-from distributary.jobs.cli.gateway_options import Named, gateway_options
+from distributary.jobs.cli.gateway_options import GatewayFactory, gateway_options
 from distributary.jobs.tables.folders import require_tables
 
 
@@ -22,7 +22,7 @@ from distributary.jobs.tables.folders import require_tables
 )
 @json_option
 @gateway_options
-def stuck(gateway: Named, id_: str, place: Path, as_json: bool) -> None:
+def stuck(gateway: GatewayFactory, id_: str, place: Path, as_json: bool) -> None:
     """Say why its messages are still owed: in flight, delayed, nobody connected, ...
 
     \b

@@ -16,7 +16,7 @@ from distributary.ingest.cli.command_options import (
     yes_option,
 )
 from distributary.ingest.cli.stuck_command import stuck
-from distributary.jobs.cli.gateway_options import Named, gateway_options
+from distributary.jobs.cli.gateway_options import GatewayFactory, gateway_options
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.management.management_messages import Entity, Verb
 from distributary.pipeline.tables.home.home import Home
@@ -183,7 +183,7 @@ def purge(client: "Client", id_: str, yes: bool) -> None:
 @json_option
 @gateway_options
 def rewind(
-    gateway: Named,
+    gateway: GatewayFactory,
     id_: str,
     to: str,
     dry_run: bool,
@@ -204,7 +204,7 @@ def rewind(
     owed any more. With --dry-run no gateway is asked and nothing is done.
     """
     if dry_run:
-        foretell_rewind(home, tables, id_, to, as_json=as_json)
+        preview_rewind(home, tables, id_, to, as_json=as_json)
         return
     if home is not None or tables is not None:
         raise InvalidRequest("--home and --tables are what --dry-run looks at")
@@ -216,18 +216,18 @@ def rewind(
         click.echo(done["said"])
 
 
-def foretell_rewind(
+def preview_rewind(
     home: Path | None, tables: str | None, id_: str, to: str, *, as_json: bool
 ) -> None:
     """Print what a rewind would bring. Raises InvalidRequest when it isn't said where to look."""
     if home is None and tables is None:
         raise InvalidRequest("--dry-run needs --home DIR, or --tables DIR, to look at")
     from distributary.jobs.session.job_options import in_a_sentence  # noqa: PLC0415
-    from distributary.jobs.views.rewind_preview import foretell  # noqa: PLC0415 (pyspark is slow to import)
+    from distributary.jobs.views.rewind_preview import preview  # noqa: PLC0415 (pyspark is slow to import)
 
     place = str(Home(home.absolute()).spark_tables) if home is not None else ""
     with in_a_sentence():
-        foretell(tables or place, id_, to, as_json=as_json)
+        preview(tables or place, id_, to, as_json=as_json)
 
 
 @subscription.command()

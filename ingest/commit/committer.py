@@ -19,7 +19,7 @@ from distributary.ingest.net.link import Link
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import Failure, Worker
 from distributary.pipeline.codec.buffers import Bytes
-from distributary.pipeline.errors import HomeLost, StoreError, TableMoved
+from distributary.pipeline.errors import ForeignCommit, HomeLost, StoreError
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.tables.journal.segment import FrameRef
 from distributary.pipeline.tables.topic_log.topic_log import Commit
@@ -51,7 +51,7 @@ class Committer:
         self._uncommitted_bytes = 0
         self._committing = False
         self._timer: asyncio.TimerHandle | None = None
-        self._owed: dict[Link, int] = {}  # credit kept back while the journal is full
+        self._deferred: dict[Link, int] = {}  # credit kept back while the journal is full
         self._held: list[Link] = []  # producers that aren't read while it is fuller yet
         self._stuck = False  # the last commit failed; the journal keeps what it was to have
         self._parked = False
@@ -107,13 +107,13 @@ class Committer:
 
     # Credit.
 
-    def pay(self, credit: dict[Link, int]) -> None:
+    def grant(self, credit: dict[Link, int]) -> None:
         """Give producers back what their accepted messages took, or keep it for later."""
         if not self._congested:
             _grant(credit)
             return
         for link, count in credit.items():
-            self._owed[link] = self._owed.get(link, 0) + count
+            self._deferred[link] = self._deferred.get(link, 0) + count
 
     @property
     def _congested(self) -> bool:
@@ -129,10 +129,10 @@ class Committer:
         self._held.append(link)
         return True
 
-    def _pay_owed(self) -> None:
-        if self._congested or not (self._owed or self._held):
+    def _grant_deferred(self) -> None:
+        if self._congested or not (self._deferred or self._held):
             return
-        owed, self._owed = self._owed, {}
+        owed, self._deferred = self._deferred, {}
         held, self._held = self._held, []
         for link in held:
             link.connection.hold(False)
@@ -184,7 +184,7 @@ class Committer:
         self._uncommitted_bytes -= size
         self._recent.committed(through)
         self._succeeded(result, size)
-        self._pay_owed()
+        self._grant_deferred()
         if self._behind() or self._ending:
             self.commit()
 
@@ -205,7 +205,7 @@ class Committer:
         """Whether the same may be tried again; if not, all is stopped."""
         dead = self._table.dead or self._journal.dead
         again = isinstance(error, StoreError | OSError) and dead is None
-        if not again or isinstance(error, TableMoved | HomeLost):
+        if not again or isinstance(error, ForeignCommit | HomeLost):
             self._halt.now(f"{type(error).__name__}: {error}")
             return False
         self._stuck = True

@@ -18,9 +18,9 @@ from distributary.ingest.commit.committer import Committer
 from distributary.ingest.commit.home_opening import Store
 from distributary.ingest.commit.pending_group import (
     CreditGiven,
-    Exclusion,
     GroupDurable,
     Inside,
+    NoLocalRule,
     PendingGroup,
     Receipt,
     SealedGroup,
@@ -63,7 +63,7 @@ class Log:
         self,
         host: Host,
         store: Store,
-        exclusion: Exclusion,
+        no_local: NoLocalRule,
         lowest_floor: Callable[[], int],
         complete: Callable[[GroupDurable | CreditGiven], None],
     ) -> None:
@@ -71,7 +71,7 @@ class Log:
         memory."""
         self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
         self._journal, self._table = store.journal, store.table
-        self._exclusion, self._complete = exclusion, complete
+        self._exclusion, self._complete = no_local, complete
         self.moments = Moments()
         state = store.snapshot
         self._next_group, self._next_sequence = state.next_group, state.next_sequence
@@ -152,9 +152,9 @@ class Log:
         if self._waiting.size >= self._settings.commit.bytes:
             self._close_full()
 
-    def pay(self, link: Link, credit: int) -> None:
+    def grant(self, link: Link, credit: int) -> None:
         """Give a producer credit back for what waits for nothing, or keep it for later."""
-        self._committer.pay({link: credit})
+        self._committer.grant({link: credit})
 
     def _add(self, run: PublishBatch, publisher: Peer | Inside) -> None:
         waiting = self._waiting
@@ -276,8 +276,8 @@ class Log:
         subscription that begins in this very group it waits for the next one: whatever is settled
         in a group belongs to what there was before it.
         """
-        exclusion = self._exclusion
-        if not (waiting.aimed or any(run.topic in exclusion for run in runs)):
+        no_local = self._exclusion
+        if not (waiting.aimed or any(run.topic in no_local for run in runs)):
             return []
         next_of: dict[str, int] = {}
         first = self._next_sequence
@@ -288,9 +288,9 @@ class Log:
         for run, publisher in zip(waiting.runs, waiting.publishers, strict=True):
             first = next_of[run.topic]
             next_of[run.topic] = first + run.count
-            if waiting.aimed or run.topic in exclusion:
+            if waiting.aimed or run.topic in no_local:
                 sequences = range(first, first + run.count)
-                found += exclusion.exclude(run.topic, publisher, sequences)
+                found += no_local.exclude(run.topic, publisher, sequences)
         begun = {one.key.id for one in waiting.records if one.event in BEGINNINGS}
         self._waiting.settlements += [one for one in found if one.subscription in begun]
         return [one for one in found if one.subscription not in begun]
@@ -340,7 +340,7 @@ class Log:
             credit[receipt.link] = credit.get(receipt.link, 0) + receipt.credit
         for receipt in waiting.confirmations:
             answer(receipt, 0)
-        self._committer.pay(credit)
+        self._committer.grant(credit)
 
     # The end.
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from distributary.ingest.commit.table_place import table_store
+from distributary.ingest.commit.table_location import table_store
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.log.failures import Doubt
+from distributary.pipeline.log.failures import PossiblyDelivered
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner
 from distributary.pipeline.tables.journal.journal import Journal, Opened
@@ -30,7 +30,7 @@ class Store:
     table: TopicLog
     snapshot: snapshot.Snapshot
     marks: DispatchMarks
-    doubts: dict[str, Doubt]
+    uncertain: dict[str, PossiblyDelivered]
     owned: Callable[[], None]
 
 
@@ -66,7 +66,7 @@ def _open_store(home: Home, settings: Settings, owner: Owner) -> Store:
     if used:
         journal.recycle(table.journal_version)
     state = snapshot.load(home, table)
-    marks, doubts = DispatchMarks.open(
+    marks, uncertain = DispatchMarks.open(
         home.marks,
         [Standpoint(one.key.id, one.floor, one.began) for one in state.subscriptions],
         head=state.next_sequence,
@@ -78,10 +78,10 @@ def _open_store(home: Home, settings: Settings, owner: Owner) -> Store:
         next_sequence=state.next_sequence,
         source=state.source,
         marks=marks.found,
-        doubtful=sum(1 for doubt in doubts.values() if doubt.below),
+        doubtful=sum(1 for possible in uncertain.values() if possible.below),
         milliseconds=round((time.perf_counter() - began) * 1_000),
     )
-    return Store(journal, table, state, marks, doubts, owner.check)
+    return Store(journal, table, state, marks, uncertain, owner.check)
 
 
 def _say_what_was_found(opened: Opened) -> None:

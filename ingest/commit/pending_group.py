@@ -22,7 +22,7 @@ class Receipt:
 
     link: Link
     deliveries: bytes
-    kept: int
+    unsettled: int
     credit: int
 
 
@@ -34,7 +34,7 @@ class Inside:
     only: SubscriptionKey | None = None
 
 
-class Exclusion(Protocol):
+class NoLocalRule(Protocol):
     """Which subscriptions aren't owed all that is published to their topics."""
 
     def __contains__(self, topic: str) -> bool:
@@ -126,7 +126,7 @@ def answer(receipt: Receipt, state: int) -> None:
     link = receipt.link
     if not link.alive:
         return  # the peer went without waiting; its deliveries are gone
-    if receipt.kept:
+    if receipt.unsettled:
         pump.settle(receipt.deliveries, state)
         link.connection.touch()
-    link.answered(receipt.kept)
+    link.answered(receipt.unsettled)

@@ -15,7 +15,7 @@ import structlog
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import Failure
-from distributary.pipeline.errors import HomeLost, StoreError, TableMoved
+from distributary.pipeline.errors import ForeignCommit, HomeLost, StoreError
 from distributary.pipeline.tables.topic_log.topic_log import Commit, TopicLog
 from distributary.pipeline.tables.upkeep.table_upkeep import Upkeep
 
@@ -118,7 +118,7 @@ class UpkeepClock:
 
     def _failed(self, error: BaseException) -> None:
         again = isinstance(error, StoreError | OSError) and self._table.dead is None
-        if not again or isinstance(error, TableMoved | HomeLost):
+        if not again or isinstance(error, ForeignCommit | HomeLost):
             self._halt.now(f"{type(error).__name__}: {error}")
             return
         _events.error("upkeep.failed", reason=str(error), then="commits go on; tried again soon")

@@ -54,8 +54,8 @@ class Subscription:
     """A claim on a topic and what the service knows to serve it.
 
     `key` is None for a private one. `ahead` are the pages of its position, `aside` those of a
-    message elsewhere: one that came back, or is taken before its turn. `mark` is its slot among
-    the marks, 0 for one that has none. `alarm` is the time (microseconds) for which a timer is
+    message elsewhere: one that came back, or is taken before its turn. `mark_slot` is its slot of
+    marks, 0 if it has none. `alarm` is the time (microseconds) for which a timer is
     set, 0 if none is. `hint` is what is known of what its selector matches. `unreadable` says
     why a page of it couldn't be read, while it waits for that. `next_message` is a position
     at which the topic is known to have a message; `recorded` the floor that the log has. `ended`:
@@ -68,7 +68,7 @@ class Subscription:
     consumers: dict[int, Consumer] = field(default_factory=dict)
     ahead: Pages = field(default_factory=Pages)
     aside: Pages = field(default_factory=Pages)
-    mark: int = 0
+    mark_slot: int = 0
     alarm: int = 0
     hint: Hint | None = None
     unreadable: str = ""

@@ -17,7 +17,7 @@ from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.message_source import Paging
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.workers import watched, went_well
-from distributary.pipeline.amqp.dead_letter import Burial, Copy, copy, queue_of
+from distributary.pipeline.amqp.dead_letter import Copy, DeadLetterInfo, copy, queue_of
 from distributary.pipeline.dispatch.dispatcher import DeadLetter
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.model.address import Destination, Kind
@@ -36,12 +36,12 @@ _IN_ONE_MORE = frozenset({Reason.REJECTED, Reason.UNDELIVERABLE})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Grave:
+class _Pending:
     """What one consumer ("": none) gave up at one time, and who waits for our word on it."""
 
     subscription: Subscription
     consumer: str
-    bury: DeadLetter
+    dead_letter: DeadLetter
     delivered_at: int
     receipt: Receipt | None
 
@@ -54,19 +54,24 @@ class DeadLetters:
         loop: asyncio.AbstractEventLoop,
         log: Log,
         paging: Paging,
-        kept: Callable[[Destination], SubscriptionKey],
+        ensure_queue: Callable[[Destination], SubscriptionKey],
     ) -> None:
-        """`kept` makes a queue, in the group that waits, if it isn't there."""
-        self._loop, self._log, self._lookup, self._kept = loop, log, paging.lookup(), kept
+        """`ensure_queue` makes a queue, in the group that waits, if it isn't there."""
+        self._loop, self._log, self._lookup, self._ensure_queue = (
+            loop,
+            log,
+            paging.lookup(),
+            ensure_queue,
+        )
         self._retry_seconds = paging.retry_seconds
-        self._graves: deque[_Grave] = deque()
+        self._pending: deque[_Pending] = deque()
         #: Those whose messages couldn't be read: they wait, and the others don't wait for them.
-        self._unreadable: list[_Grave] = []
+        self._unreadable: list[_Pending] = []
         self._task: asyncio.Task[None] | None = None
         self._waiting_bytes = 0
         self._written: asyncio.Event = asyncio.Event()
 
-    def bury(
+    def add(
         self,
         subscription: Subscription,
         consumer: str,
@@ -76,22 +81,22 @@ class DeadLetters:
     ) -> None:
         """Keep copies of these; the receipt is answered when the last one is durable."""
         last = len(given_up) - 1
-        for nth, bury in enumerate(given_up):
-            grave = _Grave(
-                subscription, consumer, bury, delivered_at, receipt if nth == last else None
+        for nth, dead_letter in enumerate(given_up):
+            pending = _Pending(
+                subscription, consumer, dead_letter, delivered_at, receipt if nth == last else None
             )
-            self._graves.append(grave)
+            self._pending.append(pending)
         self._begin()
 
     def _begin(self) -> None:
-        if self._task is None and self._graves:
-            work = watched(self._bury(), self._loop, "burial")
+        if self._task is None and self._pending:
+            work = watched(self._run(), self._loop, "burial")
             self._task = self._loop.create_task(work)
             self._task.add_done_callback(self._ended)
 
     def _again(self) -> None:
         """Try once more what couldn't be read."""
-        self._graves.extend(self._unreadable)
+        self._pending.extend(self._unreadable)
         self._unreadable.clear()
         self._begin()
 
@@ -102,7 +107,7 @@ class DeadLetters:
 
     def close(self) -> None:
         """What isn't buried is owed after the next start."""
-        self._graves.clear()
+        self._pending.clear()
         self._unreadable.clear()
         if self._task is not None:
             self._task.cancel()
@@ -111,33 +116,33 @@ class DeadLetters:
         self._task = None
         went_well(task)
 
-    async def _bury(self) -> None:
-        while self._graves:
-            grave = self._graves.popleft()
+    async def _run(self) -> None:
+        while self._pending:
+            pending = self._pending.popleft()
             try:
-                await self._one(grave)
+                await self._one(pending)
             except StoreError:  # the log says which; what is written of it stays written
                 if not self._unreadable:
                     self._loop.call_later(self._retry_seconds, self._again)
-                self._unreadable.append(grave)
+                self._unreadable.append(pending)
                 continue
-            if grave.receipt is not None:
-                self._log.confirm(grave.receipt)
+            if pending.receipt is not None:
+                self._log.confirm(pending.receipt)
                 self._log.flush()
         self._lookup.forget()
 
-    async def _one(self, grave: _Grave) -> None:
+    async def _one(self, pending: _Pending) -> None:
         """Find the messages, batch by batch, and write their copies."""
-        run, topic = grave.bury.run, grave.subscription.definition.topic
+        run, topic = pending.dead_letter.run, pending.subscription.definition.topic
         at = 0
-        while at < len(run) and not grave.subscription.ended:
+        while at < len(run) and not pending.subscription.ended:
             batch = await self._lookup.batch(topic, run[at], run[at] + 1)
             if batch is None:  # what retention has taken can't be copied, nor is it owed for ever
-                self._write(grave, None, run[at : at + 1])
+                self._write(pending, None, run[at : at + 1])
                 at += 1
                 continue
             stop = min(bisect_left(run, batch.stop, lo=at), at + BREAK_MESSAGES)
-            self._write(grave, batch, run[at:stop])
+            self._write(pending, batch, run[at:stop])
             at = stop
             await self._turn()
 
@@ -149,27 +154,29 @@ class DeadLetters:
             self._written.clear()
             await self._written.wait()
 
-    def _write(self, grave: _Grave, batch: RecordBatch | None, run: Run) -> None:
+    def _write(self, pending: _Pending, batch: RecordBatch | None, run: Run) -> None:
         """Copies and settlements of those that are given up still, for one group."""
-        subscription = grave.subscription
+        subscription = pending.subscription
         if subscription.key is None or subscription.ended:
             return
         now = clock.now()
-        reason = grave.bury.reason
-        attempts = grave.bury.delivery_count + (reason in _IN_ONE_MORE)
-        burial = Burial(subscription.key.id, subscription.definition.topic, reason, attempts, now)
+        reason = pending.dead_letter.reason
+        attempts = pending.dead_letter.delivery_count + (reason in _IN_ONE_MORE)
+        info = DeadLetterInfo(
+            subscription.key.id, subscription.definition.topic, reason, attempts, now
+        )
         copies: list[Copy] = []
         settlements: list[Settlement] = []
-        for settled in subscription.dispatcher.buried(run):
+        for settled in subscription.dispatcher.dead_lettered(run):
             settlements.append(
-                subscription.settlement(settled, grave.consumer, grave.delivered_at or now, now)
+                subscription.settlement(settled, pending.consumer, pending.delivered_at or now, now)
             )
             if batch is not None:
-                copies += [copy(message_at(batch, one), one, burial) for one in settled.run]
+                copies += [copy(message_at(batch, one), one, info) for one in settled.run]
         if not settlements:
             return
         queue = dead_letters_of(subscription)
-        self._kept(queue)
+        self._ensure_queue(queue)
         runs = [run_of(queue.topic, copies)] if copies else []
         size = sum(len(run.blob) for run in runs)
         self._waiting_bytes += size

@@ -24,7 +24,7 @@ from distributary.ingest.native.pump import Outcomes
 from distributary.ingest.net.link import Link
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
-from distributary.ingest.runtime.turns import Allowance, Due, units
+from distributary.ingest.runtime.turns import Allowance, FairQueue, units
 from distributary.pipeline.dispatch.dispatcher import DeadLetter, Deliver, Effect, Settled
 from distributary.pipeline.model.address import Destination
 from distributary.pipeline.model.message import RecordBatch
@@ -61,26 +61,26 @@ class DeliveryService:
         host: Host,
         store: Store,
         log: Log,
-        claims: TopicDirectory,
-        kept: Callable[[Destination], SubscriptionKey],
+        topics: TopicDirectory,
+        ensure_queue: Callable[[Destination], SubscriptionKey],
         complete: Callable[[PageRead | DeliveryDue], None],
     ) -> None:
-        """`kept` makes a queue, in the group that waits, if it isn't there. `complete` is told of
-        pages that were read, and when there is something to serve that no frame has caused."""
+        """`ensure_queue` makes a queue, in the pending group, if absent. `complete` is called with
+        pages that were read, and when there is something to serve that no frame caused."""
         self._settings, self._log, self._complete = host.settings, log, complete
-        self._marks, self._claims = store.marks, claims
+        self._marks, self._topics = store.marks, topics
         self.paging = Paging(host, log.recent, store.table, complete)
         self.faults = SelectorFaults(host, complete)
         self._alarms = Alarms(host.loop, self._rung)
-        self._dead_letters = DeadLetters(host.loop, log, self.paging, kept)
-        self._expiry = Expiry(host, claims, self.paging, self.faults, self.give_up)
-        self._live: dict[str, dict[Subscription, None]] = {}  # topic -> those with consumers
-        self._due: Due[Subscription] = Due(TOPIC_SUBSCRIPTIONS)
+        self._dead_letters = DeadLetters(host.loop, log, self.paging, ensure_queue)
+        self._expiry = Expiry(host, topics, self.paging, self.faults, self.give_up)
+        self._attached: dict[str, dict[Subscription, None]] = {}  # topic -> those with consumers
+        self._queue: FairQueue[Subscription] = FairQueue(TOPIC_SUBSCRIPTIONS)
         self._again: list[Subscription] = []  # served, and not done: behind all when the loop turns
         self._cut: dict[Consumer, None] = {}  # get more when what they settled is durable
         most = host.settings.delivery.turn_subscriptions_max
         self._turn = Allowance(host.loop, most, self._turned)
-        self._sieve = SelectorFilter(self.faults)
+        self._filter = SelectorFilter(self.faults)
         self._numbers = count(1)
 
     # Consumers come and go.
@@ -98,13 +98,13 @@ class DeliveryService:
         number = next(self._numbers)
         consumer = Consumer(number, link, name, kind, subscription, presettled, selector)
         if not subscription.consumers:
-            self._sieve.join(subscription)
+            self._filter.join(subscription)
         subscription.consumers[consumer.number] = consumer
-        self._sieve.consume(consumer)
+        self._filter.consume(consumer)
         priority = link.attach.priority or 0  # a browser's is nobody's business
         subscription.dispatcher.attach(number, priority=priority, selector=selector)
-        self._claims.add(subscription)
-        self._live.setdefault(subscription.definition.topic, {})[subscription] = None
+        self._topics.add(subscription)
+        self._attached.setdefault(subscription.definition.topic, {})[subscription] = None
         return consumer
 
     def detach(self, consumer: Consumer) -> None:
@@ -115,23 +115,23 @@ class DeliveryService:
         now = clock.now()
         for settled in subscription.dispatcher.detach(consumer.number):
             self._record(subscription, consumer.name, settled, now, now)
-        self._sieve.stop(consumer)
+        self._filter.stop(consumer)
         if not subscription.consumers:
-            self._sieve.leave(subscription)
+            self._filter.leave(subscription)
             subscription.forget_pages()
             if subscription.key is None:
                 self.end(subscription)
-            live = self._live[subscription.definition.topic]
-            live.pop(subscription, None)
-            if not live:
-                del self._live[subscription.definition.topic]
+            attached = self._attached[subscription.definition.topic]
+            attached.pop(subscription, None)
+            if not attached:
+                del self._attached[subscription.definition.topic]
         self._wake(subscription)
 
-    def claim(self, consumer: Consumer, run: Run, now: int) -> list[Effect]:
+    def reacquire(self, consumer: Consumer, run: Run, now: int) -> list[Effect]:
         """The consumer has all of these that are owed and that nobody has; no byte goes out."""
         subscription = consumer.subscription
-        effects = subscription.dispatcher.claim(consumer.number, run, now)
-        self._marks.deliver(subscription.mark, subscription.dispatcher.reach)
+        effects = subscription.dispatcher.reacquire(consumer.number, run, now)
+        self._marks.deliver(subscription.mark_slot, subscription.dispatcher.reach)
         return effects
 
     def flowed(self, consumer: Consumer) -> None:
@@ -145,10 +145,10 @@ class DeliveryService:
         link, dispatcher = consumer.link, consumer.subscription.dispatcher
         able = link.alive and link.keeper.takes_more and not consumer.too_large
         credit = link.credit if able else 0
-        taker, settings = isinstance(link, LeasedConsumer), self._settings
-        most = settings.management.acquire_max if taker else settings.amqp.unsettled_max
-        unsettled = able and not taker
-        room = most - (link.unsettled if unsettled else len(dispatcher.held(consumer.number)))
+        leased, settings = isinstance(link, LeasedConsumer), self._settings
+        most = settings.management.acquire_max if leased else settings.amqp.unsettled_max
+        unsettled = able and not leased
+        room = most - (link.unsettled if unsettled else len(dispatcher.unsettled(consumer.number)))
         consumer.cut = credit > room
         if consumer.cut and link.waiting:
             self._cut[consumer] = None
@@ -156,12 +156,12 @@ class DeliveryService:
 
     # Subscriptions change.
 
-    def changed(self, subscription: Subscription, *, moved: bool = False) -> None:
-        """Something was said to its dispatcher, which may now deliver, or wake earlier; `moved`: it
-        was rewound, and what was read of the log is of no use. `run` serves it."""
-        if moved:
+    def changed(self, subscription: Subscription, *, repositioned: bool = False) -> None:
+        """Its dispatcher was told something: it may now deliver, or wake earlier. `repositioned`:
+        its position was set by an operator, and the pages that were read are of no use."""
+        if repositioned:
             subscription.forget_pages()
-            self._claims.changed(subscription)
+            self._topics.changed(subscription)
         self._alarms.look(subscription)
         self._wake(subscription)
 
@@ -170,7 +170,7 @@ class DeliveryService:
         subscription.ended = True
         self._alarms.forget(subscription)
         self.faults.forget(subscription)
-        self._claims.remove(subscription)
+        self._topics.remove(subscription)
 
     def give_up(self, subscription: Subscription, run: Run, reason: Reason) -> None:
         """Of these messages, which expired or are too many, nobody shall get what nobody holds."""
@@ -193,7 +193,7 @@ class DeliveryService:
     def settled(self, consumer: Consumer, outcomes: Outcomes) -> None:
         """A consumer's peer gave an outcome to a run of deliveries."""
         subscription = consumer.subscription
-        said = consumer.link.verdict(outcomes)
+        said = consumer.link.delivery_state(outcomes)
         now = clock.now()
         effects = subscription.dispatcher.settle(
             consumer.number,
@@ -202,12 +202,12 @@ class DeliveryService:
             failed=said.failed,
             undeliverable=said.undeliverable,
             now=now,
-            delivered_at=outcomes.token,
+            delivered_at=outcomes.delivered_at,
         )
         receipt: Receipt | None = None
         if outcomes.confirm:
             receipt = Receipt(consumer.link, outcomes.confirm, len(outcomes.confirm) // 8, 0)
-        self.concluded(subscription, consumer.name, effects, outcomes.token, now, receipt)
+        self.concluded(subscription, consumer.name, effects, outcomes.delivered_at, now, receipt)
         self.eased(consumer)
 
     def concluded(
@@ -231,7 +231,7 @@ class DeliveryService:
                     self._wake(subscription)
         if given_up:
             self._wake(subscription)
-            self._dead_letters.bury(subscription, name, given_up, delivered_at, receipt)
+            self._dead_letters.add(subscription, name, given_up, delivered_at, receipt)
         elif receipt is not None and subscription.durable:
             self._log.confirm(receipt)
         elif receipt is not None:
@@ -255,8 +255,8 @@ class DeliveryService:
                     given_up.append(effect)
                 case Deliver():
                     raise AssertionError(f"{effect} without messages at hand")
-        for number, same in groupby(given_up, lambda bury: bury.consumer):
-            self._dead_letters.bury(
+        for number, same in groupby(given_up, lambda dead_letter: dead_letter.consumer):
+            self._dead_letters.add(
                 subscription, subscription.consumer_name(number), list(same), now
             )
 
@@ -275,28 +275,28 @@ class DeliveryService:
         for consumer in cut:
             self.eased(consumer)
         for topic in topics:
-            live = self._live.get(topic)
-            if live:
-                self._due.add_all(live, topic)
+            attached = self._attached.get(topic)
+            if attached:
+                self._queue.add_all(attached, topic)
 
     def run(self) -> None:
         """Serve those that are due, as many as may be until the loop turns; the others then, in the
         order in which they became due."""
-        due, turn = self._due, self._turn
-        while due.order and turn.left > 0:
-            sent, work = self._serve(due.take())
+        queue, turn = self._queue, self._turn
+        while queue.order and turn.left > 0:
+            sent, work = self._serve(queue.take())
             turn.spend(units(sent, work))
 
     def _turned(self) -> None:
         """The sockets were written and others had their turn: go on."""
         while self._again:
             self._wake(self._again.pop(0))
-        if self._due.order:
+        if self._queue.order:
             self._complete(DeliveryDue())
 
     def _wake(self, subscription: Subscription) -> None:
         """There may be something to do for it: `run` serves it."""
-        self._due.add(subscription, subscription.definition.topic)
+        self._queue.add(subscription, subscription.definition.topic)
 
     def _serve(self, subscription: Subscription) -> tuple[int, int]:
         """Serve one, as far as one pass goes: bytes that were sent, and evaluations."""
@@ -317,7 +317,7 @@ class DeliveryService:
                 continue
             now = clock.now()
             if selects or dispatcher.selectors:
-                part = self._sieve.part(subscription, batch, wanted, PASS_EVALUATIONS - work)
+                part = self._filter.part(subscription, batch, wanted, PASS_EVALUATIONS - work)
                 if part is None:
                     break
                 work += part.work
@@ -342,7 +342,7 @@ class DeliveryService:
             stuck = None if effects else wanted
             if batch.attributes is not None:
                 work += batch.count // MESSAGES_LIKE_ONE_EVALUATION
-            self._marks.deliver(subscription.mark, dispatcher.reach)
+            self._marks.deliver(subscription.mark_slot, dispatcher.reach)
             sent += self._deliver(subscription, batch, effects, now)
         self._alarms.look(subscription)
         if not (subscription.reading or subscription.unreadable):

@@ -47,10 +47,10 @@ class DispatchMarking:
         """A consumer came to a durable subscription; `then` is called when that is durable, at
         once if it was before. Raises StoreError when there is no space to say it."""
         assert subscription.key is not None  # noqa: S101
-        slot = subscription.mark
+        slot = subscription.mark_slot
         if len(subscription.consumers) == 1:
             if slot not in self._durable:
-                slot = subscription.mark = self._marks.attach(subscription.key.id)
+                slot = subscription.mark_slot = self._marks.attach(subscription.key.id)
             self._changed(slot)
         if slot in self._durable:
             then()
@@ -60,7 +60,7 @@ class DispatchMarking:
 
     def left(self, subscription: Subscription) -> None:
         """A consumer went, and what it held was given back to the log to be written."""
-        slot = subscription.mark
+        slot = subscription.mark_slot
         if not slot or subscription.consumers:
             return
         quiet = partial(self._quiet, slot, self._changes[slot])
@@ -69,18 +69,18 @@ class DispatchMarking:
         else:
             quiet()
 
-    def moved(self, subscription: Subscription) -> None:
+    def renewed(self, subscription: Subscription) -> None:
         """The subscription was rewound or purged, that is durable, and nothing was delivered since:
         what was delivered before is none of its business."""
-        self._marks.renew(subscription.mark)
+        self._marks.renew(subscription.mark_slot)
 
     def deleted(self, subscription: Subscription) -> None:
         """The subscription is no more, and that is durable."""
         assert subscription.key is not None  # noqa: S101
-        self._changed(subscription.mark)
-        self._durable.discard(subscription.mark)
+        self._changed(subscription.mark_slot)
+        self._durable.discard(subscription.mark_slot)
         self._marks.free(subscription.key.id)
-        subscription.mark = 0
+        subscription.mark_slot = 0
 
     def close(self) -> None:
         """After the log is closed: what went quiet at the end is durable as such. Raises

@@ -13,7 +13,7 @@ from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.message_source import Paging
 from distributary.ingest.delivery.selector_faults import SelectorFaults
 from distributary.ingest.delivery.topic_directory import TopicDirectory
-from distributary.ingest.native.batch_reader import SlabReader
+from distributary.ingest.native.batch_reader import BatchReader
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import watched, went_well
@@ -37,12 +37,12 @@ class Expiry:
     def __init__(
         self,
         host: Host,
-        claims: TopicDirectory,
+        topics: TopicDirectory,
         paging: Paging,
         faults: SelectorFaults,
         give_up: Callable[[Subscription, Run, Reason], None],
     ) -> None:
-        self._loop, self._claims, self._give_up = host.loop, claims, give_up
+        self._loop, self._topics, self._give_up = host.loop, topics, give_up
         self._faults = faults
         self._seconds = host.settings.delivery.expiry_scan_ms / 1_000
         self._lookup, self._retry_us = paging.lookup(), int(paging.retry_seconds * 1e6)
@@ -65,9 +65,9 @@ class Expiry:
             self._timer = self._loop.call_later(self._seconds, self._begin)
 
     async def _scan(self) -> None:
-        self._claims.trim()
+        self._topics.trim()
         now = clock.now()
-        for topic, priority_index, stretch in self._claims.lapsed(now):
+        for topic, priority_index, stretch in self._topics.lapsed(now):
             try:
                 await self._look_through(topic, priority_index, stretch, now)
             except StoreError:  # the log says which
@@ -81,7 +81,7 @@ class Expiry:
         while (batch := await self._lookup.batch(topic, at, stretch.stop)) is not None:
             expired, later = _expired(batch, range(at, stretch.stop), now)
             if expired:
-                for nth, subscription in enumerate(list(self._claims.of(topic)), 1):
+                for nth, subscription in enumerate(list(self._topics.of(topic)), 1):
                     try:
                         await self._expire(subscription, batch, expired)
                     except SelectorFailed as failure:
@@ -103,17 +103,17 @@ class Expiry:
         if subscription.ended or subscription.dispatcher.floor > expired[-1]:
             return
         if subscription.definition.selector is not None:
-            expired = await self._claimed(subscription.definition, batch, expired)
+            expired = await self._selected(subscription.definition, batch, expired)
         if expired and not subscription.ended:
             self._give_up(subscription, expired, Reason.EXPIRED)
 
-    async def _claimed(
-        self, claim: Definition, batch: RecordBatch, expired: "array[int]"
+    async def _selected(
+        self, definition: Definition, batch: RecordBatch, expired: "array[int]"
     ) -> "array[int]":
         """What of these a selector selects; others have their turns while it is evaluated."""
-        selections, wanted, found = Selections(SlabReader), frozenset(expired), array("q")
-        selections.join(claim)
-        for part in selected_parts(selections, claim, batch, PART_EVALUATIONS):
+        selections, wanted, found = Selections(BatchReader), frozenset(expired), array("q")
+        selections.join(definition)
+        for part in selected_parts(selections, definition, batch, PART_EVALUATIONS):
             found.extend(one for one in part if one in wanted)
             await asyncio.sleep(0)
         return found

@@ -32,9 +32,9 @@ class LeasedConsumer(Link):
         "_handed",
         "_since",
         "asked_by",
+        "changed",
         "holder",
         "linger_ms",
-        "moved",
         "reason",
         "sure",
         "timer",
@@ -61,7 +61,7 @@ class LeasedConsumer(Link):
         self.sure = sure
         self.timer: asyncio.TimerHandle | None = None
         #: Set whenever it was handed something, or ended.
-        self.moved = asyncio.Event()
+        self.changed = asyncio.Event()
         #: Why it was ended from our side.
         self.reason = ""
         self._granted = 0
@@ -101,12 +101,12 @@ class LeasedConsumer(Link):
         batch: RecordBatch,  # noqa: ARG002
         run: Run,
         delivery_count: int,
-        token: int,
+        delivered_at: int,
         presettled: bool,  # noqa: ARG002
     ) -> int:
         """It is handed a run; no byte goes anywhere."""
         self._granted -= len(run)
-        self.took(run, delivery_count, token)
+        self.took(run, delivery_count, delivered_at)
         return SEQUENCE_BYTES * len(run)
 
     def detach(
@@ -118,20 +118,20 @@ class LeasedConsumer(Link):
     ) -> None:
         """It is ended from our side; its holder hears of it when it asks for more."""
         self.alive, self.ended, self.reason = False, True, description
-        self.moved.set()
+        self.changed.set()
 
     def release(self) -> None:
         self.alive = False
-        self.moved.set()
+        self.changed.set()
 
-    def held(self) -> Deliveries:
+    def in_flight(self) -> Deliveries:
         self._date()
-        sequences, tokens = array("Q"), array("Q")
-        for token in sorted(self._since):
-            for run in self._since[token].runs():
+        sequences, times = array("Q"), array("Q")
+        for delivered_at in sorted(self._since):
+            for run in self._since[delivered_at].runs():
                 sequences.extend(run)
-                tokens.extend([token] * len(run))
-        return sequences, tokens
+                times.extend([delivered_at] * len(run))
+        return sequences, times
 
     # What it is to its holder.
 
@@ -139,13 +139,13 @@ class LeasedConsumer(Link):
         """It takes this many from now on."""
         self._granted = credit
 
-    def took(self, run: Run, delivery_count: int, token: int) -> None:
-        """It has these since `token` (microseconds)."""
+    def took(self, run: Run, delivery_count: int, delivered_at: int) -> None:
+        """It has these since `delivered_at` (microseconds)."""
         self.delivery_count += len(run)
         self._handed.append((run, delivery_count))
         self._fresh.add(run)
-        self._fresh_since = max(self._fresh_since, token)
-        self.moved.set()
+        self._fresh_since = max(self._fresh_since, delivered_at)
+        self.changed.set()
 
     def handed(self) -> list[tuple[Run, int]]:
         """What it was handed since this was asked, with the failed attempts of each run."""
@@ -167,14 +167,14 @@ class LeasedConsumer(Link):
         here."""
         self._date()
         found: list[tuple[int, Run]] = []
-        for token in [*self._since]:
-            had = self._since[token]
+        for delivered_at in [*self._since]:
+            had = self._since[delivered_at]
             parts = [run] if had.contains_all(run) else _common(had, run)
             for part in parts:
                 had.discard(part)
-                found.append((token, part))
+                found.append((delivered_at, part))
             if not had:
-                del self._since[token]
+                del self._since[delivered_at]
         return found
 
 

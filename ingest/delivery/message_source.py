@@ -21,7 +21,7 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.header_attributes import HeaderAttributes
 from distributary.pipeline.model.message import RecordBatch
-from distributary.pipeline.subscriptions.hint import Sift
+from distributary.pipeline.subscriptions.hint import HintFilter
 from distributary.pipeline.tables.reading.paging import Page
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
@@ -105,14 +105,14 @@ class Paging:
 
     def _request(self, subscription: Subscription, pages: Pages, start: int) -> None:
         pages.reading = True
-        hint, sift = subscription.hint, None
+        hint, hint_filter = subscription.hint, None
         if hint is not None and pages is subscription.ahead:
-            sift = hint.sift(start)
+            hint_filter = hint.filter(start)
         self._read(
             subscription.definition.topic,
             start,
             lambda page: self._paged(subscription, pages, start, page),
-            sift,
+            hint_filter,
         )
 
     def _paged(
@@ -148,7 +148,7 @@ class Paging:
         topic: str,
         start: int,
         done: Callable[[Page | Failure], None],
-        sift: Sift | None = None,
+        hint_filter: HintFilter | None = None,
     ) -> None:
         size = self._limits.page_bytes
 
@@ -157,7 +157,7 @@ class Paging:
                 _events.info("messages.readable", topic=topic)
             done(page)
 
-        self._reader.submit(lambda: self._table.page(topic, start, size, sift), told)
+        self._reader.submit(lambda: self._table.page(topic, start, size, hint_filter), told)
 
     def _unread(self, topic: str, start: int, failure: Failure) -> StoreError | None:
         """Say that the page can't be read; None if that is a bug, which stops everything."""

@@ -39,7 +39,7 @@ def end_if_empty(consumer: Consumer) -> None:
     link = consumer.link
     if not consumer.too_large or consumer.left:
         return
-    if consumer.subscription.dispatcher.held(consumer.number):
+    if consumer.subscription.dispatcher.unsettled(consumer.number):
         return
     link.let_go()
     end = partial(link.end, "amqp:link:message-size-exceeded", consumer.too_large)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from distributary.ingest.delivery.consumer import Consumer, Subscription
 from distributary.ingest.delivery.selector_faults import SelectorFaults
-from distributary.ingest.native.batch_reader import SlabReader
+from distributary.ingest.native.batch_reader import BatchReader
 from distributary.pipeline.errors import SelectorFailed
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.selector.matching import Selections
@@ -33,7 +33,7 @@ class SelectorFilter:
 
     def __init__(self, faults: SelectorFaults) -> None:
         self._faults = faults
-        self._selections = Selections(SlabReader)
+        self._selections = Selections(BatchReader)
 
     def join(self, subscription: Subscription) -> None:
         """It begins to be served."""
@@ -46,14 +46,14 @@ class SelectorFilter:
     def consume(self, consumer: Consumer) -> None:
         """A consumer joins, perhaps with a selector of its own."""
         if consumer.selector is not None:
-            claim = consumer.subscription.definition
-            self._selections.join(replace(claim, selector=consumer.selector))
+            definition = consumer.subscription.definition
+            self._selections.join(replace(definition, selector=consumer.selector))
 
     def stop(self, consumer: Consumer) -> None:
         """It has gone."""
         if consumer.selector is not None:
-            claim = consumer.subscription.definition
-            self._selections.leave(replace(claim, selector=consumer.selector))
+            definition = consumer.subscription.definition
+            self._selections.leave(replace(definition, selector=consumer.selector))
 
     def part(
         self, subscription: Subscription, batch: RecordBatch, wanted: int, work_max: int
@@ -73,14 +73,14 @@ class SelectorFilter:
     def _part(
         self, subscription: Subscription, batch: RecordBatch, wanted: int, work_max: int
     ) -> Part:
-        dispatcher, claim = subscription.dispatcher, subscription.definition
+        dispatcher, definition = subscription.dispatcher, subscription.definition
         first, stop, sequences, work = batch.first, batch.stop, batch.sequences, 0
-        if claim.selector is not None:
+        if definition.selector is not None:
             if wanted < dispatcher.position:  # it was delivered before, so it is claimed
                 return Part(first, min(stop, dispatcher.position), None, None, 0)
             first = max(first, wanted)
             found = self._selections.matches(
-                claim, batch, wanted, room=dispatcher.room, work_max=work_max
+                definition, batch, wanted, room=dispatcher.room, work_max=work_max
             )
             sequences, stop, work = found.sequences, found.stop, found.work
         selectors = dispatcher.selectors
@@ -89,7 +89,7 @@ class SelectorFilter:
         matches: dict[str, array[int]] = {}
         most = max(work_max // len(selectors), 1)
         for selector in selectors:
-            one = replace(claim, selector=selector)
+            one = replace(definition, selector=selector)
             found = self._selections.matches(
                 one, batch, wanted, room=max(dispatcher.room, 1), work_max=most
             )

@@ -75,9 +75,9 @@ class TopicDirectory:
             known.priority_index.add(batch.first, batch.stop, batch.attributes)
             self._told[topic] = None
 
-    def seed(self, survey: Iterable[Ahead]) -> None:
+    def seed(self, priority_statistics: Iterable[Ahead]) -> None:
         """What there was before the start, as the table tells it."""
-        for ahead in survey:
+        for ahead in priority_statistics:
             known = self._topics.get(ahead.topic)
             if known is not None:
                 known.priority_index.seed(ahead)

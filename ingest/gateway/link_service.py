@@ -103,10 +103,10 @@ class LinkService:
         attach = termini.read(link.proton, link.desired_capabilities)
         if self._node.attached(link, attach):
             return
-        wish = attach_intent.wish(attach, link.connection.container, self._bare)
-        if isinstance(wish, attach_intent.Make):
-            wish = self._made(link, wish.kind, attach)
-        self._perform(link, wish)
+        intent = attach_intent.decide_intent(attach, link.connection.container, self._bare)
+        if isinstance(intent, attach_intent.Make):
+            intent = self._made(link, intent.kind, attach)
+        self._perform(link, intent)
         self._log.slow(link)
         match link.owner:
             case Producer(topic=str(topic)):
@@ -122,18 +122,18 @@ class LinkService:
         if isinstance(made, AmqpError):
             return made
         amqp_error = self._admission.making_temporary(link.connection.user, made.topic)
-        return amqp_error or attach_intent.wish_for(made, attach, link.connection.container)
+        return amqp_error or attach_intent.intent_for(made, attach, link.connection.container)
 
-    def _perform(self, link: Link, wish: attach_intent.AttachIntent) -> None:
-        match wish:
+    def _perform(self, link: Link, intent: attach_intent.AttachIntent) -> None:
+        match intent:
             case attach_intent.Produce(destination):
                 self._produce(link, destination)
             case attach_intent.Relay():
                 self._open_producer(link, None)
             case attach_intent.Subscribe():
-                self._subscribe(link, wish)
+                self._subscribe(link, intent)
             case attach_intent.Browse():
-                self._browse(link, wish)
+                self._browse(link, intent)
             case attach_intent.Coordinate():
                 self._transactions.attach(link)
             case attach_intent.Lookup(key):
@@ -152,14 +152,14 @@ class LinkService:
             made = Made(Origin.CLIENT, link.connection.user)
             key = self._subscriptions.keep_queue(destination, made)
             opened = partial(self._open_producer, link, destination)
-            self._subscriptions.named.when_sure(key, link.later(opened))
+            self._subscriptions.directory.when_sure(key, link.later(opened))
         else:
             self._open_producer(link, destination)
 
-    def _subscribe(self, link: Link, wish: attach_intent.Subscribe) -> None:
-        key, definition = wish.key, wish.definition
+    def _subscribe(self, link: Link, intent: attach_intent.Subscribe) -> None:
+        key, definition = intent.key, intent.definition
         amqp_error = self._admission.consuming(link, definition.topic, key, LinkOperation.CONSUME)
-        amqp_error = amqp_error or self._unreadable(definition.selector or wish.selector)
+        amqp_error = amqp_error or self._unreadable(definition.selector or intent.selector)
         if amqp_error is None and link.attach.priority is None:
             amqp_error = AmqpError(
                 INVALID_FIELD, "the link's property 'priority' must be an integer"
@@ -167,7 +167,7 @@ class LinkService:
         if amqp_error is not None:
             link.refuse(amqp_error.condition, amqp_error.description)
         else:
-            self._subscriptions.subscribe(link, key, definition, wish.selector)
+            self._subscriptions.subscribe(link, key, definition, intent.selector)
 
     def _unreadable(self, selector: str | None) -> AmqpError | None:
         """Why this is no selector, if it is none."""
@@ -175,15 +175,15 @@ class LinkService:
             return None
         return attach_intent.unreadable(selector, self._settings.delivery.selector)
 
-    def _browse(self, link: Link, wish: attach_intent.Browse) -> None:
-        queue = wish.queue
+    def _browse(self, link: Link, intent: attach_intent.Browse) -> None:
+        queue = intent.queue
         amqp_error = self._admission.consuming(link, queue.topic, None, LinkOperation.BROWSE)
-        amqp_error = amqp_error or self._unreadable(wish.selector)
+        amqp_error = amqp_error or self._unreadable(intent.selector)
         amqp_error = amqp_error or self._admission.making(link.connection.user, queue)
         if amqp_error is not None:
             link.refuse(amqp_error.condition, amqp_error.description)
         else:
-            self._subscriptions.browse(link, queue, wish.selector)
+            self._subscriptions.browse(link, queue, intent.selector)
 
     def _open_producer(self, link: Link, destination: Destination | None) -> None:
         if not link.alive or link.ended:

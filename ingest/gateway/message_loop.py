@@ -37,10 +37,10 @@ from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.net.producer import Producer
 from distributary.ingest.publish.backlog_limits import Backlogs
-from distributary.ingest.publish.exclusion import NoLocal
 from distributary.ingest.publish.intake import Intake
 from distributary.ingest.publish.message_parts import MessageParts
-from distributary.ingest.publish.restored_duplicates import remember
+from distributary.ingest.publish.no_local import NoLocal
+from distributary.ingest.publish.restored_duplicates import restore_duplicates
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.runtime.turns import TaskTurns
@@ -82,9 +82,9 @@ class MessageLoop:
         admission = Admission(access, self._subscriptions, temporary)
         self._addresses = AddressResolver(admission, self._subscriptions, Kind(limits.bare_address))
         self._transactions = Coordinator(host, parts, self.finish_pass)
-        named, turns = self._subscriptions.named, TaskTurns(host.loop)
+        directory, turns = self._subscriptions.directory, TaskTurns(host.loop)
         self._node = open_node(
-            ManagementParts(host, parts, access, named, turns, self.finish_pass),
+            ManagementParts(host, parts, access, directory, turns, self.finish_pass),
             Peers(self.engine),
             self._addresses.answering,
         )
@@ -95,25 +95,25 @@ class MessageLoop:
                 access, admission, self._subscriptions, temporary, self._transactions, self._node
             ),
         )
-        self._floors = IdleFloors(host, parts, named)
+        self._floors = IdleFloors(host, parts, directory)
         self._restore(store, policies)
 
     def _message_parts(self, host: Host, store: Store, policies: Policies) -> MessageParts:
-        exclusions = NoLocal()
-        log = Log(host, store, exclusions, self._lowest_floor, self.complete)
+        no_local = NoLocal()
+        log = Log(host, store, no_local, self._lowest_floor, self.complete)
         marking = DispatchMarking(host, log, store.marks, self.complete)
         topics = TopicDirectory(self._subscription_changed)
         delivery = DeliveryService(host, store, log, topics, self._keep_queue, self.complete)
         backlogs = Backlogs(host, log, topics, delivery, self.engine.pump)
         intake = Intake(log, policies, backlogs, host.settings.delivery.duplicates_max)
-        return MessageParts(store, exclusions, log, marking, topics, delivery, backlogs, intake)
+        return MessageParts(store, no_local, log, marking, topics, delivery, backlogs, intake)
 
     def _restore(self, store: Store, policies: Policies) -> None:
         """What the home's table tells of the time before the start."""
         self._subscriptions.bury_exhausted()
-        remember(self._intake.windows, policies, store.table)
+        restore_duplicates(self._intake.windows, policies, store.table)
         floor = self._lowest_floor()
-        self._topics.seed(store.table.survey(floor))
+        self._topics.seed(store.table.priority_statistics(floor))
         self._backlogs.seed(store.table, floor)
 
     # Read, admit, write: a run of messages came, and waits for the next group of the log.
@@ -255,7 +255,7 @@ class MessageLoop:
         return self._subscriptions.keep_queue(queue, Made(Origin.GATEWAY))
 
     def _lowest_floor(self) -> int:
-        return self._subscriptions.named.lowest_floor()
+        return self._subscriptions.directory.lowest_floor()
 
     def _subscription_changed(self, subscription: Subscription) -> None:
         self._backlogs.changed(subscription)

@@ -38,13 +38,13 @@ def forbidden(
 
 
 def forbidden_policy(
-    access: Access, user: str, named: SubscriptionDirectory, order: Order
+    access: Access, user: str, directory: SubscriptionDirectory, order: Order
 ) -> AmqpError | None:
     """Why this user can't have a policy said by this order. Who names a queue of dead letters has
     messages sent there, so he must be allowed to send there himself."""
     if order.operation not in (Operation.CREATE, Operation.UPDATE) or not order.policy:
         return None
-    existing, key = named.get(order.key), order.key
+    existing, key = directory.get(order.key), order.key
     definition = order.definition or (existing.definition if existing else None)
     if definition is None:
         return None  # there is none, which is said elsewhere
@@ -54,11 +54,11 @@ def forbidden_policy(
     if (
         amqp_error is not None
         or queue is None
-        or address == _dead_letters(named.own_policy(key), key)
+        or address == _dead_letters(directory.own_policy(key), key)
     ):
         return amqp_error
     amqp_error = access.amqp_error(user, LinkOperation.SET_DEAD_LETTERS, queue.topic)
-    if amqp_error is None and key_of_queue(queue) not in named:
+    if amqp_error is None and key_of_queue(queue) not in directory:
         amqp_error = access.amqp_error(user, LinkOperation.MAKE_QUEUE, queue.topic)
     return amqp_error
 

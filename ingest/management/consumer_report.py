@@ -43,7 +43,7 @@ def held(subscription: Subscription, start: int, count: int) -> list[Value]:
 
 def _link(consumer: Consumer) -> Map:
     dispatcher, link = consumer.subscription.dispatcher, consumer.link
-    mine = dispatcher.held(consumer.number)
+    mine = dispatcher.unsettled(consumer.number)
     oldest = min(_since(consumer, _held(consumer, 0)).values(), default=None) if mine else None
     return Map(
         (
@@ -58,7 +58,7 @@ def _link(consumer: Consumer) -> Map:
 
 
 def _held(consumer: Consumer, start: int) -> Iterable[int]:
-    mine = consumer.subscription.dispatcher.held(consumer.number)
+    mine = consumer.subscription.dispatcher.unsettled(consumer.number)
     return (sequence for run in mine.runs_within(start, FOREVER) for sequence in run)
 
 
@@ -67,13 +67,13 @@ def _since(consumer: Consumer, sequences: Iterable[int]) -> dict[int, Timestamp]
     if not consumer.link.alive:
         return {}
     wanted = np.fromiter(sequences, dtype=np.uint64)
-    delivered, tokens = (np.frombuffer(one, dtype=np.uint64) for one in consumer.link.held())
+    delivered, times = (np.frombuffer(one, dtype=np.uint64) for one in consumer.link.in_flight())
     order = np.argsort(delivered, kind="stable")
     ascending = delivered[order]
     at = np.searchsorted(ascending, wanted, side="right").astype(np.int64) - 1
     known = at >= 0
     known[known] = ascending[at[known]] == wanted[known]
-    times = tokens[order[at[known]]] // 1_000
+    times = times[order[at[known]]] // 1_000
     return {
         int(sequence): Timestamp(int(time))
         for sequence, time in zip(wanted[known], times, strict=True)

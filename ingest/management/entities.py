@@ -9,8 +9,8 @@ from dataclasses import fields
 from typing import Protocol, TypeAlias
 
 from distributary.ingest.delivery.consumer import Subscription
-from distributary.ingest.publish.exclusion import NoLocal
 from distributary.ingest.publish.message_parts import MessageParts
+from distributary.ingest.publish.no_local import NoLocal
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.codec.amqp_types import Map, Value
 from distributary.pipeline.codec.amqp_writer import Writable
@@ -49,15 +49,15 @@ class Users(Protocol):
 class Entities:
     """Reads them."""
 
-    def __init__(self, parts: MessageParts, named: SubscriptionDirectory, users: Users) -> None:
+    def __init__(self, parts: MessageParts, directory: SubscriptionDirectory, users: Users) -> None:
         self._log, self._table = parts.log, parts.store.table
-        self._named, self._users = named, users
+        self._directory, self._users = directory, users
         #: How much a subscription has waiting.
         self._backlog = parts.backlogs.counters.waiting
 
     @property
-    def _exclusions(self) -> NoLocal:
-        return self._named.exclusions
+    def _no_local(self) -> NoLocal:
+        return self._directory.no_local
 
     # Those that there are.
 
@@ -66,11 +66,11 @@ class Entities:
         found: list[Name]
         match entity:
             case Entity.SUBSCRIPTION:
-                found = [(_id(one), one.definition.topic, one.key) for one in self._named.all()]
+                found = [(_id(one), one.definition.topic, one.key) for one in self._directory.all()]
             case Entity.QUEUE:
                 found = [
                     (one.key.name, one.definition.topic, one.key)
-                    for one in self._named.all()
+                    for one in self._directory.all()
                     if one.key is not None and one.key.queue and one.durable
                 ]
             case Entity.TOPIC:
@@ -80,7 +80,7 @@ class Entities:
         return sorted(found, key=lambda one: one[0])
 
     def _topics(self) -> set[str]:
-        used = {*self._users.produced(), *self._exclusions.topics()}
+        used = {*self._users.produced(), *self._no_local.topics()}
         return {topic for topic in used if kind_of_topic(topic) is Kind.TOPIC}
 
     def rows(self, entity: Entity, names: Iterable[str], may_see: MaySee) -> list[Row]:
@@ -94,11 +94,11 @@ class Entities:
     ) -> Row | None:
         match entity:
             case Entity.SUBSCRIPTION:
-                found = self._named.get(SubscriptionKey.parse(name))
+                found = self._directory.get(SubscriptionKey.parse(name))
                 return None if found is None else self.subscription(found)
             case Entity.QUEUE:
                 key = SubscriptionKey(None, name, durable=True, queue=True)
-                found = self._named.get(key)
+                found = self._directory.get(key)
                 return None if found is None else self.queue(found, produced)
             case Entity.TOPIC:
                 return self.topic(name, produced, may_see)
@@ -119,9 +119,9 @@ class Entities:
             "shared": definition.shared,
             "selector": definition.selector,
             "no_local": definition.no_local,
-            "origin": self._named.made(key).origin.value,
-            "created_by": self._named.made(key).user or None,
-            "paused": self._named.paused(key),
+            "origin": self._directory.made(key).origin.value,
+            "created_by": self._directory.made(key).user or None,
+            "paused": self._directory.paused(key),
             "consumers": len(subscription.consumers),
             "in_flight": dispatcher.in_flight,
             "outstanding": dispatcher.outstanding,
@@ -131,8 +131,8 @@ class Entities:
             "backlog": backlog.messages,
             "backlog_bytes": backlog.bytes,
             "unreadable": subscription.unreadable or None,
-            "policy": _map(of_text(self._named.own_policy(key), key.id)),
-            "policy_in_force": _written(self._named.policy(key)),
+            "policy": _map(of_text(self._directory.own_policy(key), key.id)),
+            "policy_in_force": _written(self._directory.policy(key)),
         }
 
     def queue(self, subscription: Subscription, produced: Counter[str] | None = None) -> Row:
@@ -146,21 +146,21 @@ class Entities:
             "address": topic,
             "subscription": key.id,
             "producers": (self._users.produced() if produced is None else produced)[topic],
-            "topic_policy": _written(self._named.topic_policy(topic)),
+            "topic_policy": _written(self._directory.topic_policy(topic)),
         }
 
     def topic(self, topic: str, produced: Counter[str] | None, may_see: MaySee) -> Row:
         """A topic, whether anybody uses it or not, with those of its subscriptions that who asks
         may see."""
-        subscriptions = list(self._exclusions.of_topic(topic))
-        named = sorted(_id(one) for one in subscriptions if one.key is not None and may_see(one))
+        subscriptions = list(self._no_local.of_topic(topic))
+        ids = sorted(_id(one) for one in subscriptions if one.key is not None and may_see(one))
         return {
             "name": topic,
             "address": topic,
             "producers": (self._users.produced() if produced is None else produced)[topic],
             "consumers": sum(len(one.consumers) for one in subscriptions),
-            "subscriptions": list[Value](named),
-            "topic_policy": _written(self._named.topic_policy(topic)),
+            "subscriptions": list[Value](ids),
+            "topic_policy": _written(self._directory.topic_policy(topic)),
         }
 
     def node(self) -> Row:
@@ -169,8 +169,8 @@ class Entities:
             "name": "self",
             "connections": self._users.connections,
             "internal_errors": self._users.internal_errors,
-            "subscriptions": sum(1 for _ in self._named.all()),
-            "unreadable": sum(1 for one in self._named.all() if one.unreadable),
+            "subscriptions": sum(1 for _ in self._directory.all()),
+            "unreadable": sum(1 for one in self._directory.all() if one.unreadable),
             "first_sequence": self._table.first_sequence,
             "head": self._log.recent.head,
             "committed": self._table.sequence_version,

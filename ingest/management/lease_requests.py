@@ -42,7 +42,7 @@ from distributary.pipeline.sequences.range_text import parts_of, text_of
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 #: The requests that are answered here.
-TAKING = frozenset({Verb.ACQUIRE, Verb.SETTLE, Verb.OWED})
+LEASE_VERBS = frozenset({Verb.ACQUIRE, Verb.SETTLE, Verb.OWED})
 #: Seconds that a commit may take until a holder is told that it can't read what it was handed, and
 #: between two looks at it.
 COMMIT_SECONDS_MAX = 20.0
@@ -60,16 +60,16 @@ class LeaseRequests:
         self._loop, self._limits = parts.host.loop, parts.host.settings.management
         self._log, self._table = parts.messages.log, parts.messages.store.table
         self._delivery, self._turns = parts.messages.delivery, parts.turns
-        self._access, self._named = parts.access, parts.named
-        self._holders, self._finish_pass = Leases(parts), parts.finish_pass
+        self._access, self._directory = parts.access, parts.directory
+        self._leases, self._finish_pass = Leases(parts), parts.finish_pass
 
     def left(self, link: Link) -> None:
         """A link has ended, whatever it was."""
-        self._holders.left(link)
+        self._leases.left(link)
 
     def close(self) -> None:
         """Nobody comes back any more."""
-        self._holders.close()
+        self._leases.close()
 
     async def answer(self, link: Link, request: Request) -> Answer:
         """The answer to a request that came by this link; it is given when what it says is
@@ -89,7 +89,7 @@ class LeaseRequests:
         key = key_of(request.entity, request.name)
         if isinstance(key, AmqpError):
             return refused(key)
-        subscription = self._named.get(key)
+        subscription = self._directory.get(key)
         user = link.connection.user
         why = forbidden(self._access, user, request.verb, key, None, subscription)
         if why is not None or subscription is None:
@@ -108,21 +108,21 @@ class LeaseRequests:
         if not holder:
             return Answer(BAD_REQUEST, "'holder' must not be empty")
         if request.verb is Verb.ACQUIRE and "keep" in request.attributes:
-            taker = await self._holders.begin(link, key, subscription, holder)
+            leased = await self._leases.begin(link, key, subscription, holder)
         else:
-            taker = self._holders.speaking(link, key, holder)
-        if isinstance(taker, Answer):
-            return taker
-        if not taker.alive:
-            return _ended(key, taker)
+            leased = self._leases.speaking(link, key, holder)
+        if isinstance(leased, Answer):
+            return leased
+        if not leased.alive:
+            return _ended(key, leased)
         if request.verb is Verb.SETTLE:
-            return await self._settle(taker, request)
-        return await self._acquire(taker, key, request)
+            return await self._settle(leased, request)
+        return await self._acquire(leased, key, request)
 
     # What they ask.
 
     async def _acquire(
-        self, taker: LeasedConsumer, key: SubscriptionKey, request: Request
+        self, leased: LeasedConsumer, key: SubscriptionKey, request: Request
     ) -> Answer:
         said = request.attributes
         most, wait_ms = _whole(said.get("max")), _whole(said.get("wait_ms"))
@@ -135,22 +135,22 @@ class LeaseRequests:
         ):
             if value > limit:
                 return Answer(BAD_REQUEST, f"'{name}' is {value}; it may be {limit}")
-        taker.linger_ms = linger_ms
-        consumer, began = _consumer(taker), self._log.begun.get(key.id, 0)
+        leased.linger_ms = linger_ms
+        consumer, began = _consumer(leased), self._log.begun.get(key.id, 0)
         body: dict[str, Writable] = {}
         if "keep" in said:
             ours = _whole(said.get("incarnation")) == began
             keep = await self._checked(str(said["keep"])) if ours else []
-            body["kept"] = text_of(await self._keep(taker, consumer, keep))
-        more = most > 0 and await self._wait(taker, consumer.subscription, most, wait_ms)
-        handed = taker.handed()
+            body["kept"] = text_of(await self._keep(leased, consumer, keep))
+        more = most > 0 and await self._wait(leased, consumer.subscription, most, wait_ms)
+        handed = leased.handed()
         reach = max((run[-1] for run, _ in handed), default=-1)
         if not await self._readable(reach):
-            self._give_back(taker, consumer, [run for run, _ in handed])
+            self._give_back(leased, consumer, [run for run, _ in handed])
             text = "what was acquired isn't in topic_log, as commits don't succeed; ask later"
             return Answer(FAILED, text)
-        if not taker.alive:
-            return _ended(key, taker)
+        if not leased.alive:
+            return _ended(key, leased)
         body |= {
             "acquired": _by_failures(handed),
             "more": more,
@@ -162,31 +162,31 @@ class LeaseRequests:
         return Answer(OK, f"{sum(len(run) for run, _ in handed)} acquired", body)
 
     async def _wait(
-        self, taker: LeasedConsumer, subscription: Subscription, most: int, wait_ms: int
+        self, leased: LeasedConsumer, subscription: Subscription, most: int, wait_ms: int
     ) -> bool:
         """Let it be handed so many, and wait for as long as more come. Whether there may be more
         now."""
         wait = wait_ms / 1_000
         deadline = self._loop.time() + wait
-        taker.grant(min(most, self._limits.acquire_max))
-        self._holders.flowed(taker)
+        leased.grant(min(most, self._limits.acquire_max))
+        self._leases.flowed(leased)
         self._finish_pass()
         more = True
-        before = taker.delivery_count
-        while taker.alive and taker.credit > 0:
+        before = leased.delivery_count
+        while leased.alive and leased.credit > 0:
             left = deadline - self._loop.time()
             head = self._log.recent.head
             more = subscription.reading or subscription.dispatcher.wanted(head) is not None
-            if left <= 0 or (taker.delivery_count > before and not more):
+            if left <= 0 or (leased.delivery_count > before and not more):
                 break
-            taker.moved.clear()
+            leased.changed.clear()
             try:
-                await asyncio.wait_for(taker.moved.wait(), left)
+                await asyncio.wait_for(leased.changed.wait(), left)
             except TimeoutError:
                 continue
             deadline = self._loop.time() + wait
-        taker.grant(0)
-        self._holders.flowed(taker)
+        leased.grant(0)
+        self._leases.flowed(leased)
         return more
 
     async def _readable(self, reach: int) -> bool:
@@ -199,28 +199,30 @@ class LeaseRequests:
         return True
 
     async def _keep(
-        self, taker: LeasedConsumer, consumer: Consumer, keep: list[Run]
+        self, leased: LeasedConsumer, consumer: Consumer, keep: list[Run]
     ) -> list[range]:
         """What of these it has from now on; all else that it had is given back."""
         dispatcher = consumer.subscription.dispatcher
-        held = dispatcher.held(consumer.number).copy()
+        held = dispatcher.unsettled(consumer.number).copy()
         for run in keep:
             held.discard(run)
-        self._give_back(taker, consumer, held.runs())
-        lost = [part for run in keep for part in _without(run, dispatcher.held(consumer.number))]
+        self._give_back(leased, consumer, held.runs())
+        lost = [
+            part for run in keep for part in _without(run, dispatcher.unsettled(consumer.number))
+        ]
         ours = await self._ours(consumer.subscription, lost)
-        if not taker.alive:
+        if not leased.alive:
             return []
         now = clock.now()
         for wanted in ours:
-            for effect in self._delivery.claim(consumer, wanted, now):
+            for effect in self._delivery.reacquire(consumer, wanted, now):
                 if isinstance(effect, Deliver):
-                    taker.took(effect.run, effect.delivery_count, now)
-        taker.handed()
-        await self._holders.durable()
-        if not taker.alive:
+                    leased.took(effect.run, effect.delivery_count, now)
+        leased.handed()
+        await self._leases.durable()
+        if not leased.alive:
             return []
-        return [*dispatcher.held(consumer.number).runs()]
+        return [*dispatcher.unsettled(consumer.number).runs()]
 
     async def _ours(self, subscription: Subscription, runs: list[Run]) -> list[Run]:
         """What of these the subscription may be owed: of what it hasn't read yet, the messages of
@@ -246,23 +248,23 @@ class LeaseRequests:
             at = batch.stop
         return [run for run in found if run]
 
-    def _give_back(self, taker: LeasedConsumer, consumer: Consumer, runs: Iterable[Run]) -> None:
+    def _give_back(self, leased: LeasedConsumer, consumer: Consumer, runs: Iterable[Run]) -> None:
         for run in runs:
-            self._settled(taker, consumer, run, Outcome.RELEASED)
+            self._settled(leased, consumer, run, Outcome.RELEASED)
 
-    async def _settle(self, taker: LeasedConsumer, request: Request) -> Answer:
+    async def _settle(self, leased: LeasedConsumer, request: Request) -> Answer:
         said = request.attributes
         word = said.get("outcome", Outcome.ACCEPTED.value)
         if word not in {one.value for one in _OUTCOMES}:
             known = ", ".join(one.value for one in _OUTCOMES)
             return Answer(BAD_REQUEST, f"'outcome' is {quoted(word)}; it must be one of {known}")
-        consumer = _consumer(taker)
+        consumer = _consumer(leased)
         failed, undeliverable = said.get("failed") is True, said.get("undeliverable") is True
         settled = 0
         for run in await self._checked(str(said["sequences"])):
             await self._turns.turn()
             settled += self._settled(
-                taker,
+                leased,
                 consumer,
                 run,
                 Outcome(str(word)),
@@ -270,12 +272,12 @@ class LeaseRequests:
                 undeliverable=undeliverable,
             )
         self._delivery.eased(consumer)
-        await self._holders.durable()
+        await self._leases.durable()
         return Answer(OK, f"{settled} settled", {"settled": settled})
 
     def _settled(
         self,
-        taker: LeasedConsumer,
+        leased: LeasedConsumer,
         consumer: Consumer,
         run: Run,
         outcome: Outcome,
@@ -286,7 +288,7 @@ class LeaseRequests:
         """Settle what it has of a run; how many that are."""
         subscription, now = consumer.subscription, clock.now()
         count = 0
-        for token, part in taker.ending(run):
+        for delivered_at, part in leased.ending(run):
             effects = subscription.dispatcher.settle(
                 consumer.number,
                 part,
@@ -294,15 +296,15 @@ class LeaseRequests:
                 failed=failed,
                 undeliverable=undeliverable,
                 now=now,
-                delivered_at=token,
+                delivered_at=delivered_at,
             )
-            self._delivery.concluded(subscription, consumer.name, effects, token, now, None)
+            self._delivery.concluded(subscription, consumer.name, effects, delivered_at, now, None)
             count += sum(len(one.run) for one in effects)
         return count
 
     async def _owed(self, key: SubscriptionKey, subscription: Subscription) -> Answer:
         """All that it is owed now, as far as it is known without reading messages."""
-        await self._holders.durable()
+        await self._leases.durable()
         head = self._log.recent.head
         if not await self._readable(head - 1):
             return Answer(FAILED, "topic_log lacks the newest messages, as commits don't succeed")
@@ -329,9 +331,9 @@ class LeaseRequests:
         return runs
 
 
-def _consumer(taker: LeasedConsumer) -> Consumer:
-    assert isinstance(taker.owner, Consumer)  # noqa: S101
-    return taker.owner
+def _consumer(leased: LeasedConsumer) -> Consumer:
+    assert isinstance(leased.owner, Consumer)  # noqa: S101
+    return leased.owner
 
 
 def _without(run: Run, held: SequenceSet) -> Iterable[Run]:
@@ -342,9 +344,9 @@ def _without(run: Run, held: SequenceSet) -> Iterable[Run]:
         yield lost
 
 
-def _ended(key: SubscriptionKey, taker: LeasedConsumer) -> Answer:
+def _ended(key: SubscriptionKey, leased: LeasedConsumer) -> Answer:
     """It was a consumer when it asked, and is none any more."""
-    return Answer(CONFLICT, f"{key.id}: {taker.reason or 'its deliveries have ended'}")
+    return Answer(CONFLICT, f"{key.id}: {leased.reason or 'its deliveries have ended'}")
 
 
 def _whole(value: Value) -> int:

@@ -20,43 +20,43 @@ from distributary.pipeline.management.management_messages import CONFLICT, Answe
 from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.subscriptions.registry import AttachAction, LinkKind, decide_attach
 
-_Holding = tuple[SubscriptionKey, str]
+_LeaseKey = tuple[SubscriptionKey, str]
 
 
 class Leases:
     """All holders of a gateway."""
 
     def __init__(self, parts: ManagementParts) -> None:
-        self._loop, self._named = parts.host.loop, parts.named
+        self._loop, self._directory = parts.host.loop, parts.directory
         self._log, self._delivery = parts.messages.log, parts.messages.delivery
         self._marking, self._finish_pass = parts.messages.marking, parts.finish_pass
         self._most = parts.host.settings.management.holders_max
-        self._takers: dict[_Holding, LeasedConsumer] = {}
+        self._leased: dict[_LeaseKey, LeasedConsumer] = {}
 
     def left(self, link: Link) -> None:
         """A link has ended: a holder's end on a subscription, or that by which holders spoke."""
         if isinstance(link, LeasedConsumer):
             self._forget(link)
             return
-        for taker in [one for one in self._takers.values() if one.asked_by is link]:
-            taker.asked_by = None
-            self.flowed(taker)
-            if taker.linger_ms and _has_any(taker):
-                seconds = taker.linger_ms / 1_000
-                lingered = partial(self._lingered, taker)
-                taker.timer = self._loop.call_later(seconds, taker.later(lingered))
+        for leased in [one for one in self._leased.values() if one.asked_by is link]:
+            leased.asked_by = None
+            self.flowed(leased)
+            if leased.linger_ms and _has_any(leased):
+                seconds = leased.linger_ms / 1_000
+                lingered = partial(self._lingered, leased)
+                leased.timer = self._loop.call_later(seconds, leased.later(lingered))
             else:
-                taker.end("", "its connection was lost")
+                leased.end("", "its connection was lost")
 
     def close(self) -> None:
         """Nobody comes back any more."""
-        for taker in [*self._takers.values()]:
-            taker.end("", "the gateway stops")
+        for leased in [*self._leased.values()]:
+            leased.end("", "the gateway stops")
 
-    def flowed(self, taker: LeasedConsumer) -> None:
+    def flowed(self, leased: LeasedConsumer) -> None:
         """It takes more, or less."""
-        if isinstance(taker.owner, Consumer):
-            self._delivery.flowed(taker.owner)
+        if isinstance(leased.owner, Consumer):
+            self._delivery.flowed(leased.owner)
 
     async def durable(self) -> None:
         """Wait until all that was said by now is durable."""
@@ -67,9 +67,9 @@ class Leases:
 
     def speaking(self, link: Link, key: SubscriptionKey, holder: str) -> LeasedConsumer | Answer:
         """The holder, if it speaks by this link."""
-        taker = self._takers.get((key, holder))
-        if taker is not None and taker.asked_by is link:
-            return taker
+        leased = self._leased.get((key, holder))
+        if leased is not None and leased.asked_by is link:
+            return leased
         text = "has no deliveries by this connection; begin with ACQUIRE and 'keep'"
         return Answer(CONFLICT, f"holder '{holder}' of {key.id} {text}")
 
@@ -81,26 +81,26 @@ class Leases:
         if key.container is not None and key.container != connection.container:
             text = f"belongs to the container '{key.container}'; open the connection with that id"
             return Answer(CONFLICT, f"{key.id} {text}")
-        taker = self._takers.get((key, holder))
-        if taker is not None:
-            if taker.user != connection.user:
+        leased = self._leased.get((key, holder))
+        if leased is not None:
+            if leased.user != connection.user:
                 return Answer(CONFLICT, f"holder '{holder}' of {key.id} is another user's")
-            if taker.timer is not None:
-                taker.timer.cancel()
-                taker.timer = None
-            taker.asked_by, taker.connection = link, connection
-            await asyncio.shield(taker.sure)
-            return taker
+            if leased.timer is not None:
+                leased.timer.cancel()
+                leased.timer = None
+            leased.asked_by, leased.connection = link, connection
+            await asyncio.shield(leased.sure)
+            return leased
         refused = self._refused(key, subscription)
         return refused or await self._join(link, key, subscription, holder)
 
     def _refused(self, key: SubscriptionKey, subscription: Subscription) -> Answer | None:
         """Why nobody new may take from it, if nobody may."""
-        if len(self._takers) >= self._most:
+        if len(self._leased) >= self._most:
             text = f"there are {self._most} holders already (management.holders_max)"
             return Answer(CONFLICT, f"{key.id}: {text}")
         definition, present = subscription.definition, len(subscription.consumers)
-        most = self._named.policy(key).consumers_max
+        most = self._directory.policy(key).consumers_max
         decision = decide_attach(definition, present, definition, most)
         if decision.action is AttachAction.JOIN:
             return None
@@ -111,9 +111,9 @@ class Leases:
     ) -> LeasedConsumer:
         name = f"{link.connection.container}/{key.name}"
         done: asyncio.Future[None] = self._loop.create_future()
-        taker = self._takers[key, holder] = LeasedConsumer(link, holder, name, done)
+        leased = self._leased[key, holder] = LeasedConsumer(link, holder, name, done)
         kind = LinkKind.QUEUE if key.queue else LinkKind.DURABLE
-        taker.owner = self._delivery.attach(subscription, taker, taker.name, kind)
+        leased.owner = self._delivery.attach(subscription, leased, leased.name, kind)
 
         def sure() -> None:
             if not done.done():
@@ -122,29 +122,29 @@ class Leases:
         try:
             self._marking.joined(subscription, sure)
         except StoreError:
-            taker.end("", "")
+            leased.end("", "")
             raise
         await asyncio.shield(done)
-        if not self._named.sure(key):
+        if not self._directory.sure(key):
             await self.durable()
-        return taker
+        return leased
 
-    def _lingered(self, taker: LeasedConsumer) -> None:
-        taker.timer = None
-        taker.end("", "its connection was lost, and it didn't come back in time")
+    def _lingered(self, leased: LeasedConsumer) -> None:
+        leased.timer = None
+        leased.end("", "its connection was lost, and it didn't come back in time")
         self._finish_pass()
 
-    def _forget(self, taker: LeasedConsumer) -> None:
-        if taker.timer is not None:
-            taker.timer.cancel()
-            taker.timer = None
-        taker.release()
-        for holding in [one for one, there in self._takers.items() if there is taker]:
-            del self._takers[holding]
+    def _forget(self, leased: LeasedConsumer) -> None:
+        if leased.timer is not None:
+            leased.timer.cancel()
+            leased.timer = None
+        leased.release()
+        for lease_key in [one for one, there in self._leased.items() if there is leased]:
+            del self._leased[lease_key]
 
 
-def _has_any(taker: LeasedConsumer) -> bool:
-    consumer = taker.owner
+def _has_any(leased: LeasedConsumer) -> bool:
+    consumer = leased.owner
     if not isinstance(consumer, Consumer):
         return False
-    return bool(consumer.subscription.dispatcher.held(consumer.number))
+    return bool(consumer.subscription.dispatcher.unsettled(consumer.number))

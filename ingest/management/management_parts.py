@@ -18,6 +18,6 @@ class ManagementParts:
     host: Host
     messages: MessageParts
     access: Access
-    named: SubscriptionDirectory
+    directory: SubscriptionDirectory
     turns: TaskTurns
     finish_pass: Callable[[], None]

@@ -11,7 +11,7 @@ from array import array
 
 import structlog
 
-from distributary.ingest.management.lease_requests import TAKING, LeaseRequests
+from distributary.ingest.management.lease_requests import LEASE_VERBS, LeaseRequests
 from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.management.replies import Replies, ReplyLink
 from distributary.ingest.management.requests import Requests
@@ -124,7 +124,7 @@ class Node:
             answer = request
         else:
             self._finish_pass()
-            if request.verb in TAKING:
+            if request.verb in LEASE_VERBS:
                 answer = await self._leases.answer(link, request)
             else:
                 answer = await self._requests.answer(user, request)

@@ -59,19 +59,19 @@ class _Job:
     done: Redriven = field(default_factory=Redriven)
     #: The selectors of those that get any, and how many messages they were asked about.
     selections: Selections = field(default_factory=Selections)
-    claims: set[Definition] = field(default_factory=set)
+    joined: set[Definition] = field(default_factory=set)
     asked: int = 0
 
-    def fits(self, claim: Definition, data: bytes) -> bool:
+    def fits(self, definition: Definition, data: bytes) -> bool:
         """Whether a subscription with this definition is owed such a message at all."""
-        if claim.selector is None:
+        if definition.selector is None:
             return True
-        if claim not in self.claims:
-            self.claims.add(claim)
-            self.selections.join(claim)
+        if definition not in self.joined:
+            self.joined.add(definition)
+            self.selections.join(definition)
         self.asked += 1
         batch = RecordBatch(self.asked, 1, data, array("i", [0, len(data)]).tobytes())
-        found = self.selections.matches(claim, batch, batch.first, room=1, work_max=1)
+        found = self.selections.matches(definition, batch, batch.first, room=1, work_max=1)
         return found.sequences is None or bool(found.sequences)
 
     @property
@@ -82,8 +82,10 @@ class _Job:
 class Redrive:
     """Sends dead letters back."""
 
-    def __init__(self, log: Log, named: SubscriptionDirectory, delivery: DeliveryService) -> None:
-        self._log, self._named, self._delivery = log, named, delivery
+    def __init__(
+        self, log: Log, directory: SubscriptionDirectory, delivery: DeliveryService
+    ) -> None:
+        self._log, self._directory, self._delivery = log, directory, delivery
 
     async def perform(
         self,
@@ -99,10 +101,10 @@ class Redrive:
         them, and none to topics on which the user `may` not. On return it is durable. Raises
         StoreError when they can't be read."""
         queue = key
-        if not dead_letters and (giver := self._named.get(key)) is not None:
+        if not dead_letters and (giver := self._directory.get(key)) is not None:
             queue = key_of_queue(dead_letters_of(giver))
-        found = self._named.get(queue)
-        if found is None and key in self._named:
+        found = self._directory.get(queue)
+        if found is None and key in self._directory:
             return Redriven()  # nothing was ever given up
         if found is None:
             return AmqpError(NOT_FOUND, f"there is no durable subscription {key.id}")
@@ -166,7 +168,7 @@ class Redrive:
             key = SubscriptionKey.parse(where.subscription)
         except InvalidRequest:
             return None
-        found = self._named.get(key)
+        found = self._directory.get(key)
         if found is None or not found.durable or found.definition.topic != where.topic:
             return None
         return key if job.may(where.topic) and job.fits(found.definition, data) else None

@@ -57,8 +57,8 @@ class Replies:
 
     def join(self, link: Link, address: str) -> ReplyLink:
         """A link that takes answers has come."""
-        taker = self._links[link] = ReplyLink(link, address)
-        return taker
+        reply_link = self._links[link] = ReplyLink(link, address)
+        return reply_link
 
     def leave(self, link: Link) -> None:
         """It has ended; what waits for it goes nowhere."""
@@ -68,15 +68,15 @@ class Replies:
         """Why an answer can't go from a request on this link to this address."""
         if not reply_to:
             return AmqpError(NOT_FOUND, "a request must say in reply-to where its answer goes")
-        taker = self._taker(link, reply_to)
-        if taker is not None:
-            return self._too_many(taker)
+        reply_link = self._reply_link(link, reply_to)
+        if reply_link is not None:
+            return self._too_many(reply_link)
         found = self._resolve(link, reply_to)
         return found if isinstance(found, AmqpError) else None
 
-    def _too_many(self, taker: ReplyLink) -> AmqpError | None:
+    def _too_many(self, reply_link: ReplyLink) -> AmqpError | None:
         """Why no more answers may wait for this link, if that is so."""
-        size, name = taker.waiting_bytes, "replies_bytes_max"
+        size, name = reply_link.waiting_bytes, "replies_bytes_max"
         if size <= self._limits.replies_bytes_max:
             size = sum(one.waiting_bytes for one in self._links.values())
             name = "replies_together_bytes_max"
@@ -87,19 +87,19 @@ class Replies:
 
     def send(self, link: Link, reply_to: str, data: bytes) -> None:
         """Send an answer, unless its taker has gone meanwhile."""
-        taker = self._taker(link, reply_to)
-        if taker is not None:
-            taker.add(data)
+        reply_link = self._reply_link(link, reply_to)
+        if reply_link is not None:
+            reply_link.add(data)
             return
         topic = self._resolve(link, reply_to) if link.alive else None
         if isinstance(topic, str):
             self._log.write([_run(topic, data)], [], Inside())
 
-    def _taker(self, link: Link, address: str) -> ReplyLink | None:
+    def _reply_link(self, link: Link, address: str) -> ReplyLink | None:
         """The link of the same connection that has this address as its target's."""
-        for other, taker in self._links.items():
-            if other.connection is link.connection and taker.address == address:
-                return taker
+        for other, reply_link in self._links.items():
+            if other.connection is link.connection and reply_link.address == address:
+                return reply_link
         return None
 
 

@@ -66,12 +66,12 @@ class Requests:
 
     def __init__(self, parts: ManagementParts, entities: Entities, operations: Operations) -> None:
         messages, self._settings = parts.messages, parts.host.settings
-        self._turns, self._access, self._named = parts.turns, parts.access, parts.named
+        self._turns, self._access, self._directory = parts.turns, parts.access, parts.directory
         self._entities, self._operations = entities, operations
-        self._redrive = Redrive(messages.log, parts.named, messages.delivery)
+        self._redrive = Redrive(messages.log, parts.directory, messages.delivery)
         table, most = messages.store.table, self._settings.delivery.hint_matches_max
         paging = messages.delivery.paging
-        self._hints = Hints(parts.named, paging, lambda: table.sequence_version, most)
+        self._hints = Hints(parts.directory, paging, lambda: table.sequence_version, most)
 
     def close(self) -> None:
         """Operations that wait for the table find nothing more."""
@@ -161,7 +161,7 @@ class Requests:
         return await self._end_topic(user, topic, forced=forced)
 
     async def _end_topic(self, user: str, topic: Destination, *, forced: bool) -> Answer:
-        on = list(self._named.exclusions.of_topic(topic.topic))
+        on = list(self._directory.no_local.of_topic(topic.topic))
         keys = [one.key for one in on if one.key is not None and one.durable]
         if any(self._access.amqp_error(user, Verb.DELETE, topic.topic, key) for key in keys):
             text = f"'{topic.topic}' has durable subscriptions that user '{user}' may not end"
@@ -175,7 +175,7 @@ class Requests:
             done = await self._operations.perform(Order(Operation.DELETE_ANYWAY, key))
             if not isinstance(done, AmqpError):
                 dropped += dropped_by(done)
-            elif self._named.get(key) is not None:
+            elif self._directory.get(key) is not None:
                 return refused(done)
         text = f"{len(keys)} durable subscriptions have ended; messages dropped: {dropped}"
         return Answer(NO_CONTENT, text, {"dropped": dropped})
@@ -189,7 +189,7 @@ class Requests:
         definition = self._wanted(key, request)
         if isinstance(definition, AmqpError):
             return refused(definition)
-        existing = self._named.get(key)
+        existing = self._directory.get(key)
         most = self._settings.amqp.name_bytes_max
         if existing is None and len(request.name.encode()) > most:
             text = f"the name has more than {most} bytes (amqp.name_bytes_max)"
@@ -215,7 +215,7 @@ class Requests:
         order = self._order(user, key, definition, request)
         if isinstance(order, AmqpError):
             return refused(order)
-        why = forbidden_policy(self._access, user, self._named, order)
+        why = forbidden_policy(self._access, user, self._directory, order)
         if why is not None:
             return refused(why)
         done = await self._operations.perform(order)
@@ -229,7 +229,7 @@ class Requests:
 
     def _row(self, entity: Entity, key: SubscriptionKey) -> Row:
         """What it says of itself now; nothing if it has gone meanwhile."""
-        found = self._named.get(key)
+        found = self._directory.get(key)
         if found is None:
             return {}
         queue = entity is Entity.QUEUE
@@ -291,7 +291,7 @@ class Requests:
             if not isinstance(value, str | int | float | bool):
                 return AmqpError(INVALID_FIELD, f"policy: '{name}' is {quoted(value)}")
         text = text_of(table)
-        self._named.check_policy(key, text)
+        self._directory.check_policy(key, text)
         return text
 
     def _held(self, existing: Subscription, request: Request) -> Answer:

@@ -38,7 +38,7 @@ _SAME = {lib.VALUE_ABSENT: None, lib.VALUE_TRUE: True, lib.VALUE_FALSE: False}
 _Read = Callable[[bytes], object]
 
 
-class SlabReader:
+class BatchReader:
     """Reads the values of these names out of batches. Make one, and use it for many messages."""
 
     __slots__ = ("_kept", "_kinds", "_names", "_others", "_values", "_wanted")

@@ -12,10 +12,10 @@ from distributary.ingest.native.pump_library import ffi, lib
 Deliveries: TypeAlias = "tuple[array[int], array[int]]"
 
 
-def held(link: int) -> Deliveries:
+def in_flight(link: int) -> Deliveries:
     """Of the link at this address. Costs 20 ns for each."""
     count = lib.pump_held(link, ffi.NULL, ffi.NULL, 0)
-    sequences, tokens = (array("Q", bytes(8 * count)) for _ in range(2))
-    found = (ffi.from_buffer("uint64_t[]", one) for one in (sequences, tokens))
+    sequences, times = (array("Q", bytes(8 * count)) for _ in range(2))
+    found = (ffi.from_buffer("uint64_t[]", one) for one in (sequences, times))
     lib.pump_held(link, *found, count)
-    return sequences, tokens
+    return sequences, times

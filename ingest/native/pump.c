@@ -79,7 +79,7 @@ void pn_transport_pop(pn_transport_t *, size_t);
  * them; with step 0 they are irregular, and ascend. */
 typedef struct {
   uint64_t link;   /* pn_link_t */
-  uint64_t token;  /* as given to pump_send */
+  uint64_t delivered_at;  /* as given to pump_send */
   uint64_t first, step, count;
   uint64_t transaction; /* in which they were given it, 0: in none */
   uint64_t state;  /* ACCEPTED to MODIFIED, or 0: settled without a state */
@@ -95,7 +95,8 @@ typedef struct {
   int64_t *expires_at, *deliver_at; /* microseconds since the epoch; 0: never, at once */
   uint8_t *durable, *priority;
   uint64_t *deliveries; /* pn_delivery_t still to be settled, 0 if done already */
-  uint32_t room, count, kept; /* kept: how many deliveries are not 0 */
+  uint32_t room, count;
+  uint32_t to_settle; /* how many deliveries are not 0 */
   uint32_t expiring, delayed; /* how many messages have such a time */
   int64_t now; /* when they came, by the service's clock; 0: by the machine's, when first asked */
   uint64_t link, transaction; /* of all of them; transaction 0: none */
@@ -138,7 +139,7 @@ void pump_settle_in(const uint64_t *deliveries, uint32_t count, uint64_t transac
 void pump_declared(uint64_t delivery, uint64_t transaction);
 /* Deliveries that got an outcome in a transaction never got it: whoever holds them may give another.
  * `settled` is 1 for those that their peer has settled since: they are gone. */
-void pump_restore(const uint64_t *deliveries, uint32_t count, uint64_t token, uint8_t *settled);
+void pump_restore(const uint64_t *deliveries, uint32_t count, uint64_t delivered_at, uint8_t *settled);
 /* Settle; with the state given, or (state 0) with the peer's own. Zeros are passed over. */
 void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state);
 /* Send some messages of a batch: those with the sequences first, first+step, ... (count of them) or,
@@ -148,7 +149,7 @@ void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state);
 int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t batch_first,
                   uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
                   uint64_t step, uint64_t count, const uint64_t *sequences,
-                  uint32_t delivery_count, uint64_t link, uint64_t token,
+                  uint32_t delivery_count, uint64_t link, uint64_t delivered_at,
                   int presettled);
 /* How many of them come before the first that would be sent with more than `bytes_max` bytes; `bytes`
  * is then what that one has. -1 as above. */
@@ -157,8 +158,8 @@ int64_t pump_fitting(const char *blob, const int32_t *offsets, uint64_t batch_fi
                      uint64_t step, uint64_t count, const uint64_t *sequences,
                      uint32_t delivery_count, uint64_t bytes_max, uint64_t *bytes);
 /* What the peer of an outgoing link has and gave no outcome for, in the order of delivery: sequences,
- * and the tokens of pump_send. Returns how many those are; at most `room` are written. */
-uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *tokens, uint64_t room);
+ * and the times of pump_send. Returns how many those are; at most `room` are written. */
+uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *times, uint64_t room);
 /* offsets[0] = 0, offsets[i+1] = offsets[i] + lengths[i]. */
 void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
 /* Hand `size` bytes from the peer to the engine; 0 when it wants no more: the peer has closed, or
@@ -278,7 +279,7 @@ static void write_transaction(pn_delivery_t *d, uint64_t state, uint64_t number,
 
 /* The delivery's message lies in the arrays' slot: keep it for its accept, or settle it now. */
 static void keep(pump_t *p, pn_delivery_t *d, uint32_t slot) {
-  uint64_t kept = 0;
+  uint64_t unsettled = 0;
   if (pn_delivery_settled(d)) {
     pn_delivery_settle(d);
   } else if (!p->durable[slot] && !p->late && !p->transaction && !relayed(d)) {
@@ -286,10 +287,10 @@ static void keep(pump_t *p, pn_delivery_t *d, uint32_t slot) {
     pn_delivery_update(d, ACCEPTED);
     pn_delivery_settle(d);
   } else {
-    kept = (uint64_t)(uintptr_t)d;
-    p->kept++;
+    unsettled = (uint64_t)(uintptr_t)d;
+    p->to_settle++;
   }
-  p->deliveries[slot] = kept;
+  p->deliveries[slot] = unsettled;
 }
 
 /* An incoming delivery's context says that it was taken: what its sender says of it afterwards (that
@@ -360,7 +361,7 @@ static void add_outcome(pump_t *p, const pump_outcome *o) {
   if (p->outcomes_count) {
     pump_outcome *last = p->outcomes + p->outcomes_count - 1;
     uint64_t expected = last->first + last->step * last->count;
-    if (last->link == o->link && last->transaction == o->transaction && last->token == o->token && last->state == o->state &&
+    if (last->link == o->link && last->transaction == o->transaction && last->delivered_at == o->delivered_at && last->state == o->state &&
         last->failed == o->failed && last->undeliverable == o->undeliverable &&
         last->confirm == o->confirm) {
       if (last->count == 1 && o->first > last->first) {
@@ -387,15 +388,15 @@ static uint64_t sequence_of(pn_delivery_t *d) {
   return __builtin_bswap64(tag);
 }
 
-uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *tokens, uint64_t room) {
+uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *times, uint64_t room) {
   uint64_t count = 0;
   pn_delivery_t *d = pn_unsettled_head((pn_link_t *)(uintptr_t)link);
   for (; d; d = pn_unsettled_next(d)) {
-    uint64_t token = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
-    if (!token) continue; /* its outcome is on its way to the disk */
+    uint64_t delivered_at = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
+    if (!delivered_at) continue; /* its outcome is on its way to the disk */
     if (count < room) {
       sequences[count] = sequence_of(d);
-      tokens[count] = token;
+      times[count] = delivered_at;
     }
     count++;
   }
@@ -405,13 +406,13 @@ uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *tokens, uint64_
 static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   uint64_t state = pn_delivery_remote_state(d);
   int settled = pn_delivery_settled(d);
-  uint64_t token = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
+  uint64_t delivered_at = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
   if (!settled && (state < ACCEPTED || state > MODIFIED) && state != TRANSACTIONAL_STATE) { pn_delivery_clear(d); return 0; }
-  if (!token) { pn_delivery_clear(d); return 0; } /* its outcome is on its way to the disk */
+  if (!delivered_at) { pn_delivery_clear(d); return 0; } /* its outcome is on its way to the disk */
   if (p->outcomes_count == p->outcomes_room || p->unsettled_count == p->unsettled_room ||
       p->settled_count == p->settled_room)
     return PUMP_FULL;
-  pump_outcome o = {.link = (uint64_t)(uintptr_t)link, .token = token, .step = 1, .count = 1,
+  pump_outcome o = {.link = (uint64_t)(uintptr_t)link, .delivered_at = delivered_at, .step = 1, .count = 1,
                     .state = state >= ACCEPTED && state <= MODIFIED ? state : 0, .confirm = !settled};
   if (state == TRANSACTIONAL_STATE) o.transaction = read_transaction(d, &o);
   if (!settled && !o.state) { pn_delivery_clear(d); return 0; }
@@ -495,12 +496,12 @@ void pump_settle_in(const uint64_t *deliveries, uint32_t count, uint64_t transac
   }
 }
 
-void pump_restore(const uint64_t *deliveries, uint32_t count, uint64_t token, uint8_t *settled) {
+void pump_restore(const uint64_t *deliveries, uint32_t count, uint64_t delivered_at, uint8_t *settled) {
   for (uint32_t i = 0; i < count; i++) {
     pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
     settled[i] = (uint8_t)pn_delivery_settled(d);
     if (settled[i]) pn_delivery_settle(d);
-    else pn_delivery_set_context(d, (void *)(uintptr_t)token);
+    else pn_delivery_set_context(d, (void *)(uintptr_t)delivered_at);
   }
 }
 
@@ -567,7 +568,7 @@ static const char *message_at(const run_t *r, uint64_t k, uint64_t *i, uint64_t 
 int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t batch_first,
                   uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
                   uint64_t step, uint64_t count, const uint64_t *sequences,
-                  uint32_t delivery_count, uint64_t link, uint64_t token,
+                  uint32_t delivery_count, uint64_t link, uint64_t delivered_at,
                   int presettled) {
   const run_t r = {blob, offsets, batch_first, batch_count, batch_sequences,
                    first, step, count, sequences};
@@ -580,7 +581,7 @@ int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t batch_first
     uint64_t sequence = __builtin_bswap64(number);
     pn_bytes_t tag = {sizeof sequence, (const char *)&sequence};
     pn_delivery_t *d = pn_delivery(l, tag);
-    pn_delivery_set_context(d, (void *)(uintptr_t)token);
+    pn_delivery_set_context(d, (void *)(uintptr_t)delivered_at);
     outgoing_t out;
     prepare(&out, m, size, delivery_count);
     if (out.header_size) pn_link_send(l, (const char *)out.header, out.header_size);

@@ -45,7 +45,7 @@ SHARED = frozenset(
         *(
             "distributary.ingest.subscriptions.subscription_directory",
             "distributary.ingest.delivery.topic_directory",
-            "distributary.ingest.publish.exclusion",
+            "distributary.ingest.publish.no_local",
             "distributary.ingest.publish.backlog_limits",
             "distributary.ingest.publish.backlog_counters",
         ),

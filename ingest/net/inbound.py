@@ -205,7 +205,7 @@ class Inbound:
             pumping.settle(received.deliveries, RELEASED)
             link.end(CREDIT_EXCEEDED, "more messages than credit")
             return
-        link.waiting += received.kept
+        link.waiting += received.unsettled
         self._handler.received(link, received)
 
     def _odd_message(self, stop: Stop) -> None:

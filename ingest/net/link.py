@@ -23,7 +23,7 @@ from proton import (
 from proton import Link as ProtonLink
 
 from distributary.ingest.native import pump as pumping
-from distributary.ingest.native.link_in_flight import Deliveries, held
+from distributary.ingest.native.link_in_flight import Deliveries, in_flight
 from distributary.ingest.native.pump import Outcomes, address
 from distributary.ingest.net.frame_scanner import Outflow
 from distributary.pipeline.amqp.delivery_state import OUTCOMES
@@ -203,7 +203,7 @@ class Link:
         for, else the same as for JMS clients."""
         return self.attach.default_outcome or WITHOUT_STATE
 
-    def verdict(self, outcomes: Outcomes) -> DeliveryState:
+    def delivery_state(self, outcomes: Outcomes) -> DeliveryState:
         """What its peer said of deliveries, in the words of the pure part."""
         if outcomes.state == 0:
             return self.default_outcome
@@ -329,20 +329,20 @@ class Link:
         pumping.echo(self.session, 0 if self.is_outgoing else self.address)
 
     def send(
-        self, batch: RecordBatch, run: Run, delivery_count: int, token: int, presettled: bool
+        self, batch: RecordBatch, run: Run, delivery_count: int, delivered_at: int, presettled: bool
     ) -> int:
         """Send a run of a batch's messages; the caller has made sure of the credit. The token comes
         back with their outcomes. Returns how many bytes of messages went."""
         self.connection.touch()
         self.delivery_count += len(run)
-        sent = pumping.send(self.address, batch, run, delivery_count, token, presettled)
+        sent = pumping.send(self.address, batch, run, delivery_count, delivered_at, presettled)
         if not presettled:
             self.keeper.sent(len(run))
         return sent
 
-    def held(self) -> Deliveries:
+    def in_flight(self) -> Deliveries:
         """What the peer of an outgoing link has and gave no outcome for, and the tokens of it."""
-        return held(self.address)
+        return in_flight(self.address)
 
     def answered(self, count: int) -> None:
         """So many of the deliveries that waited have their outcome."""
@@ -365,8 +365,10 @@ class Link:
         return partial(self.connection.attempt, work)
 
 
-def _described(verdict: DeliveryState) -> Described:
+def _described(delivery_state: DeliveryState) -> Described:
     """An outcome as it stands in a source."""
-    [code] = (code for code, outcome in OUTCOMES.items() if outcome is verdict.outcome)
-    modified = verdict.outcome is Outcome.MODIFIED
-    return Described(ulong(code), [verdict.failed, verdict.undeliverable] if modified else [])
+    [code] = (code for code, outcome in OUTCOMES.items() if outcome is delivery_state.outcome)
+    modified = delivery_state.outcome is Outcome.MODIFIED
+    return Described(
+        ulong(code), [delivery_state.failed, delivery_state.undeliverable] if modified else []
+    )

@@ -46,13 +46,13 @@ def settle_in(deliveries: bytes, transaction: int, outcome: int) -> None:
     lib.pump_settle_in(addresses, len(deliveries) // 8, transaction, outcome)
 
 
-def restore(deliveries: bytes, token: int) -> bytes:
+def restore(deliveries: bytes, delivered_at: int) -> bytes:
     """Deliveries that had an outcome in a transaction are their peer's again, without one. One byte
     each: 1 where the peer has settled it since, and can't give another."""
     count = len(deliveries) // 8
     settled = bytearray(count)
     addresses = ffi.from_buffer("uint64_t[]", deliveries)
-    lib.pump_restore(addresses, count, token, ffi.from_buffer("uint8_t[]", settled))
+    lib.pump_restore(addresses, count, delivered_at, ffi.from_buffer("uint8_t[]", settled))
     return bytes(settled)
 
 

@@ -35,8 +35,8 @@ Part = tuple[str, int, int, int, int]
 class BacklogCounters:
     """The backlog counters of all topics that have subscriptions."""
 
-    def __init__(self, claims: TopicDirectory) -> None:
-        self._claims = claims
+    def __init__(self, topic_directory: TopicDirectory) -> None:
+        self._topic_directory = topic_directory
         self._counters: dict[str, BacklogCounter] = {}
         self._again: set[str] = set()  #: topics that were counted anew, from further below
         self._closed = False
@@ -48,7 +48,7 @@ class BacklogCounters:
     def seed(self, parts: Iterable[Part]) -> None:
         """What there was before the start: ascending for each topic."""
         for topic, stop, messages, size, at in parts:
-            if topic in self._claims:
+            if topic in self._topic_directory:
                 counter = self._counters.setdefault(topic, BacklogCounter())
                 counter.add(stop - messages, stop, messages, size, at)
 
@@ -98,7 +98,7 @@ class BacklogCounters:
         """Messages became durable; they were published at this time."""
         counter = self._counters.get(topic)
         if counter is None:
-            if topic not in self._claims:
+            if topic not in self._topic_directory:
                 return
             counter = self._counters[topic] = BacklogCounter()
         counter.add(batch.first, batch.stop, batch.count, len(batch.blob), at)
@@ -123,11 +123,11 @@ class BacklogCounters:
     def trim(self) -> None:
         """Forget what nobody is owed any more."""
         for topic, counter in tuple(self._counters.items()):
-            if topic not in self._claims:
+            if topic not in self._topic_directory:
                 del self._counters[topic]
                 self._again.discard(topic)
             elif len(counter) > _KEPT:
-                floors = [one.dispatcher.floor for one in self._claims.of(topic)]
+                floors = [one.dispatcher.floor for one in self._topic_directory.of(topic)]
                 counter.trim(min(floors, default=0))
 
     def of(self, topic: str) -> BacklogCounter | None:
@@ -138,7 +138,7 @@ class BacklogCounters:
         """What it has waiting, held by consumers or not; what is given up isn't in it. With a
         selector this is the most that it can be."""
         dispatcher = subscription.dispatcher
-        outstanding = dispatcher.outstanding - dispatcher.burying
+        outstanding = dispatcher.outstanding - dispatcher.dead_lettering
         counter = self._counters.get(subscription.definition.topic)
         if counter is None:
             return Volume(outstanding)

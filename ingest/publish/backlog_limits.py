@@ -14,7 +14,7 @@ from distributary.ingest.commit.group_log import Log
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.delivery_service import DeliveryService
 from distributary.ingest.delivery.topic_directory import TopicDirectory
-from distributary.ingest.native.batch_reader import SlabReader
+from distributary.ingest.native.batch_reader import BatchReader
 from distributary.ingest.native.pump import Pump
 from distributary.ingest.publish.backlog_counters import BacklogCounters
 from distributary.ingest.publish.overflows import Overflows
@@ -71,18 +71,23 @@ class Backlogs:
     """The limits of all backlogs. The delivery service is told what is too much."""
 
     def __init__(
-        self, host: Host, log: Log, claims: TopicDirectory, delivery: DeliveryService, pump: Pump
+        self,
+        host: Host,
+        log: Log,
+        topic_directory: TopicDirectory,
+        delivery: DeliveryService,
+        pump: Pump,
     ) -> None:
-        self._loop, self._log, self._claims = host.loop, log, claims
+        self._loop, self._log, self._topic_directory = host.loop, log, topic_directory
         self._delivery, self._pump = delivery, pump
-        self.counters = BacklogCounters(claims)
+        self.counters = BacklogCounters(topic_directory)
         #: Whether publishers may be refused: then the pump accepts nothing on receipt.
         self.refuses = False
         self._lookup, self._retry_seconds = delivery.paging.lookup(), delivery.paging.retry_seconds
         self._faults = delivery.faults
-        self._selections = Selections(SlabReader)
+        self._selections = Selections(BatchReader)
         #: Of subscriptions with a selector: below it what they don't claim is passed over.
-        self._sieved: dict[Subscription, int] = {}
+        self._filtered: dict[Subscription, int] = {}
         self._topics: dict[str, _Topic | None] = {}  # None: nothing is limited
         #: Messages and bytes of each topic that were admitted and aren't in the log yet.
         self._admitted: dict[str, tuple[int, int]] = {}
@@ -96,7 +101,7 @@ class Backlogs:
     def seed(self, table: TopicLog, since: int) -> None:
         """What there was before the start, as the table tells it from this sequence on. Where
         nothing is limited nobody waits for it."""
-        subscriptions = tuple(self._claims.all())
+        subscriptions = tuple(self._topic_directory.all())
         if any(one.dispatcher.policy.backlog.limits for one in subscriptions):
             self.counters.seed(table.volumes(since))
         else:
@@ -114,7 +119,7 @@ class Backlogs:
         """It came or went, or has another policy or place."""
         topic, limit = subscription.definition.topic, subscription.dispatcher.policy.backlog
         self._topics.pop(topic, None)
-        self._sieved.pop(subscription, None)
+        self._filtered.pop(subscription, None)
         if limit.limits and not subscription.ended:
             if limit.overflow is Overflow.REFUSE:
                 self.refuses = True
@@ -128,7 +133,7 @@ class Backlogs:
         if len(self._topics) >= _TOPICS_MAX:
             self._topics.clear()
         found = _Topic()
-        for subscription in self._claims.of(topic):
+        for subscription in self._topic_directory.of(topic):
             limit = subscription.dispatcher.policy.backlog
             if limit.limits:
                 refuses = limit.overflow is Overflow.REFUSE
@@ -239,7 +244,7 @@ class Backlogs:
             try:
                 for subscription in (*found.refusing.subscriptions, *found.dropping.subscriptions):
                     if subscription.definition.selector is not None:
-                        await self._sieve_or_wait(subscription)
+                        await self._filter_or_wait(subscription)
                 for subscription in found.dropping.subscriptions:
                     await self._fit(subscription)
             except StoreError:  # the log says which
@@ -265,36 +270,38 @@ class Backlogs:
             at = some[-1] + 1 if len(some) < len(run) else batch.stop
             await asyncio.sleep(0)
 
-    async def _sieve_or_wait(self, subscription: Subscription) -> None:
-        """As `_sieve`; what a selector that fails claims is found out another time."""
+    async def _filter_or_wait(self, subscription: Subscription) -> None:
+        """As `_filter`; what a selector that fails claims is found out another time."""
         try:
-            await self._sieve(subscription)
+            await self._filter(subscription)
         except SelectorFailed as failure:
             self._faults.tell(subscription, failure)
 
-    async def _sieve(self, subscription: Subscription) -> None:
+    async def _filter(self, subscription: Subscription) -> None:
         """Pass over what its selector doesn't claim, so that it isn't counted."""
-        dispatcher, claim = subscription.dispatcher, subscription.definition
-        at = max(dispatcher.position, self._sieved.get(subscription, 0))
-        self._sieved[subscription] = at
+        dispatcher, definition = subscription.dispatcher, subscription.definition
+        at = max(dispatcher.position, self._filtered.get(subscription, 0))
+        self._filtered[subscription] = at
         head = self._log.recent.head
         while not subscription.ended:
-            batch = await self._lookup.batch(claim.topic, at, head)
-            if subscription not in self._sieved:
+            batch = await self._lookup.batch(definition.topic, at, head)
+            if subscription not in self._filtered:
                 return  # it has another place meanwhile, and nothing is passed over any more
             if batch is None:
-                self._sieved[subscription] = head
+                self._filtered[subscription] = head
                 return
-            self._selections.join(claim)
+            self._selections.join(definition)
             try:
-                found = self._selections.matches(claim, batch, at, room=_LOOK_AT, work_max=_LOOK_AT)
+                found = self._selections.matches(
+                    definition, batch, at, room=_LOOK_AT, work_max=_LOOK_AT
+                )
             finally:
-                self._selections.leave(claim)
-            claimed = frozenset(found.sequences or ())
+                self._selections.leave(definition)
+            selected = frozenset(found.sequences or ())
             for one in _listed(batch, max(at, dispatcher.position)):
-                if one < found.stop and one not in claimed:
+                if one < found.stop and one not in selected:
                     dispatcher.exclude(range(one, one + 1))
-            self._sieved[subscription] = at = found.stop
+            self._filtered[subscription] = at = found.stop
             await asyncio.sleep(0)
 
     def _is_full(self, subscription: Subscription) -> bool:
@@ -312,7 +319,7 @@ class Backlogs:
         has, counter = self.counters.waiting(subscription), self._counter(subscription)
         if subscription.definition.selector is None or counter is None:
             return has
-        looked = max(self._sieved.get(subscription, 0), subscription.dispatcher.position)
+        looked = max(self._filtered.get(subscription, 0), subscription.dispatcher.position)
         new = counter.since(looked)
         return Volume(max(has.messages - new.messages, 0), max(has.bytes - new.bytes, 0))
 

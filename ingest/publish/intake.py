@@ -40,7 +40,7 @@ class Intake:
 
     def take(self, link: Link, received: Received, topic: str) -> None:
         """Messages for one topic came."""
-        receipt = Receipt(link, received.deliveries, received.kept, received.count)
+        receipt = Receipt(link, received.deliveries, received.unsettled, received.count)
         if self._backlogs.refuses:
             routed = relay.to_one(received, receipt, topic, self._backlogs.admit)
             self._perform(link, received, routed)
@@ -49,7 +49,7 @@ class Intake:
 
     def relay(self, link: Link, received: Received, resolve: Resolve) -> None:
         """Messages came that say themselves where they go."""
-        receipt = Receipt(link, received.deliveries, received.kept, received.count)
+        receipt = Receipt(link, received.deliveries, received.unsettled, received.count)
         self._perform(link, received, relay.route(received, receipt, resolve, self._backlogs.admit))
 
     def post(
@@ -57,7 +57,7 @@ class Intake:
     ) -> tuple[list[Posted], Routed]:
         """Messages came in a transaction: what of them is to be published with it, and where all of
         them go. Whether there is room for them is seen at its commit."""
-        receipt = Receipt(link, received.deliveries, received.kept, received.count)
+        receipt = Receipt(link, received.deliveries, received.unsettled, received.count)
         if topic is None:
             routed = relay.route(received, receipt, resolve, _all)
         else:

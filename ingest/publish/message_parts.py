@@ -8,8 +8,8 @@ from distributary.ingest.delivery.delivery_service import DeliveryService
 from distributary.ingest.delivery.dispatch_marking import DispatchMarking
 from distributary.ingest.delivery.topic_directory import TopicDirectory
 from distributary.ingest.publish.backlog_limits import Backlogs
-from distributary.ingest.publish.exclusion import NoLocal
 from distributary.ingest.publish.intake import Intake
+from distributary.ingest.publish.no_local import NoLocal
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class MessageParts:
     subscribes, transacts and manages is given them."""
 
     store: Store
-    exclusions: NoLocal
+    no_local: NoLocal
     log: Log
     marking: DispatchMarking
     topics: TopicDirectory

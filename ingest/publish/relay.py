@@ -44,7 +44,7 @@ class Complaint:
     """Messages that go nowhere: deliveries to reject, and why."""
 
     deliveries: bytes
-    kept: int
+    unsettled: int
     credit: int
     amqp_error: AmqpError
 
@@ -102,16 +102,20 @@ class _Routing:
 
     def _refuse(self, start: int, stop: int, amqp_error: AmqpError) -> None:
         refused = self._deliveries[start:stop]
-        kept = sum(1 for delivery in refused if delivery)
-        self._complaints.append(Complaint(refused.tobytes(), kept, stop - start, amqp_error))
+        unsettled = sum(1 for delivery in refused if delivery)
+        self._complaints.append(Complaint(refused.tobytes(), unsettled, stop - start, amqp_error))
         self._deliveries[start:stop] = array("Q", [0] * (stop - start))
 
     def done(self) -> Routed:
         received, deliveries = self._received, self._deliveries
         at_once = _take_volatile(deliveries, received.durable)
-        kept = received.kept - sum(one.kept for one in self._complaints) - len(at_once)
+        unsettled = (
+            received.unsettled - sum(one.unsettled for one in self._complaints) - len(at_once)
+        )
         lost = sum(one.credit for one in self._complaints)
-        answered = Receipt(self._receipt.link, deliveries.tobytes(), kept, received.count - lost)
+        answered = Receipt(
+            self._receipt.link, deliveries.tobytes(), unsettled, received.count - lost
+        )
         return Routed(self._runs, answered, at_once.tobytes(), self._complaints)
 
 
@@ -140,10 +144,10 @@ def reject(link: Link, complaint: Complaint) -> None:
     error: a loss must not go unheard."""
     amqp_error = complaint.amqp_error
     pump.reject(complaint.deliveries, amqp_error.condition, amqp_error.description)
-    link.answered(complaint.kept)
+    link.answered(complaint.unsettled)
     if link.ended:
         return  # by a complaint before this one
-    if complaint.kept < complaint.credit:
+    if complaint.unsettled < complaint.credit:
         link.end(amqp_error.condition, amqp_error.description)
     else:
         link.grant(complaint.credit)

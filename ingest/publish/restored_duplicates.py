@@ -29,7 +29,7 @@ PARTS = 16
 _PAGE_BYTES = 4 << 20
 
 
-def remember(windows: Windows, policies: Policies, table: TopicLog) -> None:
+def restore_duplicates(windows: Windows, policies: Policies, table: TopicLog) -> None:
     """Fill the windows of all topics that look for duplicates."""
     if not policies.seek_duplicates:
         return
@@ -37,7 +37,7 @@ def remember(windows: Windows, policies: Policies, table: TopicLog) -> None:
     pump = Pump(1)
     messages = 0
     for topic, ends in _topics(policies, table).items():
-        messages += _remember(windows, topic, policies.of_topic(topic), ends, table, pump)
+        messages += _restore_topic(windows, topic, policies.of_topic(topic), ends, table, pump)
     _events.info(
         "duplicates.remembered",
         ids=len(windows),
@@ -55,7 +55,7 @@ def _topics(policies: Policies, table: TopicLog) -> dict[str, list[tuple[int, in
     return found
 
 
-def _remember(
+def _restore_topic(
     windows: Windows,
     topic: str,
     policy: TopicPolicy,

@@ -98,7 +98,7 @@ class Policies:
             changed()
 
 
-def buries(key: SubscriptionKey, topic: str, policy: Policy) -> bool:
+def keeps_dead_letters(key: SubscriptionKey, topic: str, policy: Policy) -> bool:
     """Whether copies may be kept of what the subscription gives up: of what lasts, but not of what
     is dead letters itself, which would go round for ever."""
     own = policy_table.dead_letter_queue(policy.dead_letter_address)

@@ -1,6 +1,6 @@
 """How many of a peer's bytes one turn of the loop takes: a river in large runs, little of a peer
 whose frames are slow work (links that come and go by the thousand), so that others have their turn.
-And how much of the gateway's own work is done until the loop turns: `Due` is what waits, in
+And how much of the gateway's own work is done until the loop turns: `FairQueue` is what waits, in
 what order, `Allowance` how much of it may be done.
 """
 
@@ -87,7 +87,7 @@ class PeerTurn:
         return self.done >= self.most
 
 
-class Due(Generic[T]):
+class FairQueue(Generic[T]):
     """What waits for its turn, each thing once. Lanes have their turns alike, so many things each;
     within one it goes in the order in which they came to wait."""
 

@@ -13,7 +13,7 @@ from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.subscriptions.registry import key_of_queue
 from distributary.pipeline.subscriptions.rights import LinkOperation
-from distributary.pipeline.subscriptions.temporary_destination import Deed, Whose
+from distributary.pipeline.subscriptions.temporary_destination import Deed, Ownership
 from distributary.pipeline.subscriptions.temporary_destination import (
     amqp_error as temporary_amqp_error,
 )
@@ -33,9 +33,9 @@ class Admission:
         """Why this user may not send there: to a new queue sends who may make it."""
         user, topic = connection.user, destination.topic
         if destination.is_temporary:
-            whose = self._temporary.whose(topic, connection)
-            amqp_error = temporary_amqp_error(Deed.SEND, whose, topic)
-            own = whose is Whose.OWN  # who could make it may use it
+            ownership = self._temporary.ownership(topic, connection)
+            amqp_error = temporary_amqp_error(Deed.SEND, ownership, topic)
+            own = ownership is Ownership.OWN  # who could make it may use it
             operation = (
                 LinkOperation.SEND_TO_OWN_TEMPORARY if own else LinkOperation.SEND_TO_TEMPORARY
             )
@@ -51,8 +51,8 @@ class Admission:
         if is_temporary(topic):
             durable = key is not None and key.durable
             deed = Deed.SUBSCRIBE_DURABLY if durable else Deed.CONSUME
-            whose = self._temporary.whose(topic, link.connection)
-            amqp_error = temporary_amqp_error(deed, whose, topic)
+            ownership = self._temporary.ownership(topic, link.connection)
+            amqp_error = temporary_amqp_error(deed, ownership, topic)
             operation = LinkOperation.CONSUME_OWN_TEMPORARY
             return amqp_error or self._access.amqp_error(user, operation, topic)
         return self._access.amqp_error(user, operation, topic, key)
@@ -62,7 +62,7 @@ class Admission:
         if not self._subscriptions.lacks(destination):
             return None
         amqp_error = self._access.amqp_error(user, LinkOperation.MAKE_QUEUE, destination.topic)
-        census = self._subscriptions.named.census
+        census = self._subscriptions.directory.census
         return amqp_error or census.amqp_error(key_of_queue(destination), user)
 
     def making_temporary(self, user: str, topic: str) -> AmqpError | None:

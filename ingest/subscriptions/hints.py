@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.message_source import Paging
-from distributary.ingest.native.batch_reader import SlabReader
+from distributary.ingest.native.batch_reader import BatchReader
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.codec.amqp_writer import Writable
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, PRECONDITION_FAILED, AmqpError
@@ -28,12 +28,12 @@ class Hints:
 
     def __init__(
         self,
-        named: SubscriptionDirectory,
+        directory: SubscriptionDirectory,
         paging: Paging,
         committed: Callable[[], int],
         matches_max: int,
     ) -> None:
-        self._named, self._paging = named, paging
+        self._directory, self._paging = directory, paging
         self._committed, self._matches_max = committed, matches_max
 
     async def take(
@@ -63,16 +63,16 @@ class Hints:
     def _unfit(
         self, subscription: Subscription, topic: str, selector: str, part: Part
     ) -> AmqpError | None:
-        claim, committed = subscription.definition, self._committed()
-        if subscription.ended or claim.topic != topic or claim.selector != selector:
-            claimed = f"'{claim.topic}', selector {claim.selector!r}"
-            return AmqpError(PRECONDITION_FAILED, f"the subscription is another one: {claimed}")
+        definition, committed = subscription.definition, self._committed()
+        if subscription.ended or definition.topic != topic or definition.selector != selector:
+            selected = f"'{definition.topic}', selector {definition.selector!r}"
+            return AmqpError(PRECONDITION_FAILED, f"the subscription is another one: {selected}")
         if part.stop > committed:
             return AmqpError(
                 PRECONDITION_FAILED,
                 f"the hint goes to sequence {part.stop}, the table to {committed}",
             )
-        named = sum(len(one.hint) for one in self._named.all() if one.hint is not None)
+        named = sum(len(one.hint) for one in self._directory.all() if one.hint is not None)
         named += len(part.sequences)
         if named > self._matches_max:
             return AmqpError(
@@ -84,15 +84,15 @@ class Hints:
 
     async def _missed(self, subscription: Subscription, part: Part) -> int | None:
         """A message of a sample that matches and that the part doesn't name, if there is one."""
-        claim = subscription.definition
+        definition = subscription.definition
         first = max(part.start, part.stop - SAMPLE_MESSAGES)
         start = random.randint(part.start, first)  # noqa: S311 (nothing secret)
-        page = await self._paging.page(claim.topic, start)
-        selections = Selections(SlabReader)
-        selections.join(claim)
+        page = await self._paging.page(definition.topic, start)
+        selections = Selections(BatchReader)
+        selections.join(definition)
         left, named = SAMPLE_MESSAGES, frozenset(part.sequences)
         for batch in page.batches:
-            found = selections.matches(claim, batch, start, room=left, work_max=left)
+            found = selections.matches(definition, batch, start, room=left, work_max=left)
             matched: Run = found.sequences if found.sequences is not None else array("q")
             for sequence in matched:
                 if sequence < part.stop and sequence not in named:

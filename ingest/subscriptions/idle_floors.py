@@ -30,8 +30,8 @@ LOOK_SUBSCRIPTIONS = 100
 class IdleFloors:
     """Looks for them from its making until `close`."""
 
-    def __init__(self, host: Host, parts: MessageParts, named: SubscriptionDirectory) -> None:
-        self._loop, self._log, self._named = host.loop, parts.log, named
+    def __init__(self, host: Host, parts: MessageParts, directory: SubscriptionDirectory) -> None:
+        self._loop, self._log, self._directory = host.loop, parts.log, directory
         #: By how much a floor moves until it is recorded.
         self._record_sequences = host.settings.upkeep.idle_floor_sequences
         self._lookup = parts.delivery.paging.lookup()
@@ -66,7 +66,7 @@ class IdleFloors:
     def _candidates(self) -> Iterator[Subscription]:
         """Durable ones that have read everything up to their floor, and may be owed nothing."""
         head = self._log.recent.head
-        for one in self._named.all():
+        for one in self._directory.all():
             position = one.dispatcher.position
             idle = one.durable and one.dispatcher.floor == position < head
             if idle and one.next_message != position:

@@ -32,7 +32,7 @@ from distributary.pipeline.subscriptions.subscription_operations import (
     Operation,
     Standing,
     decide,
-    moved,
+    new_floor,
     standing,
 )
 
@@ -76,14 +76,19 @@ class Operations:
         self,
         loop: asyncio.AbstractEventLoop,
         parts: MessageParts,
-        named: SubscriptionDirectory,
+        directory: SubscriptionDirectory,
         links: Links,
     ) -> None:
-        self._loop, self._log, self._table, self._named = loop, parts.log, parts.store.table, named
+        self._loop, self._log, self._table, self._directory = (
+            loop,
+            parts.log,
+            parts.store.table,
+            directory,
+        )
         self._delivery, self._links = parts.delivery, links
         self._counters = parts.backlogs.counters
         self._reads = TableReads(loop)
-        self._moving = Seek(parts, named, self._reads)
+        self._seek = Seek(parts, directory, self._reads)
         #: One order for a subscription after the other.
         self._locks: WeakValueDictionary[SubscriptionKey, asyncio.Lock] = WeakValueDictionary()
 
@@ -98,14 +103,14 @@ class Operations:
     async def _perform(self, order: Order, to: int | None) -> Facts | AmqpError:
         key = order.key
         empty = await self._empty_below(order)
-        while not self._named.sure(key):
-            await self._moving.durable()
-        subscription = self._named.get(key) if key.durable else None
+        while not self._directory.sure(key):
+            await self._seek.durable()
+        subscription = self._directory.get(key) if key.durable else None
         deed = decide(
             order.operation,
             self._standing(subscription, empty),
             key,
-            paused=self._named.paused(key),
+            paused=self._directory.paused(key),
         )
         if isinstance(deed, AmqpError):
             return deed
@@ -119,7 +124,7 @@ class Operations:
 
     async def _empty_below(self, order: Order) -> int | None:
         """The sequence below which a queue that is to be deleted is owed nothing, if it is so."""
-        subscription = self._named.get(order.key)
+        subscription = self._directory.get(order.key)
         if order.operation is not Operation.DELETE or not order.key.queue or subscription is None:
             return None
         return await empty_below(subscription, self._log, self._delivery.paging)
@@ -171,10 +176,10 @@ class Operations:
         wanted = head if to is None else to
         if order.from_what_is_there:
             wanted = max(wanted, first)
-        floor = moved(order.operation, wanted, floor=wanted, first=first, head=head)
+        floor = new_floor(order.operation, wanted, floor=wanted, first=first, head=head)
         if isinstance(floor, AmqpError):
             return floor  # of a sequence that isn't there
-        created = self._named.define(
+        created = self._directory.define(
             SubscriptionEvent.CREATED,
             order.key,
             order.definition,
@@ -183,10 +188,8 @@ class Operations:
             floor=None if to is None else floor,
         )
         if floor < head:
-            return await self._moving.begin_before(
-                created, floor, whole=not order.from_what_is_there
-            )
-        await self._moving.durable()
+            return await self._seek.begin_before(created, floor, whole=not order.from_what_is_there)
+        await self._seek.durable()
         return {"floor": floor}
 
     async def _do(
@@ -196,21 +199,21 @@ class Operations:
             case Deed.NOTHING:
                 return {}
             case Deed.CONFIGURE:
-                self._named.configure(subscription, order.policy)
-                await self._moving.durable()
+                self._directory.configure(subscription, order.policy)
+                await self._seek.durable()
             case Deed.PAUSE | Deed.RESUME:
-                self._named.pause(subscription, paused=deed is Deed.PAUSE)
-                await self._moving.durable()
-                self._moving.serve(subscription)
+                self._directory.pause(subscription, paused=deed is Deed.PAUSE)
+                await self._seek.durable()
+                self._seek.serve(subscription)
             case Deed.MOVE:
-                return await self._moving.move(order.operation, subscription, to)
+                return await self._seek.move(order.operation, subscription, to)
             case Deed.END_LINKS:
                 return {"links": self._end_consumers(subscription, DETACH_FORCED, "closed")}
             case Deed.DELETE | Deed.END_AND_DELETE:
                 links = self._end_users(subscription)
                 dropped = self._counters.owed_below(subscription)
-                self._named.delete(subscription, dropped=dropped)
-                await self._moving.durable()
+                self._directory.delete(subscription, dropped=dropped)
+                await self._seek.durable()
                 return {"links": links, **dropped.facts}
             case Deed.CREATE | Deed.REDRIVE:
                 raise AssertionError(deed)  # the one has no subscription, the other is `Redrive`'s

@@ -12,15 +12,15 @@ from array import array
 
 from distributary.ingest.commit.table_reads import TableReads
 from distributary.ingest.delivery.consumer import Subscription
-from distributary.ingest.publish.exclusion import never_owed
 from distributary.ingest.publish.message_parts import MessageParts
+from distributary.ingest.publish.no_local import never_owed
 from distributary.ingest.runtime import clock
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.codec.amqp_writer import Writable
 from distributary.pipeline.model.amqp_error import LOCKED, AmqpError
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.sequences.gathering import stretches
-from distributary.pipeline.subscriptions.subscription_operations import EVENTS, Operation, moved
+from distributary.pipeline.subscriptions.subscription_operations import EVENTS, Operation, new_floor
 from distributary.pipeline.tables.recovery import never_owed as table_of_never_owed
 
 #: Times that a topic is counted again after a rewind, when a commit came in between.
@@ -34,9 +34,9 @@ class Seek:
     """Moves durable subscriptions. The caller sees to it that one is moved once at a time."""
 
     def __init__(
-        self, parts: MessageParts, named: SubscriptionDirectory, reads: TableReads
+        self, parts: MessageParts, directory: SubscriptionDirectory, reads: TableReads
     ) -> None:
-        self._log, self._table, self._named = parts.log, parts.store.table, named
+        self._log, self._table, self._directory = parts.log, parts.store.table, directory
         self._delivery, self._counters = parts.delivery, parts.backlogs.counters
         self._reads = reads
 
@@ -48,15 +48,15 @@ class Seek:
         place = self._place(operation, subscription, to)
         if isinstance(place, AmqpError):
             return place
-        later = self._named.exclusions.watch(subscription)
+        later = self._directory.no_local.watch(subscription)
         try:
             known = await self._never_owed(subscription, place)
         finally:
-            self._named.exclusions.unwatch(subscription)
+            self._directory.no_local.unwatch(subscription)
         if isinstance(known, AmqpError):
             return known
         key = subscription.key
-        if self._named.get(key) is not subscription or not self._named.sure(key):
+        if self._directory.get(key) is not subscription or not self._directory.sure(key):
             return AmqpError(LOCKED, "the subscription was changed in this moment; ask again")
         place = self._place(operation, subscription, to)
         if isinstance(place, AmqpError):
@@ -69,7 +69,7 @@ class Seek:
         self, operation: Operation, subscription: Subscription, to: int | None
     ) -> int | AmqpError:
         head = self._log.next_sequence
-        return moved(
+        return new_floor(
             operation,
             head if to is None else to,
             floor=subscription.dispatcher.floor,
@@ -91,19 +91,19 @@ class Seek:
         back = place < dispatcher.floor
         dropped = self._counters.owed_below(subscription, place)
         dispatcher.rewind(place)
-        self._delivery.changed(subscription, moved=True)
+        self._delivery.changed(subscription, repositioned=True)
         dispatcher.paused = True
         for sequences in known.values():
             for run in stretches(one for one in sequences if one >= place):
                 dispatcher.exclude(run)
-        self._named.remember(EVENTS[operation], subscription, floor=place, dropped=dropped)
+        self._directory.record(EVENTS[operation], subscription, floor=place, dropped=dropped)
         await self.durable()
         again = {outcome: some for outcome, some in known.items() if some}
         for outcome, sequences in again.items():
             self._log.settle(never_owed(subscription, sequences, outcome, key.container or ""))
         if again:
             await self.durable()
-        dispatcher.paused = self._named.paused(key)
+        dispatcher.paused = self._directory.paused(key)
         self.serve(subscription)
         if back:
             await self._count_again(subscription.definition.topic, place)
@@ -127,13 +127,13 @@ class Seek:
             amqp_error = AmqpError(
                 LOCKED, "retention has dropped the first of these messages just now"
             )
-        if self._named.get(key) is not subscription:
+        if self._directory.get(key) is not subscription:
             return AmqpError(LOCKED, "the subscription was changed in this moment; ask again")
         if amqp_error is not None:
-            self._named.delete(subscription)
+            self._directory.delete(subscription)
             await self.durable()
             return amqp_error
-        dispatcher.paused = self._named.paused(key)
+        dispatcher.paused = self._directory.paused(key)
         self.serve(subscription)
         await self._count_again(subscription.definition.topic, floor)
         return {"floor": floor}

@@ -11,10 +11,10 @@ import structlog
 
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.publish.message_parts import MessageParts
-from distributary.ingest.runtime.policies import Policies, buries
+from distributary.ingest.runtime.policies import Policies, keeps_dead_letters
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
 from distributary.pipeline.log.backlog_counter import NOTHING, Dropped
-from distributary.pipeline.log.failures import Doubt
+from distributary.pipeline.log.failures import PossiblyDelivered
 from distributary.pipeline.model.message import SubscriptionRecord
 from distributary.pipeline.model.policy import Policy, Redefine, TopicPolicy
 from distributary.pipeline.model.subscription import (
@@ -36,8 +36,8 @@ class SubscriptionDirectory:
     def __init__(self, parts: MessageParts, policies: Policies, quota: Quota) -> None:
         """Raises InvalidRequest when a subscription has a policy of its own that isn't right."""
         self._log, self._marking, self._policies = parts.log, parts.marking, policies
-        self._claims, self._delivery = parts.topics, parts.delivery
-        snapshot, doubts = parts.store.snapshot, parts.store.doubts
+        self._topics, self._delivery = parts.topics, parts.delivery
+        snapshot, uncertain = parts.store.snapshot, parts.store.uncertain
         #: How many there are of what clients have made.
         self.census = Census(quota)
         #: What those say of their policy that say anything.
@@ -47,12 +47,12 @@ class SubscriptionDirectory:
         #: Who made them.
         self._made = {state.key: state.made for state in snapshot.subscriptions}
         self._all: dict[SubscriptionKey, Subscription] = {
-            state.key: self._restored(state, doubts[state.key.id])
+            state.key: self._restored(state, uncertain[state.key.id])
             for state in snapshot.subscriptions
         }
-        self.exclusions = parts.exclusions
+        self.no_local = parts.no_local
         for key, subscription in self._all.items():
-            self.exclusions.add(subscription)
+            self.no_local.add(subscription)
             parts.topics.add(subscription)
             self.census.add(key, self._made[key])
         policies.follow(self._reconsider)
@@ -113,7 +113,7 @@ class SubscriptionDirectory:
     def _apply_policy(self, key: SubscriptionKey) -> None:
         subscription = self._all[key]
         subscription.dispatcher.policy = self.policy(key)
-        self._claims.changed(subscription)
+        self._topics.changed(subscription)
 
     def _dispatcher(
         self, key: SubscriptionKey, definition: Definition, floor: int | None
@@ -122,21 +122,21 @@ class SubscriptionDirectory:
         return Dispatcher(
             self._log.next_sequence if floor is None else floor,
             policy=policy,
-            priority_index=self._claims.priority_index(definition.topic),
-            buries=buries(key, definition.topic, policy),
+            priority_index=self._topics.priority_index(definition.topic),
+            dead_letters=keeps_dead_letters(key, definition.topic, policy),
         )
 
-    def _restored(self, state: SubscriptionState, doubt: Doubt) -> Subscription:
+    def _restored(self, state: SubscriptionState, possible: PossiblyDelivered) -> Subscription:
         """One from before the start. A delivery of which nobody knows how it ended has failed."""
         policy = self.policy(state.key, state.definition.topic)
         dispatcher = Dispatcher(
             state.floor,
             state.settled,
-            failures=doubt.failures(state.failures),
-            doubtful_below=doubt.below,
+            failures=possible.failures(state.failures),
+            possibly_delivered_below=possible.below,
             policy=policy,
-            priority_index=self._claims.priority_index(state.definition.topic),
-            buries=buries(state.key, state.definition.topic, policy),
+            priority_index=self._topics.priority_index(state.definition.topic),
+            dead_letters=keeps_dead_letters(state.key, state.definition.topic, policy),
         )
         dispatcher.paused = state.key in self._paused
         return Subscription(state.key, state.definition, dispatcher)
@@ -146,7 +146,7 @@ class SubscriptionDirectory:
     def private(self, definition: Definition) -> Subscription:
         """One without a name: it is its consumer's, and nothing of it is durable."""
         policy = self._policies.of_subscription(None, definition.topic)
-        priority_index = self._claims.priority_index(definition.topic)
+        priority_index = self._topics.priority_index(definition.topic)
         dispatcher = Dispatcher(
             self._log.next_sequence, policy=policy, priority_index=priority_index
         )
@@ -189,15 +189,15 @@ class SubscriptionDirectory:
         if before is not None:
             subscription.dispatcher.paused = self.paused(key)
             self._delivery.end(before)
-            self.exclusions.remove(before)
-        self.exclusions.add(subscription)
-        self._claims.add(subscription)
+            self.no_local.remove(before)
+        self.no_local.add(subscription)
+        self._topics.add(subscription)
         self._all[key] = subscription
         if key.durable:
-            self.remember(event, subscription, floor=floor, dropped=dropped)
+            self.record(event, subscription, floor=floor, dropped=dropped)
         return subscription
 
-    def remember(
+    def record(
         self,
         event: SubscriptionEvent,
         subscription: Subscription,
@@ -222,8 +222,8 @@ class SubscriptionDirectory:
             if not self._unsure[key]:
                 del self._unsure[key]
             if event in (SubscriptionEvent.REWOUND, SubscriptionEvent.PURGED):
-                self._marking.moved(subscription)
-                self._claims.changed(subscription)
+                self._marking.renewed(subscription)
+                self._topics.changed(subscription)
             then()
 
         record = SubscriptionRecord(
@@ -263,7 +263,7 @@ class SubscriptionDirectory:
         (self._paused.add if paused else self._paused.discard)(key)
         subscription.dispatcher.paused = paused
         event = SubscriptionEvent.PAUSED if paused else SubscriptionEvent.RESUMED
-        self.remember(event, subscription)
+        self.record(event, subscription)
 
     def configure(self, subscription: Subscription, policy: str) -> None:
         """From now on it says this of its policy."""
@@ -274,7 +274,7 @@ class SubscriptionDirectory:
         else:
             self._own.pop(key, None)
         self._apply_policy(key)
-        self.remember(SubscriptionEvent.CONFIGURED, subscription)
+        self.record(SubscriptionEvent.CONFIGURED, subscription)
 
     def delete(
         self,
@@ -297,7 +297,7 @@ class SubscriptionDirectory:
             then()
 
         event = SubscriptionEvent.DELETED
-        self.remember(event, subscription, deleted, made=made, dropped=dropped)
+        self.record(event, subscription, deleted, made=made, dropped=dropped)
 
     def drop(self, key: SubscriptionKey) -> None:
         """It is no more, and nothing of it was durable, or that is recorded by the caller."""
@@ -306,4 +306,4 @@ class SubscriptionDirectory:
         self.census.remove(key, self._made.pop(key))
         self._own.pop(key, None)
         self._paused.discard(key)
-        self.exclusions.remove(subscription)
+        self.no_local.remove(subscription)

@@ -75,12 +75,12 @@ class SubscriptionService:
     ) -> None:
         self._log, self._marking, self._access = parts.log, parts.marking, access
         self._delivery, self._counters = parts.delivery, parts.backlogs.counters
-        self.named = SubscriptionDirectory(parts, policies, quota)
+        self.directory = SubscriptionDirectory(parts, policies, quota)
 
     def bury_exhausted(self) -> None:
         """What a crash left with too many failed attempts becomes dead letters, though nobody asks
         for it: the first act after the start."""
-        for subscription in self.named.all():
+        for subscription in self.directory.all():
             exhausted = subscription.dispatcher.exhausted()
             if exhausted:
                 self._delivery.give_up(subscription, exhausted, Reason.EXHAUSTED)
@@ -96,11 +96,11 @@ class SubscriptionService:
     ) -> None:
         """Let the link consume, or refuse it. `selector` is the consumer's own."""
         if key is None:
-            subscription = self.named.private(definition)
-            self.named.exclusions.add(subscription, link.connection)
+            subscription = self.directory.private(definition)
+            self.directory.no_local.add(subscription, link.connection)
             self._join(link, subscription, LinkKind.PRIVATE)
             return
-        existing = self.named.get(key)
+        existing = self.directory.get(key)
         if existing is not None and not self._sees(link, existing):
             taken = self._access.rights.taken(key)
             link.refuse(taken.condition, taken.description)
@@ -109,8 +109,8 @@ class SubscriptionService:
             existing.definition if existing else None,
             len(existing.consumers) if existing else 0,
             definition,
-            self.named.policy(key).consumers_max,
-            self.named.redefine(key),
+            self.directory.policy(key).consumers_max,
+            self.directory.redefine(key),
         )
         if decision.reason:
             link.refuse(_REFUSED[decision.action], f"{key.id}: {decision.reason}")
@@ -119,7 +119,7 @@ class SubscriptionService:
             case AttachAction.JOIN:
                 assert existing is not None  # noqa: S101
                 self._join(link, existing, _kind(key), selector)
-            case AttachAction.CREATE | AttachAction.REDEFINE if not self.named.sure(key):
+            case AttachAction.CREATE | AttachAction.REDEFINE if not self.directory.sure(key):
                 # A group holds one event of a subscription, no more: their order would be lost.
                 again = partial(self._again, link, key, definition, selector)
                 self._log.after(link.later(again))
@@ -129,11 +129,11 @@ class SubscriptionService:
                 link.refuse(amqp_error.condition, amqp_error.description)
             case AttachAction.CREATE:
                 made = Made(Origin.CLIENT, link.connection.user)
-                created = self.named.define(SubscriptionEvent.CREATED, key, definition, made)
+                created = self.directory.define(SubscriptionEvent.CREATED, key, definition, made)
                 self._join(link, created, _kind(key), selector)
             case AttachAction.REDEFINE:
                 assert existing is not None  # noqa: S101
-                redefined = self.named.define(
+                redefined = self.directory.define(
                     SubscriptionEvent.REDEFINED,
                     key,
                     definition,
@@ -154,10 +154,10 @@ class SubscriptionService:
         and who puts it in the place of another one must be allowed to end that."""
         if not key.durable:
             return None
-        user, topic, current = link.connection.user, definition.topic, self.named.get(key)
+        user, topic, current = link.connection.user, definition.topic, self.directory.get(key)
         if current is None:
             amqp_error = self._access.amqp_error(user, LinkOperation.MAKE_DURABLE, topic, key)
-            return amqp_error or self.named.census.amqp_error(key, user)
+            return amqp_error or self.directory.census.amqp_error(key, user)
         former = current.definition.topic
         return self._access.amqp_error(user, LinkOperation.REDEFINE, topic, key, former)
 
@@ -165,7 +165,7 @@ class SubscriptionService:
         self, link: Link, key: SubscriptionKey, operation: LinkOperation
     ) -> AmqpError | None:
         """Why this user may not end the durable subscription, if there is one and he may not."""
-        current = self.named.get(key)
+        current = self.directory.get(key)
         if current is None or not key.durable:
             return None
         topic = current.definition.topic
@@ -180,10 +180,10 @@ class SubscriptionService:
     def browse(self, link: Link, queue: Destination, selector: str | None) -> None:
         """Let the link see what the queue has, when the queue is there."""
         key = self.keep_queue(queue, Made(Origin.CLIENT, link.connection.user))
-        self.named.when_sure(key, link.later(partial(self._browse, link, key, selector)))
+        self.directory.when_sure(key, link.later(partial(self._browse, link, key, selector)))
 
     def _browse(self, link: Link, key: SubscriptionKey, selector: str | None) -> None:
-        queue = self.named.get(key)
+        queue = self.directory.get(key)
         if not link.alive or link.ended:
             return
         if queue is None:
@@ -200,21 +200,21 @@ class SubscriptionService:
         return (
             destination.is_queue
             and not destination.is_temporary
-            and key_of_queue(destination) not in self.named
+            and key_of_queue(destination) not in self.directory
         )
 
     def keep_queue(self, queue: Destination, made: Made) -> SubscriptionKey:
         """Make the queue if it isn't there: what waits for the log from now on is kept for it."""
         key = key_of_queue(queue)
-        if key not in self.named:
+        if key not in self.directory:
             definition = Definition(queue.topic, shared=True)
-            self.named.define(SubscriptionEvent.CREATED, key, definition, made)
+            self.directory.define(SubscriptionEvent.CREATED, key, definition, made)
         return key
 
     def drop_queue(self, queue: Destination) -> None:
         """A temporary queue is no more; its links have ended."""
         assert queue.is_temporary, queue  # noqa: S101
-        self.named.drop(key_of_queue(queue))
+        self.directory.drop(key_of_queue(queue))
 
     def _join(
         self,
@@ -227,7 +227,7 @@ class SubscriptionService:
         name = f"{link.connection.container}/{link.name}"
         link.owner = self._delivery.attach(subscription, link, name, kind, selector)
 
-        waits = 1 + (not self.named.sure(subscription.key))
+        waits = 1 + (not self.directory.sure(subscription.key))
 
         def answer() -> None:
             nonlocal waits
@@ -238,7 +238,7 @@ class SubscriptionService:
                 link.offered_capabilities = attach_intent.offered(topic, outgoing=True)
                 link.open()
 
-        if not self.named.sure(subscription.key):
+        if not self.directory.sure(subscription.key):
             self._log.after(link.later(answer))
         if not subscription.durable:
             answer()
@@ -250,7 +250,7 @@ class SubscriptionService:
 
     def look_up(self, link: Link, key: SubscriptionKey) -> None:
         """Let the link have found the durable subscription, or say that there is none."""
-        subscription = self.named.get(key)
+        subscription = self.directory.get(key)
         if subscription is None or not self._sees(link, subscription):
             link.refuse(NOT_FOUND, f"there is no durable subscription {key.id}")
             return
@@ -272,7 +272,7 @@ class SubscriptionService:
             self._delivery.detach(link.owner)
             self._marking.left(subscription)
             if subscription.key is None:
-                self.named.exclusions.remove(subscription)
+                self.directory.no_local.remove(subscription)
 
     def leave(self, link: Link, closed: bool) -> None:
         """Answer the detach, after what it means for the subscription is durable."""
@@ -287,10 +287,10 @@ class SubscriptionService:
             case _:
                 link.detach(closed=closed)
                 return
-        if closed and not self.named.sure(key):
+        if closed and not self.directory.sure(key):
             self._log.after(link.later(partial(self.leave, link, closed)))  # as in subscribe
             return
-        current = self.named.get(key)
+        current = self.directory.get(key)
         others = len(current.consumers) if current is not None else 0
         decision = decide_leave(kind, closed, others)
         if decision.action is LeaveAction.REFUSE_IN_USE:
@@ -304,7 +304,7 @@ class SubscriptionService:
         else:
             dropped = self._counters.owed_below(current)
             detached = link.later(partial(_detach, link, closed))
-            self.named.delete(current, detached, dropped=dropped)
+            self.directory.delete(current, detached, dropped=dropped)
 
     def lost(self, link: Link) -> None:
         """No detach came, or nobody would read our answer to it."""
@@ -312,8 +312,8 @@ class SubscriptionService:
         owner = link.owner
         if isinstance(owner, Consumer) and owner.kind is LinkKind.VOLATILE:
             key = owner.subscription.key
-            if key is not None and key in self.named and not owner.subscription.consumers:
-                self.named.drop(key)
+            if key is not None and key in self.directory and not owner.subscription.consumers:
+                self.directory.drop(key)
 
 
 def _kind(key: SubscriptionKey) -> LinkKind:

@@ -16,7 +16,7 @@ from distributary.ingest.subscriptions.subscription_service import SubscriptionS
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.amqp_error import DELETED, LIMIT_EXCEEDED, AmqpError
 from distributary.pipeline.model.subscription import MADE_BY_CLIENT
-from distributary.pipeline.subscriptions.temporary_destination import Whose
+from distributary.pipeline.subscriptions.temporary_destination import Ownership
 
 _events = structlog.get_logger("gateway")
 
@@ -56,12 +56,12 @@ class TemporaryNodes:
         _events.debug("temporary.made", address=made.topic, container=link.connection.container)
         return made
 
-    def whose(self, topic: str, connection: Peer) -> Whose:
+    def ownership(self, topic: str, connection: Peer) -> Ownership:
         """What the destination is to this connection."""
         node = self._nodes.get(topic)
         if node is None:
-            return Whose.GONE
-        return Whose.OWN if node.maker.connection is connection else Whose.FOREIGN
+            return Ownership.ABSENT
+        return Ownership.OWN if node.maker.connection is connection else Ownership.FOREIGN
 
     def joined(self, link: Link, topic: str) -> None:
         """The link sends to or consumes from there; if that is a temporary destination, the link

@@ -74,7 +74,7 @@ class _Fine:
     number: int
     link: Link
     deliveries: bytes
-    kept: int
+    unsettled: int
 
 
 class Coordinator:
@@ -220,7 +220,7 @@ class Coordinator:
         if link.alive:
             transactional.settle_in(fine.deliveries, fine.number, pump.ACCEPTED)
             link.connection.touch()
-            link.answered(fine.kept)
+            link.answered(fine.unsettled)
 
     def _undo(self, ended: Ended[Posted, Retired]) -> None:
         for one in self._take_fine(ended.number):
@@ -243,7 +243,7 @@ class Coordinator:
         """Messages came in a transaction that is known: to one topic, or each to its own. Their
         sender hears at once what becomes of them if the transaction is committed."""
         number = received.transaction
-        answered = received.kept
+        answered = received.unsettled
         posted, routed = self._intake.post(link, received, topic, resolve)
         fine = routed.receipt.deliveries + routed.at_once
         transactions = self._of[link.connection]
@@ -254,12 +254,12 @@ class Coordinator:
         if amqp_error is not None:
             _reject(fine, number, amqp_error)
         else:
-            kept = routed.receipt.kept + len(routed.at_once) // 8
-            self._fine.append(_Fine(number, link, fine, kept))
-            answered -= kept
+            unsettled = routed.receipt.unsettled + len(routed.at_once) // 8
+            self._fine.append(_Fine(number, link, fine, unsettled))
+            answered -= unsettled
         link.answered(answered)
         link.connection.touch()
-        self._log.pay(link, received.count)
+        self._log.grant(link, received.count)
         self._watch(link.connection, number)
 
     def _keep(
@@ -338,7 +338,7 @@ class Coordinator:
         link.connection.touch()
         if receipt.credit and not link.ended:
             link.grant(receipt.credit)
-        link.answered(receipt.kept)
+        link.answered(receipt.unsettled)
 
 
 def _reject(deliveries: bytes, number: int, amqp_error: AmqpError) -> None:

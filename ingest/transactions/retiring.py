@@ -34,7 +34,7 @@ class Retired:
     unsettled: bytes
 
     @property
-    def holder(self) -> int:
+    def transaction(self) -> int:
         """By what number a dispatcher knows the transaction: no consumer has a negative one."""
         return -self.number
 
@@ -49,15 +49,15 @@ class Retiring:
         """Hold what was said until the transaction ends: of what of it the consumer still holds."""
         number, run = outcomes.transaction, outcomes.run
         parts = consumer.subscription.dispatcher.retire(
-            consumer.number, run, -number, outcomes.token
+            consumer.number, run, -number, outcomes.delivered_at
         )
-        said = consumer.link.verdict(outcomes)
+        said = consumer.link.delivery_state(outcomes)
         found = []
         for part in parts:
             unsettled = outcomes.confirm
             if unsettled and len(part) < len(run):
                 unsettled = _of_part(unsettled, run, part)
-            found.append(Retired(number, consumer, part, said, outcomes.token, unsettled))
+            found.append(Retired(number, consumer, part, said, outcomes.delivered_at, unsettled))
         self._delivery.eased(consumer)
         return found
 
@@ -65,7 +65,9 @@ class Retiring:
         """Whether what was retired can still be settled: nobody has rewound its subscription. If
         that is no more, outcomes mean nothing to anybody."""
         subscription = retired.consumer.subscription
-        return subscription.ended or subscription.dispatcher.retired(retired.holder, retired.run)
+        return subscription.ended or subscription.dispatcher.retired(
+            retired.transaction, retired.run
+        )
 
     def settle(self, retired: Retired) -> None:
         """What was said counts; it is recorded in the group that waits."""
@@ -75,7 +77,7 @@ class Retiring:
         receipt = None
         if unsettled and link.alive and not link.ended:
             receipt = Receipt(link, unsettled, len(unsettled) // 8, 0)
-            link.waiting += receipt.kept
+            link.waiting += receipt.unsettled
         self._end(retired, retired.run, retired.said, receipt)
 
     def undo(self, retired: Retired) -> None:
@@ -91,7 +93,7 @@ class Retiring:
             own = array("q", [sequence for sequence, gone in pairs if not gone])
             dispatcher = subscription.dispatcher
             if own and dispatcher.restore(
-                retired.holder, own, retired.consumer.number, clock.now()
+                retired.transaction, own, retired.consumer.number, clock.now()
             ):
                 rest = array("q", [sequence for sequence, gone in pairs if gone])
         if rest:
@@ -105,7 +107,7 @@ class Retiring:
         consumer = retired.consumer
         subscription = consumer.subscription
         effects = subscription.dispatcher.settle(
-            retired.holder,
+            retired.transaction,
             run,
             said.outcome,
             failed=said.failed,

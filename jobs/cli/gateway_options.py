@@ -20,7 +20,7 @@ PASSWORD = "DISTRIBUTARY_PASSWORD"  # noqa: S105 (its name, not itself)
 P = ParamSpec("P")
 
 #: Gives the gateway that the options name.
-Named: TypeAlias = "Callable[[], Gateway]"
+GatewayFactory: TypeAlias = "Callable[[], Gateway]"
 
 _OPTIONS = (
     click.option(
@@ -47,7 +47,9 @@ _OPTIONS = (
 )
 
 
-def gateway_options(command: "Callable[Concatenate[Named, P], None]") -> Callable[..., None]:
+def gateway_options(
+    command: "Callable[Concatenate[GatewayFactory, P], None]",
+) -> Callable[..., None]:
     """A command that may ask a gateway: it gets what gives the gateway that its options name. A
     password is asked for when that is called, and InvalidRequest raised when there is nobody to
     ask."""

@@ -25,7 +25,7 @@ from distributary.jobs.materialize.slices import Log, LogVersion, Position, Slic
 from distributary.jobs.session.job_settings import MaterializeSettings
 from distributary.jobs.tables.delta_files import newest_version
 from distributary.jobs.tables.spark_tables import SparkTable, open_tables
-from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.transforms.materialize.acks import acks
 from distributary.pipeline.transforms.materialize.cursors import (
     Cursors,
@@ -76,7 +76,7 @@ class Materialization:
     """
 
     spark: SparkSession
-    places: TablePlaces
+    locations: TableLocations
     settings: MaterializeSettings
     begun: bool = False
     lost_is_known: bool = False
@@ -88,9 +88,9 @@ class Materialization:
     first: int = field(init=False, default=0)  #: what lies below it is gone, and owed to nobody
 
     def __post_init__(self) -> None:
-        self.log = Log(self.spark, self.places.log)
+        self.log = Log(self.spark, self.locations.log)
         self.tables = open_tables(
-            self.spark, self.places.tables, self.places.checkpoint, begun=self.begun
+            self.spark, self.locations.tables, self.locations.checkpoint, begun=self.begun
         )
         self._complete()
         self.cursors = self._found()
@@ -125,11 +125,11 @@ class Materialization:
         group, tables = self.tables["cursors"].reached, self.tables
         events, versions = tables["subscriptions"], tables["log_versions"]
         if group and not events.reached:
-            rows = self.spark.read.format("delta").load(self.places.log)
+            rows = self.spark.read.format("delta").load(self.locations.log)
             said = rows.where((F.col("record") == "subscription") & (F.col("group") <= group))
             events.append(subscriptions(said).coalesce(1), group)
         if group and not versions.reached:
-            known = self.log.versions(-1, newest_version(self.spark, self.places.log))
+            known = self.log.versions(-1, newest_version(self.spark, self.locations.log))
             lines = self._lines(one for one in known if one.group <= group)
             versions.append(lines, group)
 
@@ -138,7 +138,7 @@ class Materialization:
         table = self.tables["cursors"]
         if not table.reached or table.complete():
             return found(table.rows()) if table.reached else {}
-        whole = self.spark.read.format("delta").load(self.places.log)
+        whole = self.spark.read.format("delta").load(self.locations.log)
         return fold({}, whole.where(F.col("group") <= table.reached), group=table.reached)
 
     def _version(self) -> int | None:

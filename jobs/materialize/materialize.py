@@ -27,12 +27,12 @@ from distributary.jobs.session.job_options import (
     query_options,
     settings_option,
 )
-from distributary.jobs.session.job_options import places as places_of
+from distributary.jobs.session.job_options import locations as locations_of
 from distributary.jobs.session.job_settings import JobSettings, MaterializeSettings, load
 from distributary.jobs.session.session import of_long_life, session
 from distributary.jobs.session.stopping import wait
 from distributary.jobs.tables.delta_files import Folder, newest_version
-from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.jobs.tables.writer_lock import require_no_writer, writing
 from distributary.jobs.upkeep.spark_upkeep import run as upkeep
 from distributary.pipeline.errors import InvalidRequest, StoreError
@@ -83,7 +83,7 @@ class Settings:
     told each step before it is done. `between` is called after each batch.
     """
 
-    places: TablePlaces
+    locations: TableLocations
     trigger: str = AVAILABLE_NOW
     report: Callable[[Progress], None] = print
     limits: MaterializeSettings = field(default_factory=lambda: load().materialize)
@@ -94,21 +94,21 @@ class Settings:
 
 def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
     """Start the query. Raises InvalidRequest when there is no topic_log."""
-    places = settings.places
-    require_log(spark, places.log)
+    locations = settings.locations
+    require_log(spark, locations.log)
     if settings.restart:
-        Folder(spark, places.checkpoint).remove()
+        Folder(spark, locations.checkpoint).remove()
     # That there are versions, and up to which, is all that the stream has to say: nobody reads it.
     arrivals = (
         spark.readStream.format("delta")
         .option("ignoreDeletes", "true")
         .option("maxFilesPerTrigger", FILES_PER_TRIGGER)
-        .load(places.log)
+        .load(locations.log)
         .select("group")
     )
     writer = (
         arrivals.writeStream.queryName(QUERY)
-        .option("checkpointLocation", places.checkpoint)
+        .option("checkpointLocation", locations.checkpoint)
         .foreachBatch(_Batches(settings).run)
     )
     if settings.trigger == AVAILABLE_NOW:
@@ -130,8 +130,8 @@ def run(spark: SparkSession, settings: Settings) -> tuple[StreamingQuery, bool]:
             return query, wait(query)
         except StreamingQueryException as error:
             if any(name in str(error) for name in GONE):
-                raise StoreError(_gone(settings.places)) from error
-            version = newest_version(spark, settings.places.log)
+                raise StoreError(_gone(settings.locations)) from error
+            version = newest_version(spark, settings.locations.log)
             if NEW_COLUMNS not in str(error) or version <= seen:
                 raise
             seen, settings = version, replace(settings, restart=False)
@@ -144,10 +144,10 @@ def once(spark: SparkSession, home: str) -> list[Progress]:
     Raises InvalidRequest when there is no topic_log, TablesLocked when another job writes.
     """
     told: list[Progress] = []
-    places = places_of(Path(home), None, None, None, query=QUERY)
-    require_log(spark, places.log)
-    with writing(spark, places.tables, QUERY):
-        build(spark, Settings(places, report=told.append)).awaitTermination()
+    locations = locations_of(Path(home), None, None, None, query=QUERY)
+    require_log(spark, locations.log)
+    with writing(spark, locations.tables, QUERY):
+        build(spark, Settings(locations, report=told.append)).awaitTermination()
     return told
 
 
@@ -167,11 +167,11 @@ def _no_log(log: str) -> str:
     return f"There is no topic_log at {log}: start `distributary serve` with this home first."
 
 
-def _gone(places: TablePlaces) -> str:
+def _gone(locations: TableLocations) -> str:
     return (
-        f"Versions of {places.log} that the job hasn't read were cleaned up while it was stopped. "
-        "What they brought may still be in the log as it is: --restart-from-snapshot goes on from "
-        "there, and says what is gone."
+        f"Versions of {locations.log} that the job hasn't read were cleaned up while it was "
+        "stopped. What they brought may still be in the log as it is: --restart-from-snapshot goes "
+        "on from there, and says what is gone."
     )
 
 
@@ -187,13 +187,13 @@ class _Batches:
         if self.tables is None:
             self.tables = Materialization(
                 spark,
-                settings.places,
+                settings.locations,
                 settings.limits,
                 begun=number > 0,
                 lost_is_known=settings.restart,
                 before=settings.before,
             )
-        upto = last_version(spark, settings.places.checkpoint, number)
+        upto = last_version(spark, settings.locations.checkpoint, number)
         written = list(self.tables.bring(upto))
         if not written:
             return
@@ -260,28 +260,28 @@ def command(
     restart_from_snapshot: bool,
     as_json: bool,
 ) -> None:
-    places = places_of(home, log, tables, checkpoint, query=QUERY)
+    locations = locations_of(home, log, tables, checkpoint, query=QUERY)
     given = load(settings_file)
-    if "://" not in places.log and not (Path(places.log) / "_delta_log").is_dir():
-        raise InvalidRequest(_no_log(places.log))  # before a JVM starts
-    require_no_writer(places.tables)
+    if "://" not in locations.log and not (Path(locations.log) / "_delta_log").is_dir():
+        raise InvalidRequest(_no_log(locations.log))  # before a JVM starts
+    require_no_writer(locations.tables)
     gauges = Gauges()
     if metrics is not None:
         gauges.serve(metrics)
     trigger = trigger or given.materialize.trigger
     spark = session(None if trigger == AVAILABLE_NOW else of_long_life())
-    require_log(spark, places.log)
+    require_log(spark, locations.log)
     minutes = given.materialize.upkeep_minutes if upkeep_every is None else upkeep_every
     lines = Lines(QUERY, gauges, as_json=as_json)
     settings = Settings(
-        places,
+        locations,
         trigger,
         lines.note,
         given.materialize,
         restart=restart_from_snapshot,
-        between=UpkeepBetween(places, given, minutes).between,
+        between=UpkeepBetween(locations, given, minutes).between,
     )
-    with writing(spark, places.tables, QUERY), _listening(spark, lines.watch):
+    with writing(spark, locations.tables, QUERY), _listening(spark, lines.watch):
         _, ended = run(spark, settings)
     if ended and not as_json and not lines.count:
         click.echo("Nothing new: the tables are up to date.")
@@ -303,7 +303,7 @@ def _listening(spark: SparkSession, watch: Watch) -> Iterator[None]:
 class UpkeepBetween:
     """Runs upkeep between two batches, when its time is."""
 
-    places: TablePlaces
+    locations: TableLocations
     settings: JobSettings
     minutes: int
     last: float = field(default_factory=monotonic)
@@ -311,7 +311,7 @@ class UpkeepBetween:
     def between(self, spark: SparkSession) -> None:
         if not self.minutes or monotonic() - self.last < 60 * self.minutes:
             return
-        upkeep(spark, self.places.tables, self.settings.upkeep, log=self.places.log)
+        upkeep(spark, self.locations.tables, self.settings.upkeep, log=self.locations.log)
         self.last = monotonic()
 
 

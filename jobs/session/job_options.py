@@ -10,7 +10,7 @@ import click
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.errors import DistributaryError, InvalidRequest, of_a_file
 from distributary.pipeline.tables.home.home import Home
 
@@ -32,7 +32,7 @@ _JVM_GONE = (
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_PLACES = (
+_LOCATION_OPTIONS = (
     click.option("--home", type=click.Path(path_type=Path), help="Home of a gateway."),
     click.option("--log", help="topic_log, instead of the home's."),
     click.option("--tables", help="Folder of Spark's tables, instead of the home's."),
@@ -54,21 +54,21 @@ def json_option(says: str) -> Callable[[Command], Command]:
     return click.option("--json", "as_json", is_flag=True, help=says)
 
 
-def place_options(command: Command) -> Command:
+def location_options(command: Command) -> Command:
     """`--home`, or `--log` and `--tables`: for a job that has no query of its own."""
-    for option in reversed(_PLACES):
+    for option in reversed(_LOCATION_OPTIONS):
         command = option(command)
     return command
 
 
 def query_options(command: Command) -> Command:
-    """As `place_options`, and `--checkpoint`."""
-    return place_options(_CHECKPOINT(command))
+    """As `location_options`, and `--checkpoint`."""
+    return location_options(_CHECKPOINT(command))
 
 
-def places(
+def locations(
     home: Path | None, log: str | None, tables: str | None, checkpoint: str | None, *, query: str
-) -> TablePlaces:
+) -> TableLocations:
     """Where a query reads and writes. Raises click.UsageError when something isn't said."""
     if home is not None:
         of_home = Home(home.absolute())
@@ -77,7 +77,7 @@ def places(
         checkpoint = checkpoint or str(of_home.checkpoint(query))
     if log is None or tables is None or checkpoint is None:
         raise click.UsageError("give --home, or all of --log, --tables and --checkpoint")
-    return TablePlaces(log, tables.rstrip("/"), checkpoint.rstrip("/"))
+    return TableLocations(log, tables.rstrip("/"), checkpoint.rstrip("/"))
 
 
 def folder(home: Path | None, tables: str | None) -> str:

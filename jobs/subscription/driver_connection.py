@@ -12,12 +12,12 @@ from typing import Any, Self
 from distributary.jobs.client.management_client import Client, Gateway, Refused, Unanswered
 from distributary.jobs.session.job_settings import SubscriptionSettings
 from distributary.jobs.subscription.choices import Choices
-from distributary.jobs.subscription.log_location import LogPlace
+from distributary.jobs.subscription.log_location import LogLocation
 from distributary.jobs.subscription.offset import Acquired, Offset
 from distributary.pipeline.management.management_messages import Entity, Verb
 
 
-class Holding:
+class Lease:
     """A holder on a subscription (`ingest.management.leases`), and what it asks.
 
     `holder` is its name, a new one if it is empty. Raises Unanswered and Refused, each a sentence.
@@ -26,7 +26,7 @@ class Holding:
     def __init__(self, choices: Choices, settings: SubscriptionSettings, holder: str = "") -> None:
         self.holder = holder or secrets.token_hex(8)
         self.incarnation, self.topic = 0, ""
-        self._place: LogPlace | None = None
+        self._location: LogLocation | None = None
         self._choices, self._settings = choices, settings
         linger = choices.linger_seconds
         self._linger = settings.linger_seconds if linger is None else linger
@@ -58,11 +58,11 @@ class Holding:
         self.close()
 
     @property
-    def place(self) -> LogPlace:
+    def location(self) -> LogLocation:
         """Where the log is, and which table: as of the last answer."""
-        if self._place is None:
-            self._place = LogPlace.of(self._ask(Verb.READ, {}))
-        return self._place
+        if self._location is None:
+            self._location = LogLocation.of(self._ask(Verb.READ, {}))
+        return self._location
 
     def begin(self, at: Offset) -> str:
         """Of what it had it keeps what the batch has that ends at `at`, as far as it can, and gives
@@ -71,7 +71,7 @@ class Holding:
         Nothing is asked for when the log can't be reached from here, is another one, or when the
         batch is another gateway's: raises StoreError or InvalidRequest.
         """
-        self.place.require(self._choices, at)
+        self.location.require(self._choices, at)
         said = {"keep": at.sequences, "incarnation": at.incarnation, "max": 0}
         kept = self._acquire(said).get("kept", "")
         return str(kept)
@@ -106,7 +106,7 @@ class Holding:
         linger = {"holder": self.holder, "linger_ms": self._linger * 1_000}
         answer = self._ask(Verb.ACQUIRE, {**said, **linger})
         self.incarnation = int(answer["incarnation"])
-        self.topic, self._place = str(answer["topic"]), LogPlace.of(answer)
+        self.topic, self._location = str(answer["topic"]), LogLocation.of(answer)
         return answer
 
     def _ask(self, verb: Verb, said: Mapping[str, object]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from distributary.pipeline.tables.reading.part_reading import entry, require_sam
 
 
 @dataclass(frozen=True, slots=True)
-class LogPlace:
+class LogLocation:
     """What a gateway says of its log: the address as it sees it itself, and which table that is."""
 
     uri: str

@@ -6,7 +6,7 @@ from itertools import chain
 
 from distributary.jobs.session.job_settings import SubscriptionSettings
 from distributary.jobs.subscription.choices import Choices
-from distributary.jobs.subscription.log_location import LogPlace
+from distributary.jobs.subscription.log_location import LogLocation
 from distributary.pipeline.sequences import range_text
 from distributary.pipeline.tables.reading.part_reading import Part
 from distributary.pipeline.tables.reading.parts import parts
@@ -25,7 +25,7 @@ def failed_of(said: Mapping[str, str]) -> dict[int, str]:
 
 def parts_of(
     choices: Choices,
-    place: LogPlace,
+    location: LogLocation,
     topic: str,
     sequences: "array[int]",
     settings: SubscriptionSettings,
@@ -37,9 +37,9 @@ def parts_of(
     Raises StoreError, also when another table than the gateway's lies there.
     """
     return parts(
-        place.seen_by(choices),
+        location.seen_by(choices),
         dict(choices.storage),
-        place.identity,
+        location.identity,
         topic,
         sequences,
         messages=settings.task_messages,

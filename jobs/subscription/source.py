@@ -54,17 +54,17 @@ class _Looker(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         # Executors have this module, and neither Proton nor deltalake need be there.
         from distributary.jobs.session.job_settings import load  # noqa: PLC0415
-        from distributary.jobs.subscription.driver_connection import Holding  # noqa: PLC0415
-        from distributary.jobs.subscription.log_location import LogPlace  # noqa: PLC0415
+        from distributary.jobs.subscription.driver_connection import Lease  # noqa: PLC0415
+        from distributary.jobs.subscription.log_location import LogLocation  # noqa: PLC0415
         from distributary.jobs.subscription.planning import failed_of, parts_of, sequences_of  # noqa: PLC0415
 
         chosen, settings = self._choices, load().subscription
-        with Holding(chosen, settings) as holding:
-            said = holding.owed()
+        with Lease(chosen, settings) as lease:
+            said = lease.owed()
         owed = sequences_of(said["owed"].values())
         failed = failed_of(said["owed"])
-        place, topic = LogPlace.of(said), said["topic"]
-        parts = parts_of(chosen, place, topic, owed, settings, exact=False)
+        location, topic = LogLocation.of(said), said["topic"]
+        parts = parts_of(chosen, location, topic, owed, settings, exact=False)
         selector = said["selector"]
         return [Piece(part, failed, raw=chosen.raw, selector=selector) for part in parts]
 

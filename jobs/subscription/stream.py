@@ -31,7 +31,7 @@ from distributary.pipeline.transforms.materialize.delivered import Batches
 
 if TYPE_CHECKING:
     from distributary.jobs.session.job_settings import SubscriptionSettings
-    from distributary.jobs.subscription.driver_connection import Holding
+    from distributary.jobs.subscription.driver_connection import Lease
 
 
 class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -40,7 +40,7 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, choices: Choices) -> None:
         self._choices = choices
-        self._holding: Holding | None = None
+        self._lease: Lease | None = None
         #: Acquired, and in no batch yet: an offset would have become too long.
         self._left: Acquired | None = None
         #: Number of the last batch that is settled.
@@ -57,9 +57,9 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._choices.messages_max or self._settings.trigger_messages_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        from distributary.jobs.subscription.driver_connection import Holding  # noqa: PLC0415
+        from distributary.jobs.subscription.driver_connection import Lease  # noqa: PLC0415
 
-        with Holding(self._choices, self._settings) as asking:
+        with Lease(self._choices, self._settings) as asking:
             self._end = asking.head()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -67,19 +67,19 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._settle(at)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         most = most or self._settings.trigger_messages_max
-        found = self._next(self._held(at), most)
+        found = self._next(self._lease_at(at), most)
         if not found.sequences:
             return start
         first, others = found.cut(most, self._settings.offset_bytes_max)
         self._left = others if others.sequences else None
-        holding = self._held(at)
-        place = holding.place
+        lease = self._lease_at(at)
+        location = lease.location
         return at.next(
-            holding.holder,
-            holding.incarnation,
-            holding.topic,
-            place.uri,
-            place.identity,
+            lease.holder,
+            lease.incarnation,
+            lease.topic,
+            location.uri,
+            location.identity,
             first,
         ).json()
 
@@ -89,9 +89,11 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         batch = Offset.of(end)
-        place = self._held(batch).place
+        location = self._lease_at(batch).location
         sequences = sequences_of([batch.sequences])
-        parts = parts_of(self._choices, place, batch.topic, sequences, self._settings, exact=True)
+        parts = parts_of(
+            self._choices, location, batch.topic, sequences, self._settings, exact=True
+        )
         failed = dict(batch.failed)
         return [Piece(part, failed, raw=self._choices.raw) for part in parts]
 
@@ -102,8 +104,8 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._settle(Offset.of(end))
 
     def stop(self) -> None:
-        if self._holding is not None:
-            self._holding.close()
+        if self._lease is not None:
+            self._lease.close()
 
     @property
     def _settings(self) -> "SubscriptionSettings":
@@ -111,39 +113,39 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         return load().subscription
 
-    def _held(self, at: Offset) -> "Holding":
+    def _lease_at(self, at: Offset) -> "Lease":
         """The connection. The first one of this life keeps what the batch has that ends at `at`,
         which is to be written or to be settled, and nothing else."""
-        if self._holding is None:
-            from distributary.jobs.subscription.driver_connection import Holding  # noqa: PLC0415
+        if self._lease is None:
+            from distributary.jobs.subscription.driver_connection import Lease  # noqa: PLC0415
 
-            holding = Holding(self._choices, self._settings, at.holder)
+            lease = Lease(self._choices, self._settings, at.holder)
             try:
-                holding.begin(at)
+                lease.begin(at)
             except BaseException:
-                holding.close()
+                lease.close()
                 raise
-            self._holding = holding
-        return self._holding
+            self._lease = lease
+        return self._lease
 
     def _settle(self, at: Offset) -> None:
         if at.number > self._settled:
-            self._held(at).settle(at.sequences)
+            self._lease_at(at).settle(at.sequences)
             self._settled = at.number
 
-    def _next(self, holding: "Holding", most: int) -> Acquired:
+    def _next(self, lease: "Lease", most: int) -> Acquired:
         """What the next batch has, and what is left for the ones after it."""
         if self._left is not None:
             found, self._left = self._left, None
             return found
         wait_ms = self._settings.wait_ms
         if self._end is None:
-            return holding.acquire(most, wait_ms)[0]
+            return lease.acquire(most, wait_ms)[0]
         more = True
         while more:
-            found, more = holding.acquire(most, wait_ms if more else 0)
+            found, more = lease.acquire(most, wait_ms if more else 0)
             found, late = found.before(self._end)
-            holding.settle(late, "released")
+            lease.settle(late, "released")
             if found.sequences or late:
                 return found
         return found

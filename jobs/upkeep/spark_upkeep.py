@@ -29,7 +29,7 @@ from distributary.jobs.session.job_options import (
     execute,
     folder,
     json_option,
-    place_options,
+    location_options,
     settings_option,
 )
 from distributary.jobs.session.job_settings import UpkeepSettings, load
@@ -316,7 +316,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 @click.command(help=__doc__, epilog=EXAMPLES)
-@place_options
+@location_options
 @settings_option
 @click.option("--dry-run", is_flag=True, help="Say what there is to do, and change nothing.")
 @json_option("One JSON object for each table, a line each.")

@@ -23,7 +23,7 @@ from distributary.jobs.session.job_options import (
     execute,
     folder,
     json_option,
-    place_options,
+    location_options,
     settings_option,
 )
 from distributary.jobs.session.job_settings import load
@@ -108,7 +108,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 @click.command(help=__doc__, epilog=EXAMPLES)
-@place_options
+@location_options
 @click.option("--check", "names", multiple=True, help="Only this check; may be given repeatedly.")
 @click.option(
     "--since",

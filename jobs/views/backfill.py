@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from distributary.jobs.cli.gateway_options import Named, gateway_options
+from distributary.jobs.cli.gateway_options import GatewayFactory, gateway_options
 from distributary.jobs.client.live_client import own_log
 from distributary.jobs.client.management_client import Client, Gateway, Refused
 from distributary.jobs.client.own_tables import require_own
@@ -34,7 +34,7 @@ from distributary.jobs.session.job_options import (
     execute,
     folder,
     json_option,
-    place_options,
+    location_options,
     settings_option,
 )
 from distributary.jobs.session.job_settings import BackfillSettings, load
@@ -65,7 +65,7 @@ Exit codes: 0 done, 1 the gateway refused or the job failed, 2 bad arguments or 
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class BackfillRequest:
     """What is wanted. `rewind`: of a subscription that is there; its definition is what it has."""
 
     id: str
@@ -95,14 +95,14 @@ class Found:
         return sum(self.days.values())
 
 
-def look(tables: str, wish: Wish, settings: BackfillSettings) -> Found:
+def look(tables: str, request: BackfillRequest, settings: BackfillSettings) -> Found:
     """Ask the tables. Raises InvalidRequest when there are none, or a wish can't be meant."""
     found = find_tables(session(), tables)
-    within = stretch(found, place(wish.since, time.time_ns() // 1_000))
-    claimed = matches(found, wish.topic, wish.selector, within).select("sequence", "day")
+    within = stretch(found, place(request.since, time.time_ns() // 1_000))
+    selected = matches(found, request.topic, request.selector, within).select("sequence", "day")
     there = F.col("sequence") >= within.log_from
     rows = (
-        claimed.groupBy("day")
+        selected.groupBy("day")
         .agg(
             F.count_if(there).alias("count"),
             F.count_if(~there).alias("gone"),
@@ -114,9 +114,11 @@ def look(tables: str, wish: Wish, settings: BackfillSettings) -> Found:
     )
     days = {row.day.isoformat(): int(row["count"]) for row in rows if row["count"]}
     known_to, sequences = within.stop, array("q")
-    if wish.selector is not None:
-        known_to = _known_to(claimed.where(there), within, sum(days.values()), settings.matches_max)
-        sequences = _sequences(claimed.where(there & (F.col("sequence") < known_to)))
+    if request.selector is not None:
+        known_to = _known_to(
+            selected.where(there), within, sum(days.values()), settings.matches_max
+        )
+        sequences = _sequences(selected.where(there & (F.col("sequence") < known_to)))
     return Found(
         within=within,
         days=days,
@@ -128,34 +130,34 @@ def look(tables: str, wish: Wish, settings: BackfillSettings) -> Found:
     )
 
 
-def begin(gateway: Gateway, wish: Wish) -> int:
+def begin(gateway: Gateway, request: BackfillRequest) -> int:
     """Make the subscription, or rewind it: its floor. Durable on return. Raises Refused."""
     with Client(gateway) as client:
-        if wish.rewind:
-            done = client.ask(Verb.REWIND, Entity.SUBSCRIPTION, wish.id, {"to": wish.since})
+        if request.rewind:
+            done = client.ask(Verb.REWIND, Entity.SUBSCRIPTION, request.id, {"to": request.since})
             return int(done["floor"])
         said = {
-            "topic": wish.topic,
-            "selector": wish.selector,
-            "shared": wish.shared,
-            "since": wish.since,
-            "from_what_is_there": wish.from_what_is_there or None,
+            "topic": request.topic,
+            "selector": request.selector,
+            "shared": request.shared,
+            "since": request.since,
+            "from_what_is_there": request.from_what_is_there or None,
         }
-        return int(client.ask(Verb.CREATE, Entity.SUBSCRIPTION, wish.id, said)["floor"])
+        return int(client.ask(Verb.CREATE, Entity.SUBSCRIPTION, request.id, said)["floor"])
 
 
 def hint(
-    gateway: Gateway, wish: Wish, found: Found, floor: int, settings: BackfillSettings
+    gateway: Gateway, request: BackfillRequest, found: Found, floor: int, settings: BackfillSettings
 ) -> Iterator[Part | Refused]:
     """Tell the gateway what matches, part by part: each that it took in, or at last why not."""
     start = max(floor, found.within.known_from)
-    about = {"topic": wish.topic, "selector": wish.selector}
+    about = {"topic": request.topic, "selector": request.selector}
     with Client(gateway) as client:
         for part in cut(start, found.known_to, found.sequences, settings.request_matches):
             said = {**about, "start": part.start, "stop": part.stop}
             named = packed(part.start, part.sequences)
             try:
-                client.ask(Verb.HINT, Entity.SUBSCRIPTION, wish.id, {**said, "matches": named})
+                client.ask(Verb.HINT, Entity.SUBSCRIPTION, request.id, {**said, "matches": named})
             except Refused as refused:
                 if refused.status not in (CONFLICT, FORBIDDEN):
                     raise
@@ -164,21 +166,21 @@ def hint(
             yield part
 
 
-def _known_to(claimed: DataFrame, within: Stretch, count: int, most: int) -> int:
+def _known_to(selected: DataFrame, within: Stretch, count: int, most: int) -> int:
     """Up to where there are no more matches than that."""
     if count <= most:
         return within.stop
     chunk = F.shiftright("sequence", CUT_BITS).alias("chunk")
     left = most
-    for row in claimed.groupBy(chunk).count().orderBy("chunk").collect():
+    for row in selected.groupBy(chunk).count().orderBy("chunk").collect():
         left -= row["count"]
         if left < 0:
             return max(int(row.chunk) << CUT_BITS, within.start)
     return within.stop
 
 
-def _sequences(claimed: DataFrame) -> "array[int]":
-    column = claimed.select("sequence").toArrow().sort_by("sequence")["sequence"]
+def _sequences(selected: DataFrame) -> "array[int]":
+    column = selected.select("sequence").toArrow().sort_by("sequence")["sequence"]
     return array("q", column.to_numpy().tobytes())
 
 
@@ -197,12 +199,12 @@ def main(argv: Sequence[str]) -> int:
 @click.option("--rewind", is_flag=True, help="It is there: owe it again what was since then.")
 @click.option("--no-hint", is_flag=True, help="Make it, and don't ask the tables.")
 @click.option("--dry-run", is_flag=True, help="Say what matches; ask no gateway.")
-@place_options
+@location_options
 @settings_option
 @json_option("What was found and done as one JSON object.")
 @gateway_options
 def command(
-    gateway: Named,
+    gateway: GatewayFactory,
     *,
     id_: str,
     topic: str | None,
@@ -233,24 +235,24 @@ def command(
         require_tables(folder(home, tables))
     asked = None if dry_run and not rewind else gateway()
     if rewind and asked is not None:
-        wish = _existing(asked, id_, since)
+        request = _existing(asked, id_, since)
     else:
         kept = selector if selector and selector.strip() else None
-        wish = Wish(id_, str(topic), since, kept, shared, from_what_is_there)
+        request = BackfillRequest(id_, str(topic), since, kept, shared, from_what_is_there)
     found = None
-    if dry_run or (not no_hint and wish.selector is not None):
+    if dry_run or (not no_hint and request.selector is not None):
         where = folder(home, tables)
         if asked is not None:
             _require_own(asked, where)
-        found = look(where, wish, settings)
+        found = look(where, request, settings)
     if dry_run or asked is None:
-        _report(wish, found, None, None, as_json=as_json)
+        _report(request, found, None, None, as_json=as_json)
         return
-    floor = begin(asked, wish)
+    floor = begin(asked, request)
     told = None
     if found is not None:
-        told = _tell(hint(asked, wish, found, floor, settings), found, quiet=as_json)
-    _report(wish, found, floor, told, as_json=as_json)
+        told = _tell(hint(asked, request, found, floor, settings), found, quiet=as_json)
+    _report(request, found, floor, told, as_json=as_json)
 
 
 def _require_own(gateway: Gateway, where: str) -> None:
@@ -261,10 +263,10 @@ def _require_own(gateway: Gateway, where: str) -> None:
     require_own(spark, find_tables(spark, where).folder, identity, beside=True)
 
 
-def _existing(gateway: Gateway, name: str, since: str) -> Wish:
+def _existing(gateway: Gateway, name: str, since: str) -> BackfillRequest:
     with Client(gateway) as client:
         row = client.ask(Verb.READ, Entity.SUBSCRIPTION, name)
-    return Wish(name, str(row["topic"]), since, row["selector"], rewind=True)
+    return BackfillRequest(name, str(row["topic"]), since, row["selector"], rewind=True)
 
 
 def _tell(parts: Iterator[Part | Refused], found: Found, *, quiet: bool) -> int | None:
@@ -288,10 +290,15 @@ def _bar(total: int, *, quiet: bool) -> Iterator[Any]:
 
 
 def _report(
-    wish: Wish, found: Found | None, floor: int | None, told: int | None, *, as_json: bool
+    request: BackfillRequest,
+    found: Found | None,
+    floor: int | None,
+    told: int | None,
+    *,
+    as_json: bool,
 ) -> None:
     if as_json:
-        said: dict[str, object] = {"subscription": wish.id, "floor": floor, "hint_to": told}
+        said: dict[str, object] = {"subscription": request.id, "floor": floor, "hint_to": told}
         if found is not None:
             said |= {
                 "matches": found.count,
@@ -307,7 +314,7 @@ def _report(
     if found is not None:
         _show(found)
     if floor is not None:
-        click.echo(f"{wish.id} is owed what lies from sequence {floor:,} on, and what comes.")
+        click.echo(f"{request.id} is owed what lies from sequence {floor:,} on, and what comes.")
 
 
 def _show(found: Found) -> None:
@@ -320,8 +327,8 @@ def _show(found: Found) -> None:
     console = Console()
     if found.days:
         console.print(table)
-    spread = f", sequences {found.first:,} to {found.last:,}" if found.first is not None else ""
-    console.print(f"{found.count:,} messages match{spread}; the tables go to {within.stop:,}.")
+    between = f", sequences {found.first:,} to {found.last:,}" if found.first is not None else ""
+    console.print(f"{found.count:,} messages match{between}; the tables go to {within.stop:,}.")
     if found.gone:
         console.print(
             f"{found.gone:,} more match and can't come: the log begins with {within.log_from:,}. "

@@ -15,7 +15,7 @@ from distributary.pipeline.transforms.schema.home_tables import find_tables
 from distributary.pipeline.transforms.views.rewinding import Rewinding, rewinding
 
 
-def foretell(tables: str, subscription: str, to: str, *, as_json: bool) -> None:
+def preview(tables: str, subscription: str, to: str, *, as_json: bool) -> None:
     """Print it. `tables` is the folder of Spark's tables, `to` a place as in a rewind. Raises
     InvalidRequest when there are no tables or no such subscription, or `to` is no place."""
     at = place(to, time.time_ns() // 1_000)

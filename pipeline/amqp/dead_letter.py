@@ -47,7 +47,7 @@ _OURS = frozenset({SUBSCRIPTION, TOPIC, SEQUENCE, REASON, ATTEMPTS, AT})
 
 
 @dataclass(frozen=True, slots=True)
-class Burial:
+class DeadLetterInfo:
     """Who gave messages up, why, and when (microseconds)."""
 
     subscription: str
@@ -84,7 +84,7 @@ def queue_of(subscription: str) -> str:
     return name[: NAME_CHARACTERS_MAX - len(told_apart)] + told_apart
 
 
-def copy(message: Bytes, sequence: int, burial: Burial) -> Copy:
+def copy(message: Bytes, sequence: int, info: DeadLetterInfo) -> Copy:
     """The copy of a message that had this sequence.
 
     Annotations that are no map of AMQP's, or more than ANNOTATIONS_MAX, are left out. A message
@@ -92,12 +92,12 @@ def copy(message: Bytes, sequence: int, burial: Burial) -> Copy:
     isn't looked at.
     """
     said = {
-        SUBSCRIPTION: write(burial.subscription),
-        TOPIC: write(burial.topic),
+        SUBSCRIPTION: write(info.subscription),
+        TOPIC: write(info.topic),
         SEQUENCE: write(Typed("ulong", sequence)),
-        REASON: write(str(burial.reason)),
-        ATTEMPTS: write(Typed("uint", burial.attempts)),
-        AT: write(Timestamp(burial.at // 1_000)),
+        REASON: write(str(info.reason)),
+        ATTEMPTS: write(Typed("uint", info.attempts)),
+        AT: write(Timestamp(info.at // 1_000)),
     }
     return _annotated(bytes(message), said)
 

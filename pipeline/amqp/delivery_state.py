@@ -42,7 +42,7 @@ def code_of(descriptor: Value) -> int:
     return descriptor if isinstance(descriptor, int) and descriptor in _KNOWN else -1
 
 
-def verdict(value: Value) -> DeliveryState | None:
+def read_state(value: Value) -> DeliveryState | None:
     """The outcome that a value is; None if it is none."""
     if not isinstance(value, Described):
         return None
@@ -64,7 +64,7 @@ def in_transaction(state: Value) -> bytes:
     identifier, outcome = (*fields, None, None)[:2]
     content = [write(id_of(number_of(identifier)))]
     if outcome is not None:
-        said = verdict(outcome)
+        said = read_state(outcome)
         if said is None:
             raise DecodeError("the outcome in a transaction must be one of the four")
         content.append(described(said))

@@ -13,7 +13,7 @@ from typing import NoReturn
 from distributary.pipeline.amqp.delivery_state import (
     code_of,
     in_transaction,
-    verdict,
+    read_state,
 )
 from distributary.pipeline.codec.amqp_codes import DESCRIBED, LISTS, Descriptor, descriptor
 from distributary.pipeline.codec.amqp_types import (
@@ -169,7 +169,7 @@ def attach(frame: bytes) -> WalkedAttach:
             handle,
             name,
             symbols_of(value_of(performative.field(_Field.DESIRED))),
-            verdict(outcome),
+            read_state(outcome),
             _priority(performative.field(_Field.PROPERTIES)),
         )
 

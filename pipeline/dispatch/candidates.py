@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from distributary.pipeline.dispatch.message_groups import PARKED_MAX, Groups
 from distributary.pipeline.dispatch.read_cursor import FOREVER, ReadCursor
-from distributary.pipeline.dispatch.ready import Ready, Whose
+from distributary.pipeline.dispatch.ready import Eligibility, Ready
 from distributary.pipeline.dispatch.service_queue import ServiceQueue
 from distributary.pipeline.model.header_attributes import PRIORITY
 
@@ -27,19 +27,19 @@ class Best(NamedTuple):
 class Candidates:
     """What of one subscription could go now."""
 
-    __slots__ = ("_groups", "_line", "_unread", "_waiting", "head")
+    __slots__ = ("_groups", "_ready", "_turns", "_unread", "head")
 
     def __init__(
-        self, unread: ReadCursor, waiting: Ready, line: ServiceQueue, groups: Groups
+        self, unread: ReadCursor, ready: Ready, turns: ServiceQueue, groups: Groups
     ) -> None:
-        self._unread, self._waiting = unread, waiting
-        self._line, self._groups = line, groups
+        self._unread, self._ready = unread, ready
+        self._turns, self._groups = turns, groups
         self.head = FOREVER  #: the sequence after the last message that is there
 
     @property
     def plain(self) -> bool:
         """Whether anybody may have all that could go now, and it is of one priority."""
-        if self._waiting.others or self._line.selectors:
+        if self._ready.others or self._turns.selectors:
             return False
         unread = self._unread
         return (
@@ -51,9 +51,9 @@ class Candidates:
     def best(self) -> Best | None:
         """The message that goes next to somebody who is in line now: of the highest priority the
         lowest sequence, whether it was read before or not."""
-        if not self._line.ready:
+        if not self._turns.queued:
             return None
-        found = self._best_waiting()
+        found = self._best_ready()
         if not self.parked_full():
             if self._unread.position < self.head:
                 found.append((-PRIORITY, self._unread.position, True))
@@ -65,49 +65,49 @@ class Candidates:
         others = [one for level, one, other in found if level == below and other is not unread]
         return Best(-below, sequence, unread, min(others, default=FOREVER))
 
-    def pools(self, priority: int) -> list[Whose]:
+    def pools(self, priority: int) -> list[Eligibility]:
         """Whose messages of this priority may go to somebody who is in line."""
-        takers = self._line.takers()
-        whose = [one for level, one in self._waiting.others if level == priority]
+        selectors = self._turns.waiting_selectors()
+        eligible = [one for level, one in self._ready.others if level == priority]
         if priority == PRIORITY:
-            whose.append(None)
-        return [one for one in whose if self._may_go(one, takers)]
+            eligible.append(None)
+        return [one for one in eligible if self._may_go(one, selectors)]
 
-    def room_for(self, whose: Whose) -> int:
+    def room_for(self, eligible: Eligibility) -> int:
         """How many messages those in line take that may have what is in this pool."""
-        line = self._line
-        if whose is None:
-            return line.room
-        if isinstance(whose, int):
-            return line.credit[whose] if line.waits(whose) else 0
-        return sum([line.credit[one] for one in line.turns() if line.may(one, whose)])
+        turns = self._turns
+        if eligible is None:
+            return turns.room
+        if isinstance(eligible, int):
+            return turns.credit[eligible] if turns.waits(eligible) else 0
+        return sum([turns.credit[one] for one in turns.order() if turns.may(one, eligible)])
 
     def parked_full(self) -> bool:
         """Whether so much waits for the consumers of its groups that no more is read."""
         if not self._groups.owner:
             return False
-        others = self._waiting.others.items()
-        parked = [len(pool) for (_, whose), pool in others if isinstance(whose, int)]
+        others = self._ready.others.items()
+        parked = [len(pool) for (_, eligible), pool in others if isinstance(eligible, int)]
         return sum(parked) >= PARKED_MAX
 
-    def _best_waiting(self) -> list[tuple[int, int, bool]]:
+    def _best_ready(self) -> list[tuple[int, int, bool]]:
         """Of each pool that somebody in line may have, the first message: priority below zero,
         sequence, not unread."""
         found = []
-        usual = self._waiting.usual.first()
+        usual = self._ready.usual.first()
         if usual is not None:
             found.append((-PRIORITY, usual, False))
-        if self._waiting.others:
-            takers = self._line.takers()
-            for (priority, whose), pool in self._waiting.others.items():
-                if self._may_go(whose, takers):
+        if self._ready.others:
+            selectors = self._turns.waiting_selectors()
+            for (priority, eligible), pool in self._ready.others.items():
+                if self._may_go(eligible, selectors):
                     first = pool.first()
                     assert first is not None  # noqa: S101
                     found.append((-priority, first, False))
         return found
 
-    def _may_go(self, whose: Whose, takers: frozenset[str | None]) -> bool:
+    def _may_go(self, eligible: Eligibility, selectors: frozenset[str | None]) -> bool:
         """Whether somebody in line may have what is in this pool."""
-        if isinstance(whose, int):
-            return whose >= 0 and self._line.waits(whose)
-        return whose is None or None in takers or not whose.isdisjoint(takers)
+        if isinstance(eligible, int):
+            return eligible >= 0 and self._turns.waits(eligible)
+        return eligible is None or None in selectors or not eligible.isdisjoint(selectors)

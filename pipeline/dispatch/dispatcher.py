@@ -38,7 +38,7 @@ class Dispatcher:
     Times are microseconds.
     """
 
-    __slots__ = ("_floor", "_places", "paused")
+    __slots__ = ("_floor", "_state", "paused")
 
     def __init__(
         self,
@@ -46,24 +46,24 @@ class Dispatcher:
         settled: SequenceSet | None = None,
         *,
         failures: Mapping[int, int] | None = None,
-        doubtful_below: int = 0,
+        possibly_delivered_below: int = 0,
         policy: Policy = DEFAULT,
         priority_index: PriorityIndex | None = None,
-        buries: bool = False,
+        dead_letters: bool = False,
     ) -> None:
         """`position` is the first sequence that is owed and not read. The rest is known from before
         a restart: `settled` are exceptions above the position, kept and changed here; `failures`
-        are the failed attempts of messages that are owed; what is owed below `doubtful_below` and
-        isn't in `failures` was perhaps delivered, which counts as one. `buries` says whether copies
-        may be kept of what is given up; else it is settled at once."""
+        are the failed attempts of messages that are owed. A message that is owed below
+        `possibly_delivered_below` and isn't in `failures` counts as failed once. With
+        `dead_letters` a copy of what is given up may be kept; else it is settled at once."""
         self.paused = False  #: nothing is delivered; outcomes count as ever
-        self._places = QueueState(
+        self._state = QueueState(
             position,
             SequenceSet() if settled is None else settled,
-            Attempts(failures or {}, doubtful_below),
+            Attempts(failures or {}, possibly_delivered_below),
             policy,
             priority_index,
-            buries=buries,
+            dead_letters=dead_letters,
         )
         self._floor = self.position
 
@@ -72,34 +72,34 @@ class Dispatcher:
         known, for readers of its own: nothing that they do changes anything here, and nothing that
         happens here changes what they see."""
         view = Dispatcher(0)
-        view._places = self._places.view()
-        view._floor = view._places.floor
+        view._state = self._state.view()
+        view._floor = view._state.floor
         return view
 
     @property
     def policy(self) -> Policy:
         """How it delivers; what is set holds from now on."""
-        return self._places.policy
+        return self._state.policy
 
     @policy.setter
     def policy(self, policy: Policy) -> None:
-        self._places.policy = policy
+        self._state.policy = policy
 
     @property
     def position(self) -> int:
         """The first sequence that was not read yet; it never falls but by `rewind`."""
-        return self._places.unread.position
+        return self._state.unread.position
 
     @property
     def reach(self) -> int:
         """Nothing from here on was ever delivered. It is above the position while something beyond
         it went first: of a high priority, or when its time had come."""
-        return max(self._places.unread.reach, self._places.unread.position)
+        return max(self._state.unread.reach, self._state.unread.position)
 
     @property
     def floor(self) -> int:
         """Everything that is owed below it is settled; it never falls but by `rewind`."""
-        floor = self._places.floor
+        floor = self._state.floor
         assert floor >= self._floor, f"the floor fell from {self._floor} to {floor}"  # noqa: S101
         self._floor = floor
         return floor
@@ -107,70 +107,70 @@ class Dispatcher:
     @property
     def outstanding(self) -> int:
         """How many messages were read and aren't settled."""
-        return len(self._places.outstanding)
+        return len(self._state.outstanding)
 
     @property
     def beyond(self) -> int:
         """How many messages above the position are settled, or were read early."""
-        return len(self._places.unread.passed)
+        return len(self._state.unread.passed)
 
     def outstanding_below(self, sequence: int) -> int:
         """How many of those that are outstanding lie below this sequence."""
-        return sum(map(len, self._places.outstanding.runs_within(0, sequence)))
+        return sum(map(len, self._state.outstanding.runs_within(0, sequence)))
 
     def beyond_below(self, sequence: int) -> int:
         """How many of those beyond the position lie below this sequence."""
-        return sum(map(len, self._places.unread.passed.runs_within(0, sequence)))
+        return sum(map(len, self._state.unread.passed.runs_within(0, sequence)))
 
     @property
-    def burying(self) -> int:
+    def dead_lettering(self) -> int:
         """How many are given up and wait for their copies to be kept; they are outstanding."""
-        return len(self._places.burying)
+        return len(self._state.dead_lettering)
 
     @property
     def in_flight(self) -> int:
         """How many messages consumers hold."""
-        return len(self._places.holds)
+        return len(self._state.in_flight)
 
     @property
     def consumers(self) -> int:
         """How many consumers are attached."""
-        return len(self._places.holds.held)
+        return len(self._state.in_flight.by_consumer)
 
-    def held(self, consumer: int) -> SequenceSet:
+    def unsettled(self, consumer: int) -> SequenceSet:
         """What this consumer has and did not settle: to be read, not to be changed."""
-        return self._places.holds.held[consumer]
+        return self._state.in_flight.by_consumer[consumer]
 
     def failures(self, sequence: int) -> int:
         """How often a message that is owed has failed, as consumers are told."""
-        return self._places.attempts.of(sequence)
+        return self._state.attempts.of(sequence)
 
     def acquired(self, sequence: int) -> int:
         """How often a message that is owed was acquired and came back, whether it failed or not."""
-        return self._places.attempts.acquired(sequence)
+        return self._state.attempts.acquired(sequence)
 
     @property
     def room(self) -> int:
         """How many messages all consumers together take now."""
-        return self._places.line.room
+        return self._state.turns.room
 
     @property
     def selectors(self) -> frozenset[str]:
         """Those of the attached consumers that have one."""
-        return self._places.line.selectors
+        return self._state.turns.selectors
 
     def active(self, consumer: int) -> bool:
         """Whether this consumer gets messages: where only one at a time does, whether it is it."""
-        return self._places.line.active(consumer)
+        return self._state.turns.active(consumer)
 
     def attach(self, consumer: int, *, priority: int = 0, selector: str | None = None) -> None:
         """A consumer came. It has no credit yet. It gets messages before those of lower priority
         do, and only those that its selector matches."""
-        self._places.join(consumer, priority, selector)
+        self._state.join(consumer, priority, selector)
 
     def detach(self, consumer: int) -> list[Settled]:
         """A consumer went. What it held goes back to its old place and counts as no failure."""
-        return self._places.leave(consumer)
+        return self._state.leave(consumer)
 
     def credit(self, consumer: int, credit: int) -> None:
         """From now on the consumer takes this many.
@@ -178,20 +178,20 @@ class Dispatcher:
         A receiver that takes credit back while messages are under way can seem to have less than
         none; that is none.
         """
-        self._places.line.set_credit(consumer, max(credit, 0))
+        self._state.turns.set_credit(consumer, max(credit, 0))
 
     def wanted(self, head: int = FOREVER) -> int | None:
         """The sequence that would be delivered next, or None if there is nothing to deliver to
         anybody now. Messages from `head` on aren't there yet."""
-        places = self._places
-        places.candidates.head = head
-        if self.paused or not places.line.ready:
+        state = self._state
+        state.candidates.head = head
+        if self.paused or not state.turns.queued:
             return None
-        if not places.candidates.plain:
-            best = places.candidates.best()
+        if not state.candidates.plain:
+            best = state.candidates.best()
             return None if best is None else best.sequence
-        first = places.waiting.usual.first()
-        position = places.unread.position
+        first = state.ready.usual.first()
+        position = state.unread.position
         if position >= head:
             return first
         return position if first is None else min(first, position)
@@ -215,24 +215,24 @@ class Dispatcher:
         """
         if self.paused:
             return []
-        places = self._places
-        if attributes is None and places.candidates.plain:
-            return plain_dispatch.serve(places, first, stop, sequences, now)
+        state = self._state
+        if attributes is None and state.candidates.plain:
+            return plain_dispatch.serve(state, first, stop, sequences, now)
         offered = Offered(first, stop, sequences, now, attributes, matches or {})
-        return SelectiveDispatch(places, offered).serve()
+        return SelectiveDispatch(state, offered).serve()
 
     def skip_to(self, position: int) -> None:
         """The topic has nothing from `wanted` up to this one."""
-        self._places.skip_to(position)
+        self._state.skip_to(position)
 
     def pass_to(self, position: int) -> None:
         """The topic has nothing from the position up to this one, of whatever priority."""
         if position > self.position:
-            self._places.unread.move(position)
+            self._state.unread.move(position)
 
     def exclude(self, run: range) -> None:
         """These messages, which are not read yet, aren't owed: they are passed over."""
-        unread = self._places.unread
+        unread = self._state.unread
         assert run.start >= unread.position, f"{run} was read, up to {unread.position}"  # noqa: S101
         unread.pass_over(run)
 
@@ -253,75 +253,75 @@ class Dispatcher:
         nothing and has no effect.
         """
         if outcome is Outcome.ACCEPTED and not undeliverable:
-            return self._places.accept(consumer, run, delivered_at)
+            return self._state.accept(consumer, run, delivered_at)
         event = event_of(outcome, undeliverable=undeliverable)
         if event is Event.MODIFY and not failed:
             # No failure is counted, so it is recorded as what it comes to: the record alone says
             # after a restart how often a message failed.
             event = Event.RELEASE
-        return self._places.settle(consumer, run, event, now, delivered_at)
+        return self._state.settle(consumer, run, event, now, delivered_at)
 
-    def retire(self, consumer: int, run: Run, holder: int, delivered_at: int = 0) -> list[Run]:
+    def retire(self, consumer: int, run: Run, transaction: int, delivered_at: int = 0) -> list[Run]:
         """A consumer settled these deliveries, which were made at `delivered_at`, in a transaction:
-        what of them `holder`, a number below 0, has from now on. It settles them as a consumer
+        what of them `transaction`, a number below 0, has from now on. It settles them as a consumer
         does, when the transaction ends."""
-        return self._places.holds.retire(consumer, run, holder, delivered_at)
+        return self._state.in_flight.retire(consumer, run, transaction, delivered_at)
 
-    def retired(self, holder: int, run: Run) -> bool:
+    def retired(self, transaction: int, run: Run) -> bool:
         """Whether a transaction has all of these; a rewind takes them from it."""
-        return self._places.holds.retired(holder, run)
+        return self._state.in_flight.retired(transaction, run)
 
-    def restore(self, holder: int, run: Run, consumer: int, now: int = 0) -> bool:
+    def restore(self, transaction: int, run: Run, consumer: int, now: int = 0) -> bool:
         """A transaction ends without effect, and these weren't settled for good: the consumer holds
         them again. False if it is gone: nothing was done."""
-        return self._places.holds.restore(holder, run, consumer, now)
+        return self._state.in_flight.restore(transaction, run, consumer, now)
 
-    def forget(self, holder: int) -> None:
+    def forget(self, transaction: int) -> None:
         """The transaction has ended, and settled all that it had."""
-        self._places.holds.forget(holder)
+        self._state.in_flight.forget(transaction)
 
     def give_up(self, run: Run, reason: Reason) -> list[Settled | DeadLetter]:
         """Give up all of these that are owed and that nobody holds, whether read or not. The caller
         knows that the reason holds for each of them."""
-        return self._places.give_up_unheld(run, reason)
+        return self._state.give_up_unheld(run, reason)
 
-    def claim(self, consumer: int, run: Run, now: int = 0) -> list[Effect]:
+    def reacquire(self, consumer: int, run: Run, now: int = 0) -> list[Effect]:
         """Deliver to this consumer all of these that are owed and that nobody holds, whoever's turn
         it is and whether they were read or not: it had them before, and wants them back."""
-        return self._places.claim(consumer, run, now)
+        return self._state.reacquire(consumer, run, now)
 
     def owed(self, head: int) -> list[tuple[Run, int]]:
         """All below `head` that is owed, with its failed attempts. Of what wasn't read yet, others
         may belong to another topic, or not match."""
-        places = self._places
-        unread = places.unread.among(range(places.unread.position, head))
-        runs = [*places.outstanding.runs(), *unread]
-        return [part for run in runs for part in places.attempts.parts(run)]
+        state = self._state
+        unread = state.unread.among(range(state.unread.position, head))
+        runs = [*state.outstanding.runs(), *unread]
+        return [part for run in runs for part in state.attempts.parts(run)]
 
     def exhausted(self) -> Run:
         """What is owed and failed as often as it may, as after a crash before its burial, or under
         a policy that allows less than the one before."""
-        places = self._places
-        known = sorted(places.attempts.failures.items())
-        return array("q", [s for s, n in known if places.exhausted(range(s, s + 1), n)])
+        state = self._state
+        known = sorted(state.attempts.failures.items())
+        return array("q", [s for s, n in known if state.exhausted(range(s, s + 1), n)])
 
-    def buried(self, run: Run) -> list[Settled]:
+    def dead_lettered(self, run: Run) -> list[Settled]:
         """The copies of these lie in the group that is being written: they are owed no more."""
-        return self._places.buried(run)
+        return self._state.dead_lettered(run)
 
     def wake(self, now: int) -> list[Effect]:
         """Times have come: of delays and of locks."""
-        return [*self._places.wake(now)]
+        return [*self._state.wake(now)]
 
     @property
     def next_due(self) -> int | None:
         """When to call `wake`; None: never."""
-        places = self._places
-        times = (places.waiting.next_due, places.holds.next_lapse)
+        state = self._state
+        times = (state.ready.next_due, state.in_flight.next_lapse)
         return min([time for time in times if time is not None], default=None)
 
     def rewind(self, position: int) -> None:
         """What lies from here on is owed, all of it; of what was, nothing is known any more but the
         consumers and their credit. Outcomes of deliveries from before change nothing."""
-        self._places.rewind(position)
+        self._state.rewind(position)
         self._floor = position

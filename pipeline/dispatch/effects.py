@@ -35,7 +35,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Keep copies of these, then say `buried`: until then they are owed, and nobody gets them.
+    """Keep copies of these, then call `dead_lettered`; until then no consumer gets them.
 
     `delivery_count` is the failed attempts, all of them.
     """

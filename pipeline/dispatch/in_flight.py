@@ -31,10 +31,19 @@ class _Lock:
 class InFlight:
     """What the consumers of one subscription hold."""
 
-    __slots__ = ("_late", "_lock_us", "_locks", "_numbers", "_retired", "_since", "held", "watched")
+    __slots__ = (
+        "_late",
+        "_lock_us",
+        "_locks",
+        "_numbers",
+        "_retired",
+        "_since",
+        "by_consumer",
+        "watched",
+    )
 
     def __init__(self) -> None:
-        self.held: dict[int, SequenceSet] = {}  #: consumer -> what it has and did not settle
+        self.by_consumer: dict[int, SequenceSet] = {}  #: consumer -> what it has and did not settle
         self._retired: dict[int, SequenceSet] = {}  #: transaction -> what it has
         self.watched = False  #: whether `note` must be told of every delivery
         self._lock_us = 0
@@ -46,17 +55,17 @@ class InFlight:
         self._since: dict[int, int] = {}
 
     def __len__(self) -> int:
-        known = (*self.held.values(), *self._retired.values())
+        known = (*self.by_consumer.values(), *self._retired.values())
         return sum([len(held) for held in known])
 
     def attach(self, consumer: int) -> None:
-        assert consumer not in self.held, f"consumer {consumer} is attached"  # noqa: S101
-        self.held[consumer] = SequenceSet()
+        assert consumer not in self.by_consumer, f"consumer {consumer} is attached"  # noqa: S101
+        self.by_consumer[consumer] = SequenceSet()
 
     def detach(self, consumer: int) -> Iterator[Run]:
         """The consumer went: what it held."""
         self._late.pop(consumer, None)
-        held = self.held.pop(consumer)
+        held = self.by_consumer.pop(consumer)
         if self._since:
             for run in held.runs():
                 self._forget(run)
@@ -82,7 +91,7 @@ class InFlight:
 
     def take(self, consumer: int, run: Run, delivered_at: int) -> Iterable[Run]:
         """What of these the consumer holds since then, and from now on doesn't."""
-        held = self.held.get(consumer)
+        held = self.by_consumer.get(consumer)
         if held is None:
             return self._take_retired(consumer, run)
         if self.watched:
@@ -95,38 +104,38 @@ class InFlight:
             held.discard(part)
         return parts
 
-    def retire(self, consumer: int, run: Run, holder: int, delivered_at: int) -> list[Run]:
+    def retire(self, consumer: int, run: Run, transaction: int, delivered_at: int) -> list[Run]:
         """A transaction has what of these the consumer holds since then."""
         parts = list(self.take(consumer, run, delivered_at))
         for part in parts:
-            self._retired.setdefault(holder, SequenceSet()).add(part)
+            self._retired.setdefault(transaction, SequenceSet()).add(part)
         return parts
 
-    def retired(self, holder: int, run: Run) -> bool:
+    def retired(self, transaction: int, run: Run) -> bool:
         """Whether a transaction has all of these."""
-        has = self._retired.get(holder)
+        has = self._retired.get(transaction)
         return has is not None and has.contains_all(run)
 
-    def restore(self, holder: int, run: Run, consumer: int, now: int) -> bool:
+    def restore(self, transaction: int, run: Run, consumer: int, now: int) -> bool:
         """The consumer holds these again, which the transaction has, unless it is gone."""
-        held = self.held.get(consumer)
+        held = self.by_consumer.get(consumer)
         if held is None:
             return False
-        self._retired[holder].discard(run)
+        self._retired[transaction].discard(run)
         held.add(run)
         if self._lock_us:
             self.note(consumer, run, now, again=True)
         return True
 
-    def forget(self, holder: int) -> None:
+    def forget(self, transaction: int) -> None:
         """A transaction has ended."""
-        self._retired.pop(holder, None)
+        self._retired.pop(transaction, None)
 
     def lapse(self, now: int) -> Iterator[tuple[int, Run]]:
         """Those whose lock has ended, and who held them. They are held no more."""
         while self._locks and self._locks[0].until <= now:
             lock = heappop(self._locks)
-            held = self.held.get(lock.consumer)
+            held = self.by_consumer.get(lock.consumer)
             if held is None:
                 continue
             for part in list(_common(held, lock.run)):
@@ -146,7 +155,7 @@ class InFlight:
 
     def clear(self) -> None:
         """Nobody holds anything any more; outcomes that come are late."""
-        for consumer, held in self.held.items():
+        for consumer, held in self.by_consumer.items():
             late = self._late.setdefault(consumer, SequenceSet())
             for run in held.runs():
                 late.add(run)
@@ -157,8 +166,8 @@ class InFlight:
         self._since.clear()
         self._watch()
 
-    def _take_retired(self, holder: int, run: Run) -> Iterable[Run]:
-        has = self._retired.get(holder)
+    def _take_retired(self, transaction: int, run: Run) -> Iterable[Run]:
+        has = self._retired.get(transaction)
         if has is None or not has.contains_all(run):
             return ()
         has.discard(run)
@@ -166,7 +175,7 @@ class InFlight:
 
     def _take_known(self, consumer: int, run: Run, delivered_at: int) -> list[Run]:
         """As `take`, where a delivery may be another one than the present."""
-        held, late = self.held[consumer], self._late.get(consumer)
+        held, late = self.by_consumer[consumer], self._late.get(consumer)
         if late is None and not self._since and held.contains_all(run):
             held.discard(run)
             return [run]
@@ -206,7 +215,7 @@ class InFlight:
                 self._since.pop(sequence, None)
 
     def _holds_any(self, lock: _Lock) -> bool:
-        held = self.held.get(lock.consumer)
+        held = self.by_consumer.get(lock.consumer)
         if not held:
             return False
         return next(held.runs_within(lock.run[0], lock.run[-1] + 1), None) is not None

@@ -48,7 +48,7 @@ class Groups:
             if later and bucket is not None:
                 self._blocked.setdefault(bucket, set()).add(sequence)
 
-    def claim(self, run: Run) -> set[int]:
+    def reacquire(self, run: Run) -> set[int]:
         """A consumer has these, whosever the group is, and they wait for no time: the buckets that
         may go on. Of those that were never given to anybody the group isn't known."""
         freed = self.due(run)

@@ -4,8 +4,7 @@ Rule 1: a message that is owed is in exactly one place: not read yet, waiting, h
         or given up while its copy isn't kept; or it is final and gone.
 Rule 2: a move gives the effects that it has, and they are complete: what is to be recorded can be
         read from them alone. Where a delivery that ends goes is what `TRANSITIONS` says.
-Rule 3: failed attempts are those that were shown. An attempt in doubt is told to consumers as one
-        more, but no message is given up for it.
+Rule 3: failed attempts are those that were shown. A possible one is told to consumers as one more.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from distributary.pipeline.dispatch.in_flight import InFlight
 from distributary.pipeline.dispatch.message_groups import Groups
 from distributary.pipeline.dispatch.priority_index import PriorityIndex
 from distributary.pipeline.dispatch.read_cursor import ReadCursor
-from distributary.pipeline.dispatch.ready import Ready, Whose, stuck
+from distributary.pipeline.dispatch.ready import Eligibility, Ready, stuck
 from distributary.pipeline.dispatch.service_queue import ServiceQueue
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.policy import Policy
@@ -41,15 +40,15 @@ class QueueState:
     __slots__ = (
         "_policy",
         "attempts",
-        "buries",
-        "burying",
         "candidates",
+        "dead_lettering",
+        "dead_letters",
         "groups",
-        "holds",
-        "line",
+        "in_flight",
         "outstanding",
+        "ready",
+        "turns",
         "unread",
-        "waiting",
     )
 
     def __init__(
@@ -60,19 +59,19 @@ class QueueState:
         policy: Policy,
         priority_index: PriorityIndex | None,
         *,
-        buries: bool,
-        waiting: Ready | None = None,
+        dead_letters: bool,
+        ready: Ready | None = None,
     ) -> None:
         self.unread = ReadCursor(position, settled, priority_index)
-        self.waiting = Ready() if waiting is None else waiting
-        self.holds = InFlight()
-        self.burying = SequenceSet()  #: given up, and their copies aren't kept yet
-        self.outstanding = self.waiting.all()  #: all that wait, are held, or are given up
+        self.ready = Ready() if ready is None else ready
+        self.in_flight = InFlight()
+        self.dead_lettering = SequenceSet()  #: given up, and their copies aren't kept yet
+        self.outstanding = self.ready.all()  #: ready, in flight, or given up
         self.attempts = attempts
         self.groups = Groups()
-        self.line = ServiceQueue()
-        self.buries = buries
-        self.candidates = Candidates(self.unread, self.waiting, self.line, self.groups)
+        self.turns = ServiceQueue()
+        self.dead_letters = dead_letters
+        self.candidates = Candidates(self.unread, self.ready, self.turns, self.groups)
         self._policy = policy
         self.policy = policy
 
@@ -84,13 +83,13 @@ class QueueState:
     @policy.setter
     def policy(self, policy: Policy) -> None:
         before, self._policy = self._policy, policy
-        self.line.single = policy.single_active
-        self.holds.lock(policy.lock_ms * 1_000)
+        self.turns.single = policy.single_active
+        self.in_flight.lock(policy.lock_ms * 1_000)
         if before.message_groups != policy.message_groups or (
             before.single_active != policy.single_active
         ):
             self.groups.clear()
-            self.waiting.free(lambda whose: isinstance(whose, int))
+            self.ready.free(lambda eligible: isinstance(eligible, int))
 
     @property
     def floor(self) -> int:
@@ -104,32 +103,32 @@ class QueueState:
         return QueueState(
             self.unread.position,
             self.unread.passed.copy(),
-            Attempts(self.attempts.failures, self.attempts.doubtful_below),
+            Attempts(self.attempts.failures, self.attempts.possibly_delivered_below),
             replace(self._policy, lock_ms=0, message_groups=False, single_active=False),
             self.unread.priority_index,
-            buries=False,
-            waiting=self.waiting.available(),
+            dead_letters=False,
+            ready=self.ready.available(),
         )
 
     def join(self, consumer: int, priority: int, selector: str | None) -> None:
         """A consumer came."""
-        self.holds.attach(consumer)
-        if selector is not None and selector not in self.line.selectors:
+        self.in_flight.attach(consumer)
+        if selector is not None and selector not in self.turns.selectors:
             # What was seen to match nobody's selector was not seen by this one.
-            self.waiting.free(lambda whose: isinstance(whose, frozenset))
-        self.line.attach(consumer, priority, selector)
+            self.ready.free(lambda eligible: isinstance(eligible, frozenset))
+        self.turns.attach(consumer, priority, selector)
         if self.groups.owner:
             self._go_on(self.groups.join())
-            self.waiting.free(self.holds.held.__contains__)
+            self.ready.free(self.in_flight.by_consumer.__contains__)
 
     def leave(self, consumer: int) -> list[Settled]:
         """A consumer went: what it held is available again."""
-        self.line.detach(consumer)
-        held = self.holds.detach(consumer)
+        self.turns.detach(consumer)
+        held = self.in_flight.detach(consumer)
         effects = [one for run in held for one in self.release(consumer, run)]
         if self.groups.owner:
             self._go_on(self.groups.detach(consumer))
-            self.waiting.free(lambda whose: whose == consumer)
+            self.ready.free(lambda eligible: eligible == consumer)
         return effects
 
     def skip_to(self, position: int) -> None:
@@ -152,24 +151,24 @@ class QueueState:
         """Each consumer gets its share: how many messages these are. `again`: they were read
         before, and perhaps delivered."""
         taken = 0
-        holds = self.holds
-        held, watched = holds.held, holds.watched
+        in_flight = self.in_flight
+        held, watched = in_flight.by_consumer, in_flight.watched
         for consumer, run in shares:
             held[consumer].add(run)
             if watched:
-                holds.note(consumer, run, now, again=again)
+                in_flight.note(consumer, run, now, again=again)
             effects.append(Deliver(consumer, run, failures))
             taken += len(run)
         return taken
 
     def deliver_ready(self, run: Run, failures: int, now: int, effects: list[Effect]) -> int:
         """These, which are ready for anybody, go to those in line: how many are done with."""
-        usual = self.waiting.usual
+        usual = self.ready.usual
         if failures and self.exhausted(run, failures):
             usual.discard(run)
             effects += self.drop(run, Reason.EXHAUSTED)
             return len(run)
-        taken = self.hand(self.line.deal(run), failures, now, effects, again=True)
+        taken = self.hand(self.turns.deal(run), failures, now, effects, again=True)
         gone = usual.discard(run[:taken])
         assert gone == taken, f"of {run[:taken]} only {gone} were ready"  # noqa: S101
         return taken
@@ -183,7 +182,7 @@ class QueueState:
             effects += self.drop(run, Reason.EXHAUSTED)
             return len(run)
         again = run[0] < unread.read_before
-        taken = self.hand(self.line.deal(run), failures, now, effects, again=again)
+        taken = self.hand(self.turns.deal(run), failures, now, effects, again=again)
         if taken == len(run):
             outstanding.add(run)
             unread.position = run[-1] + 1
@@ -215,38 +214,36 @@ class QueueState:
             self.unread.pass_over(run)
         self.unread.reached(went)
 
-    def ready(self, run: Run, whose: Whose) -> None:
+    def make_ready(self, run: Run, eligible: Eligibility) -> None:
         """These, which are outstanding and nowhere else, wait for those."""
-        self.waiting.put(run, whose)
+        self.ready.put(run, eligible)
 
-    def take_ready(self, run: Run, priority: int, whose: Whose) -> None:
+    def take_ready(self, run: Run, priority: int, eligible: Eligibility) -> None:
         """These leave the pool in which they wait: the caller says where they go."""
-        gone = self.waiting.remove(run, priority, whose)
+        gone = self.ready.remove(run, priority, eligible)
         assert gone == len(run), f"{run} didn't wait there"  # noqa: S101
 
     def hold_back(self, run: Run, at: int) -> None:
         """These, which are read, wait for this time."""
         self.outstanding.add(run)
-        self.waiting.delay(run, at)
+        self.ready.delay(run, at)
 
     def exhausted(self, run: Run, failures: int) -> bool:
         """Whether these failed as often as they may; all of them have so many failures."""
         limit = self._policy.delivery_attempts_max
-        doubts = 1 if run[0] < self.attempts.doubtful_below else 0
-        return limit > 0 and failures - doubts >= limit
+        uncertain = 1 if run[0] < self.attempts.possibly_delivered_below else 0
+        return limit > 0 and failures - uncertain >= limit
 
     def accept(self, consumer: int, run: Run, delivered_at: int) -> list[Settled | DeadLetter]:
         """What of these the consumer holds since then is done: nearly all deliveries end so."""
-        effects: list[Settled | DeadLetter] = []
-        for part in self.holds.take(consumer, run, delivered_at):
-            effects += self.final(consumer, part, Outcome.ACCEPTED)
-        return effects
+        parts = self.in_flight.take(consumer, run, delivered_at)
+        return [one for part in parts for one in self.final(consumer, part, Outcome.ACCEPTED)]
 
     def settle(
         self, consumer: int, run: Run, event: Event, now: int, delivered_at: int
     ) -> list[Settled | DeadLetter]:
         """What of these the consumer holds since then ends so; the rest is passed over."""
-        parts = self.holds.take(consumer, run, delivered_at)
+        parts = self.in_flight.take(consumer, run, delivered_at)
         return [one for part in parts for one in self.end(consumer, part, event, now)]
 
     def end(
@@ -286,7 +283,7 @@ class QueueState:
                 effects.append(Settled(consumer, part, Outcome.MODIFIED, False, failures))
                 self.attempts.fail(part)
                 self._wait_later(part, failures + 1, now)
-            elif self.buries and keeps(self._policy, Reason.EXHAUSTED):
+            elif self.dead_letters and keeps(self._policy, Reason.EXHAUSTED):
                 # Recorded first as what it is, so that a crash finds it exhausted.
                 effects.append(Settled(consumer, part, Outcome.MODIFIED, False, failures))
                 self.attempts.fail(part)
@@ -306,18 +303,18 @@ class QueueState:
             attempts.forget(run)
         gone = self.outstanding.discard(run)
         assert not gone or gone == len(run), f"of {run} only {gone} were read"  # noqa: S101
-        if self.waiting.levels:
-            self.waiting.forget(run)
+        if self.ready.levels:
+            self.ready.forget(run)
         if self.groups.members:
             self._go_on(self.groups.forget(run))
         return effects
 
     def give_up(self, consumer: int, run: Run, reason: Reason) -> list[Settled | DeadLetter]:
         """These, which are in no other place, are given up: copies are kept first, or not."""
-        if not (self.buries and keeps(self._policy, reason)):
+        if not (self.dead_letters and keeps(self._policy, reason)):
             return [*self.final(consumer, run, OUTCOMES[reason])]
         self.outstanding.add(run)
-        self.burying.add(run)
+        self.dead_lettering.add(run)
         if self.groups.members:
             self._go_on(self.groups.forget(run))
         return [
@@ -327,20 +324,20 @@ class QueueState:
 
     def give_up_unheld(self, run: Run, reason: Reason) -> list[Settled | DeadLetter]:
         """All of these that are owed and that nobody holds are given up, read or not."""
-        parts = list(self.waiting.pick(run))
+        parts = list(self.ready.pick(run))
         for part in self.unread.among(run):
             self.unread.pass_over(part)
             parts.append(part)
         return [one for part in parts for one in self.drop(part, reason)]
 
-    def claim(self, consumer: int, run: Run, now: int) -> list[Effect]:
+    def reacquire(self, consumer: int, run: Run, now: int) -> list[Effect]:
         """All of these that are owed and that nobody holds go to this consumer, read or not."""
-        parts = self.waiting.claim(run)
+        parts = self.ready.reacquire(run)
         for part in parts:
-            self._go_on(self.groups.claim(part))
+            self._go_on(self.groups.reacquire(part))
         for part in self.unread.among(run):
             for priority, urgent in self.unread.urgent(part):
-                self.waiting.note(urgent, priority)
+                self.ready.note(urgent, priority)
             self.outstanding.add(part)
             self.unread.reached(part)
             self.unread.pass_over(part)
@@ -350,30 +347,32 @@ class QueueState:
             self.hand([(consumer, same)], failures, now, effects, again=True)
         return effects
 
-    def buried(self, run: Run) -> list[Settled]:
+    def dead_lettered(self, run: Run) -> list[Settled]:
         """Copies of these are kept."""
         effects: list[Settled] = []
-        for part in gathered((range(one, one + 1) for one in run if one in self.burying), len(run)):
-            self.burying.discard(part)
+        for part in gathered(
+            (range(one, one + 1) for one in run if one in self.dead_lettering), len(run)
+        ):
+            self.dead_lettering.discard(part)
             effects += self.final(NOBODY, part, Outcome.DEAD_LETTERED)
         return effects
 
     def wake(self, now: int) -> list[Settled | DeadLetter]:
         """Times have come: of delays, and of locks."""
         effects: list[Settled | DeadLetter] = []
-        for run in self.waiting.due(now):
+        for run in self.ready.due(now):
             self._go_on(self.groups.due(run))
-            self.waiting.put(run)
-        for consumer, run in self.holds.lapse(now):
+            self.ready.put(run)
+        for consumer, run in self.in_flight.lapse(now):
             effects += self.end(consumer, run, Event.LAPSE, now)
         return effects
 
     def rewind(self, position: int) -> None:
         """All from here on is owed; of what was, nothing is known but the consumers."""
         self.unread.rewind(position)
-        self.waiting.clear()
-        self.holds.clear()
-        self.burying.clear()
+        self.ready.clear()
+        self.in_flight.clear()
+        self.dead_lettering.clear()
         self.outstanding.clear()
         self.groups.clear()
         self.attempts = Attempts({}, 0)
@@ -381,7 +380,7 @@ class QueueState:
     def _wait(self, run: Run) -> None:
         if self.groups.members:
             self.groups.back(run, later=False)
-        self.waiting.put(run)
+        self.ready.put(run)
 
     def _wait_later(self, run: Run, failures: int, now: int) -> None:
         policy = self._policy
@@ -391,10 +390,10 @@ class QueueState:
         if self.groups.members:
             self.groups.back(run, later=True)
         for part, time in due_times(policy, run, failures, now):
-            self.waiting.delay(part, time)
+            self.ready.delay(part, time)
 
     def _go_on(self, buckets: set[int]) -> None:
         """Messages of these buckets needn't wait for another one any more."""
         if buckets:
             freed = {stuck(bucket) for bucket in buckets if not self.groups.waits(bucket)}
-            self.waiting.free(freed.__contains__)
+            self.ready.free(freed.__contains__)

@@ -17,7 +17,7 @@ from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 #: Who may have a message: anybody (None, or not known yet), one consumer, those with one of these
 #: selectors or with none, or nobody until its group of messages goes on (see `stuck`).
-Whose: TypeAlias = "int | frozenset[str] | None"
+Eligibility: TypeAlias = "int | frozenset[str] | None"
 
 #: Due times are rounded up to this many microseconds, so that many delays cost few entries.
 GRAIN_US: Final = 10_000
@@ -36,7 +36,7 @@ class Ready:
 
     def __init__(self) -> None:
         self.usual = SequenceSet()  #: of the usual priority, for anybody
-        self.others: dict[tuple[int, Whose], SequenceSet] = {}  #: (priority, whose); none is empty
+        self.others: dict[tuple[int, Eligibility], SequenceSet] = {}  #: none is empty
         #: priority -> the outstanding messages that have it, if it isn't the usual.
         self.levels: dict[int, SequenceSet] = {}
         self._delayed = SequenceSet()
@@ -52,11 +52,11 @@ class Ready:
         if priority != PRIORITY:
             self.levels.setdefault(priority, SequenceSet()).add(run)
 
-    def put(self, run: Run, whose: Whose = None) -> None:
+    def put(self, run: Run, eligible: Eligibility = None) -> None:
         """These may be delivered, to anybody or to those."""
         for part, priority in self.by_priority(run):
             if part:
-                self._pool(priority, whose).add(part)
+                self._pool(priority, eligible).add(part)
 
     def delay(self, run: Run, at: int) -> None:
         """These are to be delivered from this time on, not before."""
@@ -82,37 +82,39 @@ class Ready:
         """When the next delay ends."""
         return self._due_times[0] * GRAIN_US if self._due_times else None
 
-    def within(self, priority: int, whose: Whose, start: int, stop: int) -> Iterable[range]:
+    def within(
+        self, priority: int, eligible: Eligibility, start: int, stop: int
+    ) -> Iterable[range]:
         """The stretches in this pool of `start .. stop - 1`; what was yielded may be taken out
         while this goes on."""
-        pool = self._find(priority, whose)
+        pool = self._find(priority, eligible)
         return () if pool is None else pool.runs_within(start, stop)
 
-    def remove(self, run: Run, priority: int, whose: Whose) -> int:
+    def remove(self, run: Run, priority: int, eligible: Eligibility) -> int:
         """These leave this pool: how many of them were in it."""
-        pool = self._find(priority, whose)
+        pool = self._find(priority, eligible)
         if pool is None:
             return 0
         gone = pool.discard(run)
         if not pool and pool is not self.usual:
-            del self.others[priority, whose]
+            del self.others[priority, eligible]
         return gone
 
     def pick(self, run: Run) -> list[Run]:
         """Those of the run that wait, wherever; they wait no more."""
         picked: list[Run] = []
-        for priority, whose in [(PRIORITY, None), *self.others]:
-            pool = self._find(priority, whose)
+        for priority, eligible in [(PRIORITY, None), *self.others]:
+            pool = self._find(priority, eligible)
             found = [] if pool is None else _common(pool, run)
             for part in found:
-                self.remove(part, priority, whose)
+                self.remove(part, priority, eligible)
             picked += found
         for part in _common(self._delayed, run):
             self._delayed.discard(part)
             picked.append(part)
         return picked
 
-    def claim(self, run: Run) -> list[Run]:
+    def reacquire(self, run: Run) -> list[Run]:
         """As `pick`, of messages that may wait again: no time that they waited for ends that."""
         picked = self.pick(run)
         if self._due and picked:
@@ -130,10 +132,10 @@ class Ready:
             if not level:
                 del self.levels[priority]
 
-    def free(self, which: Callable[[Whose], bool]) -> None:
+    def free(self, which: Callable[[Eligibility], bool]) -> None:
         """What only those may have may go to anybody, or to whom it will be seen then."""
-        for priority, whose in [one for one in self.others if which(one[1])]:
-            pool = self.others.pop((priority, whose))
+        for priority, eligible in [one for one in self.others if which(one[1])]:
+            pool = self.others.pop((priority, eligible))
             for run in pool.runs():
                 self._pool(priority, None).add(run)
 
@@ -174,15 +176,15 @@ class Ready:
             known.clear()
         self._due_times.clear()
 
-    def _find(self, priority: int, whose: Whose) -> SequenceSet | None:
-        if priority == PRIORITY and whose is None:
+    def _find(self, priority: int, eligible: Eligibility) -> SequenceSet | None:
+        if priority == PRIORITY and eligible is None:
             return self.usual
-        return self.others.get((priority, whose))
+        return self.others.get((priority, eligible))
 
-    def _pool(self, priority: int, whose: Whose) -> SequenceSet:
-        if priority == PRIORITY and whose is None:
+    def _pool(self, priority: int, eligible: Eligibility) -> SequenceSet:
+        if priority == PRIORITY and eligible is None:
             return self.usual
-        return self.others.setdefault((priority, whose), SequenceSet())
+        return self.others.setdefault((priority, eligible), SequenceSet())
 
 
 def _common(pool: SequenceSet, run: Run) -> list[Run]:

@@ -16,7 +16,7 @@ from typing import Final
 from distributary.pipeline.dispatch.effects import Effect
 from distributary.pipeline.dispatch.message_groups import BUCKETS
 from distributary.pipeline.dispatch.queue_state import QueueState
-from distributary.pipeline.dispatch.ready import Whose, stuck
+from distributary.pipeline.dispatch.ready import Eligibility, stuck
 from distributary.pipeline.dispatch.sorting import Sorted, as_run, column, sort
 from distributary.pipeline.model.header_attributes import PRIORITY, HeaderAttributes
 from distributary.pipeline.model.outcome import Reason
@@ -44,21 +44,21 @@ class Offered:
 class SelectiveDispatch:
     """One offer, while it is gone through."""
 
-    __slots__ = ("_effects", "_groups", "_matched", "_offered", "_places", "_source")
+    __slots__ = ("_effects", "_groups", "_matched", "_offered", "_source", "_state")
 
-    def __init__(self, places: QueueState, offered: Offered) -> None:
-        self._places, self._offered = places, offered
+    def __init__(self, state: QueueState, offered: Offered) -> None:
+        self._state, self._offered = state, offered
         self._effects: list[Effect] = []
         self._matched = {one: frozenset(matched) for one, matched in offered.matches.items()}
         attributes = offered.attributes
         self._groups = (
-            attributes is not None and bool(attributes.groups) and places.policy.message_groups
+            attributes is not None and bool(attributes.groups) and state.policy.message_groups
         )
 
     def serve(self) -> list[Effect]:
         """Deliver what of this can go, as far as credit goes."""
-        places, offered = self._places, self._offered
-        best = places.candidates.best()
+        state, offered = self._state, self._offered
+        best = state.candidates.best()
         asked = 0 if best is None else best.sequence
         # What is below wasn't offered.
         while best is not None and asked <= best.sequence < offered.stop:
@@ -74,60 +74,60 @@ class SelectiveDispatch:
                 self._read_on(stop)
             else:
                 self._read_early(best.priority, stop)
-            best = places.candidates.best()
+            best = state.candidates.best()
         return self._effects
 
     def _read_on(self, stop: int) -> None:
         """Read what comes next, below `stop`."""
-        places, offered = self._places, self._offered
-        unread = places.unread
+        state, offered = self._state, self._offered
+        unread = state.unread
         start = max(offered.first, unread.position)
-        most = max(places.line.room, PART_MIN)
+        most = max(state.turns.room, PART_MIN)
         for run in unread.runs(start, stop, offered.sequences, most):
             for part in _pieces(run, most):
-                if not self._read(part, by_priority=True) or places.candidates.parked_full():
+                if not self._read(part, by_priority=True) or state.candidates.parked_full():
                     return
-        places.pass_to(max(stop, unread.position))
+        state.pass_to(max(stop, unread.position))
 
     def _read_early(self, priority: int, stop: int) -> None:
         """Read what there is of this priority below `stop`, wherever it is."""
-        places, offered = self._places, self._offered
+        state, offered = self._state, self._offered
         listed: Run = range(offered.first, offered.stop)
         if offered.sequences is not None:
             listed = offered.sequences
-        most = max(places.line.room, PART_MIN)
-        early = places.unread.early(priority, stop, listed, most)
+        most = max(state.turns.room, PART_MIN)
+        early = state.unread.early(priority, stop, listed, most)
         if early:
-            places.waiting.note(early, priority)
+            state.ready.note(early, priority)
             self._read(early, by_priority=False)
 
     def _serve_waiting(self, priority: int, stop: int) -> None:
         """Deliver what waits of this priority below `stop`."""
-        places, offered = self._places, self._offered
+        state, offered = self._state, self._offered
         pools = [
-            (whose, places.waiting.within(priority, whose, offered.first, stop))
-            for whose in places.candidates.pools(priority)
+            (eligible, state.ready.within(priority, eligible, offered.first, stop))
+            for eligible in state.candidates.pools(priority)
         ]
         if len(pools) == 1:
-            whose, stretches = pools[0]
+            eligible, stretches = pools[0]
             self._serve_runs(
-                priority, ((whose, one) for one in gathered(stretches, places.line.room))
+                priority, ((eligible, one) for one in gathered(stretches, state.turns.room))
             )
             return
         # In one order over all of them, which is the order within a group, too.
-        merged = [(whose, one) for whose, stretches in pools for one in stretches]
+        merged = [(eligible, one) for eligible, stretches in pools for one in stretches]
         merged.sort(key=lambda pair: pair[1].start)
         self._serve_runs(priority, merged)
 
-    def _serve_runs(self, priority: int, runs: Iterable[tuple[Whose, Run]]) -> None:
+    def _serve_runs(self, priority: int, runs: Iterable[tuple[Eligibility, Run]]) -> None:
         """Deliver these, each from its pool, as far as credit goes."""
-        places = self._places
-        for whose, run in runs:
+        state = self._state
+        for eligible, run in runs:
             at = 0
-            while at < len(run) and (room := places.candidates.room_for(whose)):
-                self._serve_run(run[at : at + room], priority, whose)
+            while at < len(run) and (room := state.candidates.room_for(eligible)):
+                self._serve_run(run[at : at + room], priority, eligible)
                 at += room
-            if not places.line.ready:
+            if not state.turns.queued:
                 return
 
     def _read(self, run: Run, *, by_priority: bool) -> bool:
@@ -135,106 +135,108 @@ class SelectiveDispatch:
 
         `by_priority`: they are those from the position on, of whatever priority.
         """
-        places = self._places
-        again = run[0] < places.unread.read_before
+        state = self._state
+        again = run[0] < state.unread.read_before
         them = sort(run, self._offered.attributes, self._offered.now, by_priority=by_priority)
         self._put_aside(them)
         if them.low:
-            places.begin_reading(them.low)
-            places.ready(them.low, None)
-        places.begin_reading(them.ready)
+            state.begin_reading(them.low)
+            state.make_ready(them.low, None)
+        state.begin_reading(them.ready)
         taken = self._deal(them.ready, None, again=again)
         if by_priority and taken == len(them.ready):
-            places.read_to(run)
+            state.read_to(run)
             return True
         went, left = them.ready[:taken], them.ready[taken:]
         delayed = [part for _, part in them.delayed]
-        places.read_ahead((them.expired, *delayed, them.low, went), went, left)
+        state.read_ahead((them.expired, *delayed, them.low, went), went, left)
         return not left
 
-    def _serve_run(self, run: Run, priority: int, whose: Whose) -> None:
+    def _serve_run(self, run: Run, priority: int, eligible: Eligibility) -> None:
         """Deliver these of a pool, as far as credit goes."""
-        places = self._places
+        state = self._state
         # Of what was claimed unread no priority is known, so it waits among the usual.
         usual = priority == PRIORITY
         them = sort(run, self._offered.attributes, self._offered.now, by_priority=usual)
-        places.take_ready(run, priority, whose)
+        state.take_ready(run, priority, eligible)
         self._put_aside(them)
         if them.low:
-            places.ready(them.low, whose)
-        taken = self._deal(them.ready, whose, again=True)
-        places.read_ahead((), them.ready[:taken])
-        places.ready(them.ready[taken:], whose)
+            state.make_ready(them.low, eligible)
+        taken = self._deal(them.ready, eligible, again=True)
+        state.read_ahead((), them.ready[:taken])
+        state.make_ready(them.ready[taken:], eligible)
 
     def _put_aside(self, them: Sorted) -> None:
         """What expired is given up, what isn't due waits for its time; priorities are noted."""
-        places = self._places
+        state = self._state
         for priority, part in them.priorities:
-            places.waiting.note(part, priority)
+            state.ready.note(part, priority)
         if them.expired:
-            self._effects += places.drop(them.expired, Reason.EXPIRED)
+            self._effects += state.drop(them.expired, Reason.EXPIRED)
         for time, part in them.delayed:
-            places.hold_back(part, time)
+            state.hold_back(part, time)
 
-    def _deal(self, run: Run, whose: Whose, *, again: bool) -> int:
+    def _deal(self, run: Run, eligible: Eligibility, *, again: bool) -> int:
         """Deliver these, which those may have, as far as credit goes: how many are done with."""
-        places, now = self._places, self._offered.now
+        state, now = self._state, self._offered.now
         done = 0
-        for part, failures in places.attempts.parts(run):
-            if failures and places.exhausted(part, failures):
-                self._effects += places.drop(part, Reason.EXHAUSTED)
+        for part, failures in state.attempts.parts(run):
+            if failures and state.exhausted(part, failures):
+                self._effects += state.drop(part, Reason.EXHAUSTED)
                 taken = len(part)
-            elif self._groups or places.line.selectors:
-                shares, taken = self._choose(part, whose)
-                places.hand(shares, failures, now, self._effects, again=again)
+            elif self._groups or state.turns.selectors:
+                shares, taken = self._choose(part, eligible)
+                state.hand(shares, failures, now, self._effects, again=again)
             else:
-                taken = places.hand(
-                    places.line.deal(part), failures, now, self._effects, again=again
+                taken = state.hand(
+                    state.turns.deal(part), failures, now, self._effects, again=again
                 )
             done += taken
             if taken < len(part):
                 break
         return done
 
-    def _choose(self, run: Run, whose: Whose) -> tuple[list[tuple[int, Run]], int]:
+    def _choose(self, run: Run, eligible: Eligibility) -> tuple[list[tuple[int, Run]], int]:
         """Who gets which of these, one by one, and how many are done with: those that nobody in
         line may have wait for who may."""
-        places, line, groups = self._places, self._places.line, self._places.groups
+        state, turns, groups = self._state, self._state.turns, self._state.groups
         given: dict[int, array[int]] = {}
-        parked: dict[Whose, array[int]] = {}
-        room = line.room
+        parked: dict[Eligibility, array[int]] = {}
+        room = turns.room
         done = 0
         for sequence, bucket in zip(run, self._buckets(run), strict=False):
             if not room:
                 break
             done += 1
-            matching = whose if isinstance(whose, frozenset) else self._matching(sequence)
-            taker, waits_for = self._taker(matching, bucket)
-            if taker is None:
+            matching = eligible if isinstance(eligible, frozenset) else self._matching(sequence)
+            consumer, waits_for = self._consumer_for(matching, bucket)
+            if consumer is None:
                 parked.setdefault(waits_for, array("q")).append(sequence)
                 continue
             room -= 1
-            line.take(taker)
-            given.setdefault(taker, array("q")).append(sequence)
+            turns.take(consumer)
+            given.setdefault(consumer, array("q")).append(sequence)
             if bucket is not None:
-                groups.give(sequence, bucket, taker)
+                groups.give(sequence, bucket, consumer)
         for waits_for, waiting in parked.items():
-            places.ready(as_run(waiting), waits_for)
-        return [(taker, as_run(share)) for taker, share in given.items()], done
+            state.make_ready(as_run(waiting), waits_for)
+        return [(consumer, as_run(share)) for consumer, share in given.items()], done
 
-    def _taker(self, matching: frozenset[str], bucket: int | None) -> tuple[int | None, Whose]:
+    def _consumer_for(
+        self, matching: frozenset[str], bucket: int | None
+    ) -> tuple[int | None, Eligibility]:
         """Who gets a message that these selectors match, in this bucket of groups; if nobody does
         now, whom it waits for."""
-        line, groups = self._places.line, self._places.groups
+        turns, groups = self._state.turns, self._state.groups
         if bucket is not None:
             if groups.waits(bucket):
                 return None, stuck(bucket)
             owner = groups.owner.get(bucket)
             if owner is not None:
-                if not line.may(owner, matching):
+                if not turns.may(owner, matching):
                     return None, stuck(bucket)
-                return (owner, None) if line.waits(owner) else (None, owner)
-        return line.next(matching), matching
+                return (owner, None) if turns.waits(owner) else (None, owner)
+        return turns.next(matching), matching
 
     def _buckets(self, run: Run) -> Iterable[int | None]:
         """The bucket of each one's group; None of those without a group."""

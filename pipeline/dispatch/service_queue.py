@@ -17,12 +17,12 @@ class ServiceQueue:
 
     __slots__ = (
         "_active",
-        "_lines",
         "_priority",
+        "_queues",
         "_selector",
         "_single",
         "credit",
-        "ready",
+        "queued",
         "selectors",
     )
 
@@ -32,8 +32,8 @@ class ServiceQueue:
         self._selector: dict[int, str] = {}  #: of consumers that have one
         self.selectors: frozenset[str] = frozenset()  #: those of all consumers
         #: priority -> those in line, the next one first; the highest priority first.
-        self._lines: dict[int, deque[int]] = {}
-        self.ready = 0  #: how many are in line
+        self._queues: dict[int, deque[int]] = {}
+        self.queued = 0  #: how many are in line
         self._single = False
         self._active: int | None = None  #: the single active consumer; None if all are active
 
@@ -44,9 +44,9 @@ class ServiceQueue:
         if selector is not None:
             self._selector[consumer] = selector
             self.selectors = frozenset(self._selector.values())
-        if priority not in self._lines:
-            self._lines[priority] = deque()
-            self._lines = {one: self._lines[one] for one in sorted(self._lines, reverse=True)}
+        if priority not in self._queues:
+            self._queues[priority] = deque()
+            self._queues = {one: self._queues[one] for one in sorted(self._queues, reverse=True)}
         self._elect()
 
     def detach(self, consumer: int) -> None:
@@ -57,7 +57,7 @@ class ServiceQueue:
         if self._selector.pop(consumer, None) is not None:
             self.selectors = frozenset(self._selector.values())
         if priority not in self._priority.values():
-            del self._lines[priority]
+            del self._queues[priority]
         self._elect()
 
     def set_credit(self, consumer: int, credit: int) -> None:
@@ -66,13 +66,13 @@ class ServiceQueue:
         self.credit[consumer] = credit
         if (had > 0) == (credit > 0) or not self.active(consumer):
             return
-        line = self._lines[self._priority[consumer]]
+        queue = self._queues[self._priority[consumer]]
         if credit:
-            line.append(consumer)
-            self.ready += 1
+            queue.append(consumer)
+            self.queued += 1
         else:
-            line.remove(consumer)
-            self.ready -= 1
+            queue.remove(consumer)
+            self.queued -= 1
 
     def active(self, consumer: int) -> bool:
         """Whether this consumer gets messages when it has credit."""
@@ -89,23 +89,23 @@ class ServiceQueue:
             self._single = single
             self._active = None
             self._elect()
-            self._line_up()
+            self._requeue_all()
 
     @property
     def room(self) -> int:
         """How many messages all in line take together."""
         credit = self.credit
-        return sum([credit[consumer] for line in self._lines.values() for consumer in line])
+        return sum([credit[consumer] for queue in self._queues.values() for consumer in queue])
 
-    def turns(self) -> list[int]:
+    def order(self) -> list[int]:
         """Those in line, in the order in which they will be served."""
-        return [consumer for line in self._lines.values() for consumer in line]
+        return [consumer for queue in self._queues.values() for consumer in queue]
 
-    def takers(self) -> frozenset[str | None]:
+    def waiting_selectors(self) -> frozenset[str | None]:
         """The selectors of those in line; None stands for having none."""
         if not self._selector:
             return frozenset((None,))
-        return frozenset([self._selector.get(consumer) for consumer in self.turns()])
+        return frozenset([self._selector.get(consumer) for consumer in self.order()])
 
     def deal(self, run: Run) -> list[tuple[int, Run]]:
         """Deal the run out, one each in turn, as far as credit goes, whatever selectors there are.
@@ -115,31 +115,31 @@ class ServiceQueue:
         shares: list[tuple[int, Run]] = []
         taken = 0
         credit = self.credit
-        for line in self._lines.values():
-            while line and taken < len(run):
+        for queue in self._queues.values():
+            while queue and taken < len(run):
                 rest = run[taken:] if taken else run
-                if len(line) > 1 and len(rest) > 1:
-                    taken += self._round(line, rest, shares)
+                if len(queue) > 1 and len(rest) > 1:
+                    taken += self._round(queue, rest, shares)
                     continue
-                consumer = line[0]
+                consumer = queue[0]
                 part = rest[: credit[consumer]]
                 shares.append((consumer, part))
                 credit[consumer] -= len(part)
                 taken += len(part)
                 if not credit[consumer]:
-                    line.popleft()
-                    self.ready -= 1
-                elif len(line) > 1:
-                    line.rotate(-1)
+                    queue.popleft()
+                    self.queued -= 1
+                elif len(queue) > 1:
+                    queue.rotate(-1)
         return shares
 
     def next(self, matching: frozenset[str]) -> int | None:
         """Whose turn it is for a message that these selectors match; None if nobody in line may
         have it."""
         if not self._selector:
-            return next((line[0] for line in self._lines.values() if line), None)
-        for line in self._lines.values():
-            for consumer in line:
+            return next((queue[0] for queue in self._queues.values() if queue), None)
+        for queue in self._queues.values():
+            for consumer in queue:
                 if self.may(consumer, matching):
                     return consumer
         return None
@@ -155,15 +155,15 @@ class ServiceQueue:
 
     def take(self, consumer: int) -> None:
         """One in line gets one message, and goes to the end."""
-        line = self._lines[self._priority[consumer]]
+        queue = self._queues[self._priority[consumer]]
         self.credit[consumer] -= 1
-        line.remove(consumer)
+        queue.remove(consumer)
         if self.credit[consumer]:
-            line.append(consumer)
+            queue.append(consumer)
         else:
-            self.ready -= 1
+            self.queued -= 1
 
-    def _round(self, line: deque[int], run: Run, shares: list[tuple[int, Run]]) -> int:
+    def _round(self, queue: deque[int], run: Run, shares: list[tuple[int, Run]]) -> int:
         """Deal until the run ends or a consumer's credit does.
 
         A turn goes over as many consumers as there are messages, or over all of them; then it is
@@ -171,17 +171,17 @@ class ServiceQueue:
         the line.
         """
         credit = self.credit
-        turn = [line.popleft() for _ in range(min(len(line), len(run)))]
+        turn = [queue.popleft() for _ in range(min(len(queue), len(run)))]
         width = len(turn)
-        taken = width if line else min(len(run), width * min([credit[c] for c in turn]))
+        taken = width if queue else min(len(run), width * min([credit[c] for c in turn]))
         for nth, consumer in enumerate(turn):
             share = run[nth:taken:width]
             credit[consumer] -= len(share)
             shares.append((consumer, share))
         next_up = taken % width
         left = [c for c in turn[next_up:] + turn[:next_up] if credit[c]]
-        line.extend(left)
-        self.ready -= width - len(left)
+        queue.extend(left)
+        self.queued -= width - len(left)
         return taken
 
     def _elect(self) -> None:
@@ -189,13 +189,13 @@ class ServiceQueue:
         if not self._single or self._active in self._priority:
             return
         self._active = max(self._priority, key=self._priority.__getitem__, default=None)
-        self._line_up()
+        self._requeue_all()
 
-    def _line_up(self) -> None:
+    def _requeue_all(self) -> None:
         """Everybody stands where it may, those that came first in front."""
-        for line in self._lines.values():
-            line.clear()
+        for queue in self._queues.values():
+            queue.clear()
         for consumer, priority in self._priority.items():
             if self.waits(consumer):
-                self._lines[priority].append(consumer)
-        self.ready = sum([len(line) for line in self._lines.values()])
+                self._queues[priority].append(consumer)
+        self.queued = sum([len(queue) for queue in self._queues.values()])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 #: Deaths that are told apart for one subscription. Each further one delivered less than the one
 #: before it, with orderly ends in between: rare, and kept in a slot of fixed size.
-DOUBT_STEPS_MAX = 5
+POSSIBLY_DELIVERED_STEPS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -20,7 +20,7 @@ class Failures:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class PossiblyDelivered:
     """Deliveries of which nobody knows how they ended: the process that made them died.
 
     A step `(below, group)` stands for one such process: what is owed below `below` may have been
@@ -35,16 +35,16 @@ class Doubt:
         """No sequence from here on is in doubt."""
         return self.steps[0][0] if self.steps else 0
 
-    def after_crash(self, position: int, next_group: int, *, floor: int = 0) -> "Doubt":
+    def after_crash(self, position: int, next_group: int, *, floor: int = 0) -> "PossiblyDelivered":
         """What is in doubt when one more process died, which delivered below `position` (0: it
         knew the end of all that it delivered); `floor` is the subscription's now."""
         steps = [step for step in self.steps if step[0] > max(position, floor)]
         if position > floor:
             steps.append((position, next_group))
-        if len(steps) > DOUBT_STEPS_MAX:
+        if len(steps) > POSSIBLY_DELIVERED_STEPS_MAX:
             # What the second knows is said of the first, too: a count may be one too high.
             steps[:2] = [(steps[0][0], steps[1][1])]
-        return Doubt(tuple(steps))
+        return PossiblyDelivered(tuple(steps))
 
     def failures(self, known: Mapping[int, Failures]) -> dict[int, int]:
         """Failed attempts of each message of which the log knows any. A delivery of which nobody

@@ -18,17 +18,17 @@ from distributary.pipeline.model.message import RecordBatch
 #: microseconds until it is delivered, a message in it far less than one.
 SMALL = 32
 #: Batches, and bytes, that are joined at most: their bytes are copied.
-JOIN_SLABS_MAX = 256
+JOIN_BATCHES_MAX = 256
 JOIN_BYTES_MAX = 1 << 18
 #: Bytes that a batch takes beside its messages' and its header attributes', measured: with one
 #: message in each they are most.
-SLAB_BYTES = 320
+BATCH_BYTES = 320
 #: Entries of a topic's line that are gone before it is cut: makes leaving O(1) on average.
 _TRIM_AT = 1_024
 
 
 @dataclass(slots=True)
-class _Line:
+class _TopicBatches:
     """The batches of one topic, ascending; those before `start` are gone."""
 
     firsts: list[int] = field(default_factory=list)
@@ -41,7 +41,7 @@ class RecentMessages:
 
     def __init__(self, *, head: int, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._lines: dict[str, _Line] = {}
+        self._of_topic: dict[str, _TopicBatches] = {}
         #: Topic, first and end of each batch, and its bytes, also of those that are forgotten.
         self._order: deque[tuple[str, int, int, int]] = deque()
         self._bytes = 0
@@ -56,7 +56,7 @@ class RecentMessages:
     @property
     def topics(self) -> AbstractSet[str]:
         """Those that have a batch here."""
-        return self._lines.keys()
+        return self._of_topic.keys()
 
     @property
     def bytes(self) -> int:
@@ -66,11 +66,11 @@ class RecentMessages:
     def add(self, topic: str, batch: RecordBatch) -> None:
         """The next messages of the log, which are all of `topic`."""
         assert batch.first == self.head, f"batch {batch.first} does not follow {self.head}"  # noqa: S101
-        line = self._lines.setdefault(topic, _Line())
-        line.firsts.append(batch.first)
-        line.batches.append(batch)
+        of_topic = self._of_topic.setdefault(topic, _TopicBatches())
+        of_topic.firsts.append(batch.first)
+        of_topic.batches.append(batch)
         attributes_bytes = batch.attributes.size if batch.attributes is not None else 0
-        size = SLAB_BYTES + len(batch.blob) + attributes_bytes
+        size = BATCH_BYTES + len(batch.blob) + attributes_bytes
         self._order.append((topic, batch.first, batch.stop, size))
         self._bytes += size
         self.head = batch.stop
@@ -84,7 +84,7 @@ class RecentMessages:
     def forget(self, topic: str) -> None:
         """Nobody will look for this topic's messages any more: they leave memory now. They count
         as bytes until their turn to leave has come."""
-        self._lines.pop(topic, None)
+        self._of_topic.pop(topic, None)
         self._joined, self._joined_key = None, ("", 0, 0)
 
     def find(self, topic: str, sequence: int, most: int = 1) -> RecordBatch | None:
@@ -93,14 +93,14 @@ class RecentMessages:
         Small ones are joined while they hold no more than `most` messages. `sequence` must not be
         below the floor.
         """
-        line = self._lines.get(topic)
-        if line is None:
+        of_topic = self._of_topic.get(topic)
+        if of_topic is None:
             return None
-        at = max(bisect_right(line.firsts, sequence) - 1, line.start)
-        while at < len(line.batches):
-            batch = line.batches[at]
+        at = max(bisect_right(of_topic.firsts, sequence) - 1, of_topic.start)
+        while at < len(of_topic.batches):
+            batch = of_topic.batches[at]
             if batch is not None and batch.stop > sequence:
-                return self._join(topic, _small(line.batches, at, most)) or batch
+                return self._join(topic, _small(of_topic.batches, at, most)) or batch
             at += 1
         return None
 
@@ -125,23 +125,23 @@ class RecentMessages:
             self._drop_first(topic, first)
 
     def _drop_first(self, topic: str, first: int) -> None:
-        line = self._lines.get(topic)
-        if line is None or line.firsts[line.start] != first:
+        of_topic = self._of_topic.get(topic)
+        if of_topic is None or of_topic.firsts[of_topic.start] != first:
             return  # it was forgotten
-        line.batches[line.start] = None
-        line.start += 1
-        if line.start == len(line.batches):
-            del self._lines[topic]
-        elif line.start >= _TRIM_AT:
-            del line.firsts[: line.start], line.batches[: line.start]
-            line.start = 0
+        of_topic.batches[of_topic.start] = None
+        of_topic.start += 1
+        if of_topic.start == len(of_topic.batches):
+            del self._of_topic[topic]
+        elif of_topic.start >= _TRIM_AT:
+            del of_topic.firsts[: of_topic.start], of_topic.batches[: of_topic.start]
+            of_topic.start = 0
 
 
 def _small(batches: Sequence[RecordBatch | None], at: int, most: int) -> list[RecordBatch]:
     """The small batches from `at` on that are worth joining; none is gone behind one that isn't."""
     found: list[RecordBatch] = []
     count = size = 0
-    for nth in range(at, min(at + JOIN_SLABS_MAX, len(batches))):
+    for nth in range(at, min(at + JOIN_BATCHES_MAX, len(batches))):
         batch = batches[nth]
         assert batch is not None  # noqa: S101
         count, size = count + batch.count, size + len(batch.blob)

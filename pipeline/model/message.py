@@ -120,7 +120,7 @@ class Group:
 class RecordBatch:
     """Messages of one topic, to deliver: all that the topic has from `first` to `stop - 1`.
 
-    `sifted`: only what one subscription's selector may match, as a hint says; it is of no use to
+    `filtered`: only what one subscription's selector may match, as a hint says; it is of no use to
     any other.
 
     Their sequences are `first .. first + count - 1`, unless `sequences` lists them: int64,
@@ -135,7 +135,7 @@ class RecordBatch:
     offsets: Bytes
     sequences: "array[int] | None" = None
     attributes: HeaderAttributes | None = None
-    sifted: bool = False
+    filtered: bool = False
 
     @property
     def stop(self) -> int:

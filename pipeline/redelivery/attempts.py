@@ -15,12 +15,13 @@ from distributary.pipeline.sequences.sequence_set import Run
 class Attempts:
     """The attempts of one subscription's messages, as long as they are owed."""
 
-    __slots__ = ("_releases", "doubtful_below", "failures")
+    __slots__ = ("_releases", "failures", "possibly_delivered_below")
 
-    def __init__(self, failures: Mapping[int, int], doubtful_below: int) -> None:
-        """What is owed below `doubtful_below` and isn't in `failures` counts as failed once."""
+    def __init__(self, failures: Mapping[int, int], possibly_delivered_below: int) -> None:
+        """A message that is owed below `possibly_delivered_below` and isn't in `failures` counts
+        as failed once."""
         self.failures = dict(failures)
-        self.doubtful_below = doubtful_below
+        self.possibly_delivered_below = possibly_delivered_below
         self._releases: dict[int, int] = {}  #: how often they came back without having failed
 
     def of(self, sequence: int) -> int:
@@ -29,11 +30,11 @@ class Attempts:
 
     def parts(self, run: Run) -> list[tuple[Run, int]]:
         """The run in parts of one number of failed attempts each; nearly always whole, with 0."""
-        doubtful = self.doubtful_below
-        if not doubtful and not self.failures:
+        below = self.possibly_delivered_below
+        if not below and not self.failures:
             return [(run, 0)]
-        if run and run[0] < doubtful <= run[-1]:
-            cut = bisect_left(run, doubtful)
+        if run and run[0] < below <= run[-1]:
+            cut = bisect_left(run, below)
             return self.parts(run[:cut]) + self.parts(run[cut:])
         usual = self._usual(run[0]) if run else 0
         if not self.failures or not _any(self.failures, run):
@@ -64,7 +65,7 @@ class Attempts:
     @property
     def none(self) -> bool:
         """Whether no message that is owed has been tried, as far as anybody knows."""
-        return not (self.failures or self._releases or self.doubtful_below)
+        return not (self.failures or self._releases or self.possibly_delivered_below)
 
     def forget(self, run: Run) -> None:
         """These are owed no more."""
@@ -75,7 +76,7 @@ class Attempts:
 
     def _usual(self, sequence: int) -> int:
         """Those of a message that isn't in `failures`."""
-        return 1 if sequence < self.doubtful_below else 0
+        return 1 if sequence < self.possibly_delivered_below else 0
 
 
 def _any(known: Mapping[int, int], run: Run) -> bool:

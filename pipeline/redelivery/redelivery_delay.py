@@ -16,7 +16,7 @@ def delay_us(policy: Policy, sequence: int, failures: int) -> int:
     """
     delay = _grown(policy, failures)
     if policy.redelivery_jitter:
-        delay *= 1 + policy.redelivery_jitter * (2 * _spread(sequence, failures) - 1)
+        delay *= 1 + policy.redelivery_jitter * (2 * _jitter(sequence, failures) - 1)
     return round(delay * 1_000)
 
 
@@ -39,7 +39,7 @@ def _grown(policy: Policy, failures: int) -> float:
     return min(grown, limit)
 
 
-def _spread(sequence: int, failures: int) -> float:
+def _jitter(sequence: int, failures: int) -> float:
     """A number from 0 to 1 that differs much between neighbours (the finish of splitmix64)."""
     mixed = (sequence * 0x9E3779B97F4A7C15 + failures * 0xD1B54A32D192ED03) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK

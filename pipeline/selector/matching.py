@@ -173,28 +173,30 @@ class Selections:
         """Those that have a subscription with a selector."""
         return self._topics.keys()
 
-    def join(self, claim: Definition) -> None:
+    def join(self, definition: Definition) -> None:
         """A subscription begins to be served. Raises SelectorError if its selector is none."""
-        if claim.selector is not None:
-            known = self._topics.get(claim.topic) or _Topic(self._reading)
-            known.join(claim.selector)
-            self._topics[claim.topic] = known
+        if definition.selector is not None:
+            known = self._topics.get(definition.topic) or _Topic(self._reading)
+            known.join(definition.selector)
+            self._topics[definition.topic] = known
 
-    def leave(self, claim: Definition) -> None:
+    def leave(self, definition: Definition) -> None:
         """It is served no more."""
-        if claim.selector is not None:
-            self._topics[claim.topic].leave(claim.selector)
-            if not self._topics[claim.topic].users:
-                del self._topics[claim.topic]
+        if definition.selector is not None:
+            self._topics[definition.topic].leave(definition.selector)
+            if not self._topics[definition.topic].users:
+                del self._topics[definition.topic]
 
     def matches(
-        self, claim: Definition, batch: RecordBatch, start: int, *, room: int, work_max: int
+        self, definition: Definition, batch: RecordBatch, start: int, *, room: int, work_max: int
     ) -> Matches:
         """What of the batch, from the sequence `start` on, a claim with a selector matches: until
         there are as many as there is room for, or it took as much work as it may. Raises
         SelectorFailed, after which all is as it was."""
-        assert claim.selector is not None  # noqa: S101
-        return self._topics[claim.topic].matches(claim.selector, batch, start, room, work_max)
+        assert definition.selector is not None  # noqa: S101
+        return self._topics[definition.topic].matches(
+            definition.selector, batch, start, room, work_max
+        )
 
 
 class _Topic:
@@ -238,9 +240,9 @@ class _Topic:
         self, text: str, batch: RecordBatch, start: int, room: int, work_max: int
     ) -> Matches:
         at = bisect_right(self._starts, start) - 1
-        if at >= 0 and start < self._spans[at].stop and not batch.sifted:
+        if at >= 0 and start < self._spans[at].stop and not batch.filtered:
             return _within(self._spans[at], text, batch, start, room)
-        if self.users == 1 or at < len(self._spans) - 1 or batch.sifted:
+        if self.users == 1 or at < len(self._spans) - 1 or batch.filtered:
             return self._alone(text, batch, start, room, work_max)
         if self._together is None:
             known = [one.selector for one in self._selectors.values()]
@@ -283,27 +285,27 @@ class _Topic:
         self._starts.append(start)
 
 
-def selected(selections: Selections, claim: Definition, batch: RecordBatch) -> Run:
+def selected(selections: Selections, definition: Definition, batch: RecordBatch) -> Run:
     """All messages of a batch that a claim selects, which has joined if it has a selector."""
-    if claim.selector is None:
+    if definition.selector is None:
         return range(batch.first, batch.stop) if batch.sequences is None else batch.sequences
     found = array("q")
-    for part in selected_parts(selections, claim, batch, READING * batch.count):
+    for part in selected_parts(selections, definition, batch, READING * batch.count):
         found.extend(part)
     return found
 
 
 def selected_parts(
-    selections: Selections, claim: Definition, batch: RecordBatch, work_max: int
+    selections: Selections, definition: Definition, batch: RecordBatch, work_max: int
 ) -> Iterator[Run]:
     """The same in parts, each of which takes so much work at most: a caller may let others go on
     between two of them."""
-    if claim.selector is None:
-        yield selected(selections, claim, batch)
+    if definition.selector is None:
+        yield selected(selections, definition, batch)
         return
     start = batch.first
     while start < batch.stop:
-        found = selections.matches(claim, batch, start, room=batch.count, work_max=work_max)
+        found = selections.matches(definition, batch, start, room=batch.count, work_max=work_max)
         assert found.sequences is not None  # noqa: S101
         yield found.sequences
         start = found.stop

@@ -115,7 +115,7 @@ class Coordinate:
 AttachIntent: TypeAlias = Produce | Relay | Coordinate | Subscribe | Browse | Lookup | AmqpError
 
 
-def wish(attach: Attach, container: str, bare: Kind) -> AttachIntent | Make:
+def decide_intent(attach: Attach, container: str, bare: Kind) -> AttachIntent | Make:
     """What the link wants, or why it can't be had. `bare` is the kind of an address that doesn't
     say its own."""
     if attach.coordinator:
@@ -137,7 +137,7 @@ def wish(attach: Attach, container: str, bare: Kind) -> AttachIntent | Make:
     destination = destination_of(attach.address, said, bare)
     if isinstance(destination, AmqpError):
         return destination
-    return wish_for(destination, attach, container)
+    return intent_for(destination, attach, container)
 
 
 def _coordinator(attach: Attach) -> Coordinate | AmqpError:
@@ -157,7 +157,7 @@ def _made(attach: Attach) -> Make | AmqpError:
     return kind if isinstance(kind, AmqpError) else Make(kind)
 
 
-def wish_for(destination: Destination, attach: Attach, container: str) -> AttachIntent:
+def intent_for(destination: Destination, attach: Attach, container: str) -> AttachIntent:
     """What the link wants of this destination."""
     return _consumer(attach, container, destination) if attach.outgoing else Produce(destination)
 
@@ -172,8 +172,8 @@ def _consumer(attach: Attach, container: str, destination: Destination) -> Attac
             return AmqpError(INVALID_FIELD, "no-local is for topics; a queue's consumers share it")
         if attach.copy:
             return Browse(destination, selector)
-        claim = Definition(destination.topic, shared=True)
-        return Subscribe(key_of_queue(destination), claim, selector)
+        definition = Definition(destination.topic, shared=True)
+        return Subscribe(key_of_queue(destination), definition, selector)
     shared = "shared" in attach.capabilities
     global_ = "global" in attach.capabilities
     if no_local and (shared or (global_ and attach.durable)):

@@ -25,7 +25,7 @@ SPAN_MAX = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sift:
+class HintFilter:
     """Of the messages up to `stop - 1` those in `sequences` (ascending) may match, no others."""
 
     sequences: "array[int]"
@@ -87,11 +87,11 @@ class Hint:
                     return part.sequences[at]
         return self.stop
 
-    def sift(self, sequence: int) -> Sift | None:
+    def filter(self, sequence: int) -> HintFilter | None:
         """What is known from here on, as far as one part goes; None: nothing of this one."""
         for part in self._parts:
             if part.start <= sequence < part.stop:
-                return Sift(part.sequences, part.stop)
+                return HintFilter(part.sequences, part.stop)
         return None
 
     def forget(self, below: int) -> bool:

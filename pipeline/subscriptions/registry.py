@@ -27,7 +27,7 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class LinkMeaning:
     """What a consumer's link means; `cut`: the links of the subscription are numbered, its name
     is what stands before the first `|`, if anything does."""
 
@@ -48,24 +48,24 @@ class Claim:
 
 #: (shared, global, durable) -> what a link with a source means. Durable is an expiry of `never` or
 #: a durability that isn't `none`; shared and global are capabilities of the source.
-CLAIMS: dict[tuple[bool, bool, bool], Claim] = {
-    (False, False, False): Claim(Scope.LINK, cut=False, durable=False),
-    (False, False, True): Claim(Scope.CONTAINER, cut=False, durable=True),
-    (False, True, False): Claim(Scope.LINK, cut=False, durable=False),
-    (False, True, True): Claim(Scope.GLOBAL, cut=False, durable=True),
-    (True, False, False): Claim(Scope.CONTAINER, cut=True, durable=False),
-    (True, False, True): Claim(Scope.CONTAINER, cut=True, durable=True),
-    (True, True, False): Claim(Scope.GLOBAL, cut=True, durable=False),
-    (True, True, True): Claim(Scope.GLOBAL, cut=True, durable=True),
+MEANINGS: dict[tuple[bool, bool, bool], LinkMeaning] = {
+    (False, False, False): LinkMeaning(Scope.LINK, cut=False, durable=False),
+    (False, False, True): LinkMeaning(Scope.CONTAINER, cut=False, durable=True),
+    (False, True, False): LinkMeaning(Scope.LINK, cut=False, durable=False),
+    (False, True, True): LinkMeaning(Scope.GLOBAL, cut=False, durable=True),
+    (True, False, False): LinkMeaning(Scope.CONTAINER, cut=True, durable=False),
+    (True, False, True): LinkMeaning(Scope.CONTAINER, cut=True, durable=True),
+    (True, True, False): LinkMeaning(Scope.GLOBAL, cut=True, durable=False),
+    (True, True, True): LinkMeaning(Scope.GLOBAL, cut=True, durable=True),
 }
 
 #: (shared, global) -> which subscription a link without a source looks for, to end it. Shared and
 #: global are capabilities that the link desires; it is durable, or there is nothing to look for.
-LOOKUPS: dict[tuple[bool, bool], Claim] = {
-    (False, False): Claim(Scope.CONTAINER, cut=False, durable=True),
-    (False, True): Claim(Scope.GLOBAL, cut=False, durable=True),
-    (True, False): Claim(Scope.CONTAINER, cut=True, durable=True),
-    (True, True): Claim(Scope.GLOBAL, cut=True, durable=True),
+LOOKUPS: dict[tuple[bool, bool], LinkMeaning] = {
+    (False, False): LinkMeaning(Scope.CONTAINER, cut=False, durable=True),
+    (False, True): LinkMeaning(Scope.GLOBAL, cut=False, durable=True),
+    (True, False): LinkMeaning(Scope.CONTAINER, cut=True, durable=True),
+    (True, True): LinkMeaning(Scope.GLOBAL, cut=True, durable=True),
 }
 
 
@@ -77,7 +77,7 @@ def key_of_link(
     Clients name the links of a shared subscription `N`, `N|2`, `N|global`, `N|volatile1`, ...;
     those of one that isn't shared bear its name as it is.
     """
-    return CLAIMS[shared, global_, durable].key(container, link_name)
+    return MEANINGS[shared, global_, durable].key(container, link_name)
 
 
 def key_of_lookup(

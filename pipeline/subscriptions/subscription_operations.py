@@ -33,7 +33,7 @@ class Standing(StrEnum):
 
     ABSENT = "absent"
     EMPTY = "empty"  #: nobody uses it, and deleting it loses nothing
-    STOCKED = "stocked"  #: a queue that nobody uses, and that has messages
+    WITH_MESSAGES = "with messages"  #: a queue that nobody uses, and that has messages
     USED = "used"  #: it has consumers, or, if it is a queue, producers
 
 
@@ -55,9 +55,9 @@ class Deed(StrEnum):
 _ABSENT = (NOT_FOUND, "there is no durable subscription {}")
 _EXISTS = (PRECONDITION_FAILED, "there is a subscription {} already")
 _USED = (LOCKED, "{} has links; say force to end them and delete it")
-_STOCKED = (PRECONDITION_FAILED, "{} has messages; say force to delete it with them")
+_HAS_MESSAGES = (PRECONDITION_FAILED, "{} has messages; say force to delete it with them")
 
-_PRESENT = (Standing.EMPTY, Standing.STOCKED, Standing.USED)
+_PRESENT = (Standing.EMPTY, Standing.WITH_MESSAGES, Standing.USED)
 
 
 def _same(operation: Operation, deed: Deed) -> dict[tuple[Operation, Standing], Deed]:
@@ -69,7 +69,7 @@ OPERATIONS: dict[tuple[Operation, Standing], Deed | tuple[str, str]] = {
     **{(operation, Standing.ABSENT): _ABSENT for operation in Operation},
     (Operation.CREATE, Standing.ABSENT): Deed.CREATE,
     (Operation.CREATE, Standing.EMPTY): _EXISTS,
-    (Operation.CREATE, Standing.STOCKED): _EXISTS,
+    (Operation.CREATE, Standing.WITH_MESSAGES): _EXISTS,
     (Operation.CREATE, Standing.USED): _EXISTS,
     **_same(Operation.UPDATE, Deed.CONFIGURE),
     **_same(Operation.PAUSE, Deed.PAUSE),
@@ -79,13 +79,13 @@ OPERATIONS: dict[tuple[Operation, Standing], Deed | tuple[str, str]] = {
     **_same(Operation.SKIP, Deed.MOVE),
     **_same(Operation.REDRIVE, Deed.REDRIVE),
     (Operation.CLOSE, Standing.EMPTY): Deed.NOTHING,
-    (Operation.CLOSE, Standing.STOCKED): Deed.NOTHING,
+    (Operation.CLOSE, Standing.WITH_MESSAGES): Deed.NOTHING,
     (Operation.CLOSE, Standing.USED): Deed.END_LINKS,
     (Operation.DELETE, Standing.EMPTY): Deed.DELETE,
-    (Operation.DELETE, Standing.STOCKED): _STOCKED,
+    (Operation.DELETE, Standing.WITH_MESSAGES): _HAS_MESSAGES,
     (Operation.DELETE, Standing.USED): _USED,
     (Operation.DELETE_ANYWAY, Standing.EMPTY): Deed.DELETE,
-    (Operation.DELETE_ANYWAY, Standing.STOCKED): Deed.DELETE,
+    (Operation.DELETE_ANYWAY, Standing.WITH_MESSAGES): Deed.DELETE,
     (Operation.DELETE_ANYWAY, Standing.USED): Deed.END_AND_DELETE,
 }
 
@@ -113,7 +113,7 @@ def standing(*, present: bool, users: int, queue: bool, owed: bool) -> Standing:
         return Standing.ABSENT
     if users:
         return Standing.USED
-    return Standing.STOCKED if queue and owed else Standing.EMPTY
+    return Standing.WITH_MESSAGES if queue and owed else Standing.EMPTY
 
 
 def decide(
@@ -126,7 +126,9 @@ def decide(
     return Deed.NOTHING if _SO.get(row) is paused else row
 
 
-def moved(operation: Operation, to: int, *, floor: int, first: int, head: int) -> int | AmqpError:
+def new_floor(
+    operation: Operation, to: int, *, floor: int, first: int, head: int
+) -> int | AmqpError:
     """The sequence from which the subscription is owed all: `to`, if it can be had.
 
     `floor` is where it stands, `first` the earliest sequence that the log keeps, `head` the one

@@ -23,35 +23,35 @@ class Deed(StrEnum):
     SUBSCRIBE_DURABLY = "subscribe durably"
 
 
-class Whose(StrEnum):
+class Ownership(StrEnum):
     """What a temporary destination is to the connection that asks."""
 
     OWN = "own"
     FOREIGN = "foreign"  #: another connection's
-    GONE = "gone"
+    ABSENT = "gone"
 
 
-_GONE = (NOT_FOUND, "there is no '{}'; its connection or the link that made it has ended")
+_ABSENT = (NOT_FOUND, "there is no '{}'; its connection or the link that made it has ended")
 _FOREIGN = (LOCKED, "'{}' is another connection's; only that one may consume from it")
 _DURABLE = (NOT_FOUND, "'{}' is temporary, so there are no durable subscriptions on it")
 
 #: (deed, whose) -> the condition and the sentence of a refusal, or None if it may.
-RIGHTS: dict[tuple[Deed, Whose], tuple[str, str] | None] = {
-    (Deed.SEND, Whose.OWN): None,
-    (Deed.SEND, Whose.FOREIGN): None,
-    (Deed.SEND, Whose.GONE): _GONE,
-    (Deed.CONSUME, Whose.OWN): None,
-    (Deed.CONSUME, Whose.FOREIGN): _FOREIGN,
-    (Deed.CONSUME, Whose.GONE): _GONE,
-    (Deed.SUBSCRIBE_DURABLY, Whose.OWN): _DURABLE,
-    (Deed.SUBSCRIBE_DURABLY, Whose.FOREIGN): _FOREIGN,
-    (Deed.SUBSCRIBE_DURABLY, Whose.GONE): _GONE,
+RIGHTS: dict[tuple[Deed, Ownership], tuple[str, str] | None] = {
+    (Deed.SEND, Ownership.OWN): None,
+    (Deed.SEND, Ownership.FOREIGN): None,
+    (Deed.SEND, Ownership.ABSENT): _ABSENT,
+    (Deed.CONSUME, Ownership.OWN): None,
+    (Deed.CONSUME, Ownership.FOREIGN): _FOREIGN,
+    (Deed.CONSUME, Ownership.ABSENT): _ABSENT,
+    (Deed.SUBSCRIBE_DURABLY, Ownership.OWN): _DURABLE,
+    (Deed.SUBSCRIBE_DURABLY, Ownership.FOREIGN): _FOREIGN,
+    (Deed.SUBSCRIBE_DURABLY, Ownership.ABSENT): _ABSENT,
 }
 
 
-def amqp_error(deed: Deed, whose: Whose, address: str) -> AmqpError | None:
+def amqp_error(deed: Deed, ownership: Ownership, address: str) -> AmqpError | None:
     """Why this can't be done with the temporary destination of this address; None if it can."""
-    denial = RIGHTS[deed, whose]
+    denial = RIGHTS[deed, ownership]
     return AmqpError(denial[0], denial[1].format(address)) if denial else None
 
 

@@ -14,7 +14,7 @@ from tests.bench.bench import Bench, Measurement
 
 COUNT: Final = 100_000
 #: Messages of a batch, and what consumers settle at once: what a read of a busy socket brings.
-SLAB, SETTLED = 300, 100
+BATCH, SETTLED = 300, 100
 #: The credit that a consumer keeps open, refilled when half of it is used.
 CREDIT: Final = 1_000
 ROUNDS: Final = 3
@@ -37,7 +37,7 @@ def dispatch(_bench: Bench) -> Measurement:
 
 
 def _cost(consumers: int, shape: Shape, selectors: tuple[str, ...] = ()) -> float:
-    batches = [(first, shape(first, SLAB)) for first in range(0, COUNT, SLAB)]
+    batches = [(first, shape(first, BATCH)) for first in range(0, COUNT, BATCH)]
     return min(_round(batches, consumers, selectors) for _ in range(ROUNDS)) / COUNT * 1e6
 
 
@@ -56,7 +56,7 @@ def _round(
         dispatcher.credit(number, CREDIT)
     granted = dict.fromkeys(numbers, CREDIT)
     for (first, attributes), matched in zip(batches, matches, strict=True):
-        stop = first + SLAB
+        stop = first + BATCH
         if attributes is not None:
             priority_index.add(first, stop, attributes)
         while (wanted := dispatcher.wanted(stop)) is not None:
@@ -70,7 +70,7 @@ def _round(
                 if granted[number] < CREDIT // 2:
                     granted[number] = CREDIT
                     dispatcher.credit(number, CREDIT)
-    assert dispatcher.floor == batches[-1][0] + SLAB
+    assert dispatcher.floor == batches[-1][0] + BATCH
     return time.process_time() - began
 
 
@@ -84,7 +84,7 @@ def _matched(first: int, selectors: tuple[str, ...]) -> "dict[str, array[int]]":
     """Every message is matched by one of them."""
     step = len(selectors)
     return {
-        text: array("q", range(first + nth, first + SLAB, step))
+        text: array("q", range(first + nth, first + BATCH, step))
         for nth, text in enumerate(selectors)
     }
 

@@ -138,8 +138,8 @@ def attach_receiver(
     copies = symbol("copy") if durable else NULL
     default_outcome = described(MODIFIED, listing([TRUE]))
     ends = [default_outcome, symbols(OUTCOMES), symbols(capabilities)]
-    sieve = selector_filter(selector) if selector else NULL
-    source = [string(topic), *lifetime, NULL, NULL, NULL, copies, sieve, *ends]
+    selects = selector_filter(selector) if selector else NULL
+    source = [string(topic), *lifetime, NULL, NULL, NULL, copies, selects, *ends]
     target = described(TARGET, listing([]))
     return _attach(name, TRUE, described(SOURCE, listing(source)), target, NULL)
 

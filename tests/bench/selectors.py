@@ -5,7 +5,7 @@ from array import array
 
 from proton import Message, symbol
 
-from distributary.ingest.native.batch_reader import SlabReader
+from distributary.ingest.native.batch_reader import BatchReader
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.selector.matching import Selections
@@ -36,21 +36,21 @@ def _cost(texts: tuple[str, ...], width: int) -> float:
     data = _message()
     offsets = array("i", range(0, len(data) * (COUNT + 1), len(data))).tobytes()
     selections, claims = (
-        Selections(SlabReader),
+        Selections(BatchReader),
         [Definition("flights", True, text) for text in texts],
     )
-    for claim in claims:
-        selections.join(claim)
+    for definition in claims:
+        selections.join(definition)
     best = float("inf")
     for nth in range(ROUNDS):
         batch = RecordBatch(nth * COUNT, COUNT, data * COUNT, offsets)
         began = time.process_time()
         places = [batch.first] * len(claims)
         for stop in range(batch.first + width, batch.stop + width, width):
-            for which, claim in enumerate(claims):
+            for which, definition in enumerate(claims):
                 while places[which] < min(stop, batch.stop):
                     found = selections.matches(
-                        claim, batch, places[which], room=COUNT, work_max=PASS_EVALUATIONS
+                        definition, batch, places[which], room=COUNT, work_max=PASS_EVALUATIONS
                     )
                     places[which] = found.stop
         best = min(best, time.process_time() - began)

@@ -84,16 +84,16 @@ class Life:
 
     def _made(self, position: int, one: Subscriber | None = None) -> Dispatcher:
         if one is None:
-            return Dispatcher(position, policy=POLICY, buries=True)
+            return Dispatcher(position, policy=POLICY, dead_letters=True)
         settled = SequenceSet(range(s, s + 1) for s in sorted(one.final) if s >= position)
         owed = {s: n for s, n in one.failures.items() if s >= position and s not in one.final}
         return Dispatcher(
             position,
             settled,
             failures=owed,
-            doubtful_below=max(one.dispatcher.reach, position),
+            possibly_delivered_below=max(one.dispatcher.reach, position),
             policy=POLICY,
-            buries=True,
+            dead_letters=True,
         )
 
     def _attach(self, one: Subscriber, consumer: int) -> None:
@@ -184,7 +184,7 @@ class Life:
     ) -> None:
         if isinstance(effect, DeadLetter):
             self.log.publish("queue://DLQ." + one.id, *[encoded() for _ in effect.run])
-            for settled in one.dispatcher.buried(effect.run):
+            for settled in one.dispatcher.dead_lettered(effect.run):
                 consumer = one.names.get(effect.consumer, "")
                 self._write(one, settled.run, settled, consumer, delivered, now)
             return

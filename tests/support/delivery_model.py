@@ -34,12 +34,12 @@ class Message:
     grouped: bool = False  # it was given to somebody as one of its group, not claimed alone
     due: int = 0  # after a failure: not before this
     failures: int = 0  # those that were shown
-    doubts: int = 0  # attempts of which nobody knows how they ended
+    uncertain: int = 0  # attempts of which nobody knows how they ended
 
     @property
     def told(self):
         """Failed attempts, as consumers are told and as they are recorded."""
-        return self.failures + self.doubts
+        return self.failures + self.uncertain
 
     def waits(self, now):
         """Whether it must not go yet."""
@@ -58,7 +58,7 @@ class Message:
 
 
 @dataclass
-class Taker:
+class ModelConsumer:
     priority: int
     selector: str | None
     credit: int = 0
@@ -69,17 +69,17 @@ class Taker:
 
 
 class Model:
-    def __init__(self, policy, *, buries):
-        self.policy, self.buries = policy, buries
+    def __init__(self, policy, *, dead_letters):
+        self.policy, self.dead_letters = policy, dead_letters
         self.messages = {}
-        self.takers = {}
+        self.consumers = {}
         self.owners = {}  # bucket -> consumer
         self.active = None
 
     def keeps(self, reason):
         policy = self.policy
         return (
-            self.buries
+            self.dead_letters
             and policy.dead_letter
             and (reason is not Reason.EXPIRED or policy.dead_letter_expired)
             and (reason is not Reason.OVERFLOW or policy.backlog.overflow is Overflow.DEAD_LETTER)
@@ -95,8 +95,8 @@ class Model:
 
     def gets(self, consumer):
         """Whether messages go to this consumer as far as credit and activity say."""
-        taker = self.takers[consumer]
-        return taker.credit > 0 and (not self.policy.single_active or self.active == consumer)
+        entry = self.consumers[consumer]
+        return entry.credit > 0 and (not self.policy.single_active or self.active == consumer)
 
     def blocked(self, message, now):
         """Whether another of its group is delivered again later; of what was claimed the group
@@ -113,7 +113,7 @@ class Model:
         """Whether this consumer may be given the message now, if it is its turn."""
         if message.place != "owed" or message.waits(now) or message.expired(now):
             return False
-        if not self.gets(consumer) or not self.takers[consumer].may(message):
+        if not self.gets(consumer) or not self.consumers[consumer].may(message):
             return False
         if self.blocked(message, now):
             return False
@@ -127,7 +127,7 @@ class Model:
             limit = self.policy.delivery_attempts_max
             assert not limit or message.failures < limit
             assert self.may_have(effect.consumer, message, now), (effect, message)
-            self.takers[effect.consumer].credit -= 1
+            self.consumers[effect.consumer].credit -= 1
             self.hold(effect.consumer, message, now)
             if self.policy.message_groups and message.bucket is not None:
                 message.grouped = True
@@ -173,7 +173,7 @@ class Model:
         for message in self.at("owed"):
             if message.expired(now) and not message.waits(now):
                 continue
-            for consumer in self.takers:
+            for consumer in self.consumers:
                 assert not self.may_have(consumer, message, now), (consumer, message)
 
     # What a command does.
@@ -188,7 +188,7 @@ class Model:
             message.place, message.due = "owed", delay
 
     def attach(self, consumer, priority, selector):
-        self.takers[consumer] = Taker(priority, selector)
+        self.consumers[consumer] = ModelConsumer(priority, selector)
         if self.policy.message_groups:
             held = {one.bucket for one in self.at("held") if one.grouped}
             self.owners = {b: c for b, c in self.owners.items() if b in held}
@@ -196,18 +196,20 @@ class Model:
             self.active = consumer
 
     def detach(self, consumer):
-        del self.takers[consumer]
+        del self.consumers[consumer]
         self.owners = {b: c for b, c in self.owners.items() if c != consumer}
         if self.active == consumer:
-            self.active = max(self.takers, key=lambda one: self.takers[one].priority, default=None)
+            self.active = max(
+                self.consumers, key=lambda one: self.consumers[one].priority, default=None
+            )
         for message in self.held_by(consumer):
             message.place = "owed"
 
-    def crash(self, doubtful_below):
+    def crash(self, possibly_delivered_below):
         """Nobody holds anything, and nothing waits for a time after a failure."""
         for message in self.at("held", "buried", "owed"):
             message.place, message.due, message.grouped = "owed", 0, False
-            message.doubts = int(message.sequence < doubtful_below)
-        self.takers.clear()
+            message.uncertain = int(message.sequence < possibly_delivered_below)
+        self.consumers.clear()
         self.owners.clear()
         self.active = None

@@ -8,7 +8,7 @@ from spark_log import LogWriter, encoded
 
 from distributary.jobs.materialize.batch_progress import Progress
 from distributary.jobs.materialize.materialize import Settings, build
-from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.tables.home.home import Home
 
 
@@ -27,8 +27,8 @@ class Place:
         self.progress: list[Progress] = []
 
     @property
-    def places(self) -> TablePlaces:
-        return TablePlaces(
+    def places(self) -> TableLocations:
+        return TableLocations(
             str(self.home.topic_log),
             str(self.home.cursors.parent),
             str(self.home.checkpoint("materialize")),

@@ -26,7 +26,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class FileTraits:
+class FileAttributes:
     """What a file's messages are like, so that it needs not be read to know that they are plain.
 
     `published_low` and `published_high` are microseconds, rounded outward to whole milliseconds;
@@ -60,7 +60,7 @@ class AddedFile:
     group_low: int | None
     group_high: int | None
     written_at: int  #: milliseconds
-    attributes: "FileTraits | None" = None
+    attributes: "FileAttributes | None" = None
 
     @property
     def tier(self) -> int:
@@ -160,12 +160,12 @@ def _added(add: dict[str, object]) -> AddedFile:
 
 def attributes_of(
     lows: Mapping[str, object], highs: Mapping[str, object], nulls: Mapping[str, object], rows: int
-) -> FileTraits | None:
+) -> FileAttributes | None:
     """What statistics by column name say of messages; None if they don't say all of it."""
     match lows.get("priority"), highs.get("priority"), nulls.get("expires_at"):
         case int(low), int(high), int(lasting):
             published = microseconds(lows["published_at"]), microseconds(highs["published_at"])
-            return FileTraits(low, high, rows - lasting, *published)
+            return FileAttributes(low, high, rows - lasting, *published)
     return None
 
 

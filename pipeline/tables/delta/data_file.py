@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from distributary.pipeline.tables.arrow.arrow_types import Chunked, Int64s
 from distributary.pipeline.tables.delta import commits, topic_log_schema
-from distributary.pipeline.tables.delta.commits import AddedFile, FileTraits
+from distributary.pipeline.tables.delta.commits import AddedFile, FileAttributes
 from distributary.pipeline.tables.delta.store import Store
 
 #: Rows of a row group; fewer when messages are big.
@@ -74,10 +74,10 @@ def write(store: Store, table: pa.Table, *, record: str, day: str, tier: int) ->
     )
 
 
-def _attributes(table: pa.Table) -> FileTraits:
+def _attributes(table: pa.Table) -> FileAttributes:
     priority = _bounds(table["priority"])
     published = _bounds(pc.cast(table["published_at"], pa.int64()))
-    return FileTraits(
+    return FileAttributes(
         *priority,
         table.num_rows - table["expires_at"].null_count,
         published[0] // 1_000 * 1_000,

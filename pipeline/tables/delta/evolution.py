@@ -10,7 +10,7 @@ from typing import Final
 
 from deltalake import DeltaTable, Schema
 
-from distributary.pipeline.errors import TableMoved
+from distributary.pipeline.errors import ForeignCommit
 from distributary.pipeline.tables.delta import commits, topic_log_schema
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.delta.table_state import TableState
@@ -28,7 +28,7 @@ def evolve(store: Store, table: DeltaTable, now: int) -> None:
     text = encode(table, now)
     try:
         TableWriter(store, TableState.of(table)).make(lambda _added: text, lambda at, _: at)
-    except TableMoved:
+    except ForeignCommit:
         return
 
 

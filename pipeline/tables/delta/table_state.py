@@ -17,7 +17,7 @@ from deltalake import DeltaTable, Schema
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta import topic_log_schema as schema
-from distributary.pipeline.tables.delta.commits import AddedFile, FileTraits
+from distributary.pipeline.tables.delta.commits import AddedFile, FileAttributes
 from distributary.pipeline.tables.delta.message_file import MessageFile
 from distributary.pipeline.tables.delta.store import Store
 
@@ -133,7 +133,7 @@ def live_files(table: DeltaTable) -> list[AddedFile]:
     ]
 
 
-def _attributes(row: dict[str, Any]) -> FileTraits | None:
+def _attributes(row: dict[str, Any]) -> FileAttributes | None:
     lows, highs, nulls = (
         {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
         for prefix in ("min.", "max.", "null_count.")

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from distributary.pipeline.errors import StoreError, TableMoved
+from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.log.log_identity import digest
 from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.commits import AddedFile
@@ -69,7 +69,7 @@ class TableWriter:
         """Be sure of the state: whoever makes a version of it asks for this first.
 
         Raises StoreError when no version can be made, or while the store doesn't tell whether the
-        last one is there; TableMoved when another one is there.
+        last one is there; ForeignCommit when another one is there.
         """
         self.refuse_dead()
         if self._undecided is not None:
@@ -83,7 +83,7 @@ class TableWriter:
         """The next version: `job` writes files, naming each in the list, and gives the commit;
         `after` gives the state that follows from the state of now and these files.
 
-        Durable on return. After a StoreError `ready` knows what became of it; after TableMoved
+        Durable on return. After a StoreError `ready` knows what became of it; after ForeignCommit
         nothing is touched any more, as the table may be somebody else's.
         """
         self.ready()
@@ -91,11 +91,11 @@ class TableWriter:
         version = self.state.version + 1
         try:
             text = job(added)
-            self.refuse_moved()
+            self.refuse_foreign()
         except SyncFailed as error:
             self.dead = str(error)
             raise
-        except TableMoved:
+        except ForeignCommit:
             raise
         except (StoreError, OSError, pa.ArrowException) as error:
             raise self._unmade(version, added, error) from error
@@ -121,7 +121,7 @@ class TableWriter:
             raise self._unmade(commit.state.version, commit.added, error) from error
         self._undecided = None
         if not made:
-            raise self._moved()
+            raise self._foreign()
         self.newest = commit.state.version, digest(commit.text)
         self.removed += commits.actions_of(commit.text, "remove")
         self.state = commit.state
@@ -146,14 +146,14 @@ class TableWriter:
         if self.dead is not None:
             raise StoreError(self.dead)
 
-    def refuse_moved(self) -> None:
-        """Raises TableMoved when somebody else made the next version."""
+    def refuse_foreign(self) -> None:
+        """Raises ForeignCommit when somebody else made the next version."""
         if self.store.exists(commits.json_name(self.state.version + 1)):
-            raise self._moved()
+            raise self._foreign()
 
-    def _moved(self) -> TableMoved:
+    def _foreign(self) -> ForeignCommit:
         version = self.state.version
-        return TableMoved(
+        return ForeignCommit(
             f"{self.store.uri} is at version {version + 1} or later, we left it at {version}: "
             "somebody else wrote to it. Stop the other writer; then start again"
         )

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distributary.pipeline.model.message import RecordBatch
-from distributary.pipeline.subscriptions.hint import Sift
+from distributary.pipeline.subscriptions.hint import HintFilter
 from distributary.pipeline.tables.arrow.arrow_types import Arrow, Chunked, Int32s, Int64s
 from distributary.pipeline.tables.delta.message_file import TOPIC_EXACT_MAX, MessageFile, between
 from distributary.pipeline.tables.reading import page_attributes
@@ -38,7 +38,7 @@ UNITS_KEPT_MAX = 2
 OVERREAD_MAX = 4
 #: Row groups that one page reads where a hint says that few of their messages are wanted: other
 #: readers wait no longer for it.
-SIFTED_UNITS_MAX = 8
+FILTERED_UNITS_MAX = 8
 #: Consecutive messages that are worth a batch of their own; where stretches are shorter on average
 #: one batch lists its sequences instead. A batch costs about ten microseconds until it is
 #: delivered.
@@ -97,19 +97,19 @@ class Pager:
         topic: str,
         start: int,
         bytes_max: int,
-        sift: Sift | None = None,
+        hint_filter: HintFilter | None = None,
     ) -> Page:
         """Messages of `topic` from `start` on: about `bytes_max`, at least one if there is one.
 
-        `head` is the first sequence that isn't committed in `files`. With `sift` only what it
-        names, and the page ends where that does.
+        `head` is the first sequence that isn't committed in `files`. With `hint_filter` only
+        what it lets through, and the page ends where the filter does.
         """
-        sifter = None if sift is None else Sifter(sift)
-        head = head if sift is None else min(head, sift.stop)
+        row_filter = None if hint_filter is None else RowFilter(hint_filter)
+        head = head if hint_filter is None else min(head, hint_filter.stop)
         if start >= head:
             return Page((), start)
-        parts, limit = self._gather(files, head, topic, start, bytes_max, sifter)
-        return _cut(parts, start, limit, bytes_max, sifted=sift is not None)
+        parts, limit = self._gather(files, head, topic, start, bytes_max, row_filter)
+        return _cut(parts, start, limit, bytes_max, filtered=hint_filter is not None)
 
     def _gather(
         self,
@@ -118,24 +118,24 @@ class Pager:
         topic: str,
         start: int,
         bytes_max: int,
-        sifter: "Sifter | None",
+        row_filter: "RowFilter | None",
     ) -> tuple[list[_Rows], int]:
         """Row groups in order until the page is full, and the sequence they are complete up to."""
         parts: list[_Rows] = []
         size = read = 0
         lowest, highest = head, start - 1
-        for unit in self._units(files, topic, start, sifter):
+        for unit in self._units(files, topic, start, row_filter):
             if unit.low >= head:
                 break
             settled = unit.low > highest
-            full = size >= bytes_max or read >= SIFTED_UNITS_MAX
+            full = size >= bytes_max or read >= FILTERED_UNITS_MAX
             if full and (settled or (size >= OVERREAD_MAX * bytes_max and lowest < unit.low)):
                 return parts, unit.low
             rows = self._read(unit, topic)
-            if sifter is not None:
+            if row_filter is not None:
                 read += 1
                 highest = max(highest, unit.high)
-                rows = sifter.rows(rows)
+                rows = row_filter.rows(rows)
             begin = int(np.searchsorted(rows.sequences, start))
             if begin == len(rows.sequences):
                 continue
@@ -146,7 +146,7 @@ class Pager:
         return parts, head
 
     def _units(
-        self, files: Sequence[MessageFile], topic: str, start: int, sifter: "Sifter | None"
+        self, files: Sequence[MessageFile], topic: str, start: int, row_filter: "RowFilter | None"
     ) -> Iterator[_Unit]:
         """Row groups that may hold the topic from `start` on, by their lowest sequence; with a
         sifter only those with something that it lets through."""
@@ -156,14 +156,14 @@ class Pager:
             file = files[i]
             if file.high < start or not file.may_hold(topic):
                 continue
-            if sifter is not None and not sifter.any(max(file.low, start), file.high):
+            if row_filter is not None and not row_filter.any(max(file.low, start), file.high):
                 continue
             while waiting and waiting[0].low < file.low:
                 yield heapq.heappop(waiting)
             for unit in self._footer(file)[1]:
                 if unit.high < start or not between(topic, unit.topic_low, unit.topic_high):
                     continue
-                if sifter is None or sifter.any(max(unit.low, start), unit.high):
+                if row_filter is None or row_filter.any(max(unit.low, start), unit.high):
                     heapq.heappush(waiting, unit)
         while waiting:
             yield heapq.heappop(waiting)
@@ -205,13 +205,13 @@ class Pager:
         return _sorted(table["sequence"].to_numpy(), table["message"], columns_of_attributes)
 
 
-class Sifter:
+class RowFilter:
     """Takes out of rows what a hint names."""
 
     __slots__ = ("_wanted",)
 
-    def __init__(self, sift: Sift) -> None:
-        self._wanted = np.frombuffer(sift.sequences, np.int64)
+    def __init__(self, hint_filter: HintFilter) -> None:
+        self._wanted = np.frombuffer(hint_filter.sequences, np.int64)
 
     def any(self, low: int, high: int) -> bool:
         """Whether it names any of these, the last one included."""
@@ -279,7 +279,7 @@ def _rows(sequences: Int64s, messages: Chunked, attributes: Columns | None) -> _
 
 
 def _cut(
-    parts: list[_Rows], start: int, limit: int, bytes_max: int, *, sifted: bool = False
+    parts: list[_Rows], start: int, limit: int, bytes_max: int, *, filtered: bool = False
 ) -> Page:
     """The rows in [start, limit) as batches, cut where `bytes_max` is reached."""
     if any(a.sequences[-1] >= b.sequences[0] for a, b in pairwise(parts)):
@@ -293,7 +293,7 @@ def _cut(
         if not batches:
             fits = max(fits, 1)
         stop = min(int(end), int(begin) + fits)
-        batches += _batches(rows, int(begin), stop, sifted=sifted)
+        batches += _batches(rows, int(begin), stop, filtered=filtered)
         if stop < end:
             return Page(tuple(batches), int(rows.sequences[stop]))
         if end > begin:
@@ -307,7 +307,7 @@ def _merged(parts: list[_Rows]) -> _Rows:
     return _sorted(sequences, pa.chunked_array([rows.array for rows in parts]), attributes)
 
 
-def _batches(rows: _Rows, begin: int, stop: int, *, sifted: bool) -> list[RecordBatch]:
+def _batches(rows: _Rows, begin: int, stop: int, *, filtered: bool) -> list[RecordBatch]:
     """The rows begin .. stop - 1: a batch for each stretch of consecutive sequences, or one for
     all of them when the stretches are short."""
     if begin >= stop:
@@ -318,7 +318,7 @@ def _batches(rows: _Rows, begin: int, stop: int, *, sifted: bool) -> list[Record
     if cuts and len(sequences) < STRETCH_MIN * (len(cuts) + 1):
         listed = array("q", sequences.tobytes())
         found = page_attributes.attributes(rows.attributes, listed[0], listed, begin, stop)
-        return [RecordBatch(listed[0], len(listed), rows.blob, offsets, listed, found, sifted)]
+        return [RecordBatch(listed[0], len(listed), rows.blob, offsets, listed, found, filtered)]
     firsts = sequences[[0, *cuts]].tolist()
     edges = pairwise([0, *cuts, stop - begin])
     return [
@@ -330,7 +330,7 @@ def _batches(rows: _Rows, begin: int, stop: int, *, sifted: bool) -> list[Record
             attributes=page_attributes.attributes(
                 rows.attributes, first, None, begin + a, begin + b
             ),
-            sifted=sifted,
+            filtered=filtered,
         )
         for first, (a, b) in zip(firsts, edges, strict=True)
     ]

@@ -48,7 +48,7 @@ def messages_of(files: Iterable[AddedFile]) -> list[AddedFile]:
     return sorted(found, key=lambda file: file.low or 0)
 
 
-def survey(store: Store, files: Sequence[AddedFile], since: int) -> Iterator[Ahead]:
+def priority_statistics(store: Store, files: Sequence[AddedFile], since: int) -> Iterator[Ahead]:
     """Of the sequences from `since` on: the messages of a priority above 4, and those that expire;
     ascending for each topic, in parts."""
     due = [file for file in files if _reaches(file.high, since) and not _plain(file)]

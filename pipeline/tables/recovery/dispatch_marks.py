@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.log.failures import DOUBT_STEPS_MAX, Doubt
+from distributary.pipeline.log.failures import POSSIBLY_DELIVERED_STEPS_MAX, PossiblyDelivered
 from distributary.pipeline.tables.journal.segment import sync_directory, write_all
 
 #: Says which start of the machine this is: the kernel keeps what was stored for as long.
@@ -42,7 +42,7 @@ SLOTS_MIN: Final = 512
 _HEADER = struct.Struct("<8sII32s")
 #: key, whether the slot is in use, whether it has a consumer, how many steps of doubt, the steps;
 #: then its crc. All of a slot but its mark.
-_SLOT = struct.Struct(f"<16sBBH{2 * DOUBT_STEPS_MAX}Q")
+_SLOT = struct.Struct(f"<16sBBH{2 * POSSIBLY_DELIVERED_STEPS_MAX}Q")
 _CRC = struct.Struct("<I")
 #: Where a slot's mark is, in words of 8 bytes.
 _MARK_WORD: Final = SLOT_BYTES // 8 - 1
@@ -62,7 +62,7 @@ class _Slot:
     """What a process left in a slot."""
 
     attached: bool
-    doubt: Doubt
+    possible: PossiblyDelivered
     mark: int
 
 
@@ -84,14 +84,14 @@ class DispatchMarks:
         self._fd = fd
         self._slots: dict[bytes, int] = {}
         self._free: list[int] = []
-        self._doubts: dict[int, Doubt] = {}
+        self._uncertain: dict[int, PossiblyDelivered] = {}
         self._failed: OSError | None = None
         self._map()
 
     @classmethod
     def open(
         cls, path: Path, standpoints: Iterable[Standpoint], *, head: int, next_group: int
-    ) -> tuple[Self, dict[str, Doubt]]:
+    ) -> tuple[Self, dict[str, PossiblyDelivered]]:
         """Read what the process before left, and begin anew; durable on return.
 
         `head` is the log's next sequence. For each subscription: what of it is in doubt. Raises
@@ -99,26 +99,26 @@ class DispatchMarks:
         """
         boot = _boot_id()
         left = _read(path, boot)
-        doubts = {
-            at.subscription: _doubt(left, at, head=head, next_group=next_group)
+        uncertain = {
+            at.subscription: _uncertain_of(left, at, head=head, next_group=next_group)
             for at in standpoints
         }
-        kept = {name: doubt for name, doubt in doubts.items() if doubt.steps}
+        kept = {name: possible for name, possible in uncertain.items() if possible.steps}
         count = SLOTS_MIN
         while count < 2 * len(kept):
             count *= 2
         try:
             marks = cls(path, _make(path, boot, count), left.found)
-            for name, doubt in kept.items():
-                marks._doubts[marks._take(_key(name))] = doubt
-            for slot in marks._doubts:
+            for name, possible in kept.items():
+                marks._uncertain[marks._take(_key(name))] = possible
+            for slot in marks._uncertain:
                 marks._write(slot, attached=False)
             marks.sync()
             path.with_name(f".{path.name}.tmp").rename(path)
             sync_directory(path.parent)
         except OSError as error:
             raise StoreError(f"{path} can't be written: {error}") from error
-        return marks, doubts
+        return marks, uncertain
 
     def attach(self, subscription: str) -> int:
         """The subscription has a consumer: its slot. Durable only after `sync`, before which the
@@ -153,7 +153,7 @@ class DispatchMarks:
         """The subscription is no more, durably."""
         slot = self._slots.pop(_key(subscription), None)
         if slot is not None:
-            self._doubts.pop(slot, None)
+            self._uncertain.pop(slot, None)
             begin = slot * SLOT_BYTES
             self._mapped[begin : begin + SLOT_BYTES] = bytes(SLOT_BYTES)
             self._free.append(slot)
@@ -211,9 +211,9 @@ class DispatchMarks:
         """All of a slot but its mark, in one piece."""
         begin = slot * SLOT_BYTES
         key = self._mapped[begin : begin + 16]
-        steps = self._doubts.get(slot, Doubt()).steps
+        steps = self._uncertain.get(slot, PossiblyDelivered()).steps
         words = [word for step in steps for word in step]
-        words += [0] * (2 * DOUBT_STEPS_MAX - len(words))
+        words += [0] * (2 * POSSIBLY_DELIVERED_STEPS_MAX - len(words))
         data = _checked(_SLOT.pack(key, 1, attached, len(steps), *words))
         self._mapped[begin : begin + len(data)] = data
 
@@ -227,15 +227,17 @@ def look(path: Path) -> tuple[str, bool]:
     return left.found, left.unknown and path.exists()
 
 
-def _doubt(left: _Left, at: Standpoint, *, head: int, next_group: int) -> Doubt:
+def _uncertain_of(left: _Left, at: Standpoint, *, head: int, next_group: int) -> PossiblyDelivered:
     slot = left.slots.get(_key(at.subscription))
     if slot is None:
-        return Doubt().after_crash(head if left.unknown else 0, next_group, floor=at.floor)
+        return PossiblyDelivered().after_crash(
+            head if left.unknown else 0, next_group, floor=at.floor
+        )
     position = slot.mark if left.exact else head * slot.attached
     # What a process delivered that had died before the subscription began, or was rewound, it
     # delivered to another one.
-    doubt = Doubt(tuple(step for step in slot.doubt.steps if step[1] > at.began))
-    return doubt.after_crash(min(position, head), next_group, floor=at.floor)
+    possible = PossiblyDelivered(tuple(step for step in slot.possible.steps if step[1] > at.began))
+    return possible.after_crash(min(position, head), next_group, floor=at.floor)
 
 
 def _read(path: Path, boot: bytes) -> _Left:
@@ -278,7 +280,7 @@ def _read_slot(data: bytes) -> tuple[bytes, _Slot] | None:
     key, _, attached, count, *words = _SLOT.unpack(static)
     steps = tuple(zip(words[: 2 * count : 2], words[1 : 2 * count : 2], strict=True))
     (mark,) = struct.unpack("<Q", data[-8:])
-    return key, _Slot(bool(attached), Doubt(steps), mark)
+    return key, _Slot(bool(attached), PossiblyDelivered(steps), mark)
 
 
 def _make(path: Path, boot: bytes, count: int) -> int:

@@ -108,7 +108,7 @@ class _Fold:
     """A subscription while it is folded."""
 
     standing: Standing
-    life: "_Life"
+    incarnation: "_Incarnation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class _Event:
 
 
 @dataclass(frozen=True, slots=True)
-class _Life:
+class _Incarnation:
     """A subscription that lives: the event that began its incarnation, and its last one."""
 
     began: _Event
@@ -164,14 +164,14 @@ def load(home: Home, log: TopicLog) -> Snapshot:
     states = [
         SubscriptionState(
             SubscriptionKey.parse(name),
-            fold.life.last.definition,
+            fold.incarnation.last.definition,
             fold.standing.floor,
             set_of(fold.standing.settled),
             fold.standing.failures,
-            fold.life.began.group,
-            fold.life.last.paused,
-            fold.life.last.policy,
-            fold.life.last.made,
+            fold.incarnation.began.group,
+            fold.incarnation.last.paused,
+            fold.incarnation.last.policy,
+            fold.incarnation.last.made,
         )
         for name, fold in sorted(folds.items())
     ]
@@ -230,15 +230,15 @@ def _begin(cursors: dict[str, Standing], log: TopicLog) -> dict[str, _Fold]:
     All events are read, also because a cursor doesn't have the whole definition.
     """
     folds = {}
-    for name, life in _lives(log).items():
-        standing, began = cursors.get(name), life.began
+    for name, incarnation in _incarnations_of(log).items():
+        standing, began = cursors.get(name), incarnation.began
         if standing is None or standing.group < began.group:
             standing = Standing(began.group, began.floor)
-        folds[name] = _Fold(standing, life)
+        folds[name] = _Fold(standing, incarnation)
     return folds
 
 
-def _lives(log: TopicLog) -> dict[str, _Life]:
+def _incarnations_of(log: TopicLog) -> dict[str, _Incarnation]:
     """Of each subscription that lives two events: that which began its incarnation, and the last
     one. The others, and all of what is gone, are passed over as columns, however many there are."""
     began: dict[str, _Event] = {}
@@ -260,7 +260,7 @@ def _lives(log: TopicLog) -> dict[str, _Life]:
                 if known is None or event.order >= known.order:
                     latest[row["subscription"]] = event
     return {
-        name: _Life(began[name], event)
+        name: _Incarnation(began[name], event)
         for name, event in last.items()
         if event.what != SubscriptionEvent.DELETED
     }

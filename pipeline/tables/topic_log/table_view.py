@@ -1,8 +1,8 @@
 """`topic_log` as of one version, read without owning it: nothing is made, nothing is written.
 
 While a gateway runs, its table moves on under a reader: files that a later version no longer names
-are deleted some day. Who reads through a view and misses a file asks `moved`: when the table has
-left the file behind, the answer is to raise `Moved`, and to begin again with a new view.
+are deleted some day. Who reads through a view and misses a file asks `replaced`: when the table has
+left the file behind, the answer is to raise `Replaced`, and to begin again with a new view.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ T = TypeVar("T")
 TRIES = 5
 
 
-class Moved(StoreError):
+class Replaced(StoreError):
     """What was being read was replaced meanwhile; read again when the gateway has less to do."""
 
 
@@ -43,7 +43,7 @@ class TableView:
         """The data files of that record, by group."""
         return tuple(file for file in self.state.files if file.record == record)
 
-    def moved(self, file: AddedFile) -> bool:
+    def replaced(self, file: AddedFile) -> bool:
         """Whether the table has left this file behind since the view was opened."""
         try:
             return file.path not in {other.path for other in open_view(self.store).state.files}
@@ -51,7 +51,7 @@ class TableView:
             return False
 
 
-def unmoved(store: Store, read: Callable[[], T]) -> T:
+def again_if_replaced(store: Store, read: Callable[[], T]) -> T:
     """What `read` gives when nothing was replaced under it; begun again when something was.
 
     Raises Moved when that doesn't end, StoreError when the disk or the table's `store` can't be
@@ -59,7 +59,7 @@ def unmoved(store: Store, read: Callable[[], T]) -> T:
     """
     try:
         for _ in range(TRIES - 1):
-            with suppress(Moved):
+            with suppress(Replaced):
                 return read()
         return read()
     except OSError as error:

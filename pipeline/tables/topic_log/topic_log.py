@@ -20,9 +20,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from distributary.pipeline.dispatch.priority_index import Ahead
-from distributary.pipeline.errors import StoreError, TableMoved
+from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.log.log_identity import LogIdentity
-from distributary.pipeline.subscriptions.hint import Sift
+from distributary.pipeline.subscriptions.hint import HintFilter
 from distributary.pipeline.tables.delta import commits, data_file, evolution, table_state
 from distributary.pipeline.tables.delta.checkpoint import Identity
 from distributary.pipeline.tables.delta.commits import AddedFile
@@ -177,10 +177,12 @@ class TopicLog:
 
     # The reader thread
 
-    def page(self, topic: str, start: int, bytes_max: int, sift: Sift | None = None) -> Page:
+    def page(
+        self, topic: str, start: int, bytes_max: int, hint_filter: HintFilter | None = None
+    ) -> Page:
         """Committed messages of `topic` from `start` on: about `bytes_max`, at least one if there
-        is one. Every committed one with `start <= sequence < covered` is in the page; with `sift`,
-        every one that it names."""
+        is one. Every committed one with `start <= sequence < covered` is in the page; with
+        `hint_filter` every one that it lets through."""
         while True:
             at = self.state
             try:
@@ -190,7 +192,7 @@ class TopicLog:
                     topic=topic,
                     start=start,
                     bytes_max=bytes_max,
-                    sift=sift,
+                    hint_filter=hint_filter,
                 )
             except FileNotFoundError as error:
                 if at is self.state:
@@ -200,13 +202,15 @@ class TopicLog:
 
     # Any thread
 
-    def survey(self, since: int) -> Iterator[Ahead]:
+    def priority_statistics(self, since: int) -> Iterator[Ahead]:
         """The committed messages from `since` on that have a priority above 4 or expire. Ascending
         for each topic, in parts.
 
         Files whose statistics say that they have none aren't opened.
         """
-        return self._looked_over(lambda files: table_statistics.survey(self._store, files, since))
+        return self._looked_over(
+            lambda files: table_statistics.priority_statistics(self._store, files, since)
+        )
 
     def volumes(self, since: int) -> Iterator[Volume]:
         """How much is committed from `since` on, in parts, ascending for each topic."""
@@ -245,7 +249,7 @@ class TopicLog:
 
         Frames that the table has already are passed over, so a replay repeats nothing. After a
         StoreError the same call may be tried again, until it returns: the table has none of the
-        frames, or nobody knows yet. After TableMoved, or when `dead` says why, the gateway must
+        frames, or nobody knows yet. After ForeignCommit, or when `dead` says why, the gateway must
         stop.
         """
         self._writer.ready()
@@ -253,7 +257,7 @@ class TopicLog:
         began = time.perf_counter()
         frames = _new_frames(views, before.group)
         if not frames:
-            self._writer.refuse_moved()
+            self._writer.refuse_foreign()
             return Commit(before.version, before.group, 0, 0, 0, 0.0, 0.0, 0.0)
         _check_dense(frames, before)
         tables = rows.build(frames)
@@ -286,19 +290,21 @@ class TopicLog:
         """Make a version in which nothing changes but the owner: whoever opened the table before
         can't commit any more.
 
-        Versions that the former owner made meanwhile are taken in. Raises TableMoved when it
+        Versions that the former owner made meanwhile are taken in. Raises ForeignCommit when it
         keeps making them.
         """
         text = commits.encode("FENCE", at=_now(), transactions={OWNER_APP: epoch})
         for _ in range(FENCE_TRIES_MAX):
             try:
                 self._writer.make(lambda _: text, lambda at, _: at.fenced(epoch))
-            except TableMoved:
+            except ForeignCommit:
                 self._writer.reopen(TableState.of(_open(self._store)))
             else:
                 self._steps.fenced()
                 return
-        raise TableMoved(f"somebody else goes on committing to {self.path}; stop the other writer")
+        raise ForeignCommit(
+            f"somebody else goes on committing to {self.path}; stop the other writer"
+        )
 
     def upkeep(self, *, now: int, floor: int) -> Upkeep | None:
         """Do one bounded step of what keeps the table small and quick, if one is due.
@@ -326,7 +332,7 @@ def _with_all_columns(store: Store, table: DeltaTable) -> DeltaTable:
             return table
         evolution.evolve(store, table, _now())
         table = _open(store)
-    raise TableMoved(f"somebody else goes on committing to {store.uri}; stop the other writer")
+    raise ForeignCommit(f"somebody else goes on committing to {store.uri}; stop the other writer")
 
 
 def _days(table: pa.Table) -> list[tuple[str, pa.Table]]:

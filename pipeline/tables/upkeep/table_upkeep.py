@@ -61,13 +61,13 @@ class Steps:
         self._log: LogEntries | None = None
         #: Versions that removed files, since our start, and the bytes of these.
         self._removed: deque[tuple[int, int]] = deque()
-        self._spreader = Recluster(writer)
+        self._reclusterer = Recluster(writer)
         self._events_asked = ""  #: the first day to keep when nothing more could be forgotten
         self._orphans: Orphans | None = Orphans(writer.store, writer.state)
         self._kinds: list[Callable[[int, int], Upkeep | None]] = [
             self._checkpoint,
             self._merge,
-            self._spread,
+            self._recluster,
             self._retain,
             self._forget_events,
             self._clean,
@@ -146,8 +146,8 @@ class Steps:
         self._full -= gone
         return Upkeep("merge", len(files), sum(file.size for file in files), 0.0)
 
-    def _spread(self, now: int, _floor: int) -> Upkeep | None:
-        done = self._spreader.take(now=now, today=day_of(now - DAY_GRACE_US), full=self._full)
+    def _recluster(self, now: int, _floor: int) -> Upkeep | None:
+        done = self._reclusterer.take(now=now, today=day_of(now - DAY_GRACE_US), full=self._full)
         return None if done is None else Upkeep("spread", *done, 0.0)
 
     def _retain(self, now: int, floor: int) -> Upkeep | None:

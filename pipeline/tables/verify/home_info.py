@@ -20,12 +20,21 @@ from distributary.pipeline.tables.delta import topic_log_schema
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
 from distributary.pipeline.tables.home.home import Home
-from distributary.pipeline.tables.topic_log.table_view import Moved, TableView, open_view, unmoved
+from distributary.pipeline.tables.topic_log.table_view import (
+    Replaced,
+    TableView,
+    again_if_replaced,
+    open_view,
+)
 from distributary.pipeline.tables.verify.check import Findings
 from distributary.pipeline.tables.verify.verify_entries import LogFolder, made
 from distributary.pipeline.tables.verify.verify_files import FileReader
 from distributary.pipeline.tables.verify.verify_home import check_is_home
-from distributary.pipeline.tables.verify.verify_incarnations import Lives, Said, read_lives
+from distributary.pipeline.tables.verify.verify_incarnations import (
+    Incarnations,
+    Said,
+    read_incarnations,
+)
 from distributary.pipeline.tables.verify.verify_journal import JournalView, read_journal
 from distributary.pipeline.tables.verify.verify_messages import GroupRows, Messages, check_messages
 from distributary.pipeline.tables.verify.verify_settlements import Settlements, Standing
@@ -102,7 +111,7 @@ class SparkLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
+class HomeInfo:
     """All of it, as of `table.version`; `table` is None in a home that has none yet."""
 
     home: Path
@@ -113,32 +122,32 @@ class Inventory:
     spark: tuple[SparkLine, ...] = ()
 
 
-def take(home: Home, store: Store | None = None) -> Inventory:
+def take(home: Home, store: Store | None = None) -> HomeInfo:
     """Count what is there. The log's table lies in the home, or where `store` says.
 
     Raises InvalidRequest for what is no home, StoreError for what can't be read.
     """
     check_is_home(home)
     log = store or LocalStore(home.topic_log)
-    return unmoved(log, lambda: _take(home, log))
+    return again_if_replaced(log, lambda: _take(home, log))
 
 
-def _take(home: Home, store: Store) -> Inventory:
+def _take(home: Home, store: Store) -> HomeInfo:
     journal = read_journal(home.journal_dir)
     if journal.problems:
         raise StoreError(f"{journal.problems[0]}. `distributary verify` says more")
     if not made(store):
-        return Inventory(home.root, _journal(journal, 0))
+        return HomeInfo(home.root, _journal(journal, 0))
     view = open_view(store)
     counted = _Counted(view)
-    messages, lives, standing = counted.read()
-    return Inventory(
+    messages, incarnations, standing = counted.read()
+    return HomeInfo(
         home.root,
         _journal(journal, view.state.group),
         _table(view),
         tuple(_topic(name, messages, counted.bytes[name]) for name in sorted(messages.topics)),
         tuple(
-            _subscription(name, one, messages, lives.said[name])
+            _subscription(name, one, messages, incarnations.said[name])
             for name, one in sorted(standing.items())
         ),
         tuple(_spark(store)),
@@ -163,18 +172,18 @@ class _Counted:
     view: TableView
     bytes: Counter[str] = field(default_factory=Counter)
 
-    def read(self) -> tuple[Messages, Lives, dict[str, Standing]]:
+    def read(self) -> tuple[Messages, Incarnations, dict[str, Standing]]:
         view = self.view
         reader = FileReader(view, deep=False)
         _, messages = check_messages(view, reader, GroupRows(0, -1), lambda _size: None)
-        lives = read_lives(view, reader, Findings())
-        fold = Settlements(view, messages, lives, {view.state.group}, Findings())
+        incarnations = read_incarnations(view, reader, Findings())
+        fold = Settlements(view, messages, incarnations, {view.state.group}, Findings())
         fold.read(reader, lambda _size: None)
         if reader.findings.problems:
             raise StoreError(f"{reader.findings.problems[0]}. `distributary verify` says more")
         for file in view.of(topic_log_schema.MESSAGE):
             self._add_bytes(file)
-        return messages, lives, fold.standing[view.state.group]
+        return messages, incarnations, fold.standing[view.state.group]
 
     def _add_bytes(self, file: AddedFile) -> None:
         try:
@@ -187,7 +196,7 @@ class _Counted:
                     for name, count in zip(names.dictionary.to_pylist(), rows, strict=True):
                         self.bytes[str(name)] += round(size * count / table.num_rows)
         except FileNotFoundError as error:
-            raise Moved(f"{file.path} was replaced while it was read") from error
+            raise Replaced(f"{file.path} was replaced while it was read") from error
         except (OSError, pa.ArrowException) as error:
             raise StoreError(f"{file.path} can't be read: {error}") from error
 

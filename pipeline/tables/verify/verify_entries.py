@@ -20,7 +20,7 @@ from distributary.pipeline.tables.delta.table_state import (
     TableState,
     live_files,
 )
-from distributary.pipeline.tables.topic_log.table_view import Moved
+from distributary.pipeline.tables.topic_log.table_view import Replaced
 from distributary.pipeline.tables.verify.check import Check, Findings, counted
 
 NAME = "log entries"
@@ -116,7 +116,7 @@ def _files_of(folder: LogFolder, version: int, findings: Findings) -> set[str] |
         return {file.path for file in live_files(table)}
     except (DeltaError, OSError) as error:
         if version not in LogFolder.read(store).checkpoints:
-            raise Moved(f"version {version} of {store.uri} went while it was read") from error
+            raise Replaced(f"version {version} of {store.uri} went while it was read") from error
         findings.problem(
             f"{store.uri} can't be read as of its checkpoint of version {version}: {error}. Later "
             "ones may do; restore it from a copy"
@@ -164,7 +164,7 @@ def _check_checkpoint(folder: LogFolder, base: int | None, findings: Findings) -
         with folder.store.parquet(name) as file:
             file.read()
     except FileNotFoundError as error:
-        raise Moved(f"{folder.store.uri}/{name} went while it was read") from error
+        raise Replaced(f"{folder.store.uri}/{name} went while it was read") from error
     except (OSError, pa.ArrowException) as error:
         findings.problem(
             f"the checkpoint {folder.store.uri}/{name} can't be read: {error}. If the entries from "
@@ -178,7 +178,7 @@ def _check_dense(folder: LogFolder, base: int | None, last: int, findings: Findi
     missing = sorted(set(range(first, last + 1)) - set(folder.entries))
     if missing:
         if LogFolder.read(folder.store).checkpoints != folder.checkpoints:
-            raise Moved(f"{folder.uri} was cleaned while it was listed")
+            raise Replaced(f"{folder.uri} was cleaned while it was listed")
         findings.problem(
             f"{folder.entry(missing[0])} is missing ({len(missing)} of the entries {first} to "
             f"{last} are), and no checkpoint stands for it: the table can't be read as it was. "
@@ -200,7 +200,7 @@ def _check_entry(folder: LogFolder, at: int, position: _Position, findings: Find
             raise ValueError("it is empty")  # noqa: TRY301 (said as any other damage)
         entry = parse(text)
     except FileNotFoundError as error:
-        raise Moved(f"{path} went while it was read") from error
+        raise Replaced(f"{path} went while it was read") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         findings.problem(f"the entry {path} can't be read: {error}. Restore it from a copy")
         position.group = position.sequence = position.files = None

@@ -10,7 +10,7 @@ from distributary.pipeline.tables.delta import topic_log_schema
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.data_file import completed
 from distributary.pipeline.tables.delta.message_file import MessageFile
-from distributary.pipeline.tables.topic_log.table_view import Moved, TableView
+from distributary.pipeline.tables.topic_log.table_view import Replaced, TableView
 from distributary.pipeline.tables.verify.check import Check, Findings, counted
 
 NAME = "data files"
@@ -58,7 +58,7 @@ class FileReader:
         path = f"{self.view.uri}/{file.path}"
         size = self.view.store.size(file.path)
         if not size and not self.view.store.exists(file.path):
-            self._moved(file)
+            self._refuse_replaced(file)
             self.findings.problem(f"{path} is missing: {_held(file)}. {_RESTORE}")
             return False
         if size != file.size:
@@ -88,7 +88,7 @@ class FileReader:
                     if table.num_rows and not summary.nulls:
                         yield table
         except FileNotFoundError:
-            self._moved(file)
+            self._refuse_replaced(file)
             self.findings.problem(f"{path} is missing: {_held(file)}. {_RESTORE}")
             return
         except (OSError, pa.ArrowException) as error:
@@ -104,9 +104,9 @@ class FileReader:
             [f for f in topic_log_schema.FILES[record] if self.deep or f.name != "message"]
         )
 
-    def _moved(self, file: AddedFile) -> None:
-        if self.view.moved(file):
-            raise Moved(f"{file.path} was replaced while it was read")
+    def _refuse_replaced(self, file: AddedFile) -> None:
+        if self.view.replaced(file):
+            raise Replaced(f"{file.path} was replaced while it was read")
 
 
 def _held(file: AddedFile) -> str:

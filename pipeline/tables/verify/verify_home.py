@@ -17,7 +17,11 @@ from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import lock
 from distributary.pipeline.tables.journal.journal import Cut
 from distributary.pipeline.tables.recovery import dispatch_marks
-from distributary.pipeline.tables.topic_log.table_view import TableView, open_view, unmoved
+from distributary.pipeline.tables.topic_log.table_view import (
+    TableView,
+    again_if_replaced,
+    open_view,
+)
 from distributary.pipeline.tables.verify import verify_cursors as cursor_audit
 from distributary.pipeline.tables.verify import (
     verify_entries,
@@ -27,7 +31,7 @@ from distributary.pipeline.tables.verify import (
 )
 from distributary.pipeline.tables.verify import verify_journal as journals
 from distributary.pipeline.tables.verify.check import Check, Findings, Verdict, unknown
-from distributary.pipeline.tables.verify.verify_incarnations import read_lives
+from distributary.pipeline.tables.verify.verify_incarnations import read_incarnations
 
 #: Told what is being read, how many bytes of it are done, and how many there are.
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -65,7 +69,7 @@ def verify(
     """
     check_is_home(home)
     log = store or LocalStore(home.topic_log)
-    return unmoved(log, lambda: _verify(home, log, deep, progress))
+    return again_if_replaced(log, lambda: _verify(home, log, deep, progress))
 
 
 def repair(home: Home) -> Cut | None:
@@ -189,8 +193,8 @@ def _check_rows(
     step(0)
     sequences, found = verify_messages.check_messages(view, reader, shared, step)
     events = Findings()
-    lives = read_lives(view, reader, events)
-    fold = verify_settlements.Settlements(view, found, lives, cursors.groups, events)
+    incarnations = read_incarnations(view, reader, events)
+    fold = verify_settlements.Settlements(view, found, incarnations, cursors.groups, events)
     fold.read(reader, step)
     whole = reader.check()
     if whole.verdict is Verdict.UNSOUND:

@@ -38,7 +38,7 @@ class Incarnation:
     began: int
     ended: int | None
 
-    def lives_at(self, group: int) -> bool:
+    def covers(self, group: int) -> bool:
         return self.began <= group and (self.ended is None or self.ended > group)
 
 
@@ -65,26 +65,26 @@ class _Event:
 _NOTHING = Said(-1, paused=False, policy="")
 
 
-class Lives:
+class Incarnations:
     """All incarnations, to be found by subscription and group, many at once. `said` is what the
     last event of each subscription says."""
 
     def __init__(self, incarnations: list[Incarnation], said: dict[str, Said]) -> None:
         self.said = said
-        self.incarnations = sorted(incarnations, key=lambda one: (one.subscription, one.began))
+        self.all = sorted(incarnations, key=lambda one: (one.subscription, one.began))
         self._names = sorted({one.subscription for one in incarnations})
         index = {name: nth for nth, name in enumerate(self._names)}
-        of = np.array([index[one.subscription] for one in self.incarnations], np.int64)
-        began = np.array([one.began for one in self.incarnations], np.int64)
+        of = np.array([index[one.subscription] for one in self.all], np.int64)
+        began = np.array([one.began for one in self.all], np.int64)
         self._keys = of * _GROUPS_MAX + began
         self._of = of
         self._ended = np.array(
-            [_GROUPS_MAX if one.ended is None else one.ended for one in self.incarnations], np.int64
+            [_GROUPS_MAX if one.ended is None else one.ended for one in self.all], np.int64
         )
 
     def find(self, subscriptions: Chunked, groups: Int64s) -> Int64s:
         """For each settlement the index of its incarnation, -1 if it belongs to none."""
-        if not self.incarnations:
+        if not self.all:
             return np.full(len(groups), -1)
         found = cast("Chunked", pc.index_in(subscriptions, pa.array(self._names, pa.string())))
         of = found.fill_null(pa.scalar(-1, pa.int32())).to_numpy().astype(np.int64)
@@ -95,7 +95,7 @@ class Lives:
         return np.where(belongs, at, -1)
 
 
-def read_lives(view: TableView, reader: FileReader, findings: Findings) -> Lives:
+def read_incarnations(view: TableView, reader: FileReader, findings: Findings) -> Incarnations:
     """Every event, in memory: they are few."""
     last: dict[tuple[str, int], _Event] = {}
     said: dict[str, Said] = {}
@@ -123,7 +123,7 @@ def read_lives(view: TableView, reader: FileReader, findings: Findings) -> Lives
                 if known is None or one.begins >= known.begins:
                     last[one.subscription, one.group] = one
     events = sorted(last.values(), key=lambda e: (e.subscription, e.group))
-    return Lives(_incarnations(events), said)
+    return Incarnations(_incarnations(events), said)
 
 
 def _check_event(one: _Event, word: str, view: TableView, findings: Findings) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from distributary.pipeline.errors import JournalBroken, JournalVersion, StoreError
 from distributary.pipeline.tables.journal import frame, segment
 from distributary.pipeline.tables.journal.journal import Cut
-from distributary.pipeline.tables.topic_log.table_view import Moved, TableView
+from distributary.pipeline.tables.topic_log.table_view import Replaced, TableView
 from distributary.pipeline.tables.verify.check import Check, Findings, counted
 from distributary.pipeline.tables.verify.verify_messages import GroupRows
 
@@ -59,7 +59,7 @@ class JournalView:
 def read_journal(directory: Path) -> JournalView:
     """The journal as it is. Damage that stays when it is looked at again is among `problems`."""
     for _ in range(LOOKS - 1):
-        with suppress(JournalBroken, FileNotFoundError, Moved):
+        with suppress(JournalBroken, FileNotFoundError, Replaced):
             return _read(directory)
         time.sleep(LOOK_SECONDS)
     try:
@@ -67,7 +67,7 @@ def read_journal(directory: Path) -> JournalView:
     except (JournalBroken, JournalVersion) as error:
         return JournalView(0, 0, (), None, (str(error),))
     except FileNotFoundError as error:
-        raise Moved(f"{error.filename} was replaced while it was read") from error
+        raise Replaced(f"{error.filename} was replaced while it was read") from error
 
 
 def _read(directory: Path) -> JournalView:
@@ -106,7 +106,7 @@ def _frame(of: segment.Segment, ref: segment.FrameRef) -> JournalFrame:
     view = memoryview(segment.read_all(of.fd, ref.size, ref.offset))
     header = frame.read_header(view)
     if header is None or header.group != ref.group:
-        raise Moved(f"{of.path} was used again while it was read")
+        raise Replaced(f"{of.path} was used again while it was read")
     try:
         decoded = frame.decode(view)
         if np.frombuffer(decoded.lengths, np.uint32).sum() != len(decoded.blob):
@@ -126,7 +126,7 @@ def _still_there(found: Sequence[segment.Found]) -> None:
         head = os.pread(fd, segment.HEADER.size, 0)
         salt = segment.HEADER.unpack(head)[5]
         if salt != one.segment.salt or path.stat().st_ino != os.fstat(fd).st_ino:
-            raise Moved(f"{path} was used again while it was read")
+            raise Replaced(f"{path} was used again while it was read")
 
 
 def check_journal(

@@ -21,7 +21,7 @@ from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.topic_log.table_view import TableView
 from distributary.pipeline.tables.verify.check import Check, Findings, counted, sequences
 from distributary.pipeline.tables.verify.verify_files import FileReader
-from distributary.pipeline.tables.verify.verify_incarnations import Incarnation, Lives
+from distributary.pipeline.tables.verify.verify_incarnations import Incarnation, Incarnations
 from distributary.pipeline.tables.verify.verify_messages import Messages, bitmap, members, stretch
 
 NAME = "settlements"
@@ -72,12 +72,12 @@ class Settlements:
         self,
         view: TableView,
         messages: Messages,
-        lives: Lives,
+        incarnations: Incarnations,
         standing_after: set[int],
         findings: Findings,
     ) -> None:
-        self._view, self._messages, self._lives = view, messages, lives
-        self._states = [_State(one, one.floor) for one in lives.incarnations]
+        self._view, self._messages, self._incarnations = view, messages, incarnations
+        self._states = [_State(one, one.floor) for one in incarnations.all]
         self._cuts = sorted(standing_after)
         self.standing: dict[int, dict[str, Standing]] = {}
         self.findings, self.floors = findings, Findings()
@@ -97,7 +97,7 @@ class Settlements:
             self._stand(group)
 
     def checks(self) -> tuple[Check, Check]:
-        living = sum(one.ended is None for one in self._lives.incarnations)
+        living = sum(one.ended is None for one in self._incarnations.all)
         return (
             self.findings.check(NAME, counted(rows=self.rows, deliveries=self.deliveries)),
             self.floors.check(
@@ -110,7 +110,7 @@ class Settlements:
         self.standing[group] = {
             state.of.subscription: Standing(state.of.topic, state.floor, state.settled.copy())
             for state in self._states
-            if state.of.lives_at(group)
+            if state.of.covers(group)
         }
 
     def _add(self, table: pa.Table) -> None:
@@ -125,7 +125,7 @@ class Settlements:
                 f"{self._view.uri} has settlements of group {groups[-1]}, but ends with group "
                 f"{self._view.state.group}. {_MEND}"
             )
-        of_row = self._lives.find(table["subscription"], groups)
+        of_row = self._incarnations.find(table["subscription"], groups)
         self._check_owned(table, of_row)
         self._check_outcomes(table)
         for nth, part in _parts(table, of_row):
@@ -139,7 +139,7 @@ class Settlements:
                 f"group {row['group']} settles messages for {row['subscription']}, which didn't "
                 f"exist then. {_MEND}"
             )
-        topics = np.array([one.topic for one in self._lives.incarnations] or [""], np.object_)
+        topics = np.array([one.topic for one in self._incarnations.all] or [""], np.object_)
         wrong = table["topic"].to_numpy() != topics[of_row]
         for row in table.take(np.flatnonzero(wrong & (of_row >= 0))[:SHOWN_MAX]).to_pylist():
             self.findings.problem(

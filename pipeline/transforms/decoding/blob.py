@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from distributary.pipeline.codec.amqp_codes import NULL, STRINGS, SYMBOLS
 
-Places: TypeAlias = NDArray[np.int64]
+Positions: TypeAlias = NDArray[np.int64]
 Codes: TypeAlias = NDArray[np.uint8]
 Mask: TypeAlias = NDArray[np.bool_]
 Array: TypeAlias = "pa.Array[Any]"
@@ -46,8 +46,8 @@ class Values:
     """
 
     codes: Codes
-    starts: Places
-    stops: Places
+    starts: Positions
+    stops: Positions
 
     def where(self, mask: Mask) -> "Values":
         return Values(self.codes[mask], self.starts[mask], self.stops[mask])
@@ -65,18 +65,18 @@ class Blob:
     """The bytes of `count` messages. `missing` are those that the log has no bytes of."""
 
     bytes: Codes
-    starts: Places
-    stops: Places
+    starts: Positions
+    stops: Positions
     missing: Mask
 
     @property
     def count(self) -> int:
         return len(self.starts)
 
-    def at(self, places: Places) -> Codes:
+    def at(self, places: Positions) -> Codes:
         return self.bytes.take(places)
 
-    def numbers(self, places: Places, form: str) -> NDArray[Any]:
+    def numbers(self, places: Positions, form: str) -> NDArray[Any]:
         """Numbers of numpy's `form`, such as '>u4', that start at these places."""
         form_size = np.dtype(form).itemsize
         # One number for each byte, each overlapping the next: a number that starts anywhere.

@@ -63,27 +63,27 @@ _KIND_NAMES = ("none", "data", "sequence", "value")
 def decoded_in_columns(blob: Blob, limits: MessageLimits = LIMITS) -> tuple[dict[str, Array], Mask]:
     """The columns of a blob's messages by name, and which messages are in doubt."""
     found = walk(blob)
-    doubt = found.doubt
+    fallback = found.fallback
     columns: dict[str, Array] = {}
     for name in TEXT_FIELDS:
-        columns[name] = _text(blob, found.properties[name], doubt)
+        columns[name] = _text(blob, found.properties[name], fallback)
     for name in ("message_id", "correlation_id"):
-        doubt |= ~_IS_PLAIN_ID.take(found.properties[name].codes)
+        fallback |= ~_IS_PLAIN_ID.take(found.properties[name].codes)
     columns |= _times_and_counts(blob, found)
     user = found.properties["user_id"]
     columns["user_id"], _ = _bytes_as_text(blob, user, _IS_BINARY.take(user.codes))
     columns["properties"], odd = application_properties(blob, found.application_properties)
-    doubt |= odd
-    columns |= _body(blob, found, columns["content_type"], doubt, limits)
+    fallback |= odd
+    columns |= _body(blob, found, columns["content_type"], fallback, limits)
     columns["error"] = pa.nulls(blob.count, pa.string())
     columns["message"] = pa.nulls(blob.count, pa.binary())
-    _check_the_rest(blob, found, doubt)
-    return columns, doubt
+    _check_the_rest(blob, found, fallback)
+    return columns, fallback
 
 
-def _text(blob: Blob, values: Values, doubt: Mask) -> Array:
+def _text(blob: Blob, values: Values, fallback: Mask) -> Array:
     made, faulty = blob.texts(values)
-    doubt |= faulty
+    fallback |= faulty
     return made
 
 
@@ -110,7 +110,7 @@ def _times_and_counts(blob: Blob, found: Found) -> dict[str, Array]:
 
 
 def _body(
-    blob: Blob, found: Found, content_type: Array, doubt: Mask, limits: MessageLimits
+    blob: Blob, found: Found, content_type: Array, fallback: Mask, limits: MessageLimits
 ) -> dict[str, Array]:
     body, kinds = found.body, found.kinds
     binary, text = _IS_BINARY.take(body.codes), _IS_STRING.take(body.codes)
@@ -121,9 +121,9 @@ def _body(
     if binary.any():
         readable &= _is_readable(content_type)
     texts, no_texts = _bytes_as_text(blob, body, text | readable)
-    doubt |= no_texts & text
+    fallback |= no_texts & text
     if (others := ~_IS_BYTES_OR_TEXT.take(body.codes)).any():
-        written = _written_out(blob, body, others, doubt, limits)
+        written = _written_out(blob, body, others, fallback, limits)
         places = np.arange(blob.count)
         places[others] = blob.count + np.arange(len(written))
         texts = pa.concat_arrays([texts, written]).take(places)
@@ -135,7 +135,7 @@ def _body(
 
 
 def _written_out(
-    blob: Blob, body: Values, which: Mask, doubt: Mask, limits: MessageLimits
+    blob: Blob, body: Values, which: Mask, fallback: Mask, limits: MessageLimits
 ) -> Array:
     """Lists, maps and numbers as text. Each is read by itself: JSON is made in Python anyway.
 
@@ -152,7 +152,7 @@ def _written_out(
             value, _ = read(blob.bytes[first:stop].tobytes(), 0, DecodeBudget(stop - first, near))
             texts.append(as_text(value, JsonRoom(limits.json_chars_max)))
         except (DecodeError, IndexError, struct.error, UnicodeDecodeError):
-            doubt[nth] = True
+            fallback[nth] = True
             texts.append(None)
     return cast("Array", pa.array(texts, pa.string()))
 
@@ -167,13 +167,13 @@ def _is_readable(content_type: Array) -> Mask:
     return found
 
 
-def _check_the_rest(blob: Blob, found: Found, doubt: Mask) -> None:
+def _check_the_rest(blob: Blob, found: Found, fallback: Mask) -> None:
     """What no column shows must be right for a message to be one."""
     for name in ("durable", "first_acquirer"):
-        doubt |= no_booleans(blob, found.header[name])
+        fallback |= no_booleans(blob, found.header[name])
     for name in UNSHOWN:
-        _text(blob, found.properties[name], doubt)
+        _text(blob, found.properties[name], fallback)
     for elements in found.other_maps:
         _, faulty = blob.texts(elements.values)
         faulty |= no_booleans(blob, elements.values)
-        doubt[elements.owners[faulty]] = True
+        fallback[elements.owners[faulty]] = True

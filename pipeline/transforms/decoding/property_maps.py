@@ -64,7 +64,7 @@ def no_booleans(blob: Blob, values: Values) -> Mask:
 
 def application_properties(blob: Blob, found: Elements) -> tuple[Array, Mask]:
     """The column `properties`, and of which messages it isn't true."""
-    doubt = np.zeros(blob.count, np.bool_)
+    fallback = np.zeros(blob.count, np.bool_)
     owners, every = found.owners[0::2], found.values
     names, faulty = _names(
         blob, Values(every.codes[0::2], every.starts[0::2], every.stops[0::2]), owners
@@ -74,11 +74,11 @@ def application_properties(blob: Blob, found: Elements) -> tuple[Array, Mask]:
     faulty |= no_texts | no_booleans(blob, values)
     longs, are_longs = whole_numbers(blob, values)
     faulty |= (values.codes == ULONG) & (longs < 0)
-    doubt[owners[faulty]] = True
+    fallback[owners[faulty]] = True
     offsets = np.zeros(blob.count + 1, np.int32)
     np.cumsum(np.bincount(owners, minlength=blob.count), out=offsets[1:])
     typed = _typed(blob, values, texts, longs, are_longs)
-    return _maps(offsets, names, typed), doubt
+    return _maps(offsets, names, typed), fallback
 
 
 def _names(blob: Blob, values: Values, owners: NDArray[np.int64]) -> tuple[Array, Mask]:

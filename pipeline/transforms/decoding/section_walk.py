@@ -32,7 +32,7 @@ from distributary.pipeline.transforms.decoding.blob import (
     Blob,
     Codes,
     Mask,
-    Places,
+    Positions,
     Values,
     no_values,
     table,
@@ -75,22 +75,22 @@ class Front:
     """Messages that have a container open: where they are in it, where it stops, and how many
     elements it claims, which are believed when they have been read."""
 
-    who: Places
-    at: Places
-    stops: Places
-    counts: Places
+    rows: Positions
+    at: Positions
+    stops: Positions
+    counts: Positions
 
     def where(self, mask: Mask) -> "Front":
         if mask.all():
             return self
-        return Front(self.who[mask], self.at[mask], self.stops[mask], self.counts[mask])
+        return Front(self.rows[mask], self.at[mask], self.stops[mask], self.counts[mask])
 
 
 @dataclass(frozen=True, slots=True)
 class Elements:
     """The elements of one map of each message, in order, with the message that each is of."""
 
-    owners: Places
+    owners: Positions
     values: Values
 
 
@@ -104,7 +104,7 @@ class Found:
     other_maps: tuple[Elements, ...]
     body: Values
     kinds: Codes  #: the body's section, 0 where there is none
-    doubt: Mask
+    fallback: Mask
 
 
 def walk(blob: Blob) -> Found:
@@ -121,7 +121,7 @@ def walk(blob: Blob) -> Found:
     walker.body(Kind.SEQUENCE, _SEQUENCE, body, kinds)
     walker.body(Kind.VALUE, _VALUE, body, kinds)
     other.append(walker.elements(Kind.FOOTER))
-    walker.doubt |= walker.at != blob.stops
+    walker.fallback |= walker.at != blob.stops
     return Found(
         header={name: values for (name, _), values in zip(HEADER_FIELDS, header, strict=True)},
         properties={
@@ -131,7 +131,7 @@ def walk(blob: Blob) -> Found:
         other_maps=tuple(other),
         body=body,
         kinds=kinds,
-        doubt=walker.doubt,
+        fallback=walker.fallback,
     )
 
 
@@ -140,8 +140,8 @@ class Walker:
     """Where each message is, and whether it is in doubt."""
 
     blob: Blob
-    at: Places
-    doubt: Mask
+    at: Positions
+    fallback: Mask
 
     def fields(self, kind: Kind, allowed: tuple[Mask, ...]) -> list[Values]:
         """Go over a list section: its fields by their order, each of a type that it may have."""
@@ -151,10 +151,10 @@ class Walker:
         front = opened
         for nth, types in enumerate(allowed):
             front = front.where(front.counts > nth)
-            if not len(front.who):
+            if not len(front.rows):
                 break
             front, values = self._step(front, types)
-            _put(found[nth], front.who, values)
+            _put(found[nth], front.rows, values)
         self._closed(opened)
         return found
 
@@ -163,48 +163,48 @@ class Walker:
         opened = self._opened(self._section(kind), MAPS)
         opened = self._only(opened, (opened.counts <= ELEMENTS_MAX) & (opened.counts % 2 == 0))
         bases = np.zeros(self.blob.count, np.int64)
-        bases[opened.who] = np.cumsum(opened.counts) - opened.counts
-        owners = np.repeat(opened.who, opened.counts)
+        bases[opened.rows] = np.cumsum(opened.counts) - opened.counts
+        owners = np.repeat(opened.rows, opened.counts)
         values, front = no_values(len(owners)), opened
         keys = _KEYS if kind is Kind.APPLICATION_PROPERTIES else COMMON
         for nth in range(int(opened.counts.max(initial=0))):
             front = front.where(front.counts > nth)
-            if not len(front.who):
+            if not len(front.rows):
                 break
             front, read = self._step(front, COMMON if nth % 2 else keys)
-            _put(values, bases.take(front.who) + nth, read)
+            _put(values, bases.take(front.rows) + nth, read)
         self._closed(opened)
-        if (dropped := self.doubt.take(owners)).any():
+        if (dropped := self.fallback.take(owners)).any():
             owners, values = owners[~dropped], values.where(~dropped)
         return Elements(owners, values)
 
     def body(self, kind: Kind, allowed: Mask, body: Values, kinds: Codes) -> None:
         """Go over a section that is one value, the only one of its body."""
-        who = self._section(kind)
-        self.doubt[who[kinds.take(who) != 0]] = True
-        at = self.at.take(who)
-        everything = np.zeros(len(who), np.int64)
-        front, values = self._step(Front(who, at, self.blob.stops.take(who), everything), allowed)
-        _put(body, front.who, values)
-        kinds[front.who] = kind
+        rows = self._section(kind)
+        self.fallback[rows[kinds.take(rows) != 0]] = True
+        at = self.at.take(rows)
+        everything = np.zeros(len(rows), np.int64)
+        front, values = self._step(Front(rows, at, self.blob.stops.take(rows), everything), allowed)
+        _put(body, front.rows, values)
+        kinds[front.rows] = kind
 
-    def _section(self, kind: Kind) -> Places:
+    def _section(self, kind: Kind) -> Positions:
         """The messages with such a section next; they go to its value."""
         at = self.at
         here = (self.blob.at(at) == DESCRIBED) & (self.blob.at(at + 1) == SMALLULONG)
-        here &= (self.blob.at(at + 2) == kind) & (at < self.blob.stops) & ~self.doubt
-        who = np.flatnonzero(here)
-        self.at[who] += 3
-        return self._within(who)
+        here &= (self.blob.at(at + 2) == kind) & (at < self.blob.stops) & ~self.fallback
+        rows = np.flatnonzero(here)
+        self.at[rows] += 3
+        return self._within(rows)
 
-    def _within(self, who: Places) -> Places:
-        beyond = self.at.take(who) >= self.blob.stops.take(who)
-        self.doubt[who[beyond]] = True
-        return who[~beyond]
+    def _within(self, rows: Positions) -> Positions:
+        beyond = self.at.take(rows) >= self.blob.stops.take(rows)
+        self.fallback[rows[beyond]] = True
+        return rows[~beyond]
 
-    def _opened(self, who: Places, constructors: tuple[int, int]) -> Front:
+    def _opened(self, rows: Positions, constructors: tuple[int, int]) -> Front:
         """Go into the lists or maps at which these messages are."""
-        blob, at = self.blob, self.at.take(who)
+        blob, at = self.blob, self.at.take(rows)
         codes = blob.at(at)
         wide = codes == constructors[1]
         known = wide | (codes == constructors[0])
@@ -219,9 +219,9 @@ class Walker:
             known |= empty
             counts[empty] = 0
             first[empty] = stops[empty] = at[empty] + 1
-        known &= stops <= blob.stops.take(who)
-        opened = self._only(Front(who, first, stops, counts), known)
-        self.at[opened.who] = opened.at
+        known &= stops <= blob.stops.take(rows)
+        opened = self._only(Front(rows, first, stops, counts), known)
+        self.at[opened.rows] = opened.at
         return opened
 
     def _step(self, front: Front, allowed: Mask) -> tuple[Front, Values]:
@@ -238,20 +238,20 @@ class Walker:
         if not fine.all():
             front = self._only(front, fine)
             codes, starts, stops = codes[fine], starts[fine], stops[fine]
-        self.at[front.who] = stops
-        return Front(front.who, stops, front.stops, front.counts), Values(codes, starts, stops)
+        self.at[front.rows] = stops
+        return Front(front.rows, stops, front.stops, front.counts), Values(codes, starts, stops)
 
     def _only(self, front: Front, fine: Mask) -> Front:
         """Those of which this is true; all others are in doubt."""
-        self.doubt[front.who[~fine]] = True
+        self.fallback[front.rows[~fine]] = True
         return front.where(fine)
 
     def _closed(self, opened: Front) -> None:
         """Containers end where they say, or their messages are in doubt."""
-        self.doubt[opened.who[self.at.take(opened.who) != opened.stops]] = True
+        self.fallback[opened.rows[self.at.take(opened.rows) != opened.stops]] = True
 
 
-def _put(found: Values, places: Places, values: Values) -> None:
+def _put(found: Values, places: Positions, values: Values) -> None:
     found.codes[places] = values.codes
     found.starts[places] = values.starts
     found.stops[places] = values.stops

@@ -64,18 +64,18 @@ def selected(batches: Batches, topic: str, selector: str | None) -> Batches:
     if selector is None:
         yield from batches
         return
-    claim = Definition(topic, shared=True, selector=selector)
+    definition = Definition(topic, shared=True, selector=selector)
     selections = Selections()
-    selections.join(claim)
+    selections.join(definition)
     for batch in batches:
         if batch.num_rows:
-            yield batch.filter(pa.array(_mask(selections, claim, batch)))
+            yield batch.filter(pa.array(_mask(selections, definition, batch)))
 
 
 def _mask(
-    selections: Selections, claim: Definition, batch: pa.RecordBatch
+    selections: Selections, definition: Definition, batch: pa.RecordBatch
 ) -> "np.ndarray[Any, Any]":
-    found = np.fromiter(matching.selected(selections, claim, _batch(batch)), np.int64)
+    found = np.fromiter(matching.selected(selections, definition, _batch(batch)), np.int64)
     return np.isin(batch.column("sequence").to_numpy(), found)
 
 

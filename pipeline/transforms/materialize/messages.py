@@ -48,12 +48,12 @@ def decoded_columns(
     step, one by one what isn't, each at its place."""
     if len(messages) < WALKED_MIN:
         return decoded_one_by_one(messages, limits)
-    columns, doubt = decoded_in_columns(blob_of(messages), limits)
-    if not doubt.any():
+    columns, fallback = decoded_in_columns(blob_of(messages), limits)
+    if not fallback.any():
         return columns
-    odd = decoded_one_by_one(messages.filter(pa.array(doubt)), limits)
+    odd = decoded_one_by_one(messages.filter(pa.array(fallback)), limits)
     places = np.arange(len(messages))
-    places[doubt] = len(messages) + np.arange(np.count_nonzero(doubt))
+    places[fallback] = len(messages) + np.arange(np.count_nonzero(fallback))
     return {
         name: pa.concat_arrays([column, odd[name]]).take(places) for name, column in columns.items()
     }

@@ -18,7 +18,7 @@ _UNKNOWN = (
 )
 
 
-def claims(selector: str | None) -> Column:
+def selects(selector: str | None) -> Column:
     """Whether a row of `messages` is claimed by a selector; never null.
 
     A row that lacks what the selector asks for is, whatever the gateway selects: one with an
@@ -33,7 +33,7 @@ def claims(selector: str | None) -> Column:
     return ~known | column(parsed)
 
 
-def claimed(selector: Column, texts: Iterable[str | None]) -> Column:
+def selected(selector: Column, texts: Iterable[str | None]) -> Column:
     """Whether a row is claimed by the selector that a column of it has, which is one of `texts`.
 
     One condition for each distinct text, whatever the number of subscriptions. A text that isn't
@@ -41,5 +41,5 @@ def claimed(selector: Column, texts: Iterable[str | None]) -> Column:
     """
     condition = F.when(selector.isNull(), F.lit(True))
     for text in sorted({text for text in texts if text is not None}):
-        condition = condition.when(selector == F.lit(text), claims(text))
+        condition = condition.when(selector == F.lit(text), selects(text))
     return condition.otherwise(F.raise_error(F.lit(_UNKNOWN)).cast("boolean"))

@@ -14,7 +14,7 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.incarnations import incarnations
-from distributary.pipeline.transforms.selector.selecting import claimed
+from distributary.pipeline.transforms.selector.selecting import selected
 
 #: The width of a bucket where none is said.
 WIDTH = timedelta(hours=1)
@@ -56,11 +56,11 @@ def backlog(
     events = tables.subscriptions.where(F.col("group") <= group)
     if subscription is not None:
         events = events.where(F.col("subscription") == subscription)
-    lives = incarnations(events)
+    incarnation_rows = incarnations(events)
     selectors = [row.selector for row in events.select("selector").distinct().collect()]
-    frame = _frame(tables, lives, group, width_us, since, until)
-    stays = _stays(tables, lives, selectors, group)
-    return _counted(stays, lives, frame, width_us)
+    frame = _frame(tables, incarnation_rows, group, width_us, since, until)
+    stays = _stays(tables, incarnation_rows, selectors, group)
+    return _counted(stays, incarnation_rows, frame, width_us)
 
 
 def _check(width: timedelta, since: datetime | None, until: datetime | None) -> None:
@@ -75,7 +75,7 @@ def _check(width: timedelta, since: datetime | None, until: datetime | None) -> 
 
 def _frame(
     tables: Tables,
-    lives: DataFrame,
+    incarnation_rows: DataFrame,
     group: Column,
     width_us: int,
     since: datetime | None,
@@ -84,9 +84,9 @@ def _frame(
     """One row: the first and the last bucket, and the moment at which all ends."""
     versions = tables.log_versions.where(F.col("group") <= group)
     known = F.coalesce(versions.select(F.max("committed_at")).scalar(), F.current_timestamp())
-    begin = lives.select(F.min("began_at")).scalar() if since is None else F.lit(since)
+    begin = incarnation_rows.select(F.min("began_at")).scalar() if since is None else F.lit(since)
     end = known if until is None else F.least(known, F.lit(until))
-    frame = lives.sparkSession.range(1).select(
+    frame = incarnation_rows.sparkSession.range(1).select(
         _bucket(begin, width_us).alias("first"),
         _bucket(end, width_us).alias("last"),
         end.alias("ends"),
@@ -99,12 +99,12 @@ def _frame(
 
 
 def _stays(
-    tables: Tables, lives: DataFrame, selectors: list[str | None], group: Column
+    tables: Tables, incarnation_rows: DataFrame, selectors: list[str | None], group: Column
 ) -> DataFrame:
     """Every message that an incarnation was owed: `came_at` and `went_at` (null: it is), whether
     it was `settled`, and when it was published."""
     life = F.broadcast(
-        lives.select(
+        incarnation_rows.select(
             "subscription",
             "began",
             "began_at",
@@ -122,7 +122,7 @@ def _stays(
     )
     owed = (
         life.join(tables.messages.where(F.col("group") <= group), on=mine, how="inner")
-        .where(claimed(F.col("_selector"), selectors))
+        .where(selected(F.col("_selector"), selectors))
         .select(
             "subscription",
             "began",
@@ -134,7 +134,9 @@ def _stays(
         )
     )
     joined = owed.join(
-        _endings(tables, lives, group), on=["subscription", "began", "sequence"], how="left"
+        _endings(tables, incarnation_rows, group),
+        on=["subscription", "began", "sequence"],
+        how="left",
     )
     never = F.coalesce(
         (F.col("outcome") == Outcome.LOCAL.value)
@@ -154,10 +156,12 @@ def _stays(
     )
 
 
-def _endings(tables: Tables, lives: DataFrame, group: Column) -> DataFrame:
+def _endings(tables: Tables, incarnation_rows: DataFrame, group: Column) -> DataFrame:
     """The first final settlement of each message in each incarnation."""
     life = F.broadcast(
-        lives.select(F.col("subscription").alias("_of"), "began", F.col("ended").alias("_ended"))
+        incarnation_rows.select(
+            F.col("subscription").alias("_of"), "began", F.col("ended").alias("_ended")
+        )
     )
     mine = (
         (F.col("subscription") == F.col("_of"))
@@ -180,7 +184,9 @@ def _endings(tables: Tables, lives: DataFrame, group: Column) -> DataFrame:
     )
 
 
-def _counted(stays: DataFrame, lives: DataFrame, frame: DataFrame, width_us: int) -> DataFrame:
+def _counted(
+    stays: DataFrame, incarnation_rows: DataFrame, frame: DataFrame, width_us: int
+) -> DataFrame:
     """What came and went in each bucket, and what was there at its end."""
     alike = (
         stays.join(F.broadcast(frame), how="cross")
@@ -201,7 +207,7 @@ def _counted(stays: DataFrame, lives: DataFrame, frame: DataFrame, width_us: int
     counted = framed.select("subscription", F.explode(_parts()).alias("part")).select(
         "subscription", "part.*"
     )
-    spine = _spine(lives, frame, width_us)
+    spine = _spine(incarnation_rows, frame, width_us)
     return _rows(counted.unionByName(spine, allowMissingColumns=True), frame, width_us)
 
 
@@ -226,12 +232,12 @@ def _parts() -> Column:
     return F.concat(there, F.array(part(F.col("came_in"), {"came": n}), went))
 
 
-def _spine(lives: DataFrame, frame: DataFrame, width_us: int) -> DataFrame:
+def _spine(incarnation_rows: DataFrame, frame: DataFrame, width_us: int) -> DataFrame:
     """A row for every bucket that a subscription lived in."""
     begin = F.greatest(_bucket(F.col("began_at"), width_us), F.col("first"))
     end = F.least(F.coalesce(_bucket(F.col("ended_at"), width_us), F.col("last")), F.col("last"))
     return (
-        lives.join(F.broadcast(frame), how="cross")
+        incarnation_rows.join(F.broadcast(frame), how="cross")
         .where(begin <= end)
         .select("subscription", F.explode(F.sequence(begin, end)).alias("bucket"))
         .distinct()

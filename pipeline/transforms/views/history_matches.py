@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log.log_position import AtEnd, AtSequence, AtTime, Place
 from distributary.pipeline.transforms.schema.home_tables import Tables
-from distributary.pipeline.transforms.selector.selecting import claims
+from distributary.pipeline.transforms.selector.selecting import selects
 from distributary.pipeline.transforms.views.moment import moment
 
 
@@ -63,7 +63,7 @@ def matches(tables: Tables, topic: str, selector: str | None, within: Stretch) -
         & (F.col("group") <= within.group)
         & (F.col("topic") == topic)
     )
-    return tables.messages.where(mine).where(claims(selector))
+    return tables.messages.where(mine).where(selects(selector))
 
 
 def _first(messages: DataFrame, place: Place, stop: int) -> int:
@@ -92,10 +92,10 @@ def _moment_of(time: int) -> datetime:
 
 def _dense_from(sequences: DataFrame, stop: int) -> int:
     """The sequence behind the last one that is missing below `stop`."""
-    spread = sequences.groupBy(F.shiftright("sequence", 12).alias("chunk")).agg(
+    chunks = sequences.groupBy(F.shiftright("sequence", 12).alias("chunk")).agg(
         F.count("*").alias("count")
     )
-    full = {row.chunk: row["count"] for row in spread.collect()}
+    full = {row.chunk: row["count"] for row in chunks.collect()}
     chunk, left = (stop - 1) >> 12, ((stop - 1) & 4095) + 1
     while full.get(chunk, 0) == left:
         chunk, left = chunk - 1, 4096

@@ -16,7 +16,7 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.transforms.materialize.settled import without_settled
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables, whole
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
-from distributary.pipeline.transforms.selector.selecting import claimed, claims
+from distributary.pipeline.transforms.selector.selecting import selected, selects
 
 
 def pending(spark: SparkSession, place: str, subscription: str) -> DataFrame:
@@ -43,7 +43,7 @@ def pending_of_all(tables: Tables) -> DataFrame:
     cursors = tables.cursors
     selectors = [row.selector for row in cursors.select("selector").distinct().collect()]
     # Cursors come first, so that they are read first: messages that came meanwhile aren't theirs.
-    claimants = F.broadcast(
+    subscribers = F.broadcast(
         cursors.select(
             "subscription",
             F.col("topic").alias("_topic"),
@@ -59,8 +59,8 @@ def pending_of_all(tables: Tables) -> DataFrame:
         & (F.col("group") <= F.col("_group"))
     )
     rows = (
-        claimants.join(tables.messages.where(F.col("sequence") >= lowest), on=mine, how="inner")
-        .where(claimed(F.col("_selector"), selectors))
+        subscribers.join(tables.messages.where(F.col("sequence") >= lowest), on=mine, how="inner")
+        .where(selected(F.col("_selector"), selectors))
         .select("subscription", *MESSAGES.names)
     )
     return _with_states(without_settled(rows, cursors), "subscription")
@@ -98,7 +98,7 @@ def owed(messages: DataFrame, cursor: Row) -> DataFrame:
     if cursor.settled_count:
         rows = rows.where(~_in(bytes(cursor.settled))(F.col("sequence")))
     if cursor.selector is not None:
-        rows = rows.where(claims(cursor.selector))
+        rows = rows.where(selects(cursor.selector))
     return _with_states(rows)
 
 

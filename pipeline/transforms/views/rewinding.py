@@ -52,7 +52,7 @@ def rewinding(tables: Tables, subscription: str, to: Place) -> Rewinding:
         .distinct()
     )
     pending = owed(tables.messages, cursor).select("sequence", F.lit(True).alias("owed"))
-    claimed = (
+    selected = (
         matches(tables, cursor.topic, cursor.selector, within)
         .select("sequence", "expires_at")
         .join(never, on="sequence", how="left_anti")
@@ -61,7 +61,7 @@ def rewinding(tables: Tables, subscription: str, to: Place) -> Rewinding:
     there = F.col("sequence") >= within.log_from
     over = F.coalesce(F.col("expires_at") <= now, F.lit(False))
     is_owed = F.col("owed").isNotNull()
-    counts = claimed.agg(
+    counts = selected.agg(
         F.count_if(there & ~over & ~is_owed).alias("again"),
         F.count_if(there & ~over & is_owed).alias("anyway"),
         F.count_if(there & over).alias("expired"),

@@ -28,7 +28,7 @@ from distributary.pipeline.model.subscription import SubscriptionEvent
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
 from distributary.pipeline.transforms.schema.incarnations import DECISIVE
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
-from distributary.pipeline.transforms.selector.selecting import claims
+from distributary.pipeline.transforms.selector.selecting import selects
 from distributary.pipeline.transforms.views.moment import AsOf, Moment, moment
 from distributary.pipeline.transforms.views.pending import find
 
@@ -191,8 +191,8 @@ def _owed(tables: Tables, life: Life) -> DataFrame:
         & (F.col("sequence") >= life.floor)
         & (F.col("group") <= life.at.group)
     )
-    claimed = tables.messages.where(mine).where(claims(life.began.selector))
-    return claimed.join(_settled(tables, life), on="sequence", how="left_anti")
+    selected = tables.messages.where(mine).where(selects(life.began.selector))
+    return selected.join(_settled(tables, life), on="sequence", how="left_anti")
 
 
 def _settled(tables: Tables, life: Life) -> DataFrame:

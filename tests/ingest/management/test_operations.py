@@ -407,7 +407,7 @@ def test_a_table_that_somebody_else_changed_stops_the_gateway(
         foreign_commit(gateway.home)
         sender.send(encoded("after"))  # it may stop before it answers
         peer.until(lambda: peer.connection.remote_condition, "a condition")
-        assert "TableMoved" in peer.connection.remote_condition.description
+        assert "ForeignCommit" in peer.connection.remote_condition.description
         peer.drop()
         gateway.ended(1)
         assert "somebody else" in str(gateway.events("gateway.stopped")[-1]["reason"])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from proton import Message, symbol, timestamp, uint, ulong
 
-from distributary.ingest.native.batch_reader import READ_MAX, SlabReader
+from distributary.ingest.native.batch_reader import READ_MAX, BatchReader
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.selector.evaluate import compiled
@@ -42,7 +42,7 @@ def agree(messages, names=(*NAMES, *FIELDS), between=b"", kind=bytes):
     """Both say the same, and it is returned."""
     some = batch(messages, between, kind)
     said = shown(Reader(names).columns(some, 0, len(messages))[0])
-    assert shown(SlabReader(names).columns(some, 0, len(messages))[0]) == said
+    assert shown(BatchReader(names).columns(some, 0, len(messages))[0]) == said
     return said
 
 
@@ -261,7 +261,7 @@ def test_any_part_of_a_batch_is_read():
     some = batch(messages)
     for first, stop in ((0, len(messages)), (1, READ_MAX + 1), (READ_MAX, READ_MAX + 1), (3, 3)):
         expected = shown(Reader(("b", "a")).columns(some, first, stop)[0])
-        assert shown(SlabReader(("b", "a")).columns(some, first, stop)[0]) == expected
+        assert shown(BatchReader(("b", "a")).columns(some, first, stop)[0]) == expected
 
 
 TEXTS = [
@@ -294,7 +294,7 @@ def test_selectors_together_match_what_each_matches_alone(rows, texts):
         bytes(Message(body="x", priority=7 if len(row) == 1 else 4, properties=row).encode())
         for row in rows
     ]
-    some, selections = batch(messages), Selections(SlabReader)
+    some, selections = batch(messages), Selections(BatchReader)
     claims = [Definition("t", shared=True, selector=text) for text in texts]
     for claim in claims:
         selections.join(claim)

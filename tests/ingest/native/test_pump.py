@@ -134,7 +134,7 @@ def destinations(*messages: bytes) -> list[int]:
         priority=b"",
         ttl=b"",
         deliveries=b"",
-        kept=0,
+        unsettled=0,
         to_at=b"",
         to_size=b"",
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gateway_links import encoded
 
-from distributary.ingest.publish.restored_duplicates import remember
+from distributary.ingest.publish.restored_duplicates import restore_duplicates
 from distributary.ingest.runtime.load_settings import load
 from distributary.ingest.runtime.policies import Policies
 from distributary.pipeline.log.duplicates import Windows
@@ -84,7 +84,7 @@ def test_the_window_is_what_it_was(tmp_path: Path, written: str, expected: str) 
         ],
     )
     windows = Windows(1_000)
-    remember(windows, policies(tmp_path, written), log)
+    restore_duplicates(windows, policies(tmp_path, written), log)
     assert len(windows) == len(expected)
     assert known(windows, "t", "abcdefg") == expected
     assert not known(windows, "elsewhere", "xy")
@@ -94,7 +94,7 @@ def test_what_was_read_back_grows_old(tmp_path: Path) -> None:
     """It counts for a sixteenth of the window longer at most."""
     log = table(tmp_path / "log", [(60, [run("t", ["a"])]), (20, [run("t", ["b"])])])
     windows = Windows(1_000)
-    remember(windows, policies(tmp_path, "duplicates_ms = 80_000"), log)
+    restore_duplicates(windows, policies(tmp_path, "duplicates_ms = 80_000"), log)
     later = time.time_ns() // 1_000 + 26 * SECOND
     assert windows.add("t", [], later, messages=0, age=80 * SECOND) == []
     assert known(windows, "t", "ab") == "b"

@@ -65,7 +65,7 @@ def test_what_lived_once_is_collected_when_enough_has_ended(collector: None) -> 
 async def collected() -> None:
     """The collector was at work once more."""
     before = collections()
-    while collections() == before:
+    while collections() == before:  # noqa: ASYNC110 (nobody tells)
         await asyncio.sleep(0.01)
 
 

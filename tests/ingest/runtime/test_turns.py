@@ -17,7 +17,7 @@ from distributary.ingest.runtime.turns import (
     SOCKETS_SECONDS,
     TURN_SECONDS,
     Allowance,
-    Due,
+    FairQueue,
     Parts,
     TaskTurns,
     next_room,
@@ -43,7 +43,7 @@ def test_a_quick_peer_is_read_in_large_runs_and_a_slow_one_in_small_ones() -> No
 
 def test_lanes_have_their_turns_alike() -> None:
     """A long lane doesn't keep a short one waiting; within a lane the first to come goes first."""
-    due: Due[str] = Due(2)
+    due: FairQueue[str] = FairQueue(2)
     due.add_all([f"a{n}" for n in range(6)], "a")
     due.add("b0", "b")
     due.add("a0", "a")  # it waits already: it keeps its place

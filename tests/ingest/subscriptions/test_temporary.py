@@ -444,7 +444,7 @@ def test_nothing_is_left_of_five_thousand(tmp_path: Path, connect: Connect) -> N
         "Producer",
         "Link",
         "lines",
-        "_Line",
+        "_TopicBatches",
     )
 
     def live(number: int) -> None:

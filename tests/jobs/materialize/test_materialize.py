@@ -21,7 +21,7 @@ from distributary.jobs.materialize.batch import Materialization
 from distributary.jobs.materialize.materialize import Settings, last_version, require_log, run
 from distributary.jobs.session.job_settings import load
 from distributary.jobs.tables.delta_files import newest_version
-from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 
@@ -35,7 +35,7 @@ KEYS = {
 TABLES = tuple(KEYS)
 
 
-def state(place: Place, places: TablePlaces) -> dict[str, DataFrame]:
+def state(place: Place, places: TableLocations) -> dict[str, DataFrame]:
     """The tables as they are, without when that was written."""
     read = place.spark.read.format("delta")
     return {
@@ -105,7 +105,7 @@ def test_a_batch_that_runs_twice_changes_nothing(place: Place) -> None:
 
 def brought(place: Place, name: str, **limits: int) -> Materialization:
     """Tables of their own, for the same log; not begun yet."""
-    places = TablePlaces(place.places.log, f"{place.home.root}/{name}", "")
+    places = TableLocations(place.places.log, f"{place.home.root}/{name}", "")
     changed = msgspec.structs.replace(load().materialize, **limits)
     return Materialization(place.spark, places, changed)
 

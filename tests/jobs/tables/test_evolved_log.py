@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from table_groups import KEY, NOON, event, framed, group, run, settled
 
 from distributary.jobs.materialize.materialize import Settings, build
-from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.model.subscription import SubscriptionEvent
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
@@ -27,7 +27,7 @@ def test_the_job_goes_on_over_the_new_columns(spark: SparkSession, tmp_path: Pat
     """Its next run reads the version that changed only the schema, and what came after it."""
     home = Home(tmp_path)
     shutil.copytree(FORMATS / "first_format" / "topic_log", home.topic_log)
-    places = TablePlaces(
+    places = TableLocations(
         str(home.topic_log),
         str(home.cursors.parent),
         str(home.checkpoint("materialize")),

@@ -9,7 +9,7 @@ from table_groups import DAY_US, NOON, event, framed, group, run, settled
 
 from distributary.jobs.materialize.batch_progress import Progress
 from distributary.jobs.materialize.materialize import Settings, build
-from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.model.subscription import SubscriptionEvent
 from distributary.pipeline.tables.delta import log_entries
 from distributary.pipeline.tables.delta.log_entries import LogEntries
@@ -51,7 +51,7 @@ class Kept:
     def materialize(self) -> int:
         """Run the job to its end: how many messages it found."""
         self.progress.clear()
-        places = TablePlaces(
+        places = TableLocations(
             str(self.home.topic_log),
             str(self.home.cursors.parent),
             str(self.home.checkpoint("materialize")),

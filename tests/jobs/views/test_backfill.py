@@ -18,7 +18,7 @@ from proton import Delivery
 from pyspark.sql import SparkSession
 
 from distributary.jobs.materialize.materialize import Settings, build
-from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.jobs.views import backfill, rewind_preview
 from distributary.pipeline.log.log_position import AtSequence
 from distributary.pipeline.tables.home.home import Home
@@ -67,7 +67,9 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
             peer.leave(every, closed=False)
         home = Home(running.home)
         running.stop()
-        places = TablePlaces(str(home.topic_log), str(home.spark_tables), str(home.checkpoint("m")))
+        places = TableLocations(
+            str(home.topic_log), str(home.spark_tables), str(home.checkpoint("m"))
+        )
         build(spark, Settings(places)).awaitTermination()
         running.start()
         yield running
@@ -77,7 +79,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def told(lake: Gateway, name: str, to: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     capsys.readouterr()
-    rewind_preview.foretell(str(lake.home), name, to, as_json=True)
+    rewind_preview.preview(str(lake.home), name, to, as_json=True)
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 

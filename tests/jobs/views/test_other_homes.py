@@ -15,7 +15,7 @@ from test_subscriber import SETTINGS, Subscription, bodies, drained
 
 from distributary.jobs.materialize.materialize import Settings, build
 from distributary.jobs.subscription import drain
-from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.jobs.views import backfill
 from distributary.jobs.views.notebook_views import register, stuck
 from distributary.pipeline.errors import StoreError
@@ -37,7 +37,7 @@ def homes(
     mine.publish(BEFORE)
     first.stop()
     home = Home(first.home)
-    places = TablePlaces(str(home.topic_log), str(home.spark_tables), str(home.checkpoint("m")))
+    places = TableLocations(str(home.topic_log), str(home.spark_tables), str(home.checkpoint("m")))
     build(spark, Settings(places)).awaitTermination()
     second = Gateway(folder / "second", SETTINGS)
     shutil.copytree(first.home, second.home)

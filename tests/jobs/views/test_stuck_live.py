@@ -14,7 +14,7 @@ from test_engines import blocks
 
 from distributary.ingest.cli.subscription_commands import subscription
 from distributary.jobs.materialize.materialize import Settings, build
-from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.jobs.views.notebook_views import register
 from distributary.pipeline.tables.home.home import Home
 
@@ -38,7 +38,7 @@ def test_a_gateway_says_why(
             sender.publish(*map(str, range(5)))
             receiver.confirm(receiver.take(3)[:1])
             until(lambda: settlements(home) == 1, "the settlement in the log")
-            places = TablePlaces(
+            places = TableLocations(
                 str(home.topic_log), str(home.spark_tables), str(home.checkpoint("materialize"))
             )
             build(spark, Settings(places)).awaitTermination()

@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.pipeline.amqp.coordinator_command import NO_NUMBER, id_of
-from distributary.pipeline.amqp.delivery_state import OUTCOMES, described, in_transaction, verdict
+from distributary.pipeline.amqp.delivery_state import (
+    OUTCOMES,
+    described,
+    in_transaction,
+    read_state,
+)
 from distributary.pipeline.codec.amqp_types import DecodeError, Described, Symbol, Value, read
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.transitions import DeliveryState
@@ -59,4 +64,4 @@ def test_an_outcome_is_read_as_it_was_written(
         return
     modified = outcome is Outcome.MODIFIED
     said = DeliveryState(outcome, failed and modified, undeliverable and modified)
-    assert verdict(read(described(said), 0)[0]) == said
+    assert read_state(read(described(said), 0)[0]) == said

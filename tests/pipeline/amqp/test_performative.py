@@ -87,7 +87,7 @@ MODIFIED = DeliveryState(Outcome.MODIFIED, failed=True)
 
 
 @pytest.mark.parametrize(
-    ("value", "verdict"),
+    ("value", "state"),
     [
         (NULL, None),
         (described(0x24, []), DeliveryState(Outcome.ACCEPTED)),
@@ -110,9 +110,9 @@ MODIFIED = DeliveryState(Outcome.MODIFIED, failed=True)
         (b"\x00\x41\x45", None),
     ],
 )
-def test_a_default_outcome_is_read(value: bytes, verdict: DeliveryState | None) -> None:
+def test_a_default_outcome_is_read(value: bytes, state: DeliveryState | None) -> None:
     """The four outcomes and the flags of `modified`; what is none of them is none."""
-    assert performative.attach(attach_frame(outcome=value)).default_outcome == verdict
+    assert performative.attach(attach_frame(outcome=value)).default_outcome == state
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from distributary.pipeline.amqp.dead_letter import ANNOTATIONS_MAX, Burial, copy, restored
+from distributary.pipeline.amqp.dead_letter import ANNOTATIONS_MAX, DeadLetterInfo, copy, restored
 from distributary.pipeline.amqp.performative import attach
 from distributary.pipeline.codec.amqp_types import (
     EMPTY_ELEMENTS_MAX,
@@ -20,7 +20,7 @@ from distributary.pipeline.codec.sections import decode
 from distributary.pipeline.management import management_messages
 from distributary.pipeline.model.outcome import Reason
 
-BURIAL = Burial("queue/orders", "queue://orders", Reason.EXHAUSTED, 10, 1_700_000_000_123_456)
+INFO = DeadLetterInfo("queue/orders", "queue://orders", Reason.EXHAUSTED, 10, 1_700_000_000_123_456)
 LIMITS = DecodeLimits(values_max=1_024)
 
 
@@ -119,7 +119,7 @@ def test_a_copy_for_the_dead_letters_looks_at_the_first_sections_alone() -> None
     bare = b"\x00\x53\x75\xa0\x00" * 200_000 + b"no section"
     tracemalloc.start()
     try:
-        made = copy(b"\x00\x53\x70\xc0\x02\x01\x41" + bare, 41, BURIAL)
+        made = copy(b"\x00\x53\x70\xc0\x02\x01\x41" + bare, 41, INFO)
         assert tracemalloc.get_traced_memory()[1] < 4 * len(bare)
     finally:
         tracemalloc.stop()
@@ -136,5 +136,5 @@ def test_annotations_of_a_copy_have_a_limit() -> None:
         pairs = [write(f"k{n}") + b"\x40" for n in range(count)]
         content = b"".join(pairs)
         said = b"\x00\x53\x72\xd1" + struct.pack(">II", len(content) + 4, 2 * count) + content
-        made = decode(copy(said + bare, 41, BURIAL).data)
+        made = decode(copy(said + bare, 41, INFO).data)
         assert len(made.message_annotations.pairs) == kept + 6

@@ -19,7 +19,7 @@ from distributary.pipeline.dispatch.dispatcher import Deliver, Dispatcher
 from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Settled
 from distributary.pipeline.dispatch.priority_index import PriorityIndex
 from distributary.pipeline.dispatch.ready import GRAIN_US
-from distributary.pipeline.log.failures import Doubt, Failures
+from distributary.pipeline.log.failures import Failures, PossiblyDelivered
 from distributary.pipeline.model.header_attributes import HeaderAttributes
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.policy import DEFAULT, Backlog, Overflow
@@ -56,7 +56,7 @@ KINDS = {
     "colours": [frozenset(), frozenset(COLOURS[:1]), frozenset(COLOURS[1:]), frozenset(COLOURS)],
 }
 #: outcome, failed, undeliverable
-VERDICTS = [
+DELIVERY_STATES = [
     (Outcome.ACCEPTED, False, False),
     (Outcome.ACCEPTED, False, False),
     (Outcome.RELEASED, False, False),
@@ -94,15 +94,17 @@ class History:
         self.loud = "LOUD" in os.environ
         pick = self.random.choice
         policy = replace(DEFAULT, **{name: pick(values) for name, values in POLICIES.items()})
-        buries = pick([True, True, False])
+        dead_letters = pick([True, True, False])
         #: What of messages is not plain here: of all kinds at once, or of few.
         self.kinds = [name for name in KINDS if pick([True, True, False])]
         self.selective = pick([True, False])
         self.claims_some = pick([True, False, False])
         self.now, self.head, self.numbers, self.trimmed = SECOND, 0, 0, 0
-        self.model = Model(policy, buries=buries)
+        self.model = Model(policy, dead_letters=dead_letters)
         self.priority_index = PriorityIndex()
-        self.real = Dispatcher(0, policy=policy, priority_index=self.priority_index, buries=buries)
+        self.real = Dispatcher(
+            0, policy=policy, priority_index=self.priority_index, dead_letters=dead_letters
+        )
         #: What the log has: final runs, the last floor, failures as a fold of it reads them.
         self.final_runs, self.floor, self.known, self.crashed = [], 0, {}, False
 
@@ -139,7 +141,7 @@ class History:
         self.model.messages |= {one.sequence: one for one in claimed}
 
     def attach(self):
-        if len(self.model.takers) < 4:
+        if len(self.model.consumers) < 4:
             self.numbers += 1
             priority = self.random.choice([0, 0, 0, 5])
             selector = self.random.choice([None, None, *COLOURS]) if self.selective else None
@@ -147,22 +149,22 @@ class History:
             self.real.attach(self.numbers, priority=priority, selector=selector)
             self.model.attach(self.numbers, priority, selector)
 
-    def some_taker(self):
-        return self.random.choice([*self.model.takers]) if self.model.takers else None
+    def some_consumer(self):
+        return self.random.choice([*self.model.consumers]) if self.model.consumers else None
 
     def credit(self):
-        consumer = self.some_taker()
+        consumer = self.some_consumer()
         if consumer is not None:
             credit = self.random.choice([0, 1, 2, 3, 5, 100])
             self.say(consumer, credit)
             self.real.credit(consumer, credit)
-            self.model.takers[consumer].credit = credit
+            self.model.consumers[consumer].credit = credit
 
     def serve(self, steps=None):
         """The caller offers what is wanted, step by step or until there is nothing more."""
         steps = steps or self.random.choice([1, 2, 1000, 1000])
         size, listed = self.random.randint(1, 9), self.random.choice([True, False])
-        got = {consumer: [] for consumer in self.model.takers}
+        got = {consumer: [] for consumer in self.model.consumers}
         stuck = None
         for _ in range(steps):
             wanted = self.real.wanted(self.head)
@@ -216,12 +218,12 @@ class History:
         """What a consumer got was not preferred to what it could have had."""
         for got in messages[-1:]:
             for left in self.model.at("owed"):
-                taker = self.model.takers[got.holder]
-                credit, taker.credit = taker.credit, 1
+                entry = self.model.consumers[got.holder]
+                credit, entry.credit = entry.credit, 1
                 assert left.order > got.order or not self.model.may_have(
                     got.holder, left, self.now
                 ), (got, left)
-                taker.credit = credit
+                entry.credit = credit
 
     def attributes(self, messages, *, dense):
         def column(code, values, usual=0):
@@ -243,40 +245,40 @@ class History:
             return
         consumer = self.random.choice(self.model.at("held")).holder
         held = {one.sequence for one in self.model.held_by(consumer)}
-        known = sorted(held | self.model.takers[consumer].lost.keys())
+        known = sorted(held | self.model.consumers[consumer].lost.keys())
         some = self.random.sample(known, self.random.randint(1, min(len(known), 6)))
         run = array("q", sorted(some))
-        verdict = outcome, failed, undeliverable = self.random.choice(VERDICTS)
-        self.say(consumer, list(run), *verdict)
+        delivery_state = outcome, failed, undeliverable = self.random.choice(DELIVERY_STATES)
+        self.say(consumer, list(run), *delivery_state)
         effects = self.real.settle(
             consumer, run, outcome, failed=failed, undeliverable=undeliverable, now=self.now
         )
         self.record(effects)
         for one in set(run) - held:
-            del self.model.takers[consumer].lost[one]
+            del self.model.consumers[consumer].lost[one]
         ended = [self.model.messages[one] for one in run if one in held]
-        self.check_ended(effects, consumer, ended, verdict)
+        self.check_ended(effects, consumer, ended, delivery_state)
 
     def settle_late(self):
         """An outcome of a delivery that ended without one changes nothing, even if the consumer was
         given the message again."""
-        for consumer, taker in self.model.takers.items():
-            if taker.lost:
-                one, delivered_at = self.random.choice(sorted(taker.lost.items()))
+        for consumer, entry in self.model.consumers.items():
+            if entry.lost:
+                one, delivered_at = self.random.choice(sorted(entry.lost.items()))
                 run, outcome = range(one, one + 1), Outcome.ACCEPTED
                 self.say(consumer, one, delivered_at)
                 assert not self.real.settle(consumer, run, outcome, delivered_at=delivered_at)
-                del taker.lost[one]
+                del entry.lost[one]
 
     def claim(self):
         """A consumer gets back all that it names and that nobody has, whatever its turn, selector
         or group is, and whatever time it waits for."""
-        consumer = self.some_taker()
+        consumer = self.some_consumer()
         if consumer is None:
             return
         some = sorted(self.random.sample(self.topic(), min(len(self.topic()), 5)))
         self.say(consumer, some)
-        effects = self.real.claim(consumer, array("q", some), self.now)
+        effects = self.real.reacquire(consumer, array("q", some), self.now)
         self.record(effects)
         said = {one: effect for effect in effects for one in effect.run}
         owed = [one for one in map(self.model.messages.get, some) if one.place == "owed"]
@@ -286,9 +288,9 @@ class History:
             assert (effect.consumer, effect.delivery_count) == (consumer, message.told)
             self.model.hold(consumer, message, self.now)
 
-    def check_ended(self, effects, consumer, ended, verdict):
+    def check_ended(self, effects, consumer, ended, delivery_state):
         """The effects are what this verdict means for each of these, once, and no more."""
-        outcome, failed, undeliverable = verdict
+        outcome, failed, undeliverable = delivery_state
         said = {}
         for effect in effects:
             assert effect.consumer == consumer
@@ -329,7 +331,7 @@ class History:
         return self.now + min(delay, policy.redelivery_delay_ms_max) * 1_000
 
     def detach(self):
-        consumer = self.some_taker()
+        consumer = self.some_consumer()
         if consumer is None:
             return
         held = [one.sequence for one in self.model.held_by(consumer)]
@@ -357,7 +359,7 @@ class History:
         self.record(effects)
         for consumer in {one.holder for one in ended}:
             own = [one for one in ended if one.holder == consumer]
-            self.model.takers[consumer].lost |= {one.sequence: one.since for one in own}
+            self.model.consumers[consumer].lost |= {one.sequence: one.since for one in own}
             theirs = [effect for effect in effects if effect.consumer == consumer]
             self.check_ended(theirs, consumer, own, (Outcome.MODIFIED, True, False))
         assert {effect.consumer for effect in effects} == {one.holder for one in ended}
@@ -388,7 +390,7 @@ class History:
         if not given_up:
             return
         some = {*self.random.sample(self.topic(), 1), *given_up[: self.random.randint(1, 5)]}
-        effects = self.real.buried(array("q", sorted(some)))
+        effects = self.real.dead_lettered(array("q", sorted(some)))
         self.record(effects)
         kept = sorted(some & set(given_up))
         assert sorted(one for effect in effects for one in effect.run) == kept
@@ -424,9 +426,9 @@ class History:
         self.now += GRAIN_US
         for message in self.model.messages.values():
             if message.place == "held":
-                self.model.takers[message.holder].lost[message.sequence] = message.since
+                self.model.consumers[message.holder].lost[message.sequence] = message.since
             message.place = "owed" if message.sequence >= position else "gone"
-            message.failures = message.doubts = message.due = 0
+            message.failures = message.uncertain = message.due = 0
             message.grouped = False
         self.model.owners.clear()
         self.real.rewind(position)
@@ -456,45 +458,45 @@ class History:
         cursor = fold(self.final_runs, self.floor)
         for one in self.model.messages.values():
             assert (one.sequence in cursor) == (one.place == "gone")
-        doubt = Doubt().after_crash(reach, 1, floor=cursor.floor)
+        possible = PossiblyDelivered().after_crash(reach, 1, floor=cursor.floor)
         owed = {one: known for one, known in self.known.items() if one not in cursor}
         self.real = Dispatcher(
             cursor.floor,
             SequenceSet(cursor.settled),
-            failures=doubt.failures(owed),
-            doubtful_below=doubt.below,
+            failures=possible.failures(owed),
+            possibly_delivered_below=possible.below,
             policy=self.model.policy,
             priority_index=self.priority_index,
-            buries=self.model.buries,
+            dead_letters=self.model.dead_letters,
         )
-        self.model.crash(doubt.below)
+        self.model.crash(possible.below)
 
     def each_is_in_its_place(self):
-        for consumer in self.model.takers:
-            held = [one for run in self.real.held(consumer).runs() for one in run]
+        for consumer in self.model.consumers:
+            held = [one for run in self.real.unsettled(consumer).runs() for one in run]
             assert held == sorted(one.sequence for one in self.model.held_by(consumer))
-        places = self.real._places
+        state = self.real._state
         apart = [
             {one for run in sequences.runs() for one in run}
             for sequences in (
-                *places.holds.held.values(),
-                places.burying,
-                places.waiting.usual,
-                *places.waiting.others.values(),
-                places.waiting._delayed,
+                *state.in_flight.by_consumer.values(),
+                state.dead_lettering,
+                state.ready.usual,
+                *state.ready.others.values(),
+                state.ready._delayed,
             )
         ]
         assert sum(map(len, apart)) == len(set().union(*apart)) == self.real.outstanding
         for message in self.model.at("owed"):
-            unread = bool(places.unread.among(range(message.sequence, message.sequence + 1)))
-            assert unread != (message.sequence in places.outstanding)
+            unread = bool(state.unread.among(range(message.sequence, message.sequence + 1)))
+            assert unread != (message.sequence in state.outstanding)
         gone = [one.sequence for one in self.model.at("gone")]
-        assert not any(one in places.outstanding for one in gone)
-        assert all(pool for pool in places.waiting.others.values())
+        assert not any(one in state.outstanding for one in gone)
+        assert all(pool for pool in state.ready.others.values())
 
     def end(self):
         """In the end whoever takes all gets all that is owed, and the floor comes to the head."""
-        for consumer in list(self.model.takers):
+        for consumer in list(self.model.consumers):
             self.real.detach(consumer)
             self.model.detach(consumer)
         self.numbers += 1
@@ -503,7 +505,7 @@ class History:
         for _ in range(20):
             self.time_passes(10)
             self.real.credit(self.numbers, 1000)
-            self.model.takers[self.numbers].credit = 1000
+            self.model.consumers[self.numbers].credit = 1000
             self.serve(1000)
             self.give_up(
                 [one for one in self.model.at("owed") if one.expired(self.now)], Reason.EXPIRED
@@ -512,17 +514,17 @@ class History:
             self.real.settle(self.numbers, held, Outcome.ACCEPTED)
             for one in held:
                 self.model.messages[one].place = "gone"
-            self.real.buried(array("q", self.topic()))
+            self.real.dead_lettered(array("q", self.topic()))
             for one in self.model.at("buried"):
                 one.place = "gone"
         assert not self.model.at("owed", "held", "buried")
         self.real.skip_to(self.head)
         assert (self.real.floor, self.real.outstanding) == (self.head, 0)
-        assert not self.real._places.waiting.levels
-        attempts = self.real._places.attempts
+        assert not self.real._state.ready.levels
+        attempts = self.real._state.attempts
         assert not attempts.failures
         assert not attempts._releases
-        assert not self.real._places.groups.members
+        assert not self.real._state.groups.members
 
 
 @pytest.mark.parametrize("seed", SEEDS)

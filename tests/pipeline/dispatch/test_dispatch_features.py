@@ -109,7 +109,7 @@ def test_switching_groups_off_frees_what_waits_for_them():
 
 def test_a_lower_limit_holds_for_what_failed_before():
     """A message that has failed too often for a new policy is given up when its turn comes."""
-    dispatcher = with_consumer(buries=True)
+    dispatcher = with_consumer(dead_letters=True)
     dispatcher.offer(0, 1)
     dispatcher.settle(1, range(1), Outcome.MODIFIED, failed=True)
     dispatcher.policy = Policy(delivery_attempts_max=1)

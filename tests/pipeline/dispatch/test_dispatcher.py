@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
-from distributary.pipeline.log.failures import Doubt, Failures
+from distributary.pipeline.log.failures import Failures, PossiblyDelivered
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.sequences.sequence_set import SequenceSet
 
 NEW, RETURNED, FINAL = "new", "returned", "final"  # a consumer's number is the fourth place
 
-VERDICTS = [
+DELIVERY_STATES = [
     # outcome, failed, undeliverable, what is recorded, is it final, does it count as a failure
     (Outcome.ACCEPTED, False, False, Outcome.ACCEPTED, True, False),
     (Outcome.REJECTED, False, False, Outcome.REJECTED, True, False),
@@ -46,7 +46,7 @@ class Model:
     def __init__(self):
         self.places = {}  # sequence -> NEW, RETURNED, FINAL or the consumer that holds it
         self.failures = Counter()
-        self.doubted = set()  # those whose failures count a delivery that no record knows of
+        self.uncertain = set()  # those whose failures count a delivery that no record knows of
         self.mark = 0  # what was delivered and not all recorded as ended lies below it
         self.credit = {}
         self.line = deque()
@@ -113,7 +113,7 @@ class Model:
     def end(self, one, *, final, failed):
         self.places[one] = FINAL if final else RETURNED
         self.failures[one] += failed
-        self.doubted.discard(one)
+        self.uncertain.discard(one)
 
     def floor(self):
         outstanding = [one for one, at in self.places.items() if at not in (NEW, FINAL)]
@@ -124,9 +124,9 @@ class Model:
         for one in self.in_place(*self.credit, RETURNED):
             self.places[one] = NEW
         for one in self.in_place(NEW):
-            if one < self.mark and one not in self.doubted:
+            if one < self.mark and one not in self.uncertain:
                 self.failures[one] += 1
-                self.doubted.add(one)
+                self.uncertain.add(one)
         self.mark = 0
         self.credit.clear()
         self.line.clear()
@@ -150,7 +150,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         self.real, self.model = Dispatcher(0), Model()
         self.head = 0  # the log's next sequence, over all topics
         self.final_runs, self.recorded_floor = [], 0
-        self.known, self.doubt, self.group = {}, Doubt(), 0
+        self.known, self.possible, self.group = {}, PossiblyDelivered(), 0
         self.totals = Counter()
         self.since = {}  # consumer with credit -> the totals when it last got credit after none
 
@@ -216,11 +216,11 @@ class DispatcherMachine(RuleBasedStateMachine):
         assert not (self.model.offered(first, stop) and any(self.model.credit.values()))
 
     @precondition(lambda self: self.model.in_place(*self.model.credit))
-    @rule(verdict=st.sampled_from(VERDICTS), data=st.data())
-    def settle(self, verdict, data):
+    @rule(delivery_state=st.sampled_from(DELIVERY_STATES), data=st.data())
+    def settle(self, delivery_state, data):
         """A run that a consumer holds, whole or in part."""
         first = data.draw(st.sampled_from(self.model.in_place(*self.model.credit)))
-        self.settle_run(self.model.places[first], first, verdict, data)
+        self.settle_run(self.model.places[first], first, delivery_state, data)
 
     # One rule for all that disturbs, so that most steps are work: Hypothesis draws rules evenly.
 
@@ -231,8 +231,10 @@ class DispatcherMachine(RuleBasedStateMachine):
     def disturb(self, what, data):
         match what:
             case "foreign":
-                verdict = data.draw(st.sampled_from(VERDICTS))
-                self.settle_foreign(data.draw(consumers), data.draw(st.integers(0, 60)), verdict)
+                delivery_state = data.draw(st.sampled_from(DELIVERY_STATES))
+                self.settle_foreign(
+                    data.draw(consumers), data.draw(st.integers(0, 60)), delivery_state
+                )
             case "claim":
                 self.claim(data.draw(consumers), data.draw(few), data.draw(st.integers(1, 3)))
             case "back":
@@ -250,17 +252,17 @@ class DispatcherMachine(RuleBasedStateMachine):
         """A consumer wants some back, which are messages of the topic."""
         if consumer in self.model.credit:
             run = array("q", self.topic()[first : first + 9 : step])
-            effects = self.real.claim(consumer, run)
+            effects = self.real.reacquire(consumer, run)
             dealt = [(e.consumer, one, e.delivery_count) for e in effects for one in e.run]
             assert sorted(dealt) == self.model.claim(consumer, run)
             assert self.real.reach >= self.model.mark
 
-    def settle_foreign(self, consumer, first, verdict):
+    def settle_foreign(self, consumer, first, delivery_state):
         """One that the consumer most likely doesn't hold; it may not even be attached."""
-        self.settle_run(consumer, first, verdict, None)
+        self.settle_run(consumer, first, delivery_state, None)
 
-    def settle_run(self, consumer, first, verdict, data):
-        outcome, failed, undeliverable, recorded, final, counts = verdict
+    def settle_run(self, consumer, first, delivery_state, data):
+        outcome, failed, undeliverable, recorded, final, counts = delivery_state
         step, length = (data.draw(st.integers(1, 4)), data.draw(few)) if data else (1, 0)
         run = range(first, first + 1 + length * step, step)
         if data and data.draw(st.booleans()):
@@ -319,13 +321,15 @@ class DispatcherMachine(RuleBasedStateMachine):
         cursor = fold(self.final_runs, self.recorded_floor)
         for one, place in self.model.places.items():
             assert (one in cursor) == (place == FINAL)
-        self.doubt = self.doubt.after_crash(self.model.mark, self.group + 1, floor=cursor.floor)
+        self.possible = self.possible.after_crash(
+            self.model.mark, self.group + 1, floor=cursor.floor
+        )
         owed = {one: known for one, known in self.known.items() if one not in cursor}
         self.real = Dispatcher(
             cursor.floor,
             SequenceSet(cursor.settled),
-            failures=self.doubt.failures(owed),
-            doubtful_below=self.doubt.below,
+            failures=self.possible.failures(owed),
+            possibly_delivered_below=self.possible.below,
         )
         self.model.restart(cursor.floor)
         self.since.clear()
@@ -349,13 +353,13 @@ class DispatcherMachine(RuleBasedStateMachine):
     @invariant()
     def every_message_is_in_its_one_place(self):
         for consumer in self.model.credit:
-            held = [one for run in self.real.held(consumer).runs() for one in run]
+            held = [one for run in self.real.unsettled(consumer).runs() for one in run]
             assert held == self.model.in_place(consumer)
-        assert list(self.sequences_of(self.real._places.waiting.usual)) == self.model.in_place(
+        assert list(self.sequences_of(self.real._state.ready.usual)) == self.model.in_place(
             RETURNED
         )
         outstanding = self.model.in_place(RETURNED, *self.model.credit)
-        assert list(self.sequences_of(self.real._places.outstanding)) == outstanding
+        assert list(self.sequences_of(self.real._state.outstanding)) == outstanding
         assert self.real.outstanding == len(outstanding)
         assert self.real.in_flight == len(self.model.in_place(*self.model.credit))
         assert all(one >= self.real.position for one in self.model.in_place(NEW))
@@ -366,9 +370,9 @@ class DispatcherMachine(RuleBasedStateMachine):
 
     @invariant()
     def credit_and_line_are_the_models(self):
-        assert self.real._places.line.credit == self.model.credit
-        assert self.real._places.line.turns() == list(self.model.line)
-        assert all(credit >= 0 for credit in self.real._places.line.credit.values())
+        assert self.real._state.turns.credit == self.model.credit
+        assert self.real._state.turns.order() == list(self.model.line)
+        assert all(credit >= 0 for credit in self.real._state.turns.credit.values())
         assert self.real.consumers == len(self.model.credit)
 
     @invariant()
@@ -380,7 +384,7 @@ class DispatcherMachine(RuleBasedStateMachine):
     @invariant()
     def failures_are_kept_for_what_is_owed_only(self):
         owed = set(self.model.in_place(NEW, RETURNED, *self.model.credit))
-        assert self.real._places.attempts.failures.keys() <= owed
+        assert self.real._state.attempts.failures.keys() <= owed
 
     def teardown(self):
         """After a restart, one consumer with credit for all gets just what isn't settled."""
@@ -545,7 +549,7 @@ def test_what_was_claimed_and_came_back_is_in_its_old_place():
     dispatcher = Dispatcher(0)
     for consumer in (1, 2):
         dispatcher.attach(consumer)
-    assert dealt_by(dispatcher.claim(1, range(50, 52))) == [(1, 50, 0), (1, 51, 0)]
+    assert dealt_by(dispatcher.reacquire(1, range(50, 52))) == [(1, 50, 0), (1, 51, 0)]
     assert (dispatcher.position, dispatcher.floor, dispatcher.reach) == (0, 0, 52)
     dispatcher.detach(1)
     dispatcher.credit(2, 55)

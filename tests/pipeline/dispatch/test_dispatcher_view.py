@@ -62,7 +62,9 @@ TestViewMachine.settings = settings(max_examples=150, stateful_step_count=50)
 def test_a_view_is_apart():
     """What is read and settled in a view is neither read nor settled for consumers, and the other
     way round."""
-    dispatcher = Dispatcher(10, SequenceSet([range(12, 14)]), failures={11: 2}, doubtful_below=11)
+    dispatcher = Dispatcher(
+        10, SequenceSet([range(12, 14)]), failures={11: 2}, possibly_delivered_below=11
+    )
     view = dispatcher.view()
     dispatcher.attach(1)
     dispatcher.credit(1, 2)

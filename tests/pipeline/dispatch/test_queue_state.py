@@ -13,10 +13,10 @@ from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.sequences.sequence_set import SequenceSet
 
 
-def queue(*, buries: bool = False, consumers: int = 1) -> QueueState:
+def queue(*, dead_letters: bool = False, consumers: int = 1) -> QueueState:
     """A queue from sequence 10 on, with consumers that take 100 each."""
     policy = Policy()
-    made = QueueState(10, SequenceSet(), Attempts({}, 0), policy, None, buries=buries)
+    made = QueueState(10, SequenceSet(), Attempts({}, 0), policy, None, dead_letters=dead_letters)
     for consumer in range(1, consumers + 1):
         made.join(consumer, 0, None)
         made.line.set_credit(consumer, 100)
@@ -70,16 +70,16 @@ def test_deliveries_end_where_the_table_says(event: Event) -> None:
     state = TRANSITIONS[State.ACQUIRED][event]
     assert all(isinstance(one, Settled) and one.final is (state in FINAL) for one in effects)
     assert len(places.outstanding) == (0 if state in FINAL else 10)
-    assert len(places.waiting) == (10 if state is State.AVAILABLE else 0)
-    assert not len(places.holds)
+    assert len(places.ready) == (10 if state is State.AVAILABLE else 0)
+    assert not len(places.in_flight)
 
 
 def test_what_is_dropped_waits_for_its_copy() -> None:
     """Given up, owed until the copy is kept, and in no other place."""
-    places = queue(buries=True)
+    places = queue(dead_letters=True)
     places.begin_reading(range(10, 20))
-    [burial] = places.drop(range(10, 20), Reason.EXHAUSTED)
-    assert burial == DeadLetter(NOBODY, range(10, 20), Reason.EXHAUSTED, 0)
-    assert (len(places.burying), len(places.outstanding), len(places.waiting)) == (10, 10, 0)
+    [info] = places.drop(range(10, 20), Reason.EXHAUSTED)
+    assert info == DeadLetter(NOBODY, range(10, 20), Reason.EXHAUSTED, 0)
+    assert (len(places.dead_lettering), len(places.outstanding), len(places.ready)) == (10, 10, 0)
     assert [one.final for one in places.buried(range(10, 20))] == [True]
     assert not places.outstanding

@@ -12,7 +12,7 @@ from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.policy import DEFAULT, Policy
 from distributary.pipeline.sequences.sequence_set import Run
 
-CONSUMERS, HOLDERS = (1, 2, 3), (-11, -12, -13)
+CONSUMERS, TRANSACTIONS = (1, 2, 3), (-11, -12, -13)
 
 
 def delivered(dispatcher: Dispatcher, stop: int, now: int = 0) -> list[Deliver]:
@@ -38,7 +38,7 @@ def test_what_a_transaction_has_is_neither_held_nor_owed_to_others() -> None:
     dispatcher = begun(4)
     assert dispatcher.retire(1, range(1, 3), -7) == [range(1, 3)]
     assert dispatcher.retired(-7, range(1, 3))
-    assert (len(dispatcher.held(1)), dispatcher.in_flight) == (2, 4)
+    assert (len(dispatcher.unsettled(1)), dispatcher.in_flight) == (2, 4)
     dispatcher.attach(2)
     dispatcher.credit(2, 9)
     assert delivered(dispatcher, 4) == []
@@ -131,7 +131,7 @@ class RetiredMachine(RuleBasedStateMachine):
                 self.place[sequence] = one.consumer
 
     def of(self, who: int) -> list[int]:
-        return sorted(one for one, holder in self.place.items() if holder == who)
+        return sorted(one for one, transaction in self.place.items() if transaction == who)
 
     def fail(self, sequences: list[int]) -> None:
         for one in sequences:
@@ -174,15 +174,19 @@ class RetiredMachine(RuleBasedStateMachine):
             last += 1
         return [range(first, last + 1)]
 
-    @rule(data=st.data(), consumer=st.sampled_from(CONSUMERS), holder=st.sampled_from(HOLDERS))
-    def retire(self, data: st.DataObject, consumer: int, holder: int) -> None:
+    @rule(
+        data=st.data(),
+        consumer=st.sampled_from(CONSUMERS),
+        transaction=st.sampled_from(TRANSACTIONS),
+    )
+    def retire(self, data: st.DataObject, consumer: int, transaction: int) -> None:
         if not self.of(consumer):
             return
         for run in self.some(data, consumer):
-            [part] = self.real.retire(consumer, run, holder)
+            [part] = self.real.retire(consumer, run, transaction)
             assert list(part) == list(run)
             for sequence in run:
-                self.place[sequence] = holder
+                self.place[sequence] = transaction
 
     @rule(data=st.data(), consumer=st.sampled_from(CONSUMERS))
     def accept(self, data: st.DataObject, consumer: int) -> None:
@@ -193,29 +197,33 @@ class RetiredMachine(RuleBasedStateMachine):
             for sequence in run:
                 self.place[sequence] = None
 
-    @rule(holder=st.sampled_from(HOLDERS), commit=st.booleans())
-    def discharge(self, holder: int, commit: bool) -> None:
-        has = self.of(holder)
+    @rule(transaction=st.sampled_from(TRANSACTIONS), commit=st.booleans())
+    def discharge(self, transaction: int, commit: bool) -> None:
+        has = self.of(transaction)
         for sequence in has:
             run = range(sequence, sequence + 1)
-            assert self.real.retired(holder, run)
+            assert self.real.retired(transaction, run)
             if commit:
-                [settled] = self.real.settle(holder, run, Outcome.ACCEPTED)
+                [settled] = self.real.settle(transaction, run, Outcome.ACCEPTED)
                 assert settled.final
                 self.place[sequence] = None
             else:
-                self.real.settle(holder, run, Outcome.MODIFIED, failed=True)
+                self.real.settle(transaction, run, Outcome.MODIFIED, failed=True)
         if not commit:
             self.fail(has)
-        self.real.forget(holder)
+        self.real.forget(transaction)
         self.deliver()
 
-    @rule(data=st.data(), holder=st.sampled_from(HOLDERS), consumer=st.sampled_from(CONSUMERS))
-    def restore(self, data: st.DataObject, holder: int, consumer: int) -> None:
-        if not self.of(holder):
+    @rule(
+        data=st.data(),
+        transaction=st.sampled_from(TRANSACTIONS),
+        consumer=st.sampled_from(CONSUMERS),
+    )
+    def restore(self, data: st.DataObject, transaction: int, consumer: int) -> None:
+        if not self.of(transaction):
             return
-        for run in self.some(data, holder):
-            done = self.real.restore(holder, run, consumer)
+        for run in self.some(data, transaction):
+            done = self.real.restore(transaction, run, consumer)
             assert done is (consumer in self.attached)
             for sequence in run if done else ():
                 self.place[sequence] = consumer
@@ -223,7 +231,7 @@ class RetiredMachine(RuleBasedStateMachine):
     @invariant()
     def each_is_where_it_was_put(self) -> None:
         for consumer in self.attached:
-            held = [one for run in self.real.held(consumer).runs() for one in run]
+            held = [one for run in self.real.unsettled(consumer).runs() for one in run]
             assert held == self.of(consumer)
         assert self.real.in_flight == sum(1 for one in self.place.values() if one)
         owed = [one for one, who in self.place.items() if who is not None]

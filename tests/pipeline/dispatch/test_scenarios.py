@@ -6,9 +6,10 @@ why it changed and want it so.
 A run is written `3`, `3-7` (both ends in it) or `3-11/4` (every fourth). A command may begin with
 its time in seconds, `@12`; time stands still until it is said again. Commands:
 
-    start POSITION [buries] [settled RUN ...] [failed SEQUENCE=COUNT ...] [doubtful SEQUENCE]
-                   [policy NAME=VALUE ...]
-                                       a new dispatcher, as after a restart; doubtful below that
+    start POSITION [dead-letters] [settled RUN ...] [failed SEQUENCE=COUNT ...]
+                   [possibly-delivered SEQUENCE] [policy NAME=VALUE ...]
+                                       a new dispatcher, as after a restart; what is owed below
+                                       that sequence was possibly delivered
     policy NAME=VALUE ...              this policy from now on
     publish RUN [priority=N] [expires=SECONDS] [due=SECONDS] [group=NAME] [matches=SELECTOR]
                                        messages like these become durable
@@ -16,8 +17,8 @@ its time in seconds, `@12`; time stands still until it is said again. Commands:
     offer RUN | skip POSITION
     serve                              offer all that was published, until nothing is wanted
     settle NAME RUN OUTCOME [failed] [undeliverable] [delivered=SECONDS]
-    claim NAME RUN                     what of these nobody has is his
-    give-up RUN REASON | buried RUN
+    reacquire NAME RUN                 those that aren't in flight go to this consumer
+    give-up RUN REASON | dead-lettered RUN
     wake                               at the latest time that it asked for, up to now
     pause | resume | rewind POSITION
     state
@@ -103,20 +104,20 @@ class Story:
         return self.names.index(name)
 
     def restarted(self, position, words):
-        said = {"settled": [], "failed": [], "doubtful": [], "policy": []}
+        said = {"settled": [], "failed": [], "possibly-delivered": [], "policy": []}
         for word in words:
             if word in said:
                 values = said[word]
-            elif word != "buries":
+            elif word != "dead-letters":
                 values.append(word)
         return Dispatcher(
             position,
             SequenceSet(map(parse_run, said["settled"])),
             failures={int(one): int(count) for one, count in options(said["failed"]).items()},
-            doubtful_below=max(map(int, said["doubtful"]), default=0),
+            possibly_delivered_below=max(map(int, said["possibly-delivered"]), default=0),
             policy=policy_of(said["policy"]),
             priority_index=self.priority_index,
-            buries="buries" in words,
+            dead_letters="dead-letters" in words,
         )
 
     def do(self, line):
@@ -165,10 +166,10 @@ class Story:
         match words:
             case ["give-up", run, reason]:
                 return dispatcher.give_up(parse_run(run), Reason(reason))
-            case ["claim", name, run]:
-                return dispatcher.claim(self.number(name), parse_run(run), self.now)
-            case ["buried", run]:
-                return dispatcher.buried(parse_run(run))
+            case ["reacquire", name, run]:
+                return dispatcher.reacquire(self.number(name), parse_run(run), self.now)
+            case ["dead-lettered", run]:
+                return dispatcher.dead_lettered(parse_run(run))
             case ["wake"]:
                 return dispatcher.wake(self.now)
             case ["pause" | "resume" as what]:
@@ -243,7 +244,7 @@ class Story:
             case Settled(outcome=outcome, final=final):
                 return f"settled{what} {outcome} {'final' if final else 'back'}{count}"
             case DeadLetter(reason=reason):
-                return f"bury{what} {reason}{count}"
+                return f"dead-letter{what} {reason}{count}"
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.pipeline.log.recent_messages import SLAB_BYTES, RecentMessages
+from distributary.pipeline.log.recent_messages import BATCH_BYTES, RecentMessages
 from distributary.pipeline.model.message import RecordBatch
 
 SIZE = 10
@@ -21,10 +21,10 @@ def batch(first: int, count: int) -> RecordBatch:
 def taken(recent: RecentMessages, firsts: list[int]) -> int:
     """The bytes of all batches that haven't left, with what each takes beside its messages."""
     batches = sum(1 for first in firsts if first >= recent.floor)
-    return SIZE * (recent.head - recent.floor) + SLAB_BYTES * batches
+    return SIZE * (recent.head - recent.floor) + BATCH_BYTES * batches
 
 
-@given(publishes, st.integers(0, 20 * SLAB_BYTES))
+@given(publishes, st.integers(0, 20 * BATCH_BYTES))
 def test_finds_what_a_list_would_find(steps: list[tuple[str, int, bool]], bytes_max: int) -> None:
     """From the floor on, find gives the batch of the sequence or the topic's next one."""
     recent, everything = RecentMessages(head=7, bytes_max=bytes_max), []
@@ -41,7 +41,7 @@ def test_finds_what_a_list_would_find(steps: list[tuple[str, int, bool]], bytes_
                 assert recent.find(name, wanted) is expected
 
 
-@given(publishes, st.integers(0, 20 * SLAB_BYTES))
+@given(publishes, st.integers(0, 20 * BATCH_BYTES))
 def test_memory_is_bounded_by_what_is_committed(
     steps: list[tuple[str, int, bool]], bytes_max: int
 ) -> None:
@@ -61,7 +61,7 @@ def test_memory_is_bounded_by_what_is_committed(
             assert recent.bytes <= bytes_max
 
 
-@given(publishes, st.integers(0, 20 * SLAB_BYTES), st.data())
+@given(publishes, st.integers(0, 20 * BATCH_BYTES), st.data())
 def test_forgotten_topics_are_gone_and_the_others_are_not(
     steps: list[tuple[str, int, bool]], bytes_max: int, data: st.DataObject
 ) -> None:

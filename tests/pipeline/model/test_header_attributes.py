@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.pipeline.codec.buffers import Bytes
-from distributary.pipeline.log.recent_messages import SLAB_BYTES, RecentMessages
+from distributary.pipeline.log.recent_messages import BATCH_BYTES, RecentMessages
 from distributary.pipeline.model.header_attributes import PRIORITY, HeaderAttributes, joined
 from distributary.pipeline.model.message import RecordBatch
 
@@ -84,9 +84,9 @@ def test_small_batches_are_handed_out_with_their_attributes(parts: list[list[Mes
         )
         sequences.extend(range(first, first + count))
         everything += part
-        size += SLAB_BYTES + count + (attributes.size if attributes else 0)
+        size += BATCH_BYTES + count + (attributes.size if attributes else 0)
         recent.add("other", RecordBatch(recent.head, 1, b"", bytes(8)))
-        size += SLAB_BYTES
+        size += BATCH_BYTES
     assert recent.bytes == size
     found = recent.find("mine", 0, 1_000)
     assert found is not None

@@ -10,7 +10,7 @@ from distributary.pipeline.model.outcome import Outcome
 
 def test_what_is_in_doubt_may_all_have_expired() -> None:
     """Then nothing is left to deliver, and nothing to be said of its attempts."""
-    dispatcher = Dispatcher(0, doubtful_below=3)
+    dispatcher = Dispatcher(0, possibly_delivered_below=3)
     dispatcher.attach(1)
     dispatcher.credit(1, 10)
     attributes = HeaderAttributes(0, expires_at=array("q", [5] * 3).tobytes())

@@ -10,9 +10,9 @@ from distributary.pipeline.model.policy import Backlog, Overflow, Policy
 POLICY = Policy(backlog=Backlog(overflow=Overflow.DEAD_LETTER))
 
 
-def burying() -> Dispatcher:
+def dead_lettering() -> Dispatcher:
     """Ten messages: 0 to 2 held, 3 given back, the others unread."""
-    dispatcher = Dispatcher(0, policy=POLICY, buries=True)
+    dispatcher = Dispatcher(0, policy=POLICY, dead_letters=True)
     dispatcher.attach(1)
     dispatcher.credit(1, 4)
     dispatcher.offer(0, 10)
@@ -22,7 +22,7 @@ def burying() -> Dispatcher:
 
 def test_nobody_keeps_a_copy_of_what_goes_back() -> None:
     """What waits and what is unread is gone; what is held is not touched."""
-    dispatcher = burying()
+    dispatcher = dead_lettering()
     effects = dispatcher.give_up(range(2, 6), Reason.REDRIVEN)
     assert all(isinstance(one, Settled) and one.final for one in effects)
     assert {one.outcome for one in effects if isinstance(one, Settled)} == {Outcome.REDRIVEN}
@@ -34,5 +34,5 @@ def test_nobody_keeps_a_copy_of_what_goes_back() -> None:
 
 
 def test_copies_are_kept_of_all_else() -> None:
-    effects = burying().give_up(array("q", [3, 5]), Reason.OVERFLOW)
+    effects = dead_lettering().give_up(array("q", [3, 5]), Reason.OVERFLOW)
     assert all(isinstance(one, DeadLetter) for one in effects)

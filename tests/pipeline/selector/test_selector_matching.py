@@ -42,7 +42,7 @@ def batch(messages, first=0):
     return RecordBatch(first, len(sequences), b"".join(blobs), offsets.tobytes(), listed)
 
 
-def claim(text, topic="flights"):
+def definition(text, topic="flights"):
     return Definition(topic, shared=False, selector=text)
 
 
@@ -76,18 +76,18 @@ def test_every_subscription_gets_what_matches_whatever_the_others_do(log, texts,
     """In parts of any size, in any order, with others that come, go and lag behind."""
     selections = Selections()
     for text in texts:
-        selections.join(claim(text))
+        selections.join(definition(text))
     places = [(0, log[0][0][0], []) for _ in texts]  # batch, wanted sequence, what matched so far
     while open_ := [n for n, (at, _, _) in enumerate(places) if at < len(log)]:
         n = data.draw(st.sampled_from(open_))
         if data.draw(st.booleans()):
             other = data.draw(st.sampled_from(TEXTS))
-            selections.join(claim(other))
-            selections.leave(claim(other))
+            selections.join(definition(other))
+            selections.leave(definition(other))
         at, wanted, got = places[n]
         room, work = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 40))
         found = selections.matches(
-            claim(texts[n]), batch(log[at]), wanted, room=room, work_max=work
+            definition(texts[n]), batch(log[at]), wanted, room=room, work_max=work
         )
         assert found.stop > wanted
         assert len(found.sequences) <= room
@@ -105,10 +105,10 @@ def test_equal_selectors_are_evaluated_once():
     messages = [(sequence, sequence % 10) for sequence in range(100)]
     selections = Selections()
     for text in (TEXTS[0], TEXTS[0], TEXTS[1]):
-        selections.join(claim(text))
+        selections.join(definition(text))
     work = []
     for text in (TEXTS[0], TEXTS[0], TEXTS[1]):
-        found = selections.matches(claim(text), batch(messages), 0, room=100, work_max=1_000)
+        found = selections.matches(definition(text), batch(messages), 0, room=100, work_max=1_000)
         assert list(found.sequences) == directly(text, messages)
         work.append(found.work)
     assert work == [150, 1, 1]
@@ -119,9 +119,9 @@ def test_what_a_value_rules_out_is_no_work():
     messages = [(sequence, sequence % 10) for sequence in range(100)]
     selections, texts = Selections(), [f"n = {n} AND n >= 0" for n in range(10)]
     for text in texts:
-        selections.join(claim(text))
+        selections.join(definition(text))
     for text, work in zip(texts, [100] + [1] * 9, strict=True):
-        found = selections.matches(claim(text), batch(messages), 0, room=100, work_max=1_000)
+        found = selections.matches(definition(text), batch(messages), 0, room=100, work_max=1_000)
         assert (list(found.sequences), found.work) == (directly(text, messages), work)
 
 
@@ -130,9 +130,9 @@ def test_what_is_known_ends_with_the_batch_at_hand():
     messages = [(sequence, sequence % 10) for sequence in range(40)]
     selections = Selections()
     for text in TEXTS[:2]:
-        selections.join(claim(text))
-    selections.matches(claim(TEXTS[0]), batch(messages), 0, room=40, work_max=400)
-    found = selections.matches(claim(TEXTS[1]), batch(messages[:10]), 3, room=40, work_max=400)
+        selections.join(definition(text))
+    selections.matches(definition(TEXTS[0]), batch(messages), 0, room=40, work_max=400)
+    found = selections.matches(definition(TEXTS[1]), batch(messages[:10]), 3, room=40, work_max=400)
     assert (list(found.sequences), found.stop) == ([6, 7, 8, 9], 10)
 
 
@@ -142,9 +142,9 @@ def test_who_lags_behind_is_evaluated_alone():
     old, new = batch(messages[:50]), batch(messages[50:])
     selections = Selections()
     for text in TEXTS[:2]:
-        selections.join(claim(text))
+        selections.join(definition(text))
     work = [
-        selections.matches(claim(text), part, part.first, room=99, work_max=999).work
+        selections.matches(definition(text), part, part.first, room=99, work_max=999).work
         for text, part in ((TEXTS[0], new), (TEXTS[1], old), (TEXTS[1], new), (TEXTS[0], old))
     ]
     assert work == [75, 50, 1, 50]
@@ -156,9 +156,9 @@ def test_a_new_selector_knows_nothing_yet():
     selections = Selections()
     for text in TEXTS[:3]:
         for _ in range(2):
-            selections.join(claim(text))
+            selections.join(definition(text))
         for other in TEXTS[: TEXTS.index(text) + 1]:
-            found = selections.matches(claim(other), batch(messages), 0, room=20, work_max=400)
+            found = selections.matches(definition(other), batch(messages), 0, room=20, work_max=400)
             assert list(found.sequences) == directly(other, messages)
 
 
@@ -166,12 +166,12 @@ def test_who_has_no_room_or_time_goes_on_later():
     """It ends behind the last message that was looked at, and no message is passed over."""
     messages = [(sequence, sequence) for sequence in range(10, 20)]
     selections = Selections()
-    selections.join(claim("n % 2 = 0"))
-    found = selections.matches(claim("n % 2 = 0"), batch(messages), 11, room=2, work_max=100)
+    selections.join(definition("n % 2 = 0"))
+    found = selections.matches(definition("n % 2 = 0"), batch(messages), 11, room=2, work_max=100)
     assert (list(found.sequences), found.stop, found.work) == ([12, 14], 15, 4)
-    found = selections.matches(claim("n % 2 = 0"), batch(messages), 15, room=9, work_max=2)
+    found = selections.matches(definition("n % 2 = 0"), batch(messages), 15, room=9, work_max=2)
     assert (list(found.sequences), found.stop, found.work) == ([16], 17, 2)
-    found = selections.matches(claim("n % 2 = 0"), batch(messages), 17, room=9, work_max=99)
+    found = selections.matches(definition("n % 2 = 0"), batch(messages), 17, room=9, work_max=99)
     assert (list(found.sequences), found.stop, found.work) == ([18], 20, 3)
 
 
@@ -180,10 +180,10 @@ def test_topics_are_apart():
     selections = Selections()
     for topic in ("flights", "trains"):
         for _ in range(2):
-            selections.join(claim("n > 5", topic))
+            selections.join(definition("n > 5", topic))
     for topic, number in (("flights", 9), ("trains", 1)):
         found = selections.matches(
-            claim("n > 5", topic), batch([(0, number)]), 0, room=1, work_max=1
+            definition("n > 5", topic), batch([(0, number)]), 0, room=1, work_max=1
         )
         assert list(found.sequences) == ([0] if number > 5 else [])
 
@@ -192,13 +192,13 @@ def test_what_is_kept_is_bounded():
     """Any number of messages leave what is kept as it was; answers stay right, of old ones, too."""
     selections = Selections()
     for text in TEXTS[:2]:
-        selections.join(claim(text))
+        selections.join(definition(text))
     messages = [(nth * SPAN_MAX, nth % 13) for nth in range(3 * SPANS_MAX)]
     whole = batch(messages)
     for text in TEXTS[:2]:
         got, wanted = [], 0
         while wanted < whole.stop:
-            found = selections.matches(claim(text), whole, wanted, room=9, work_max=2)
+            found = selections.matches(definition(text), whole, wanted, room=9, work_max=2)
             got, wanted = got + list(found.sequences), found.stop
         assert got == directly(text, messages)
     assert len(selections._topics["flights"]._spans) <= SPANS_MAX + 4
@@ -207,12 +207,12 @@ def test_what_is_kept_is_bounded():
 def test_what_is_left_is_forgotten():
     """Topics without subscriptions keep nothing, and a bad selector leaves no trace."""
     selections = Selections()
-    selections.join(claim(None))
-    selections.leave(claim(None))
+    selections.join(definition(None))
+    selections.leave(definition(None))
     with pytest.raises(SelectorError):
-        selections.join(claim("n >"))
-    selections.join(claim("n > 5"))
-    selections.leave(claim("n > 5"))
+        selections.join(definition("n >"))
+    selections.join(definition("n > 5"))
+    selections.leave(definition("n > 5"))
     assert not selections.topics
 
 
@@ -233,7 +233,7 @@ def test_a_selector_that_fails_is_nobody_elses_failure():
     """Though they are evaluated together: the others match what they match, and whoever asks for it
     hears which one it is. Asked again it is the same."""
     selections = Selections(Broken)
-    good, bad = claim("n = 1"), claim("broken = 1 OR n = 1")
+    good, bad = definition("n = 1"), definition("broken = 1 OR n = 1")
     selections.join(good)
     selections.join(bad)
     messages = batch([(0, 1), (1, 2), (2, 1)])

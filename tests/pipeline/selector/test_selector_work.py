@@ -22,7 +22,7 @@ def batch(messages: list[bytes]) -> RecordBatch:
     return RecordBatch(0, len(messages), b"".join(messages), offsets.tobytes())
 
 
-def claim(text: str) -> Definition:
+def definition(text: str) -> Definition:
     return Definition("flights", shared=False, selector=text)
 
 
@@ -38,11 +38,11 @@ def test_work_grows_with_the_texts_that_are_gone_over() -> None:
     their turn after one of them; without LIKE it is read, and that is all."""
     selections = Selections()
     for text, most in (("t LIKE '%aab%' AND n >= 0", 1), ("n >= 0", 40)):
-        selections.join(claim(text))
-        found = selections.matches(claim(text), batch(long_texts(40)), 0, room=99, work_max=50)
+        selections.join(definition(text))
+        found = selections.matches(definition(text), batch(long_texts(40)), 0, room=99, work_max=50)
         assert found.stop == most
         assert found.work >= (50 if most == 1 else 1)
-        selections.leave(claim(text))
+        selections.leave(definition(text))
 
 
 def test_long_texts_are_not_gone_over_for_everybody_at_once() -> None:
@@ -51,13 +51,13 @@ def test_long_texts_are_not_gone_over_for_everybody_at_once() -> None:
     selections = Selections()
     texts = [f"t LIKE '%a%b%' OR n = {n}" for n in range(100)]
     for text in texts:
-        selections.join(claim(text))
+        selections.join(definition(text))
     messages = [encoded({"n": n, "t": "ab" if n % 3 else LONG}) for n in range(12)]
     for n, text in enumerate(texts[:12]):
         matched: list[int] = []
         at = most = 0
         while at < 12:
-            found = selections.matches(claim(text), batch(messages), at, room=99, work_max=500)
+            found = selections.matches(definition(text), batch(messages), at, room=99, work_max=500)
             assert found.stop > at
             assert found.sequences is not None
             matched += found.sequences
@@ -76,10 +76,10 @@ def test_large_messages_are_read_a_few_at_a_time() -> None:
 
     widths: list[int] = []
     selections = Selections(Counting)
-    selections.join(claim("n >= 0"))
+    selections.join(definition("n >= 0"))
     body = b"\x00\x53\x75\xb0\x00\x04\x00\x00" + bytes(1 << 18)
     large = [encoded({"n": n}) + body for n in range(9)]
-    selections.matches(claim("n >= 0"), batch(large), 0, room=99, work_max=99)
+    selections.matches(definition("n >= 0"), batch(large), 0, room=99, work_max=99)
     assert sum(widths) == 9
     assert max(widths) <= 4
 
@@ -89,9 +89,9 @@ def test_properties_without_end_say_nothing() -> None:
     for count, wanted in ((ELEMENTS_MAX // 2, [0]), (ELEMENTS_MAX // 2 + 1, [])):
         said = {f"{n}": None for n in range(count - 1)}
         selections = Selections()
-        selections.join(claim("n = 1"))
+        selections.join(definition("n = 1"))
         found = selections.matches(
-            claim("n = 1"), batch([encoded({"n": 1, **said})]), 0, room=9, work_max=9
+            definition("n = 1"), batch([encoded({"n": 1, **said})]), 0, room=9, work_max=9
         )
         assert found.sequences is not None
         assert found.sequences.tolist() == wanted

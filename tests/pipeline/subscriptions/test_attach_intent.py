@@ -20,9 +20,9 @@ from distributary.pipeline.subscriptions.attach_intent import (
     Produce,
     Relay,
     Subscribe,
+    decide_intent,
     offered,
     unreadable,
-    wish,
 )
 
 CONSUMER = Attach(
@@ -73,13 +73,13 @@ def test_which_subscription_a_link_means(
     words = ["shared"] * shared + ["global"] * global_
     if present:
         attach = replace(CONSUMER, capabilities=frozenset({"topic", *words}), durable=durable)
-        assert wished(attach) == Subscribe(wanted, Definition("t", shared))
+        assert intent_of(attach) == Subscribe(wanted, Definition("t", shared))
     else:
-        assert wished(replace(NOWHERE, desired=frozenset(words))) == Lookup(wanted)
+        assert intent_of(replace(NOWHERE, desired=frozenset(words))) == Lookup(wanted)
 
 
-def wished(attach: Attach, bare: Kind = Kind.TOPIC) -> AttachIntent | Make:
-    return wish(attach, "c", bare)
+def intent_of(attach: Attach, bare: Kind = Kind.TOPIC) -> AttachIntent | Make:
+    return decide_intent(attach, "c", bare)
 
 
 QUEUE_KEY = SubscriptionKey(None, "t", durable=True, queue=True)
@@ -130,12 +130,12 @@ OTHERS = [
 
 @pytest.mark.parametrize(("attach", "wanted"), OTHERS)
 def test_what_else_a_link_can_want(attach: Attach, wanted: AttachIntent | Make) -> None:
-    assert wished(attach) == wanted
+    assert intent_of(attach) == wanted
 
 
 def test_a_bare_address_is_what_the_settings_say() -> None:
     bare = replace(PRODUCER, capabilities=frozenset())
-    assert wished(bare, Kind.QUEUE) == Produce(Destination(Kind.QUEUE, "t"))
+    assert intent_of(bare, Kind.QUEUE) == Produce(Destination(Kind.QUEUE, "t"))
 
 
 REFUSALS = [
@@ -161,7 +161,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("attach", "condition"), REFUSALS)
 def test_what_can_not_be_had_is_refused_with_a_sentence(attach: Attach, condition: str) -> None:
-    amqp_error = wished(attach)
+    amqp_error = intent_of(attach)
     assert isinstance(amqp_error, AmqpError)
     assert amqp_error.condition == condition
     assert " " in amqp_error.description

@@ -40,11 +40,15 @@ def test_a_hint_is_what_its_parts_say(parts: list[tuple[int, set[int]]], below: 
         later = [one for one in named if one >= sequence]
         assert hint.covers(sequence)
         assert hint.next(sequence) == min(later, default=start)
-        sift = hint.sift(sequence)
-        assert sift is not None
-        assert set(later) & set(range(sequence, sift.stop)) <= set(sift.sequences) <= named
+        hint_filter = hint.filter(sequence)
+        assert hint_filter is not None
+        assert (
+            set(later) & set(range(sequence, hint_filter.stop))
+            <= set(hint_filter.sequences)
+            <= named
+        )
     assert not hint.covers(start)
-    assert hint.sift(start) is None
+    assert hint.filter(start) is None
 
 
 def test_a_part_that_does_not_follow_is_not_taken() -> None:

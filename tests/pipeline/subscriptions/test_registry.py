@@ -7,9 +7,9 @@ from distributary.pipeline.model.policy import Redefine
 from distributary.pipeline.model.subscription import Definition, Origin, SubscriptionKey
 from distributary.pipeline.subscriptions.registry import (
     ATTACH,
-    CLAIMS,
     LEAVE,
     LOOKUPS,
+    MEANINGS,
     AttachAction,
     Fit,
     LeaveAction,
@@ -192,7 +192,7 @@ def test_the_tables_have_no_gaps():
         (Fit.ABSENT, Presence.FULL),
     }
     both = (False, True)
-    assert CLAIMS.keys() == {(s, g, d) for s in both for g in both for d in both}
+    assert MEANINGS.keys() == {(s, g, d) for s in both for g in both for d in both}
     assert LOOKUPS.keys() == {(s, g) for s in both for g in both}
     assert LEAVE.keys() == {
         (kind, closed, others)

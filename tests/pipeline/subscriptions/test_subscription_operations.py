@@ -10,16 +10,16 @@ from distributary.pipeline.subscriptions.subscription_operations import (
     Operation,
     Standing,
     decide,
-    moved,
+    new_floor,
     standing,
 )
 
 KEY = SubscriptionKey(None, "billing", durable=True)
-ABSENT, EMPTY, STOCKED, USED = Standing
+ABSENT, EMPTY, WITH_MESSAGES, USED = Standing
 GONE, EXISTS, BUSY, FULL = NOT_FOUND, PRECONDITION_FAILED, LOCKED, PRECONDITION_FAILED
 
 ROWS = [
-    # operation, and what it does where nothing is, to an empty one, a stocked queue, a used one
+    # operation, what it does where nothing is, to an empty one, a queue with messages, a used one
     (Operation.CREATE, Deed.CREATE, EXISTS, EXISTS, EXISTS),
     (Operation.UPDATE, GONE, Deed.CONFIGURE, Deed.CONFIGURE, Deed.CONFIGURE),
     (Operation.PAUSE, GONE, Deed.PAUSE, Deed.PAUSE, Deed.PAUSE),
@@ -65,7 +65,7 @@ def test_what_is_so_already_is_done_no_second_time() -> None:
         (True, 0, False, False, EMPTY),
         (True, 0, False, True, EMPTY),  # a subscription's backlog goes with it, as JMS has it
         (True, 0, True, False, EMPTY),
-        (True, 0, True, True, STOCKED),
+        (True, 0, True, True, WITH_MESSAGES),
         (True, 2, True, True, USED),
         (True, 1, False, False, USED),
     ],
@@ -92,7 +92,7 @@ def test_how_it_stands(
 def test_a_place_that_can_not_be_had_is_refused_with_what_there_is(
     operation: Operation, to: int, says: str
 ) -> None:
-    found = moved(operation, to, floor=40, first=10, head=100)
+    found = new_floor(operation, to, floor=40, first=10, head=100)
     if says:
         assert isinstance(found, AmqpError)
         assert says in found.description

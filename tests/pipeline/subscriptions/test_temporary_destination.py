@@ -7,37 +7,37 @@ from distributary.pipeline.model.amqp_error import INVALID_FIELD, LOCKED, NOT_FO
 from distributary.pipeline.subscriptions.temporary_destination import (
     RIGHTS,
     Deed,
-    Whose,
+    Ownership,
     amqp_error,
     wanted_kind,
 )
 
 ROWS = [
     # what is wanted, whose it is, the condition of the refusal
-    (Deed.SEND, Whose.OWN, None),
-    (Deed.SEND, Whose.FOREIGN, None),
-    (Deed.SEND, Whose.GONE, NOT_FOUND),
-    (Deed.CONSUME, Whose.OWN, None),
-    (Deed.CONSUME, Whose.FOREIGN, LOCKED),
-    (Deed.CONSUME, Whose.GONE, NOT_FOUND),
-    (Deed.SUBSCRIBE_DURABLY, Whose.OWN, NOT_FOUND),
-    (Deed.SUBSCRIBE_DURABLY, Whose.FOREIGN, LOCKED),
-    (Deed.SUBSCRIBE_DURABLY, Whose.GONE, NOT_FOUND),
+    (Deed.SEND, Ownership.OWN, None),
+    (Deed.SEND, Ownership.FOREIGN, None),
+    (Deed.SEND, Ownership.ABSENT, NOT_FOUND),
+    (Deed.CONSUME, Ownership.OWN, None),
+    (Deed.CONSUME, Ownership.FOREIGN, LOCKED),
+    (Deed.CONSUME, Ownership.ABSENT, NOT_FOUND),
+    (Deed.SUBSCRIBE_DURABLY, Ownership.OWN, NOT_FOUND),
+    (Deed.SUBSCRIBE_DURABLY, Ownership.FOREIGN, LOCKED),
+    (Deed.SUBSCRIBE_DURABLY, Ownership.ABSENT, NOT_FOUND),
 ]
 
 
-@pytest.mark.parametrize(("deed", "whose", "condition"), ROWS)
-def test_who_may_do_what(deed, whose, condition):
+@pytest.mark.parametrize(("deed", "ownership", "condition"), ROWS)
+def test_who_may_do_what(deed, ownership, condition):
     """A refusal has the condition that clients map to errors, and names what was asked for."""
-    refused = amqp_error(deed, whose, "temp-queue://x")
+    refused = amqp_error(deed, ownership, "temp-queue://x")
     assert (refused and refused.condition) == condition
     assert refused is None or "'temp-queue://x'" in refused.description
 
 
 def test_the_table_has_no_gaps():
     """Every deed is decided for everybody."""
-    assert RIGHTS.keys() == {(deed, whose) for deed in Deed for whose in Whose}
-    assert {(deed, whose) for deed, whose, _ in ROWS} == RIGHTS.keys()
+    assert RIGHTS.keys() == {(deed, ownership) for deed in Deed for ownership in Ownership}
+    assert {(deed, ownership) for deed, ownership, _ in ROWS} == RIGHTS.keys()
 
 
 @pytest.mark.parametrize(

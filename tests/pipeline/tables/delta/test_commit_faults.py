@@ -14,7 +14,7 @@ from s3_server import served
 from s3_way import Plan, Way, way_to
 from table_groups import NOON, bodies, event, framed, group, run, settled
 
-from distributary.pipeline.errors import StoreError, TableMoved
+from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.model.subscription import SubscriptionEvent
 from distributary.pipeline.tables.delta.commits import json_name
 from distributary.pipeline.tables.delta.object_store import ObjectStore
@@ -60,7 +60,7 @@ class Committer:
         for _ in range(TRIES):
             try:
                 return step(self.log)
-            except TableMoved:
+            except ForeignCommit:
                 raise
             except (StoreError, OSError):
                 continue
@@ -260,7 +260,7 @@ def test_a_request_that_comes_late_is_the_same_version(tmp_path: Path) -> None:
         store.create = real  # type: ignore[method-assign]
         real(json_name(1), b'{"commitInfo":{}}\n' if theirs else late[0])
         if theirs:
-            with pytest.raises(TableMoved):
+            with pytest.raises(ForeignCommit):
                 log.commit([first])
         else:
             assert log.commit([first]).rows == 0

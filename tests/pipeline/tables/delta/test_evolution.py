@@ -16,7 +16,7 @@ from table_groups import DAY_US, KEY, NOON, bodies, event, framed, group, run, s
 from table_story import KEEP_ALL, paged, table_rows
 from verify_homes import snapshot
 
-from distributary.pipeline.errors import StoreError, TableMoved
+from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.model.subscription import Made, Origin, SubscriptionEvent
 from distributary.pipeline.tables.delta import evolution, topic_log_schema
 from distributary.pipeline.tables.delta.store import LocalStore
@@ -226,6 +226,6 @@ def test_of_two_owners_one_adds_them_and_the_former_stops(home: Home) -> None:
     assert DeltaTable(home.topic_log).version() == 4
     log = TopicLog.open(home.topic_log)
     assert (log.version, log.sequence_version) == (5, 7)
-    with pytest.raises(TableMoved):
+    with pytest.raises(ForeignCommit):
         former.commit([framed(group(6, 7, run("orders", [b"e"])))])
     assert table_rows(home.topic_log) == [*ROWS, (6, "orders", b"d")]

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 from s3_server import served
 from table_groups import KEY, NOON, bodies, event, framed, group, run, settled
 
-from distributary.pipeline.errors import InvalidRequest, StoreError, TableMoved
+from distributary.pipeline.errors import ForeignCommit, InvalidRequest, StoreError
 from distributary.pipeline.model.subscription import SubscriptionEvent
 from distributary.pipeline.tables.delta.object_store import ObjectStore
 from distributary.pipeline.tables.home.home import Home
@@ -72,7 +72,7 @@ def test_a_table_of_before_gets_its_columns_there(store: ObjectStore, tmp_path: 
     assert (log.version, log.sequence_version) == (4, 6)
     log.commit([framed(group(5, 6, run("orders", [b"d"], expires_at=[NOON])))])
     log = opened(store, tmp_path)
-    assert [ahead.topic for ahead in log.survey(5)] == ["orders"]
+    assert [ahead.topic for ahead in log.priority_statistics(5)] == ["orders"]
     page = log.page("orders", 0, 1000)
     assert sum(batch.count for batch in page.batches) == 5
     table = DeltaTable(store.uri, storage_options=store.options)
@@ -137,7 +137,7 @@ def test_a_former_owner_commits_nothing(store: ObjectStore, tmp_path: Path) -> N
     """After a fence the version that the former owner would make is taken."""
     old, new = opened(store, tmp_path), opened(store, tmp_path)
     new.fence(3)
-    with pytest.raises(TableMoved):
+    with pytest.raises(ForeignCommit):
         old.commit([framed(group(1, 0, run("t", [b"x"])))])
     new.commit([framed(group(1, 0, run("t", [b"x"])))])
 

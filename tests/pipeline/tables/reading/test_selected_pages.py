@@ -10,27 +10,27 @@ from hypothesis import strategies as st
 from table_groups import bodies, framed, group, run
 from test_paging import Message, history, messages, model
 
-from distributary.pipeline.subscriptions.hint import Sift
+from distributary.pipeline.subscriptions.hint import HintFilter
 from distributary.pipeline.tables.reading import paging
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 
 def walk(
-    log: TopicLog, topic: str, start: int, bytes_max: int, sift: Sift
+    log: TopicLog, topic: str, start: int, bytes_max: int, hint_filter: HintFilter
 ) -> tuple[list[Message], int]:
     """All pages from `start` to the end of the sift, and how many these are."""
     found: list[Message] = []
     pages = 0
-    while start < min(sift.stop, log.sequence_version):
-        page = log.page(topic, start, bytes_max, sift)
+    while start < min(hint_filter.stop, log.sequence_version):
+        page = log.page(topic, start, bytes_max, hint_filter)
         assert page.covered > start
-        assert all(batch.sifted for batch in page.batches)
+        assert all(batch.filtered for batch in page.batches)
         got = messages(page.batches)
         assert all(start <= sequence < page.covered for sequence, _ in got)
         found += got
         start = page.covered
         pages += 1
-    assert start >= min(sift.stop, log.sequence_version)
+    assert start >= min(hint_filter.stop, log.sequence_version)
     return found, pages
 
 
@@ -50,7 +50,7 @@ def test_any_sift_gives_what_it_names(
     named = [one for one in range(stop) if dice.random() < share]
     for topic, all_messages in model([one for part in parts for one in part]).items():
         want = [m for m in all_messages if start <= m[0] < stop and m[0] in set(named)]
-        got, _ = walk(log, topic, start, bytes_max, Sift(array("q", named), stop))
+        got, _ = walk(log, topic, start, bytes_max, HintFilter(array("q", named), stop))
         assert got == want
 
 
@@ -63,7 +63,7 @@ def test_what_is_not_named_is_not_read(tmp_path: Path) -> None:
     read = pager._read_from_disk
     pager._read_from_disk = lambda unit, topic: reads.append(unit.index) or read(unit, topic)
     named = [5, 20_000, 20_001, 40_959]
-    got, pages = walk(log, "t", 0, 1_000, Sift(array("q", named), 40_960))
+    got, pages = walk(log, "t", 0, 1_000, HintFilter(array("q", named), 40_960))
     assert [sequence for sequence, _ in got] == named
     assert (pages, reads) == (1, [0, 4, 9])
 
@@ -73,6 +73,6 @@ def test_one_page_reads_a_few_row_groups(tmp_path: Path) -> None:
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run("t", bodies(81_920, 10))))])
     named = list(range(7, 81_920, 4_096))
-    got, pages = walk(log, "t", 0, 1 << 20, Sift(array("q", named), 81_920))
+    got, pages = walk(log, "t", 0, 1 << 20, HintFilter(array("q", named), 81_920))
     assert [sequence for sequence, _ in got] == named
-    assert pages == -(-20 // paging.SIFTED_UNITS_MAX)
+    assert pages == -(-20 // paging.FILTERED_UNITS_MAX)

@@ -37,15 +37,15 @@ DAYS = UpkeepLimits(log_entries_max=1_000_000, log_retention_days=7, retention_d
 Found = tuple[dict[int, int], list[tuple[int, range]]]
 
 
-def surveyed(log: TopicLog, since: int) -> dict[str, Found]:
+def statistics_of(log: TopicLog, since: int) -> dict[str, Found]:
     """What the survey says of each topic, as its priority index would have it."""
-    agendas: dict[str, PriorityIndex] = {}
+    indexes: dict[str, PriorityIndex] = {}
     found: dict[str, Found] = {}
-    for ahead in log.survey(since):
-        agendas.setdefault(ahead.topic, PriorityIndex()).seed(ahead)
+    for ahead in log.priority_statistics(since):
+        indexes.setdefault(ahead.topic, PriorityIndex()).seed(ahead)
         _, lapses = found.setdefault(ahead.topic, ({}, []))
         lapses += [(at, range(start, stop)) for at, start, stop in ahead.lapses]
-    for topic, priority_index in agendas.items():
+    for topic, priority_index in indexes.items():
         urgent, _ = found[topic]
         for level, high in priority_index.high.items():
             urgent |= dict.fromkeys((one for run in high.runs() for one in run), level)
@@ -89,7 +89,7 @@ def test_a_survey_finds_what_is_urgent_or_expires(tmp_path: Path, seed: int) -> 
         if merged:
             assert log.upkeep(now=NOON + 3 * DAY_US, floor=0)
         for since in (0, 1, log.sequence_version // 2, log.sequence_version):
-            same(surveyed(log, since), expected(said_of, since))
+            same(statistics_of(log, since), expected(said_of, since))
 
 
 class Watched(LocalStore):
@@ -118,12 +118,12 @@ def test_files_of_plain_messages_are_not_opened(watched: Watched) -> None:
     log.commit([framed(group(4, 7, run("a", bodies(2, 9), priority=[4, 5])))])
     for one in (log, TopicLog.open(watched.root, store=watched)):
         watched.opened.clear()
-        assert surveyed(one, 0) == {"a": ({8: 5}, [(NOON, range(6, 7))])}
+        assert statistics_of(one, 0) == {"a": ({8: 5}, [(NOON, range(6, 7))])}
         assert len(watched.opened) == 2
         watched.opened.clear()
-        assert surveyed(one, 7) == {"a": ({8: 5}, [])}
+        assert statistics_of(one, 7) == {"a": ({8: 5}, [])}
         assert len(watched.opened) == 1
-        assert surveyed(one, 9) == {}
+        assert statistics_of(one, 9) == {}
 
 
 def test_what_another_reader_is_told_of_attributes_is_true(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_table_of_the_first_format_is_read_where_it_says_nothing(watched: Watc
     shutil.copytree(FIRST_FORMAT, watched.root)
     log = TopicLog.open(watched.root, store=watched)
     expiry = NOON + 1_500_000
-    assert surveyed(log, 0) == {"orders": ({2: 7}, [(expiry, range(2))])}
+    assert statistics_of(log, 0) == {"orders": ({2: 7}, [(expiry, range(2))])}
     (part,) = log.volumes(5)
     assert part[:3] == ("orders", 6, 1)
     assert part[4] == NOON + DAY_US
@@ -253,7 +253,7 @@ def test_what_the_journal_alone_had_is_found_after_a_replay(tmp_path: Path) -> N
     log = TopicLog.open(home.topic_log)
     log.commit(journal.read(journal.frames()))
     journal.close()
-    assert surveyed(log, 0) == {"a": ({1: 9}, [(NOON, range(2, 3))])}
+    assert statistics_of(log, 0) == {"a": ({1: 9}, [(NOON, range(2, 3))])}
     (batch,) = log.page("b", 0, 100).batches
     assert batch.attributes is not None
     assert said(batch.attributes, 3) == (4, 0, NOON + 9)
@@ -287,7 +287,7 @@ def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
     log.commit([framed(group(1, 0, run("a", [b"x", b"y"], priority=[9, 9])))])
     (path,) = log.files("message", 0)
     path.unlink()
-    for look in (log.survey, log.volumes):
+    for look in (log.priority_statistics, log.volumes):
         with pytest.raises(StoreError, match=path.name):
             list(look(0))
 
@@ -299,4 +299,4 @@ def test_row_groups_are_looked_at_apart(tmp_path: Path) -> None:
     priority = np.full(count, 4)
     priority[[5, -1]] = 9
     log.commit([framed(group(1, 0, run("a", [b"x"] * count, priority=priority.tolist())))])
-    assert surveyed(log, 6) == {"a": ({count - 1: 9}, [])}
+    assert statistics_of(log, 6) == {"a": ({count - 1: 9}, [])}

@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from open_files import open_below
 
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.log.failures import DOUBT_STEPS_MAX, Doubt, Failures
+from distributary.pipeline.log.failures import (
+    POSSIBLY_DELIVERED_STEPS_MAX,
+    Failures,
+    PossiblyDelivered,
+)
 from distributary.pipeline.tables.recovery import dispatch_marks as module
 from distributary.pipeline.tables.recovery.dispatch_marks import (
     SLOT_BYTES,
@@ -39,7 +43,7 @@ class Lives:
         self.began: dict[str, int] = {}
         self.group = 0
 
-    def start(self, head: int = HEAD) -> tuple[DispatchMarks, dict[str, Doubt]]:
+    def start(self, head: int = HEAD) -> tuple[DispatchMarks, dict[str, PossiblyDelivered]]:
         self.group += 10
         points = [
             Standpoint(name, floor, self.began.get(name, 0)) for name, floor in self.floors.items()
@@ -48,9 +52,9 @@ class Lives:
 
     def below(self, head: int = HEAD) -> dict[str, int]:
         """What the next process finds in doubt; it ends without doing anything."""
-        marks, doubts = self.start(head)
+        marks, uncertain = self.start(head)
         marks.close()
-        return {name: doubt.below for name, doubt in doubts.items()}
+        return {name: possible.below for name, possible in uncertain.items()}
 
 
 @pytest.fixture
@@ -259,17 +263,17 @@ crashes = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=1
 def test_a_count_is_never_too_low(ends: list[tuple[int, int]], one: int, known: int) -> None:
     """Of a message that the log knows as of some group: one more if a process died since that
     delivered it. As long as no more deaths are told apart than fit, it is exact."""
-    doubt, deaths, floors = Doubt(), [], [0]
+    possible, deaths, floors = PossiblyDelivered(), [], [0]
     for nth, (position, floor) in enumerate(ends, start=1):
         floors.append(max(floors[-1], min(floor, one)))
-        doubt = doubt.after_crash(position, 10 * nth, floor=floors[-1])
+        possible = possible.after_crash(position, 10 * nth, floor=floors[-1])
         if position > one:
             deaths.append(10 * nth)
-        assert len(doubt.steps) <= DOUBT_STEPS_MAX
-        assert list(doubt.steps) == sorted(doubt.steps, key=lambda step: (-step[0], step[1]))
+        assert len(possible.steps) <= POSSIBLY_DELIVERED_STEPS_MAX
+        assert list(possible.steps) == sorted(possible.steps, key=lambda step: (-step[0], step[1]))
     exact = 2 + any(group > known for group in deaths)
-    found = doubt.failures({one: Failures(2, known)})[one]
+    found = possible.failures({one: Failures(2, known)})[one]
     assert found >= exact
-    if len({position for position, _ in ends}) <= DOUBT_STEPS_MAX:
+    if len({position for position, _ in ends}) <= POSSIBLY_DELIVERED_STEPS_MAX:
         assert found == exact
-    assert (one < doubt.below) == bool(deaths)
+    assert (one < possible.below) == bool(deaths)

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 from table_groups import DAY_US, KEY, NOON, bodies, event, framed, group, run, settled
 
-from distributary.pipeline.errors import StoreError, TableMoved
+from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import SubscriptionEvent
 from distributary.pipeline.tables.delta import table_state
@@ -144,7 +144,7 @@ def test_a_foreign_commit_is_noticed(tmp_path: Path) -> None:
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run("t", [b"x"])))])
     DeltaTable(log.path).delete("sequence = 0")
-    with pytest.raises(TableMoved, match="version 2 or later, we left it at 1"):
+    with pytest.raises(ForeignCommit, match="version 2 or later, we left it at 1"):
         log.commit([framed(group(2, 1, run("t", [b"x"])))])
 
 
@@ -152,7 +152,7 @@ def test_two_owners_do_not_both_commit(tmp_path: Path) -> None:
     """A second open handle finds that the table moved; its groups are in the table once."""
     first, second = TopicLog.open(tmp_path / "log"), TopicLog.open(tmp_path / "log")
     first.commit([framed(group(1, 0, run("t", [b"x"])))])
-    with pytest.raises(TableMoved):
+    with pytest.raises(ForeignCommit):
         second.commit([framed(group(1, 0, run("t", [b"x"])))])
     assert len(rows(first.path)) == 1
 
@@ -275,7 +275,7 @@ def test_after_a_fence_only_the_new_owner_commits(tmp_path: Path) -> None:
     old, new = TopicLog.open(tmp_path / "log"), TopicLog.open(tmp_path / "log")
     old.commit([framed(group(1, 0, run("t", [b"x"])))])
     new.fence(7)
-    with pytest.raises(TableMoved):
+    with pytest.raises(ForeignCommit):
         old.commit([framed(group(2, 1, run("t", [b"y"])))])
     assert (new.version, new.journal_version, new.sequence_version) == (2, 1, 1)
     new.commit([framed(group(2, 1, run("t", [b"z"])))])

@@ -16,7 +16,7 @@ from distributary.pipeline.tables.home.owner import lock
 from distributary.pipeline.tables.journal import frame, segment
 from distributary.pipeline.tables.journal.journal import Journal
 from distributary.pipeline.tables.recovery.dispatch_marks import DispatchMarks, Standpoint
-from distributary.pipeline.tables.topic_log.table_view import unmoved
+from distributary.pipeline.tables.topic_log.table_view import again_if_replaced
 from distributary.pipeline.tables.verify.verify_home import repair
 from distributary.pipeline.tables.verify.verify_journal import read_journal
 
@@ -50,7 +50,7 @@ def test_a_journal_that_is_written_and_recycled_meanwhile_is_read_as_of_one_mome
     views = []
     try:
         while (journal.last_group or 0) < GROUPS_READ_BESIDE:
-            views.append(unmoved(LocalStore(folder), lambda: read_journal(folder)))
+            views.append(again_if_replaced(LocalStore(folder), lambda: read_journal(folder)))
     finally:
         ended.set()
         writer.join()

@@ -30,10 +30,10 @@ def _every_batch_is_walked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WALKED_MIN", 0)
 
 
-def doubts(messages: list[bytes]) -> int:
+def fallbacks(messages: list[bytes]) -> int:
     """How many of the messages the walk in columns leaves to the decoder one by one."""
-    _, doubt = decoded_in_columns(blob_of(pa.array(messages, pa.binary())))
-    return int(np.count_nonzero(doubt))
+    _, fallback = decoded_in_columns(blob_of(pa.array(messages, pa.binary())))
+    return int(np.count_nonzero(fallback))
 
 
 def same(messages: "list[bytes] | list[bytes | None] | pa.Array") -> None:
@@ -69,7 +69,7 @@ def test_drawn_batches(seed: int) -> None:
 def test_common_messages_are_never_in_doubt() -> None:
     """Or all of this would be slow, and right all the same."""
     draw = Draw("common")
-    assert doubts([draw.message() for _ in range(2_000)]) == 0
+    assert fallbacks([draw.message() for _ in range(2_000)]) == 0
 
 
 def test_every_byte_of_a_message_may_be_another() -> None:
@@ -94,7 +94,7 @@ def test_every_byte_of_a_message_may_be_another() -> None:
         same([whole[:size] for size in range(len(whole))])
         # What is cut off would be there in the bytes of the message that follows.
         same([part for size in range(len(whole)) for part in (whole[:size], whole[size:])])
-        assert nth or doubts([whole]) == 0
+        assert nth or fallbacks([whole]) == 0
 
 
 def _full() -> bytes:
@@ -119,7 +119,7 @@ def _full() -> bytes:
 def test_messages_of_jms(kind: str) -> None:
     """The kinds of JMS are all read in columns; the bodies of maps and streams by themselves."""
     same([JMS[kind]] * 40)
-    assert doubts([JMS[kind]] * 40) == 0
+    assert fallbacks([JMS[kind]] * 40) == 0
 
 
 def test_flights() -> None:
@@ -127,7 +127,7 @@ def test_flights() -> None:
     encoder = Encoder()
     made = [encoder.message(number, row) for number, row in islice(enumerate(rows()), 2_000)]
     same(made)
-    assert doubts(made) == 0
+    assert fallbacks(made) == 0
 
 
 def test_messages_of_proton() -> None:
@@ -210,8 +210,8 @@ def test_what_is_easily_forgotten(name: str) -> None:
 def test_a_message_of_many_properties_is_left_alone() -> None:
     """Each property is a step for all messages; thousands would be slow for all."""
     many = [(string(f"{nth}"), b"\x41") for nth in range(ELEMENTS_MAX)]
-    assert doubts([section(0x74, map_of(*many[: ELEMENTS_MAX // 2]))]) == 0
-    assert doubts([section(0x74, map_of(*many[: ELEMENTS_MAX // 2 + 1]))]) == 1
+    assert fallbacks([section(0x74, map_of(*many[: ELEMENTS_MAX // 2]))]) == 0
+    assert fallbacks([section(0x74, map_of(*many[: ELEMENTS_MAX // 2 + 1]))]) == 1
 
 
 def test_arrays_of_every_shape() -> None:

@@ -65,8 +65,8 @@ def test_a_message_that_becomes_too_much_is_a_row_with_an_error(kind: str) -> No
     assert limit in wrong
     assert found["body_text"].to_pylist() == ["before", None, "behind"]
     assert found["message"].to_pylist() == [None, body(value), None]
-    _, doubt = decoded_in_columns(blob_of(messages))
-    assert doubt.tolist() == [False, True, False], "the columns leave it to the decoder"
+    _, fallback = decoded_in_columns(blob_of(messages))
+    assert fallback.tolist() == [False, True, False], "the columns leave it to the decoder"
 
 
 def test_a_property_that_becomes_too_much_leaves_nothing_behind() -> None:
@@ -87,8 +87,8 @@ def test_what_is_within_the_limits_is_decoded() -> None:
         made = pa.array([body(wide(0xD0, *[b"\x40"] * count))], pa.binary())
         found = decoded_one_by_one(made, limits)
         assert (found["error"][0].as_py() is None) is (count < 3_000)
-        columns, doubt = decoded_in_columns(blob_of(made), limits)
-        assert doubt[0] or columns["body_text"].equals(found["body_text"])
+        columns, fallback = decoded_in_columns(blob_of(made), limits)
+        assert fallback[0] or columns["body_text"].equals(found["body_text"])
 
 
 def test_such_messages_do_not_stop_the_job(place: Place) -> None:

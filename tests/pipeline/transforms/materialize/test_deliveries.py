@@ -19,7 +19,7 @@ from spark_log import encoded
 from spark_place import Place
 
 from distributary.jobs.materialize.materialize import Settings, build
-from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.jobs.views.audit_job import Settings as AuditSettings
 from distributary.jobs.views.audit_job import build as audit
 from distributary.jobs.views.notebook_views import register
@@ -83,7 +83,7 @@ def test_what_clients_were_handed_is_what_the_tables_come_to(
         received = {name: handed(gateway, name, most) for name, most in ATTEMPTS.items()}
         gateway.stop()
     home = Home(gateway.home)
-    places = TablePlaces(str(home.topic_log), str(home.spark_tables), str(home.checkpoint("m")))
+    places = TableLocations(str(home.topic_log), str(home.spark_tables), str(home.checkpoint("m")))
     build(spark, Settings(places)).awaitTermination()
     register(spark, str(home.root))
     text = re.search(r"Who counts deliveries.*?```sql\n(.*?)```", TABLES.read_text(), re.DOTALL)

@@ -18,7 +18,7 @@ from spark_log import encoded as log_encoded
 from spark_place import Place
 
 from distributary.jobs.materialize.materialize import Settings, build
-from distributary.jobs.tables.table_places import TablePlaces
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.transforms.views.pending import owed, pending
 
@@ -44,7 +44,7 @@ def test_pending_is_what_the_gateway_delivers(spark: SparkSession, gateway: Gate
         peer.leave(receiver, closed=False)
     gateway.stop()
     home = Home(gateway.home)
-    places = TablePlaces(
+    places = TableLocations(
         str(home.topic_log), str(home.cursors.parent), str(home.checkpoint("materialize"))
     )
     build(spark, Settings(places)).awaitTermination()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class TablePlaces:
+class TableLocations:
     """Where the job reads and writes: paths, or addresses of an object store."""
 
     log: str

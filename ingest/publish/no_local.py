@@ -18,7 +18,7 @@ from distributary.pipeline.sequences.sequence_set import Run
 
 
 class NoLocal:
-    """The subscriptions by topic. Implements the log's `Exclusion`.
+    """The subscriptions by topic. Implements the log's `NoLocalRule`.
 
     Whose a no-local subscription is: a durable one is its container's, whatever connection that has
     now; one without a name is its consumer's connection's.
