@@ -1,7 +1,7 @@
-"""When something happens by itself: delays and locks of all subscriptions, with one timer.
+"""Alarms of subscriptions: the ends of delays and locks, with one timer for all.
 
-A dispatcher knows when it next has something to do (`next_due`); here is only who is first. All
-methods run on the loop's thread.
+A dispatcher knows when it next has something to do (`next_due`); here the earliest of these times
+is found. All methods run on the loop's thread.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ RUNG_AT_ONCE = 100
 
 
 class Alarms:
-    """`rung` is called with each subscription whose time has come, and the time."""
+    """Calls `rung` with the subscriptions whose time has come, and the time (microseconds)."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, rung: Callable[[list[Subscription], int], None]
@@ -33,7 +33,7 @@ class Alarms:
         self._set_for = 0
 
     def look(self, subscription: Subscription) -> None:
-        """Something was said to its dispatcher: it may be due earlier than it was."""
+        """A subscription's dispatcher has changed: it may be due earlier than before."""
         due = subscription.dispatcher.next_due
         if due is None or (subscription.alarm and subscription.alarm <= due) or subscription.ended:
             return
@@ -43,7 +43,7 @@ class Alarms:
             self._set()
 
     def forget(self, subscription: Subscription) -> None:
-        """It is no more."""
+        """The subscription has ended."""
         if subscription.alarm:
             subscription.alarm = 0
             self._times = [entry for entry in self._times if entry[2] is not subscription]

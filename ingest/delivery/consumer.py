@@ -1,4 +1,4 @@
-"""Who is served: consumers and their subscriptions, with what the service knows of them."""
+"""Consumers and their subscriptions, with what the delivery service knows of them."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -36,30 +36,30 @@ class Consumer:
 
 @dataclass(slots=True, eq=False)
 class Pages:
-    """Older messages of one subscription, read from the table: what of `covered` (a range of
-    sequences) is still to be delivered. `reading`: one more page is under way."""
+    """Older messages of one subscription, read from the table: those of `covered` (a range of
+    sequences) that are still to be delivered. `reading`: one more page is being read."""
 
     batches: deque[RecordBatch] = field(default_factory=deque)
     covered: range = range(0)
     reading: bool = False
 
     def clear(self, at: int = 0) -> None:
-        """From now on they begin there."""
+        """Forget the pages; the next one begins at this sequence."""
         self.batches.clear()
         self.covered = range(at, at)
 
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """A claim on a topic and what the service knows to serve it.
+    """A subscription of a topic, and what the service needs to serve it.
 
     `key` is None for a private one. `ahead` are the pages of its position, `aside` those of a
-    message elsewhere: one that came back, or is taken before its turn. `mark_slot` is its slot of
+    message elsewhere: one that was returned, or is delivered early. `mark_slot` is its slot of
     marks, 0 if it has none. `alarm` is the time (microseconds) for which a timer is
     set, 0 if none is. `hint` is what is known of what its selector matches. `unreadable` says
     why a page of it couldn't be read, while it waits for that. `next_message` is a position
-    at which the topic is known to have a message; `recorded` the floor that the log has. `ended`:
-    it is owed nothing any more.
+    at which the topic is known to have a message, `recorded` the floor that the log has. `ended`:
+    no message is owed any more.
     """
 
     key: SubscriptionKey | None
@@ -85,21 +85,22 @@ class Subscription:
 
     @property
     def reading(self) -> bool:
-        """Whether a page of its messages is under way."""
+        """Whether a page of the subscription's messages is being read."""
         return self.ahead.reading or self.aside.reading
 
     def forget_pages(self) -> None:
-        """None that was read is of use any more."""
+        """Forget all pages: none of them is needed any more."""
         self.ahead.clear()
         self.aside.clear()
 
     def consumer_name(self, number: int) -> str:
-        """Whose outcome it is, in the log; empty if it is nobody's."""
+        """The name of a consumer in the log; empty for a settlement without a consumer."""
         consumer = self.consumers.get(number)
         return consumer.name if consumer is not None else ""
 
     def settlement(self, settled: Settled, consumer: str, delivered: int, now: int) -> Settlement:
-        """The record of an outcome, with its floor as it is now. It must be a named one."""
+        """The record of an outcome, with the subscription's floor as it is now. The subscription
+        has a name."""
         assert self.key is not None  # noqa: S101
         self.recorded = self.dispatcher.floor
         return Settlement(

@@ -37,7 +37,8 @@ _IN_ONE_MORE = frozenset({Reason.REJECTED, Reason.UNDELIVERABLE})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pending:
-    """What one consumer ("": none) gave up at one time, and who waits for our word on it."""
+    """Messages that one consumer ("": none) gave up at one time, and the receipt that waits for
+    their copies."""
 
     subscription: Subscription
     consumer: str
@@ -47,7 +48,7 @@ class _Pending:
 
 
 class DeadLetters:
-    """Buries what dispatchers give up, in the order in which they do."""
+    """Writes the copies of dead letters, in the order in which dispatchers give them up."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class DeadLetters:
         paging: Paging,
         ensure_queue: Callable[[Destination], SubscriptionKey],
     ) -> None:
-        """`ensure_queue` makes a queue, in the group that waits, if it isn't there."""
+        """`ensure_queue` makes a queue, in the pending group, if it isn't there."""
         self._loop, self._log, self._lookup, self._ensure_queue = (
             loop,
             log,
@@ -65,7 +66,7 @@ class DeadLetters:
         )
         self._retry_seconds = paging.retry_seconds
         self._pending: deque[_Pending] = deque()
-        #: Those whose messages couldn't be read: they wait, and the others don't wait for them.
+        #: Dead letters whose messages couldn't be read: they are tried again, the others go on.
         self._unreadable: list[_Pending] = []
         self._task: asyncio.Task[None] | None = None
         self._waiting_bytes = 0
@@ -79,7 +80,7 @@ class DeadLetters:
         delivered_at: int,
         receipt: Receipt | None = None,
     ) -> None:
-        """Keep copies of these; the receipt is answered when the last one is durable."""
+        """Write copies of these messages; the receipt is answered when the last copy is durable."""
         last = len(given_up) - 1
         for nth, dead_letter in enumerate(given_up):
             pending = _Pending(
@@ -101,12 +102,12 @@ class DeadLetters:
         self._begin()
 
     async def finish(self, seconds: float) -> None:
-        """Bury what is known until now, if it takes no longer."""
+        """Write the copies that are known until now, for at most so many seconds."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=seconds)
 
     def close(self) -> None:
-        """What isn't buried is owed after the next start."""
+        """Stop: messages without a durable copy are owed after the next start."""
         self._pending.clear()
         self._unreadable.clear()
         if self._task is not None:
@@ -132,7 +133,7 @@ class DeadLetters:
         self._lookup.forget()
 
     async def _one(self, pending: _Pending) -> None:
-        """Find the messages, batch by batch, and write their copies."""
+        """Find the messages of one entry, batch by batch, and write their copies."""
         run, topic = pending.dead_letter.run, pending.subscription.definition.topic
         at = 0
         while at < len(run) and not pending.subscription.ended:
@@ -147,7 +148,7 @@ class DeadLetters:
             await self._turn()
 
     async def _turn(self) -> None:
-        """Others go on; and so does this when there is room."""
+        """Let other work go on; wait while too many bytes of copies wait to be written."""
         self._log.flush()
         await asyncio.sleep(0)
         while self._waiting_bytes > WAITING_BYTES_MAX:
@@ -155,7 +156,8 @@ class DeadLetters:
             await self._written.wait()
 
     def _write(self, pending: _Pending, batch: RecordBatch | None, run: Run) -> None:
-        """Copies and settlements of those that are given up still, for one group."""
+        """Put the copies and settlements of those messages that are still given up into one
+        group."""
         subscription = pending.subscription
         if subscription.key is None or subscription.ended:
             return
@@ -189,7 +191,7 @@ class DeadLetters:
 
 
 def dead_letters_of(subscription: Subscription) -> Destination:
-    """Where its dead letters go."""
+    """The queue of the subscription's dead letters."""
     assert subscription.key is not None  # noqa: S101
     own = dead_letter_queue(subscription.dispatcher.policy.dead_letter_address)
     return own or Destination(Kind.QUEUE, queue_of(subscription.key.id))

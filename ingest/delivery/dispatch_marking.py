@@ -1,8 +1,8 @@
-"""When the marks of subscriptions are durable, and when they may be taken back.
+"""Dispatch marks of subscriptions: when they are durable, and when they go back to 0.
 
-A consumer's attach is answered when it is durable that its subscription has one; when the last one
-has gone, and how each delivery ended is durable in the log, the subscription is quiet again. All
-methods run on the loop's thread.
+A consumer's attach is answered when it is durable that its subscription has a consumer. When the
+last consumer has detached, and the outcome of each delivery is durable in the log, the subscription
+is quiet again. All methods run on the loop's thread.
 """
 
 from collections.abc import Callable
@@ -44,8 +44,8 @@ class DispatchMarking:
         self._syncing = False
 
     def joined(self, subscription: Subscription, then: Callable[[], None]) -> None:
-        """A consumer came to a durable subscription; `then` is called when that is durable, at
-        once if it was before. Raises StoreError when there is no space to say it."""
+        """A consumer attached to a durable subscription. `then` is called when that is durable,
+        at once if it was durable before. Raises StoreError when the file has no space for it."""
         assert subscription.key is not None  # noqa: S101
         slot = subscription.mark_slot
         if len(subscription.consumers) == 1:
@@ -59,7 +59,7 @@ class DispatchMarking:
         self._sync()
 
     def left(self, subscription: Subscription) -> None:
-        """A consumer went, and what it held was given back to the log to be written."""
+        """A consumer detached, and the release of its unsettled deliveries was given to the log."""
         slot = subscription.mark_slot
         if not slot or subscription.consumers:
             return
@@ -70,12 +70,12 @@ class DispatchMarking:
             quiet()
 
     def renewed(self, subscription: Subscription) -> None:
-        """The subscription was rewound or purged, that is durable, and nothing was delivered since:
-        what was delivered before is none of its business."""
+        """The subscription was rewound or purged, that is durable, and nothing was delivered
+        since: its mark goes back to 0."""
         self._marks.renew(subscription.mark_slot)
 
     def deleted(self, subscription: Subscription) -> None:
-        """The subscription is no more, and that is durable."""
+        """The subscription was deleted, and that is durable."""
         assert subscription.key is not None  # noqa: S101
         self._changed(subscription.mark_slot)
         self._durable.discard(subscription.mark_slot)
@@ -83,8 +83,9 @@ class DispatchMarking:
         subscription.mark_slot = 0
 
     def close(self) -> None:
-        """After the log is closed: what went quiet at the end is durable as such. Raises
-        StoreError when it isn't; the next start then takes deliveries for doubtful that are not."""
+        """Make the marks that went back to 0 at the end durable; call it after the log is
+        closed. Raises StoreError when that fails: the next start then takes more messages for
+        possibly delivered."""
         self._worker.stop()
         try:
             self._marks.sync()
@@ -105,7 +106,7 @@ class DispatchMarking:
             self._marks.quiet(slot)
 
     def _sync(self) -> None:
-        """One sync for all that wait; who comes meanwhile waits for the next one."""
+        """One sync for all attaches that wait; those that come meanwhile wait for the next one."""
         if self._syncing or not self._waiting:
             return
         self._syncing = True

@@ -1,8 +1,7 @@
-"""Expired messages are given up though nobody asks for them: on every subscription of their topic,
-whether it has consumers or not.
+"""Expired messages are given up on every subscription of their topic, with consumers or without.
 
-Every `delivery.expiry_scan_ms` the priority indexes are asked in which stretches of messages any
-has expired; these are looked at, in memory or in the table, beside all other work.
+Every `delivery.expiry_scan_ms` the priority indexes say in which stretches of messages any has
+expired. These stretches are read, from memory or from the table, beside all other work.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ PART_SUBSCRIPTIONS = 16
 
 
 class Expiry:
-    """Looks for what has expired. `give_up` is told of each run for each subscription."""
+    """Looks for expired messages. `give_up` is called with each run, for each subscription."""
 
     def __init__(
         self,

@@ -1,9 +1,10 @@
-"""A consumer that takes sequences and no bytes: who asks for it reads the messages in the table.
+"""A leased consumer: it takes sequences and no bytes, as its client reads the messages in the
+table.
 
-To the delivery service it is a link like any other: it has credit, it is handed runs in its turn,
-and it goes. Its peer is a holder, a name of its own choosing, which outlives a connection: what it
-has stays with it for as long as it asked for after the connection was lost, so that it can come
-back for it.
+To the delivery service it is a link like any other: it has credit, gets runs in its turn, and ends.
+Its peer is a *holder*, a name of the client's choosing, which outlives a connection: after the
+connection is lost its sequences stay in flight for as long as the client asked for, so that it can
+come back for them.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ SEQUENCE_BYTES = 8
 
 
 class LeasedConsumer(Link):
-    """The end of one holder on one subscription. `asked_by` is the link by which it speaks, None
-    while its connection is lost."""
+    """The lease of one holder on one subscription. `asked_by` is the link by which its client
+    sends requests, None while the connection is lost."""
 
     __slots__ = (
         "_fresh",
@@ -60,15 +61,15 @@ class LeasedConsumer(Link):
         #: Done when it is durable that its subscription has a consumer; before, it gets nothing.
         self.sure = sure
         self.timer: asyncio.TimerHandle | None = None
-        #: Set whenever it was handed something, or ended.
+        #: Set whenever it got sequences, or ended.
         self.changed = asyncio.Event()
-        #: Why it was ended from our side.
+        #: Why the lease was ended from our side.
         self.reason = ""
         self._granted = 0
         self._handed: list[tuple[Run, int]] = []
-        #: What no answer has handed over yet, and the time of its last run.
+        #: Sequences that no answer has had yet, and the time of the last run.
         self._fresh, self._fresh_since = SequenceSet(), 0
-        self._since: dict[int, SequenceSet] = {}  #: when it was delivered -> what it may still have
+        self._since: dict[int, SequenceSet] = {}  #: time of delivery -> sequences
 
     # What a link is to the service.
 
@@ -104,7 +105,7 @@ class LeasedConsumer(Link):
         delivered_at: int,
         presettled: bool,  # noqa: ARG002
     ) -> int:
-        """It is handed a run; no byte goes anywhere."""
+        """Take a run of sequences; no byte is sent."""
         self._granted -= len(run)
         self.took(run, delivery_count, delivered_at)
         return SEQUENCE_BYTES * len(run)
@@ -116,7 +117,7 @@ class LeasedConsumer(Link):
         condition: str = "",  # noqa: ARG002
         description: str = "",
     ) -> None:
-        """It is ended from our side; its holder hears of it when it asks for more."""
+        """End the lease from our side; its client is told when it asks for more."""
         self.alive, self.ended, self.reason = False, True, description
         self.changed.set()
 
@@ -136,11 +137,11 @@ class LeasedConsumer(Link):
     # What it is to its holder.
 
     def grant(self, credit: int) -> None:
-        """It takes this many from now on."""
+        """Set how many more sequences it takes."""
         self._granted = credit
 
     def took(self, run: Run, delivery_count: int, delivered_at: int) -> None:
-        """It has these since `delivered_at` (microseconds)."""
+        """Add sequences that are in flight to it since `delivered_at` (microseconds)."""
         self.delivery_count += len(run)
         self._handed.append((run, delivery_count))
         self._fresh.add(run)
@@ -148,7 +149,7 @@ class LeasedConsumer(Link):
         self.changed.set()
 
     def handed(self) -> list[tuple[Run, int]]:
-        """What it was handed since this was asked, with the failed attempts of each run."""
+        """The runs that were added since the last call, each with its failed attempts."""
         self._date()
         found, self._handed = self._handed, []
         return found
@@ -163,8 +164,8 @@ class LeasedConsumer(Link):
             self._fresh, self._fresh_since = SequenceSet(), 0
 
     def ending(self, run: Run) -> list[tuple[int, Run]]:
-        """What of these it was handed, with the time of it; from now on nothing is known of that
-        here."""
+        """Remove those of these sequences that are in flight to it: (time of delivery, run) of
+        each."""
         self._date()
         found: list[tuple[int, Run]] = []
         for delivered_at in [*self._since]:

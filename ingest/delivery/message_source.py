@@ -55,8 +55,8 @@ class Paging:
         self._reader: Worker[Page] = Worker("reader", host.loop)
 
     def find(self, subscription: Subscription, wanted: int) -> RecordBatch | None:
-        """The batch with `wanted` or the first one after it; None if there is none yet, a page is
-        read first, or it isn't wanted any more, as nothing there can match."""
+        """The batch with `wanted` or the first one after it. None if there is none yet, a page
+        must be read first, or the hint says that nothing there can match."""
         recent, dispatcher = self._recent, subscription.dispatcher
         if subscription.hint is not None and _skipped(subscription, wanted):
             return None
@@ -140,7 +140,7 @@ class Paging:
 
     @property
     def retry_seconds(self) -> float:
-        """How long to wait before a page that couldn't be read is asked for again."""
+        """Seconds until a page that couldn't be read is read again."""
         return self._limits.page_retry_ms / 1_000
 
     def _read(
@@ -193,7 +193,7 @@ class Paging:
         return page
 
     def lookup(self) -> "Lookup":
-        """A reader of its own."""
+        """A new `Lookup`, with a page of its own."""
         return Lookup(self, self._recent)
 
     def close(self) -> None:
@@ -201,7 +201,7 @@ class Paging:
 
 
 class Lookup:
-    """Messages by topic and sequence, for work beside that of the links; it keeps one page."""
+    """Messages by topic and sequence, for other work than serving consumers; it keeps one page."""
 
     def __init__(self, paging: Paging, recent: RecentMessages) -> None:
         self._paging, self._recent = paging, recent
@@ -226,7 +226,7 @@ class Lookup:
         return None
 
     def forget(self) -> None:
-        """Let the page go."""
+        """Forget the page."""
         self._topic, self._page = "", Page((), 0)
 
 

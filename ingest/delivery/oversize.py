@@ -1,7 +1,8 @@
-"""Messages that are larger than a consumer takes: its link ends before one, in good order.
+"""Messages that are larger than a consumer takes: its link ends before such a message, in good
+order.
 
-What comes before such a message is delivered, what the consumer holds it may still settle; the
-message itself goes to whoever takes it.
+The messages before it are delivered, and the consumer may still settle those in flight. The message
+itself goes to another consumer that takes it.
 """
 
 from functools import partial
@@ -15,8 +16,8 @@ from distributary.pipeline.sequences.sequence_set import Run
 
 
 def fitting(consumer: Consumer, batch: RecordBatch, deliver: Deliver, now: int) -> Run:
-    """What its peer takes of a delivery: what comes before the first message that is too
-    large. The rest goes back, for whoever takes it; its own link gets no more."""
+    """The part of a delivery before the first message that is too large for the consumer. The
+    rest is released for other consumers, and this link gets no more."""
     link, run = consumer.link, deliver.run
     fits, size = 0, 0
     if not consumer.too_large:
@@ -35,7 +36,8 @@ def fitting(consumer: Consumer, batch: RecordBatch, deliver: Deliver, now: int) 
 
 
 def end_if_empty(consumer: Consumer) -> None:
-    """End the link of a consumer that can't have its next message, when it holds no others."""
+    """End the link of a consumer whose next message is too large, when nothing is in flight to
+    it."""
     link = consumer.link
     if not consumer.too_large or consumer.left:
         return

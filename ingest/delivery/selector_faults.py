@@ -1,9 +1,9 @@
-"""A selector that can't be evaluated, which is a bug of ours: what it costs, and whom.
+"""Selectors that can't be evaluated, which is a bug of ours: what they cost, and to whom.
 
-A subscription's own selector says what it is owed: nobody can tell for it, so the subscription
-waits, with an alarm in the log and by management, and is tried again after
+A subscription's own selector decides what it is owed, and nothing else can decide it: the
+subscription waits, with an alarm in the log and by management, and is tried again after
 `delivery.page_retry_ms`. A selector of a consumer's own (on a queue, of a browser, of a
-subscription that is its alone) ends the peer of that consumer. All others go on.
+subscription that is the link's own) ends the peer of that consumer. All others go on.
 """
 
 from collections.abc import Callable
@@ -32,11 +32,11 @@ class SelectorFaults:
         self._told: dict[Subscription, str] = {}  #: what the log was told of each, until it works
 
     def waits(self, subscription: Subscription) -> bool:
-        """Whether it isn't to be tried yet."""
+        """Whether the subscription isn't to be tried yet."""
         return subscription in self._waiting
 
     def works(self, subscription: Subscription) -> None:
-        """Its selector could be evaluated."""
+        """The subscription's selector was evaluated without a fault."""
         if self._told:
             self._told.pop(subscription, None)
 
@@ -54,7 +54,7 @@ class SelectorFaults:
         self._loop.call_later(self._retry_ms / 1_000, self._retry, subscription)
 
     def tell(self, subscription: Subscription, failure: SelectorFailed) -> None:
-        """Say so in the log, once until it works."""
+        """Write the fault to the log, once until the selector works."""
         if self._told.get(subscription) == str(failure):
             return
         self._told[subscription] = str(failure)
@@ -70,7 +70,7 @@ class SelectorFaults:
         )
 
     def forget(self, subscription: Subscription) -> None:
-        """It is owed nothing any more."""
+        """The subscription has ended."""
         self._told.pop(subscription, None)
 
     def _retry(self, subscription: Subscription) -> None:

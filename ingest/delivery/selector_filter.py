@@ -18,8 +18,8 @@ from distributary.pipeline.selector.matching import Selections
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What of a batch a dispatcher is offered, as in its `offer`; `work` is how many evaluations
-    that took."""
+    """The part of a batch that a dispatcher is offered, as in its `offer`; `work` is how many
+    evaluations it took."""
 
     first: int
     stop: int
@@ -29,28 +29,28 @@ class Part:
 
 
 class SelectorFilter:
-    """The selectors of all that are served now."""
+    """The selectors of all subscriptions and consumers that are served now."""
 
     def __init__(self, faults: SelectorFaults) -> None:
         self._faults = faults
         self._selections = Selections(BatchReader)
 
     def join(self, subscription: Subscription) -> None:
-        """It begins to be served."""
+        """The subscription is served from now on."""
         self._selections.join(subscription.definition)
 
     def leave(self, subscription: Subscription) -> None:
-        """It is served no more."""
+        """The subscription is served no more."""
         self._selections.leave(subscription.definition)
 
     def consume(self, consumer: Consumer) -> None:
-        """A consumer joins, perhaps with a selector of its own."""
+        """A consumer attached, perhaps with a selector of its own."""
         if consumer.selector is not None:
             definition = consumer.subscription.definition
             self._selections.join(replace(definition, selector=consumer.selector))
 
     def stop(self, consumer: Consumer) -> None:
-        """It has gone."""
+        """The consumer has detached."""
         if consumer.selector is not None:
             definition = consumer.subscription.definition
             self._selections.leave(replace(definition, selector=consumer.selector))
@@ -58,8 +58,8 @@ class SelectorFilter:
     def part(
         self, subscription: Subscription, batch: RecordBatch, wanted: int, work_max: int
     ) -> Part | None:
-        """What of the batch is offered where selectors decide: what they match from `wanted` on, as
-        far as that is known. None: one of them can't be evaluated."""
+        """The part of the batch to offer where selectors decide: the matches from `wanted` on,
+        as far as they are known. None: one of the selectors can't be evaluated."""
         if self._faults.waits(subscription):
             return None
         try:

@@ -30,7 +30,8 @@ class TopicDirectory:
         self._told: dict[str, None] = {}
 
     def priority_index(self, topic: str) -> PriorityIndex:
-        """What a new dispatcher of this topic is to know; its subscription is to be added."""
+        """The priority index of the topic, for a new dispatcher whose subscription will be
+        added."""
         return self._topics.setdefault(topic, _Topic()).priority_index
 
     def add(self, subscription: Subscription) -> None:
@@ -48,7 +49,7 @@ class TopicDirectory:
         return topic in self._topics
 
     def remove(self, subscription: Subscription) -> None:
-        """It is owed nothing any more. Again is no error."""
+        """The subscription has ended. To remove it again is no error."""
         name = subscription.definition.topic
         topic = self._topics.get(name)
         if topic is not None:
@@ -59,24 +60,24 @@ class TopicDirectory:
                 self._told.pop(name, None)
 
     def of(self, topic: str) -> Collection[Subscription]:
-        """Those of a topic, as of now."""
+        """The subscriptions of a topic, as of now."""
         found = self._topics.get(topic)
         return tuple(found.subscriptions) if found else ()
 
     def all(self) -> Iterator[Subscription]:
-        """Those of all topics."""
+        """All subscriptions."""
         for topic in self._topics.values():
             yield from topic.subscriptions
 
     def arrived(self, topic: str, batch: RecordBatch) -> None:
-        """Messages became durable that aren't all plain."""
+        """Messages with header attributes became durable."""
         known = self._topics.get(topic)
         if known is not None and batch.attributes is not None:
             known.priority_index.add(batch.first, batch.stop, batch.attributes)
             self._told[topic] = None
 
     def seed(self, priority_statistics: Iterable[Ahead]) -> None:
-        """What there was before the start, as the table tells it."""
+        """Add the messages from before the start, as the table's statistics have them."""
         for ahead in priority_statistics:
             known = self._topics.get(ahead.topic)
             if known is not None:
@@ -84,14 +85,14 @@ class TopicDirectory:
                 self._told[ahead.topic] = None
 
     def trim(self) -> None:
-        """Forget of all priority indexes what nobody is owed any more."""
+        """Remove from all priority indexes what no subscription is owed any more."""
         for name in tuple(self._told):
             topic = self._topics[name]
             if topic.subscriptions:
                 topic.priority_index.trim(min(s.dispatcher.floor for s in topic.subscriptions))
 
     def lapsed(self, now: int) -> Iterator[tuple[str, PriorityIndex, range]]:
-        """Stretches in which something has expired by now; they have left their priority
+        """The stretches in which a message has expired by `now`; they leave their priority
         indexes."""
         for name in tuple(self._told):
             topic = self._topics.get(name)

@@ -23,8 +23,9 @@ def forbidden(
     wanted: Definition | None,
     existing: Subscription | None,
 ) -> AmqpError | None:
-    """Why this can't be asked of the subscription of this key. `wanted` is the definition of one
-    that is to be made. Of one that the user may not see is said what is said of none."""
+    """Why the user may not do this to the subscription of this key; None if the user may.
+    `wanted` is the definition of one that is to be created. A subscription that the user may not
+    see is refused as one that isn't there."""
     absent = AmqpError(NOT_FOUND, f"there is no subscription {key.id}")
     if wanted is not None:
         return access.amqp_error(user, verb, wanted.topic, key)
@@ -40,8 +41,8 @@ def forbidden(
 def forbidden_policy(
     access: Access, user: str, directory: SubscriptionDirectory, order: Order
 ) -> AmqpError | None:
-    """Why this user can't have a policy said by this order. Who names a queue of dead letters has
-    messages sent there, so he must be allowed to send there himself."""
+    """Why the user may not set this policy; None if the user may. Naming a queue of dead letters
+    has messages sent there, so the user must be allowed to send there."""
     if order.operation not in (Operation.CREATE, Operation.UPDATE) or not order.policy:
         return None
     existing, key = directory.get(order.key), order.key

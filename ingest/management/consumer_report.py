@@ -1,6 +1,8 @@
-"""Who takes a subscription's messages, and who holds which since when: looked up when it is asked.
+"""The consumers of a subscription, and the messages in flight to each since when, found when they
+are asked for.
 
-Times are AMQP timestamps, in milliseconds. What a transaction has isn't any consumer's.
+Times are AMQP timestamps, in milliseconds. Messages that belong to a transaction are in flight to
+no consumer.
 """
 
 from collections.abc import Iterable
@@ -17,13 +19,12 @@ HELD = ("sequence", "consumer", "delivered_at", "delivery_count")
 
 
 def links(subscription: Subscription) -> list[Value]:
-    """A map for each consumer: its name as in the log, what it takes, what it holds."""
+    """A map for each consumer: its name as in the log, its credit, its messages in flight."""
     return [_link(consumer) for consumer in subscription.consumers.values()]
 
 
 def held(subscription: Subscription, start: int, count: int) -> list[Value]:
-    """The first `count` messages from a sequence on that consumers hold, ascending: the columns
-    of HELD."""
+    """The first `count` messages in flight from a sequence on, ascending: the columns of HELD."""
     found = [
         (sequence, consumer)
         for consumer in subscription.consumers.values()

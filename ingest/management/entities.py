@@ -1,6 +1,7 @@
-"""What there is to be managed, in words and numbers: subscriptions, queues, topics, the gateway.
+"""The managed entities in words and numbers: subscriptions, queues, topics, the gateway.
 
-Everything is read from memory. A topic is nowhere stored: it is there while somebody uses it.
+Everything is read from memory. A topic is stored nowhere: it exists while it has producers or
+subscriptions.
 """
 
 from collections import Counter
@@ -32,11 +33,11 @@ MaySee: TypeAlias = Callable[[Subscription], bool]
 
 
 class Users(Protocol):
-    """The gateway, as far as its numbers go."""
+    """What the entities ask the gateway: its connections, producers and errors."""
 
     @property
     def connections(self) -> int:
-        """How many there are."""
+        """How many connections there are."""
 
     @property
     def internal_errors(self) -> int:
@@ -84,7 +85,8 @@ class Entities:
         return {topic for topic in used if kind_of_topic(topic) is Kind.TOPIC}
 
     def rows(self, entity: Entity, names: Iterable[str], may_see: MaySee) -> list[Row]:
-        """What entities of `names` say of themselves; those that have gone say nothing."""
+        """The attributes of the entities of `names`; those that don't exist any more are left
+        out."""
         produced = self._users.produced()
         found = (self._row(entity, name, produced, may_see) for name in names)
         return [row for row in found if row is not None]
@@ -108,7 +110,7 @@ class Entities:
     # One of them.
 
     def subscription(self, subscription: Subscription) -> Row:
-        """A named subscription."""
+        """The attributes of a named subscription."""
         key, definition = subscription.key, subscription.definition
         assert key is not None  # noqa: S101
         dispatcher, backlog = subscription.dispatcher, self._backlog(subscription)
@@ -136,7 +138,7 @@ class Entities:
         }
 
     def queue(self, subscription: Subscription, produced: Counter[str] | None = None) -> Row:
-        """A queue: its subscription, and who sends to it."""
+        """The attributes of a queue: of its subscription, and its producers."""
         key = subscription.key
         assert key is not None  # noqa: S101
         topic = subscription.definition.topic
@@ -150,8 +152,8 @@ class Entities:
         }
 
     def topic(self, topic: str, produced: Counter[str] | None, may_see: MaySee) -> Row:
-        """A topic, whether anybody uses it or not, with those of its subscriptions that who asks
-        may see."""
+        """The attributes of a topic, used or not, with those of its subscriptions that the
+        asking user may see."""
         subscriptions = list(self._no_local.of_topic(topic))
         ids = sorted(_id(one) for one in subscriptions if one.key is not None and may_see(one))
         return {
@@ -164,7 +166,7 @@ class Entities:
         }
 
     def node(self) -> Row:
-        """The gateway and its log."""
+        """The attributes of the gateway and its log."""
         return {
             "name": "self",
             "connections": self._users.connections,
@@ -179,18 +181,19 @@ class Entities:
         }
 
     def place(self) -> Row:
-        """Where the log is, and which table: what whoever reads messages there needs."""
+        """The address of the log and the identity of its table, for clients that read messages
+        there."""
         return {"log": self._table.uri, "table": table_map(self._table)}
 
 
 def table_map(table: TopicLog) -> Map:
-    """Which table this is, as it is told to those who read it themselves."""
+    """The identity of the table, as clients that read it are told."""
     return Map(tuple(table.identity.body().items()))
 
 
 def key_of(entity: Entity, name: str) -> SubscriptionKey | AmqpError:
-    """The subscription that a queue's or subscription's name means. Raises InvalidRequest for what
-    is no id."""
+    """The key of the subscription that a queue's or subscription's name means. Raises
+    InvalidRequest for a text that is no id."""
     if entity is not Entity.QUEUE:
         return SubscriptionKey.parse(name)
     queue = queue_of(name)

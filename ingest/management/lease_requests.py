@@ -1,8 +1,8 @@
-"""Requests of consumers that take sequences and no bytes: acquire, settle, see what is owed.
+"""Requests of leased consumers: ACQUIRE sequences, SETTLE them, ask for what is OWED.
 
-A holder takes part in the strict turns of its subscription like any consumer, and reads the bytes
-in `topic_log`, which has them when the answer comes. Who it is, and how long what it has stays with
-it, is said in `ingest.management.leases`. All methods run on the loop's thread.
+A leased consumer takes part in the strict turns of its subscription like any consumer. Its client
+reads the bytes in `topic_log`, which has them when the answer comes. `ingest.management.leases` has
+the rules of leases. All methods run on the loop's thread.
 """
 
 import asyncio
@@ -64,16 +64,16 @@ class LeaseRequests:
         self._leases, self._finish_pass = Leases(parts), parts.finish_pass
 
     def left(self, link: Link) -> None:
-        """A link has ended, whatever it was."""
+        """A link has ended, of whatever kind."""
         self._leases.left(link)
 
     def close(self) -> None:
-        """Nobody comes back any more."""
+        """End all leases: the gateway stops."""
         self._leases.close()
 
     async def answer(self, link: Link, request: Request) -> Answer:
-        """The answer to a request that came by this link; it is given when what it says is
-        durable, and what was acquired is in the table."""
+        """The answer to a request that came by this link. It is given when what it says is
+        durable, and the table has the sequences in it."""
         try:
             return await self._answer(link, request)
         except InvalidRequest as error:
@@ -164,8 +164,7 @@ class LeaseRequests:
     async def _wait(
         self, leased: LeasedConsumer, subscription: Subscription, most: int, wait_ms: int
     ) -> bool:
-        """Let it be handed so many, and wait for as long as more come. Whether there may be more
-        now."""
+        """Grant credit for so many sequences, and wait for them; whether there may be more now."""
         wait = wait_ms / 1_000
         deadline = self._loop.time() + wait
         leased.grant(min(most, self._limits.acquire_max))
@@ -190,7 +189,7 @@ class LeaseRequests:
         return more
 
     async def _readable(self, reach: int) -> bool:
-        """Whether the table has this message, waited for."""
+        """Wait until the table has this message; False if that takes too long."""
         deadline = self._loop.time() + COMMIT_SECONDS_MAX
         while self._table.sequence_version <= reach:
             if self._loop.time() > deadline:
@@ -201,7 +200,7 @@ class LeaseRequests:
     async def _keep(
         self, leased: LeasedConsumer, consumer: Consumer, keep: list[Run]
     ) -> list[range]:
-        """What of these it has from now on; all else that it had is given back."""
+        """The sequences that stay in flight to it; all others are released."""
         dispatcher = consumer.subscription.dispatcher
         held = dispatcher.unsettled(consumer.number).copy()
         for run in keep:
@@ -225,8 +224,8 @@ class LeaseRequests:
         return [*dispatcher.unsettled(consumer.number).runs()]
 
     async def _ours(self, subscription: Subscription, runs: list[Run]) -> list[Run]:
-        """What of these the subscription may be owed: of what it hasn't read yet, the messages of
-        its topic that its selector selects. A holder says the rest by mistake, or worse."""
+        """Those of these sequences that the subscription may be owed: of unread ones, the
+        messages of its topic that its selector selects. A client may name others."""
         position, definition = subscription.dispatcher.position, subscription.definition
         read = [run[: bisect_left(run, position)] for run in runs]
         found: list[Run] = [run for run in read if run]
@@ -285,7 +284,7 @@ class LeaseRequests:
         failed: bool = False,
         undeliverable: bool = False,
     ) -> int:
-        """Settle what it has of a run; how many that are."""
+        """Settle those of a run that are in flight to it; gives their number."""
         subscription, now = consumer.subscription, clock.now()
         count = 0
         for delivered_at, part in leased.ending(run):
@@ -303,7 +302,7 @@ class LeaseRequests:
         return count
 
     async def _owed(self, key: SubscriptionKey, subscription: Subscription) -> Answer:
-        """All that it is owed now, as far as it is known without reading messages."""
+        """All that the subscription is owed now, as far as it is known without reading messages."""
         await self._leases.durable()
         head = self._log.recent.head
         if not await self._readable(head - 1):

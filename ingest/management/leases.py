@@ -1,11 +1,14 @@
-"""Holders: who takes sequences and no bytes, under a name that outlives its connection.
+"""Leases: consumers that take sequences and no bytes, each under a holder's name that outlives its
+connection.
 
-Rule 1: a holder begins on a connection by saying what it keeps. Of what it had before it keeps
-        that, and gives back the rest; what it wants to keep and nobody has, it gets back.
-Rule 2: the connection on which it began last has it; what another one still asks is refused.
-Rule 3: what a lost connection's holder has is its own for as long as it said, then it's given back
-        and counts as no failure. One that has nothing ends with its connection: it keeps nobody out
-        of a subscription that takes one consumer.
+Rule 1: a client takes up its lease on a connection by naming the sequences that it keeps. Of those
+        in flight to the lease all others are released; those that it names and no consumer has are
+        delivered to it again.
+Rule 2: a lease belongs to the connection on which it was taken up last; requests on another
+        connection are refused.
+Rule 3: after a lost connection the sequences stay in flight for as long as the client asked for;
+        then they are released, which counts as no failure. A lease without sequences ends with its
+        connection, so that it keeps no other consumer out of an exclusive subscription.
 """
 
 import asyncio
@@ -34,7 +37,7 @@ class Leases:
         self._leased: dict[_LeaseKey, LeasedConsumer] = {}
 
     def left(self, link: Link) -> None:
-        """A link has ended: a holder's end on a subscription, or that by which holders spoke."""
+        """A link has ended: a lease itself, or a link by which clients of leases sent requests."""
         if isinstance(link, LeasedConsumer):
             self._forget(link)
             return
@@ -49,24 +52,25 @@ class Leases:
                 leased.end("", "its connection was lost")
 
     def close(self) -> None:
-        """Nobody comes back any more."""
+        """End all leases: the gateway stops."""
         for leased in [*self._leased.values()]:
             leased.end("", "the gateway stops")
 
     def flowed(self, leased: LeasedConsumer) -> None:
-        """It takes more, or less."""
+        """The credit of a leased consumer changed."""
         if isinstance(leased.owner, Consumer):
             self._delivery.flowed(leased.owner)
 
     async def durable(self) -> None:
-        """Wait until all that was said by now is durable."""
+        """Wait until everything that was given to the log by now is durable."""
         done: asyncio.Future[None] = self._loop.create_future()
         self._log.after(lambda: None if done.done() else done.set_result(None))
         self._finish_pass()
         await done
 
     def speaking(self, link: Link, key: SubscriptionKey, holder: str) -> LeasedConsumer | Answer:
-        """The holder, if it speaks by this link."""
+        """The lease of this holder, if this link took it up; else the answer that refuses the
+        request."""
         leased = self._leased.get((key, holder))
         if leased is not None and leased.asked_by is link:
             return leased
@@ -76,7 +80,8 @@ class Leases:
     async def begin(
         self, link: Link, key: SubscriptionKey, subscription: Subscription, holder: str
     ) -> LeasedConsumer | Answer:
-        """The holder speaks by this link from now on, whether it was there before or not."""
+        """Take up the lease of this holder by this link, an existing one or a new one; or the
+        answer that refuses it. Raises StoreError when the dispatch marks have no space."""
         connection = link.connection
         if key.container is not None and key.container != connection.container:
             text = f"belongs to the container '{key.container}'; open the connection with that id"
@@ -95,7 +100,7 @@ class Leases:
         return refused or await self._join(link, key, subscription, holder)
 
     def _refused(self, key: SubscriptionKey, subscription: Subscription) -> Answer | None:
-        """Why nobody new may take from it, if nobody may."""
+        """Why the subscription can't have one more lease; None if it can."""
         if len(self._leased) >= self._most:
             text = f"there are {self._most} holders already (management.holders_max)"
             return Answer(CONFLICT, f"{key.id}: {text}")

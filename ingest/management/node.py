@@ -79,8 +79,8 @@ class Node:
             self._replies.leave(link)
 
     def received(self, link: Link, received: Received) -> None:
-        """Requests have come; each is a task of its own. They begin when this pass is over, in
-        their order, one in a turn of the loop however many came in one read, and go on so."""
+        """Requests have come; each becomes a task. They begin in their order when this pass over
+        frames is over, one in each turn of the loop."""
         offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
         deliveries = memoryview(received.deliveries).cast("Q")
         for nth in range(received.count):
@@ -91,7 +91,7 @@ class Node:
             task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
-        """What isn't answered never will be."""
+        """Stop: open requests get no answer any more."""
         for task in self._tasks:
             task.cancel()
         self._leases.close()

@@ -9,14 +9,14 @@ from distributary.ingest.net.producer import Producer
 
 
 class Peers:
-    """Looks over all links; costs as many steps as there are, and only when somebody asks."""
+    """Finds links by going over all of them, only when it is asked."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     @property
     def connections(self) -> int:
-        """How many there are."""
+        """How many connections there are."""
         return len(self._engine.connections)
 
     @property

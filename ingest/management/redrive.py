@@ -1,6 +1,6 @@
-"""Dead letters go back to the subscriptions that gave them up, and to nobody else.
+"""Redrive: dead letters go back to the subscriptions that gave them up, and to no others.
 
-What goes back is a new message of its old topic, in one group with the settlement of the dead
+A redriven message is a new message of its old topic, in one group with the settlement of the dead
 letter: after a crash it is in one of the two places. All methods run on the loop's thread.
 """
 
@@ -32,7 +32,7 @@ PART_MESSAGES = 100
 
 @dataclass(slots=True)
 class Redriven:
-    """How many went back, and how many should have and could not."""
+    """How many dead letters were redriven, and how many could not be."""
 
     redriven: int = 0
     stayed: int = 0
@@ -80,7 +80,7 @@ class _Job:
 
 
 class Redrive:
-    """Sends dead letters back."""
+    """Redrives dead letters."""
 
     def __init__(
         self, log: Log, directory: SubscriptionDirectory, delivery: DeliveryService
@@ -143,7 +143,7 @@ class Redrive:
         await done
 
     def _take(self, job: _Job, batch: RecordBatch, sequences: list[int]) -> None:
-        """Those of these that go back do; what somebody has got meanwhile stays his."""
+        """Redrive those that can be; a dead letter that is in flight meanwhile stays so."""
         letters: dict[tuple[SubscriptionKey, str], list[_Letter]] = {}
         room = len(sequences) if job.most is None else job.most - job.done.redriven
         for sequence in sequences:

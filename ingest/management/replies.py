@@ -13,7 +13,7 @@ from distributary.pipeline.model.message import PublishBatch, RecordBatch
 
 
 class ReplyLink:
-    """A link whose source is the node: answers for the address that its target has."""
+    """A link whose source is the node: it sends the answers for the address of its target."""
 
     __slots__ = ("_link", "_number", "_waiting", "address", "waiting_bytes")
 
@@ -24,7 +24,7 @@ class ReplyLink:
         self.waiting_bytes = 0
 
     def add(self, data: bytes) -> None:
-        """An answer for it; it goes when there is credit."""
+        """Add an answer; it is sent when there is credit."""
         self._waiting.append(data)
         self.waiting_bytes += len(data)
         self.flowed()
@@ -44,9 +44,9 @@ class ReplyLink:
 
 
 class Replies:
-    """The links that take answers, and the way to all other addresses.
+    """The links that take answers; answers to other addresses are published.
 
-    `resolve` says which topic or queue a connection's user may send to by an address.
+    `resolve` gives the destination to which a connection's user may send by an address.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class Replies:
         self._links: dict[Link, ReplyLink] = {}
 
     def join(self, link: Link, address: str) -> ReplyLink:
-        """A link that takes answers has come."""
+        """A link that takes answers attached."""
         reply_link = self._links[link] = ReplyLink(link, address)
         return reply_link
 
     def leave(self, link: Link) -> None:
-        """It has ended; what waits for it goes nowhere."""
+        """The link has ended; its waiting answers are dropped."""
         self._links.pop(link, None)
 
     def amqp_error(self, link: Link, reply_to: str | None) -> AmqpError | None:
@@ -86,7 +86,7 @@ class Replies:
         return AmqpError(LIMIT_EXCEEDED, f"{size} bytes of {text}")
 
     def send(self, link: Link, reply_to: str, data: bytes) -> None:
-        """Send an answer, unless its taker has gone meanwhile."""
+        """Send an answer; it is dropped if the link that would take it has ended."""
         reply_link = self._reply_link(link, reply_to)
         if reply_link is not None:
             reply_link.add(data)

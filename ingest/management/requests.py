@@ -1,7 +1,7 @@
-"""Each request's answer: who may ask what, and what is done.
+"""Requests to `$management`: the permission that each needs, what is done, and the answer.
 
-Rule 1: which permission a request needs is a row of `pipeline.subscriptions.rights`.
-Rule 2: of what a user may not see nothing is said, not even that it is there.
+Rule 1: the permission that a request needs is a row of `pipeline.subscriptions.rights`.
+Rule 2: an answer says nothing of what a user may not see, not even that it exists.
 """
 
 from collections.abc import Callable, Mapping

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from distributary.ingest.native.pump_library import ffi, lib
 
-#: Sequences, and the token of each one's delivery, in the order in which they were delivered.
+#: Sequences, and the time of each one's delivery (microseconds), as they were delivered.
 Deliveries: TypeAlias = "tuple[array[int], array[int]]"
 
 

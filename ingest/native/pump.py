@@ -47,7 +47,7 @@ _EVENTS = (
 
 
 class Stop(IntEnum):
-    """Why the pump came back; see `pump.c`."""
+    """Why the pump stopped; see `pump.c`."""
 
     IDLE = lib.PUMP_IDLE
     EVENT = lib.PUMP_EVENT
@@ -174,7 +174,7 @@ class Pump:
         return bool(self._p.unfinished)
 
     def accept_late(self) -> None:
-        """From now on accept nothing on receipt: what came may be refused."""
+        """From now on accept no message on receipt, as it may be refused later."""
         self._p.late = True
 
     @property

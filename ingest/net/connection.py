@@ -320,7 +320,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self._wait_turn(True)
 
     def _read_or_wait(self) -> None:
-        """Whoever doesn't take what is written to it is read for as many bytes more, and no
+        """A peer that doesn't take what is written to it is read for as many bytes more, and no
         further: every frame of its may have an answer that has to be kept."""
         transport = cast("asyncio.Transport", self._transport)
         waits = self._held or self._waits or self._unheard > self._engine.limits.write_buffer_bytes

@@ -1,14 +1,14 @@
-"""Whose an exception is: one peer's, or everybody's.
+"""Containment of exceptions: which ones end one peer, and which ones stop the gateway.
 
 The loop works for one peer at a time: for the bytes that came from it, its timers, its requests,
-and what comes later for them. An exception that nobody expected there is a bug, and it ends that
-peer: what it had goes back, others go on. Two kinds of exception are everybody's, and the gateway
-stops for them, because going on could lose or repeat what it has promised:
+and what follows from them later. An unexpected exception there is a bug, and it ends that peer: its
+unsettled deliveries are released, others go on. Two kinds of exception stop the gateway, because
+going on could lose or repeat what it has promised:
 
 * One that passed through a module of `SHARED`, which keep what all peers share. The change that
   they were in the middle of is half done, and no peer's end undoes it. What such a module does
   later for one peer it does by `Connection.attempt`, so that nothing of it passes through here.
-* One of a store, and one that was raised while what an ended link had was given back.
+* One of a store, and one that was raised while an ended link's resources were given back.
 """
 
 import asyncio
@@ -69,11 +69,12 @@ BROKEN = "the gateway failed at what came on this connection; its log says how"
 
 
 class NotGivenBack(DistributaryError):
-    """What an ended link had couldn't be given back: others would wait for it for ever."""
+    """The resources of an ended link couldn't be given back: others would wait for them for
+    ever."""
 
 
 def stops_all(error: BaseException) -> bool:
-    """Whether the gateway must stop for this error, because it isn't one peer's alone."""
+    """Whether the gateway must stop for this error, because it isn't contained in one peer."""
     return any(_is_shared(one) for one in _with_causes(error))
 
 
@@ -121,12 +122,12 @@ class ContainedPeer:
 
     @contained
     def attempt(self, work: Callable[[], None]) -> None:
-        """Do something for this peer on behalf of others: what it raises is its own."""
+        """Do something for this peer on behalf of others: an exception in it ends this peer."""
         work()
 
     def broke(self, error: Exception) -> None:
-        """A bug that shows with this peer: it ends, in a turn of its own, as this may be in the
-        middle of work for others. A second one ends its socket."""
+        """A bug showed with this peer: it ends in a turn of its own, as this may be in the
+        middle of work for others. A second bug drops its socket."""
         self._engine.broke(error, self.peer, self.container, self.user)
         if self.broken:
             self.abort()

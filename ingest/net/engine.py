@@ -116,8 +116,8 @@ class Engine:
         return takes
 
     def bound_unfinished(self) -> None:
-        """What all peers have begun to send and not finished lies in memory: the one with most of
-        it ends when that is too much. Waiting would free nothing: none of them could finish."""
+        """Bound the memory of unfinished messages of all peers: when they are too much, the peer
+        with most of them ends. Waiting would free nothing, as none of them could finish."""
         most = self.limits.unfinished_together_bytes_max
         size = sum(one.unfinished_bytes for one in self.connections if one.alive)
         if size > most:

@@ -1,6 +1,7 @@
-"""What the engine says is wrong with a peer's bytes.
+"""Errors of the engine about a peer's bytes.
 
-It quotes what came, as it came, and cuts it where its room ends: in the middle of a character, too.
+Such an error quotes the bytes as they came, and cuts them where its room ends: in the middle of a
+character, too.
 """
 
 from dataclasses import dataclass

@@ -142,7 +142,7 @@ class Inflow:
         return True
 
     def keep(self, data: Any, size: int) -> bool:
-        """These bytes wait until the loop has turned."""
+        """Keep these bytes until the loop has turned."""
         self._held += ffi.buffer(data, size)
         self._needed, self.waits = 0, True
         return True
@@ -253,8 +253,8 @@ class Outflow:
         self.due = False
 
     def tell(self, link: int, delivery_count: int, credit: int, *, drain: bool) -> None:
-        """What the next flow of the link's session is to say of the link; nothing of one whose
-        attach the engine has kept back."""
+        """Set what the next flow of the link's session says of the link; nothing for a link
+        whose attach the engine has kept back."""
         if (place := self._places.get(link)) is not None:
             channel, handle = place
             state = LinkState(handle, delivery_count, credit, drain)
@@ -262,7 +262,7 @@ class Outflow:
             self.due = True
 
     def forget(self, link: int) -> None:
-        """The link is gone."""
+        """The link has ended."""
         self._places.pop(link, None)
 
     def passed(self, chunk: bytes | memoryview, *, last: bool) -> bytes | memoryview:

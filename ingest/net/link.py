@@ -50,7 +50,7 @@ class BrokenFrame(DistributaryError):
 
 
 def copy_plainly(terminus: Terminus, remote: Terminus) -> None:
-    """What a terminus says in numbers and texts. Nothing else of a peer's is ever said back as it
+    """The numbers and texts of a terminus. No other value of a peer's is ever sent back as it
     came: it may be no AMQP at all, and what the engine can't write would end the process."""
     terminus.copy(remote)
     for data in (terminus.properties, terminus.capabilities, terminus.outcomes, terminus.filter):
@@ -179,32 +179,32 @@ class Link:
         self.owner: object | None = None
 
     def release(self) -> None:
-        """The link is gone: give Proton's object back, here and now.
+        """The link has ended: give Proton's object back, here and now.
 
-        Left to the collector of cycles it would be given back by whichever thread that runs in,
-        and after its session: Proton frees such a link twice.
+        The collector of cycles would give it back on any thread, and after its session: Proton
+        frees such a link twice.
         """
         self.alive = False
         del self.proton
 
     @property
     def handle(self) -> tuple[int, int]:
-        """The channel and handle by which its peer speaks of it."""
+        """The channel and handle that its peer uses for it."""
         return self.attach.channel, self.attach.handle
 
     @property
     def desired_capabilities(self) -> frozenset[str]:
-        """What the peer would like the link to do."""
+        """The capabilities that the peer desires (AMQP 1.0 part 2, section 2.7.3)."""
         return self.attach.desired
 
     @property
     def default_outcome(self) -> DeliveryState:
-        """What a delivery that its peer settles without a state has become: what the peer asked
-        for, else the same as for JMS clients."""
+        """The outcome of a delivery that its peer settles without a state: what the source says
+        (AMQP 1.0 part 3, section 3.5.3), else the same as for JMS clients."""
         return self.attach.default_outcome or WITHOUT_STATE
 
     def delivery_state(self, outcomes: Outcomes) -> DeliveryState:
-        """What its peer said of deliveries, in the words of the pure part."""
+        """The delivery state that its peer gave to these deliveries."""
         if outcomes.state == 0:
             return self.default_outcome
         return DeliveryState(OUTCOMES[outcomes.state], outcomes.failed, outcomes.undeliverable)
@@ -228,7 +228,7 @@ class Link:
 
     @property
     def unsettled(self) -> int:
-        """How many deliveries the engine keeps: they aren't settled by both sides."""
+        """How many deliveries the engine keeps, as not both sides have settled them."""
         return int(proton.pn_link_unsettled(self._impl))
 
     @property
@@ -252,14 +252,15 @@ class Link:
         self.connection.touch()
 
     def let_go(self) -> None:
-        """All that the service has for the link goes back, whatever the link's end is caused by.
+        """Give back all that the service has for the link, for whatever cause the link ends.
         Raises NotGivenBack."""
         if not self.gone:
             self.gone = True
             self.keeper.let_go(self)
 
     def refuse(self, condition: str, description: str) -> None:
-        """Attach with a null terminus, then detach closed with the error: what clients need."""
+        """Attach with a null terminus, then detach closed with the error (AMQP 1.0 part 2,
+        section 2.6.3)."""
         self.let_go()
         self.ended = True
         self.connection.attempt(partial(self._say_refused, condition, description))
@@ -278,8 +279,8 @@ class Link:
         self.connection.touch()
 
     def end(self, condition: str, description: str) -> None:
-        """End the link from our side, unless it has ended; its peer hears why. When the peer has
-        ended it, too, it is forgotten. Raises NotGivenBack."""
+        """End the link from our side, unless it has ended, and tell its peer why. When the peer
+        has ended it, too, it is forgotten. Raises NotGivenBack."""
         if self.alive and not self.ended:
             self.let_go()
             self.detach(closed=True, condition=condition, description=description)
@@ -310,12 +311,13 @@ class Link:
         self.connection.touch()
 
     def drained(self) -> None:
-        """All there was has been sent: give the rest of the credit back."""
+        """All available messages were sent: give the rest of the credit back (AMQP 1.0 part 2,
+        section 2.6.7)."""
         self.delivery_count += int(proton.pn_link_drained(self._impl))
         self.connection.touch()
 
     def tell(self) -> None:
-        """Have the peer hear of the link's state; all that the engine had is written."""
+        """Tell the peer the link's state; all that the engine had is written."""
         if not self.proton.state & Endpoint.LOCAL_ACTIVE:
             return  # the attach, or the detach, says it
         if self.is_outgoing:
@@ -331,8 +333,9 @@ class Link:
     def send(
         self, batch: RecordBatch, run: Run, delivery_count: int, delivered_at: int, presettled: bool
     ) -> int:
-        """Send a run of a batch's messages; the caller has made sure of the credit. The token comes
-        back with their outcomes. Returns how many bytes of messages went."""
+        """Send a run of a batch's messages; the caller has made sure of the credit.
+        `delivered_at` (microseconds) comes back with their outcomes. Returns how many bytes of
+        messages were sent."""
         self.connection.touch()
         self.delivery_count += len(run)
         sent = pumping.send(self.address, batch, run, delivery_count, delivered_at, presettled)
@@ -360,8 +363,8 @@ class Link:
             then()
 
     def later(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Work for this link's peer, for others to call when its time has come: what it raises ends
-        this peer and doesn't disturb them."""
+        """A callback that works for this link's peer: an exception in it ends this peer, and not
+        its caller."""
         return partial(self.connection.attempt, work)
 
 

@@ -1,7 +1,8 @@
-"""The listening sockets: who comes is let in by TLS, if there is TLS, and given to the engine.
+"""The listening sockets: a new connection gets TLS, if there is TLS, and is given to the engine.
 
-asyncio's own servers keep the TLS context that they began with, don't say whose handshake failed,
-and count nobody before it is over; this one takes the context of the moment, and does.
+asyncio's own servers keep the TLS context that they began with, don't say for which peer a
+handshake failed, and don't count a connection before its handshake is over. This one takes the
+present context, and does both.
 """
 
 import asyncio

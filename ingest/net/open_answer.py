@@ -15,7 +15,7 @@ OFFERED_CAPABILITIES = (
 
 
 def accepted(connection: ProtonConnection, container_id: str) -> None:
-    """The peer is welcome."""
+    """The answer to an open that is accepted."""
     connection.container = container_id
     connection.offered_capabilities = [symbol(name) for name in OFFERED_CAPABILITIES]
     connection.properties = {symbol("product"): "Distributary"}

@@ -1,4 +1,4 @@
-"""Who publishes."""
+"""Producers: links by which peers publish."""
 
 
 class Producer:

@@ -35,7 +35,8 @@ def begun(link: int) -> bool:
 
 
 def declared(delivery: bytes, transaction: int) -> None:
-    """Tell who has declared a transaction, by the delivery's address, what its number is."""
+    """Answer a declare, by the address of its delivery, with the transaction's number (AMQP 1.0
+    part 4, section 4.5.5)."""
     for one in memoryview(delivery).cast("Q"):
         lib.pump_declared(one, transaction)
 
@@ -47,8 +48,8 @@ def settle_in(deliveries: bytes, transaction: int, outcome: int) -> None:
 
 
 def restore(deliveries: bytes, delivered_at: int) -> bytes:
-    """Deliveries that had an outcome in a transaction are their peer's again, without one. One byte
-    each: 1 where the peer has settled it since, and can't give another."""
+    """Take the outcome back that these deliveries had in a transaction. One byte each: 1 where
+    the peer has settled the delivery since, and can't give another outcome."""
     count = len(deliveries) // 8
     settled = bytearray(count)
     addresses = ffi.from_buffer("uint64_t[]", deliveries)

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 
 class Unsettled:
-    """Counted when it may matter: counting goes over all links. `full`: it gets no more until it
-    has settled a quarter of what it may hold."""
+    """The unsettled deliveries of one connection, counted only when that may matter, as counting
+    goes over all links. `full`: the connection gets no more until it has settled a quarter of
+    what it may have."""
 
     __slots__ = ("_count", "_most", "_room", "full")
 
@@ -15,7 +16,8 @@ class Unsettled:
         self.full = False
 
     def sent(self, deliveries: int) -> bool:
-        """So many more went; whether it is full now, and wasn't before."""
+        """Count deliveries that were sent; whether the connection is full now, and wasn't
+        before."""
         self._room -= deliveries
         if self._room > 0 or self.full:
             return False
@@ -26,7 +28,7 @@ class Unsettled:
         return self.full
 
     def settled(self) -> bool:
-        """Some were settled, perhaps; whether it was full, and isn't any more."""
+        """Deliveries may have been settled; whether the connection was full, and isn't any more."""
         if not self.full:
             return False
         held = self._count()

@@ -1,7 +1,7 @@
-"""How much each subscription has waiting, from what has become durable.
+"""The backlog counters of all topics, fed with what becomes durable.
 
-A topic is counted while anybody may be owed something of it: one step for each run of messages,
-whatever the number of its subscriptions.
+A topic is counted while some subscription may be owed messages of it: one step for each run of
+messages, whatever the number of its subscriptions.
 """
 
 import asyncio
@@ -121,7 +121,7 @@ class BacklogCounters:
         self._again.add(topic)
 
     def trim(self) -> None:
-        """Forget what nobody is owed any more."""
+        """Forget what no subscription is owed any more."""
         for topic, counter in tuple(self._counters.items()):
             if topic not in self._topic_directory:
                 del self._counters[topic]

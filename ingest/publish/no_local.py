@@ -1,9 +1,9 @@
-"""Who isn't owed all that is published to its topic: no-local subscriptions (JMS 2.0, 8.3.2), and
-all but one when the gateway publishes for that one alone.
+"""Subscriptions that aren't owed all that is published to their topic: no-local ones (JMS 2.0,
+section 8.3.2), and all but one when the gateway publishes for one subscription alone.
 
-The log doesn't know who published a message, nor for whom. So what a subscription isn't owed is
-said when the message gets its sequence, and for a durable one it is recorded in the message's own
-group: right also while nobody consumes it, and after a restart.
+The log doesn't know which connection published a message. So the messages that a subscription isn't
+owed are settled when they get their sequences; for a durable subscription that is recorded in the
+messages' own group, and holds without a consumer and after a restart.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ from distributary.pipeline.sequences.sequence_set import Run
 class NoLocal:
     """The subscriptions by topic. Implements the log's `NoLocalRule`.
 
-    Whose a no-local subscription is: a durable one is its container's, whatever connection that has
-    now; one without a name is its consumer's connection's.
+    A durable no-local subscription isn't owed what its container publishes, on whatever connection;
+    one without a name isn't owed what its consumer's connection publishes.
     """
 
     def __init__(self) -> None:
@@ -31,11 +31,11 @@ class NoLocal:
         self._watched: dict[Subscription, list[tuple[Outcome, range]]] = {}
 
     def watch(self, subscription: Subscription) -> list[tuple[Outcome, range]]:
-        """A list that grows by what it isn't owed from now on."""
+        """A list to which every run is added that the subscription isn't owed from now on."""
         return self._watched.setdefault(subscription, [])
 
     def unwatch(self, subscription: Subscription) -> None:
-        """The list grows no more."""
+        """Stop adding to that list."""
         self._watched.pop(subscription, None)
 
     def __contains__(self, topic: str) -> bool:
@@ -52,7 +52,7 @@ class NoLocal:
         self._owners.setdefault(topic, {})[subscription] = owner
 
     def remove(self, subscription: Subscription) -> None:
-        """It is owed nothing any more."""
+        """The subscription has ended."""
         topic = subscription.definition.topic
         _drop(self._all, topic, subscription)
         _drop(self._owners, topic, subscription)
@@ -62,7 +62,7 @@ class NoLocal:
         return self._all.get(topic, {})
 
     def topics(self) -> Iterable[str]:
-        """The topics that have any."""
+        """The topics with subscriptions."""
         return self._all
 
     def exclude(self, topic: str, publisher: Peer | Inside, run: range) -> list[Settlement]:

@@ -1,9 +1,9 @@
-"""Where the messages of one run go, when that isn't one and the same for all of them.
+"""The destinations of one run's messages, where they aren't all the same.
 
-On the anonymous relay each message says it in `properties.to`; to a backlog that is full goes only
-what fits. A loop over messages, but only on links that name no topic, or where backlogs are
-limited, and only over the numbers that the pump has found; consecutive messages to one topic stay
-one run.
+On the anonymous relay each message names its destination in `properties.to`; a full backlog takes
+only the first messages that fit. These are loops over messages, but only on links that name no
+topic, or where backlogs are limited, and only over the numbers that the pump has found. Consecutive
+messages to one topic stay one run.
 """
 
 from array import array
@@ -50,7 +50,7 @@ class Complaint:
 
 
 def route(received: Received, receipt: Receipt, resolve: Resolve, admit: Admit) -> Routed:
-    """Find for each message where it goes."""
+    """Find the destination of each message."""
     offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
     addresses = zip(_addresses(received, offsets), pump.destinations(received), strict=True)
     routing = _Routing(received, receipt, offsets, admit)

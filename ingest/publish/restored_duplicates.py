@@ -1,8 +1,8 @@
-"""Ids of what was published before the start, read back from the table: what was sent again because
-the gateway died is known again.
+"""Ids of messages from before the start, read back from the table: a duplicate that is sent because
+the gateway died is recognized.
 
-Reads on the caller's thread, before anybody is served: as many messages of each topic as its window
-has ids. Messages without an id are among these, so that fewer ids may be known than the window
+The table is read on the caller's thread, before peers are served: as many messages of each topic as
+its window has ids. Some of these messages may have no id, so there may be fewer ids than the window
 holds. Topics that don't look for duplicates cost nothing.
 """
 

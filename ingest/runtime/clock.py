@@ -2,12 +2,12 @@
 
 Delays, locks, expiries and all that is recorded are on it. It begins with the machine's clock and
 goes with the time that passes; where the machine's clock is set, it goes faster or slower until
-both agree again: at most twice as fast, at least half as fast. So whoever may hold a message for a
-minute has half a minute at the least, however the machine's clock is set; what one life of the
-gateway records never goes back; and a clock that was wrong for a moment has done no harm.
+both agree again: at most twice as fast, at least half as fast. So a consumer with a lock of a
+minute has half a minute at the least, however the machine's clock is set. The times that one
+process records never fall, and a clock that was wrong for a moment has done no harm.
 
-What lasts for a while and isn't recorded (time-outs of connections, leases, the owner's sign of
-life) is on the loop's clock or the system's monotonic one, which no one sets.
+What lasts for a while and isn't recorded (time-outs of connections, leases, the owner's heartbeat)
+is on the loop's clock or the system's monotonic one, which can't be set.
 """
 
 import time

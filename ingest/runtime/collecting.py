@@ -1,12 +1,12 @@
-"""Cycles of objects that nobody has any more are collected on the loop's thread, at set times.
+"""Garbage collection: cycles of objects are collected on the loop's thread, at set times.
 
-By itself the collector runs in whichever thread allocates, and what it finds may end in calls into
+By itself the collector runs in any thread that allocates, and what it finds may end in calls into
 Proton, which only the loop's thread may make.
 
 To look at everything takes as long as everything is large: 0.1 s for 160,000 objects, which is what
-three thousand attached subscriptions have. So only what is new is looked at, ten times a second,
-and what lives then is left alone ("frozen"). It becomes part of a cycle that nobody has when a
-connection or a link ends. When so many have ended that it matters, all is looked at once.
+three thousand attached subscriptions have. So only new objects are looked at, ten times a second,
+and those that are alive then are left alone ("frozen"). They become part of an unreachable cycle
+when a connection or a link ends. When enough of these have ended, all objects are looked at once.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Ends:
 
 
 class Collecting:
-    """From `begin` on this is who collects."""
+    """Collects from `begin` on."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ends: Ends) -> None:
         self._loop, self._ends = loop, ends
@@ -40,7 +40,7 @@ class Collecting:
         self._turns = 0
 
     def begin(self) -> None:
-        """What lives until now lives as long as the process."""
+        """Exempt all objects that are alive now: they live as long as the process."""
         gc.disable()
         gc.collect()
         gc.freeze()

@@ -32,7 +32,7 @@ _events = structlog.get_logger("gateway")
 
 
 class Policies:
-    """What the gateway asks about policies; each answer is that of the moment."""
+    """The policies in force; each answer is that of the moment."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
         """Raises InvalidRequest when the file can't be used."""

@@ -196,16 +196,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def policy(self) -> Policy:
-        """How subscriptions deliver of which nobody says anything else."""
+        """The default policy of subscriptions."""
         return policy_table.over(DEFAULT, self.subscription, "settings: [subscription]")
 
     @property
     def topic_policy(self) -> TopicPolicy:
-        """What holds for topics and queues of which nobody says anything else."""
+        """The default policy of topics and queues."""
         return policy_table.topic_over(DEFAULT_TOPIC, self.topic, "settings: [topic]")
 
     @property
     def anonymous(self) -> bool:
-        """Whether peers may come without saying who they are."""
+        """Whether peers may connect without logging in."""
         chosen = self.security.anonymous
         return self.gateway.loopback if chosen == "loopback" else chosen

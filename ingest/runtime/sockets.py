@@ -1,7 +1,7 @@
-"""Which sockets the loop serves in one turn: a few of those that have something, in turn.
+"""Which sockets the loop serves in one turn: a few of the ready ones, in turn.
 
-asyncio serves all of them between two looks at its clock: a thousand peers that say something in
-the same moment held everybody for a third of a second.
+asyncio serves all of them between two looks at its clock: a thousand peers that send in the same
+moment delayed all others by a third of a second.
 """
 
 import os

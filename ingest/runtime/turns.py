@@ -1,8 +1,7 @@
-"""How many of a peer's bytes one turn of the loop takes: a river in large runs, little of a peer
-whose frames are slow work (links that come and go by the thousand), so that others have their turn.
-And how much of the gateway's own work is done until the loop turns: `FairQueue` is what waits, in
-what order, `Allowance` how much of it may be done.
-"""
+"""Turns of the loop: how many of a peer's bytes one turn takes. Large runs of a fast publisher
+are taken, and little of a peer whose frames are slow work (attaches and detaches by the
+thousand), so that other peers have their turn. The gateway's own work is bounded in a turn, too:
+`FairQueue` has the order of what waits, `Allowance` how much of it may be done."""
 
 import asyncio
 from collections import deque
@@ -59,9 +58,9 @@ def units(sent: int, evaluations: int) -> int:
 
 
 class PeerTurn:
-    """How much of a peer's frames is done until the loop turns, in deliveries or in what is as much
-    work as so many: whoever does it adds it to `done`. `over`: what is left of them waits for the
-    next turn."""
+    """How much of a peer's frames is done in this turn of the loop, in deliveries or other work
+    of the same cost. The code that does the work adds it to `done`. `over`: the rest waits for
+    the next turn."""
 
     #: What is as much work as a delivery, half a microsecond: a run of messages or of outcomes, a
     #: link or session that comes or goes, any other event that Python sees, an attach that it
@@ -88,8 +87,8 @@ class PeerTurn:
 
 
 class FairQueue(Generic[T]):
-    """What waits for its turn, each thing once. Lanes have their turns alike, so many things each;
-    within one it goes in the order in which they came to wait."""
+    """A queue of lanes, in which each item waits once. Lanes take turns, with the same number of
+    items each; within a lane items go in their order."""
 
     __slots__ = ("_each", "_lanes", "_taken", "_waiting", "order")
 
@@ -106,7 +105,7 @@ class FairQueue(Generic[T]):
         return len(self._waiting)
 
     def add(self, one: T, lane: str) -> None:
-        """It waits, behind all others of its lane; if it waits already it keeps its place."""
+        """Add an item behind all others of its lane; one that waits already keeps its place."""
         if one in self._waiting:
             return
         self._waiting.add(one)
@@ -116,7 +115,7 @@ class FairQueue(Generic[T]):
         self._lanes[lane].append(one)
 
     def add_all(self, many: Collection[T], lane: str) -> None:
-        """Each of these, which are different ones, waits."""
+        """Add these items, which are different ones."""
         waiting = self._waiting
         fresh = [one for one in many if one not in waiting]
         if not fresh:
@@ -128,7 +127,7 @@ class FairQueue(Generic[T]):
         self._lanes[lane].extend(fresh)
 
     def take(self) -> T:
-        """The one whose turn it is; it waits no more."""
+        """Remove and return the next item."""
         name = self.order[0]
         lane = self._lanes[name]
         one = lane.popleft()
@@ -162,7 +161,7 @@ class Allowance:
         self._turning = False
 
     def spend(self, units: int) -> None:
-        """So much was done."""
+        """So much work was done."""
         self.left -= units
         if self.left <= 0:
             self.ask()
@@ -230,8 +229,8 @@ class Parts(Generic[T]):
 
 
 class TaskTurns:
-    """Work of many tasks that is done in parts, one part of all of them in a turn of the loop: a
-    task awaits `turn` before each of its parts, and goes on when those before it had theirs."""
+    """Turns of the loop shared by tasks: a task awaits `turn` before each part of its work, and
+    in one turn of the loop one part of all of them is done, in the order in which they asked."""
 
     __slots__ = ("_loop", "_turning", "_waiting")
 

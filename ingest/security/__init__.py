@@ -1,4 +1,4 @@
-"""Who may connect: logins, certificates, users and permissions from files.
+"""Security: logins, certificates, users and permissions, from files.
 
 It may import `runtime`. Start with `access`.
 """

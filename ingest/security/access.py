@@ -1,9 +1,9 @@
-"""Who may connect and what he may do, from files that may change while the gateway runs.
+"""Access: logins and permissions, from files that may change while the gateway runs.
 
-Four parts: the users, the permissions, whose names are whose, TLS. Each is read again when one of
-its files changes (looked at once a second) and on SIGHUP. A new version that can't be used is
-reported, and the old one stays. What is new holds from the next connection, login and attach on;
-who is connected stays connected.
+There are four parts: the users, the permissions, the owned names, TLS. Each is read again when one
+of its files changes (looked at once a second) and on SIGHUP. A new version that can't be used is
+reported, and the old one stays. A new version holds from the next connection, login and attach on;
+connected peers stay connected.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _events = structlog.get_logger("gateway")
 
 
 class Access:
-    """What the gateway asks about peers. Each answer is that of the moment."""
+    """Answers what peers may do, as the files say at that moment."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
         """Raises InvalidRequest when a file can't be used."""
@@ -72,7 +72,7 @@ class Access:
         return self._tls.value
 
     def handshake(self, transport: asyncio.BaseTransport) -> Handshake:
-        """The way in for one new connection: it is offered what can lead in."""
+        """The handshake of a new connection, with the mechanisms that can succeed."""
         tls = transport.get_extra_info("ssl_object")
         certified = certified_user(tls) if tls is not None else ""
         return Handshake(self._offer("" if certified in (ANONYMOUS, EVERYBODY) else certified))
@@ -122,13 +122,13 @@ class Access:
         return f"client id '{client_id}' may not be used by user '{user}' (security.client_ids)"
 
     def verify(self, user: str, password: str) -> "asyncio.Future[bool]":
-        """Begin to check a password; whoever goes meanwhile cancels it."""
+        """Begin to check a password; cancel it when the connection ends meanwhile."""
         users = self._users.value or Users({}, b"")
         # It takes long on purpose, and leaves the interpreter alone while it does.
         return self._loop.run_in_executor(self._checks, users.verify, user, password)
 
     def watch(self) -> None:
-        """From now on look at the files."""
+        """Look at the files from now on."""
         self._watch.start()
 
     def close(self) -> None:

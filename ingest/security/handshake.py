@@ -38,7 +38,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class Established:
-    """The peer is who it says; from here on AMQP speaks. `rest` is what came behind."""
+    """The peer has logged in; from here on AMQP is spoken. `rest` is what came behind."""
 
     user: str
     rest: bytes
@@ -57,11 +57,11 @@ Step: TypeAlias = Reply | Verify | Established | Failed
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """How one peer may log in.
+    """How one peer may log in (SASL: AMQP 1.0 part 5, section 5.3).
 
-    With `check` a PLAIN password is verified by the caller; without it no password counts and the
-    peer is nobody. `keys` answers SCRAM-SHA-256, `certified` is the user that the peer's verified
-    certificate names. A peer may leave SASL out where it may be anonymous.
+    With `check` a PLAIN password is verified by the caller; without it no password is checked, and
+    the peer is anonymous. `keys` answers SCRAM-SHA-256, `certified` is the user that the peer's
+    verified certificate names. A peer may leave SASL out where it may be anonymous.
     """
 
     mechanisms: tuple[str, ...]

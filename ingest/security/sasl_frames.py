@@ -77,8 +77,9 @@ def _frame(code: int, fields: list[Any]) -> bytes:
 
 
 def read(frame: bytes) -> SaslFrame:
-    """What a client may send; ValueError when it is anything else. Fields that aren't needed are
-    passed over: nobody has logged in yet, and nothing of his shall cost more than its length."""
+    """A SASL frame of a client; ValueError when it is anything else. Fields that aren't needed
+    are passed over: the client hasn't logged in yet, and its fields must cost no more than their
+    length."""
     if not 8 < len(frame) <= FRAME_BYTES_MAX or frame[5] != 1 or frame[4] < 2:
         raise ValueError(f"not a SASL frame of {FRAME_BYTES_MAX} bytes at most")
     try:

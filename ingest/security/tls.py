@@ -11,10 +11,10 @@ _ROUNDS_MAX = 10
 
 
 def context_of(security: Security, *, certificates_needed: bool) -> ssl.SSLContext | None:
-    """What new connections are served with, or None where TLS isn't configured.
+    """The TLS context of new connections, or None where TLS isn't configured.
 
     A peer is asked for a certificate where `security.tls_client_ca` says who may sign it, and must
-    have one where nobody can log in without. Raises InvalidRequest with one sentence when a file
+    have one where no other login is possible. Raises InvalidRequest with one sentence when a file
     can't be read, key and certificate don't fit, or the certificate isn't valid today.
     """
     if not security.tls_certificate:

@@ -1,10 +1,11 @@
-"""Who may log in: a file of names, and for each what was made of the password.
+"""The users: a file of names, with hashes of each one's password.
 
     alice = ["scrypt$SALT$DIGEST", "scram-sha-256$ITERATIONS$SALT$STORED$SERVER"]
 
-The first is checked when a password comes (PLAIN), the second answers a client that keeps it to
-itself (SCRAM-SHA-256); a user with the first alone, also written as a text of its own, can only
-send it. The nameless line has the secret by which names that aren't there get a salt.
+The first hash is checked when a password comes (PLAIN), the second answers a client that doesn't
+send its password (SCRAM-SHA-256, RFC 7677). A user with the first alone, also written as one text
+without a list, can only use PLAIN. The line without a name has the secret from which unknown names
+get a salt.
 """
 
 import hashlib
@@ -62,7 +63,7 @@ _NOBODY = PasswordHash(bytes(_SALT_BYTES), bytes(_DIGEST_BYTES))
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """Everybody in the file, by prepared name (`saslprep`)."""
+    """All users of the file, by prepared name (`saslprep`)."""
 
     by_name: Mapping[str, User]
     secret: bytes
@@ -84,11 +85,12 @@ class Users:
 
     @property
     def scram(self) -> bool:
-        """Whether anybody can log in by SCRAM-SHA-256."""
+        """Whether any user can log in by SCRAM-SHA-256."""
         return any(user.scram is not None for user in self.by_name.values())
 
     def keys(self, name: str) -> ScramKeys:
-        """What SCRAM asks this user with; a stranger gets what looks the same and fits nothing."""
+        """The SCRAM keys of this user; an unknown user gets keys that look the same and fit no
+        password."""
         user = self.by_name.get(name)
         strange = decoy(self.secret, name)
         return strange if user is None or user.scram is None else user.scram
@@ -105,7 +107,7 @@ class Users:
 
 
 def user_of(password: str, *, scram: bool = True) -> User:
-    """What to keep of a password. ValueError when it can't be one."""
+    """The hashes to keep of a password. ValueError when it can't be a password."""
     prepared = saslprep(password)
     if not prepared:
         raise ValueError("the password is empty")
@@ -115,7 +117,7 @@ def user_of(password: str, *, scram: bool = True) -> User:
 
 
 def name_of(text: str) -> str:
-    """The prepared form of a name that somebody is to bear. ValueError when nobody can."""
+    """The prepared form of a new user's name. ValueError when no user can have it."""
     name = saslprep(text)
     if not 0 < len(name) <= _NAME_CHARACTERS_MAX or not name.isprintable():
         raise ValueError(f"a user's name has 1 to {_NAME_CHARACTERS_MAX} printable characters")

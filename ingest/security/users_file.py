@@ -54,7 +54,7 @@ def _toml(value: object) -> str:
 
 
 def _replace(file: Path, folder: int, text: str) -> None:
-    """Whoever reads sees the old file or the new one, after a power cut, too; its owner stays."""
+    """Replace the file: readers see the old one or the new one, also after a power cut."""
     new, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # mode 0600
     try:
         with os.fdopen(new, "w") as out:

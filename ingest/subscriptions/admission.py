@@ -20,7 +20,8 @@ from distributary.pipeline.subscriptions.temporary_destination import (
 
 
 class Admission:
-    """Answers why something may not be done; None means that it may."""
+    """Decides what users and links may do with destinations: each method gives the reason of a
+    refusal, None if there is none."""
 
     def __init__(
         self, access: Access, subscriptions: SubscriptionService, temporary: TemporaryNodes
@@ -30,7 +31,8 @@ class Admission:
     def sending(
         self, connection: Peer, destination: Destination, operation: LinkOperation
     ) -> AmqpError | None:
-        """Why this user may not send there: to a new queue sends who may make it."""
+        """Why this user may not send to this destination. To send to a queue that isn't there
+        the user must be allowed to create it."""
         user, topic = connection.user, destination.topic
         if destination.is_temporary:
             ownership = self._temporary.ownership(topic, connection)
@@ -45,8 +47,8 @@ class Admission:
     def consuming(
         self, link: Link, topic: str, key: SubscriptionKey | None, operation: LinkOperation
     ) -> AmqpError | None:
-        """Why this link may not consume from there: from a temporary destination consumes who could
-        make it, and nobody else."""
+        """Why this link may not consume from this destination. Only the connection that made a
+        temporary destination consumes from it."""
         user = link.connection.user
         if is_temporary(topic):
             durable = key is not None and key.durable
@@ -58,7 +60,7 @@ class Admission:
         return self._access.amqp_error(user, operation, topic, key)
 
     def making(self, user: str, destination: Destination) -> AmqpError | None:
-        """Why this user may not use a destination for the first time: a queue that isn't there."""
+        """Why this user may not create this queue by using it first."""
         if not self._subscriptions.lacks(destination):
             return None
         amqp_error = self._access.amqp_error(user, LinkOperation.MAKE_QUEUE, destination.topic)

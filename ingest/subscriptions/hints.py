@@ -1,8 +1,8 @@
-"""Hints (`pipeline.subscriptions.hint`) that somebody gives: taken in if they can be right.
+"""Hints (`pipeline.subscriptions.hint`) that clients give, taken in if they can be right.
 
 What can be known of a hint is checked: that it is about this subscription's topic and selector, and
 about messages that the table has. A sample of the messages is evaluated, too: one that matches and
-isn't named refutes it. All methods run on the loop's thread.
+isn't named refutes the hint. All methods run on the loop's thread.
 """
 
 import random
@@ -39,8 +39,8 @@ class Hints:
     async def take(
         self, subscription: Subscription, topic: str, selector: str, part: Part
     ) -> dict[str, Writable] | AmqpError:
-        """Take in one part, or say why not. One that doesn't follow the parts before begins anew.
-        Raises StoreError when the table can't be read."""
+        """Take in one part, or say why not. A part that doesn't follow the parts before begins a
+        new hint. Raises StoreError when the table can't be read."""
         amqp_error = self._unfit(subscription, topic, selector, part)
         if amqp_error is not None:
             return amqp_error

@@ -1,11 +1,10 @@
-"""Floors of subscriptions that are owed nothing move with the log's end, so that retention does.
+"""Floors of idle subscriptions rise with the log's end, so that retention can remove old days.
 
-A subscription's floor rises by what its consumers settle. Where a topic is quiet nobody settles
-anything, and one drained queue would keep all days of all topics. So the subscriptions that hold
-retention back are looked at, the lowest first: what follows the position of one is found in memory
-or in the table, as it is for a consumer, and the position goes to the first message that is there,
-or to the end. Now and then such a floor is recorded, for the next start: a settlement of nothing.
-All methods run on the loop's thread.
+A subscription's floor rises by what its consumers settle. On a quiet topic no message is settled,
+and one drained queue would keep all days of all topics. So the subscriptions with the lowest floors
+are looked at: the next message behind the position is found in memory or in the table, as it is for
+a consumer, and the position goes to it, or to the end of the log. Now and then such a floor is
+recorded for the next start, as a settlement of no messages. All methods run on the loop's thread.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ LOOK_SUBSCRIPTIONS = 100
 
 
 class IdleFloors:
-    """Looks for them from its making until `close`."""
+    """Raises idle floors from its making until `close`."""
 
     def __init__(self, host: Host, parts: MessageParts, directory: SubscriptionDirectory) -> None:
         self._loop, self._log, self._directory = host.loop, parts.log, directory
@@ -39,7 +38,7 @@ class IdleFloors:
         self._timer = self._loop.call_later(LOOK_SECONDS, self._begin)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop."""
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()

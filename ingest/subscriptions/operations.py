@@ -48,10 +48,10 @@ _END = AtEnd()
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be done to the subscription of this key. `place` is that of a rewind or a skip, or
-    where a new one begins; `definition` is that of a new one, `policy` the text of its own policy.
-    `from_what_is_there`: a new one may begin later than its place, where the log begins. `user` is
-    who orders it."""
+    """An operation on the subscription of this key. `place` is the target of a rewind or a skip,
+    or the place where a new subscription begins; `definition` is that of a new one, `policy` the
+    text of its own policy. `from_what_is_there`: a new one may begin later than `place`, where
+    the log begins. `user` is who orders it."""
 
     operation: Operation
     key: SubscriptionKey
@@ -63,14 +63,14 @@ class Order:
 
 
 class Links(Protocol):
-    """The gateway, as far as operations need its links."""
+    """What operations ask the gateway about links."""
 
     def producers(self, topic: str) -> list[Link]:
         """The links that send to this topic or queue."""
 
 
 class Operations:
-    """Performs orders, each by itself; two for one subscription wait for each other."""
+    """Performs orders. Two orders for one subscription are performed one after the other."""
 
     def __init__(
         self,
@@ -93,8 +93,8 @@ class Operations:
         self._locks: WeakValueDictionary[SubscriptionKey, asyncio.Lock] = WeakValueDictionary()
 
     async def perform(self, order: Order) -> Facts | AmqpError:
-        """Do it, or say why it can't be done; on return it is durable. Raises StoreError when the
-        table can't be read."""
+        """Perform the order, or say why it is refused; on return it is durable. Raises
+        StoreError when the table can't be read."""
         lock = self._locks.setdefault(order.key, asyncio.Lock())
         async with lock:
             to = await self._sequence(order.place, from_what_is_there=order.from_what_is_there)

@@ -1,9 +1,9 @@
-"""Rewinds, skips and purges: a durable subscription is owed what lies from another place on; and
-new ones that are owed what was published before them.
+"""Seek: rewinds, skips and purges of durable subscriptions, and new ones that are owed what was
+published before them.
 
-What is moved begins a new life: nothing of what was settled counts. What it was never owed, in
-whatever life, is settled anew: what its own container published if it is no-local, and what went to
-another subscription alone.
+A seek begins a new incarnation: no earlier settlement counts for it. Messages that the subscription
+was never owed, in any incarnation, are settled anew: those of its own container if it is no-local,
+and those that were published for another subscription alone.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ LOOK_SECONDS = 0.01
 
 
 class Seek:
-    """Moves durable subscriptions. The caller sees to it that one is moved once at a time."""
+    """Seeks in durable subscriptions. The caller runs one at a time for each subscription."""
 
     def __init__(
         self, parts: MessageParts, directory: SubscriptionDirectory, reads: TableReads
@@ -43,8 +43,8 @@ class Seek:
     async def move(
         self, operation: Operation, subscription: Subscription, to: int | None
     ) -> dict[str, Writable] | AmqpError:
-        """Move it to this sequence, to the end if it is None. On return that is durable. Raises
-        StoreError when the table can't be read."""
+        """Set the subscription's floor to this sequence, or to the end if it is None. On return
+        that is durable. Raises StoreError when the table can't be read."""
         place = self._place(operation, subscription, to)
         if isinstance(place, AmqpError):
             return place
@@ -114,9 +114,9 @@ class Seek:
     ) -> dict[str, Writable] | AmqpError:
         """A new subscription is owed what lies from `floor` on, which was published before it.
 
-        Nothing is delivered until its beginning is in the table: by then no retention is under way
-        that doesn't know of it. `whole`: if messages have gone from there on meanwhile, there is no
-        such subscription.
+        Nothing is delivered until its first event is in the table: a retention that was under way
+        and doesn't know of it is over by then. `whole`: if retention has removed messages from
+        `floor` on meanwhile, the subscription is deleted again.
         """
         dispatcher, key = subscription.dispatcher, subscription.key
         assert key is not None  # noqa: S101
@@ -139,14 +139,14 @@ class Seek:
         return {"floor": floor}
 
     async def durable(self) -> None:
-        """Wait until all that was said by now is durable."""
+        """Wait until everything that was given to the log by now is durable."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._log.after(lambda: None if done.done() else done.set_result(None))
         self._log.flush()
         await done
 
     def serve(self, subscription: Subscription) -> None:
-        """Its dispatcher may deliver what it might not before."""
+        """The subscription's dispatcher may deliver again, or more: serve it."""
         self._delivery.changed(subscription)
         for consumer in subscription.consumers.values():
             self._delivery.flowed(consumer)

@@ -31,7 +31,7 @@ _events = structlog.get_logger("gateway")
 
 
 class SubscriptionDirectory:
-    """All subscriptions that have a name: durable ones, shared ones that aren't, queues."""
+    """All subscriptions with a name: durable ones, shared non-durable ones, queues."""
 
     def __init__(self, parts: MessageParts, policies: Policies, quota: Quota) -> None:
         """Raises InvalidRequest when a subscription has a policy of its own that isn't right."""
@@ -67,7 +67,7 @@ class SubscriptionDirectory:
         return key in self._all
 
     def all(self) -> Iterable[Subscription]:
-        """Every one of them."""
+        """All of these subscriptions."""
         return self._all.values()
 
     def lowest_floor(self) -> int:
@@ -85,12 +85,12 @@ class SubscriptionDirectory:
         return self._policies.of_subscription(key, topic, self.own_policy(key))
 
     def redefine(self, key: SubscriptionKey) -> Redefine:
-        """What a consumer with another definition does to the subscription of this key."""
+        """What the policy of this key says about a consumer that wants another definition."""
         made = self._made.get(key, MADE_BY_CLIENT)
         return self.policy(key).redefine.of(made.origin)
 
     def made(self, key: SubscriptionKey) -> Made:
-        """Who made the subscription of this key, which is there."""
+        """How the subscription of this key, which exists, was created."""
         return self._made[key]
 
     def own_policy(self, key: SubscriptionKey) -> str:
@@ -144,7 +144,8 @@ class SubscriptionDirectory:
     # Their life.
 
     def private(self, definition: Definition) -> Subscription:
-        """One without a name: it is its consumer's, and nothing of it is durable."""
+        """A new subscription without a name: it belongs to its consumer, and nothing of it is
+        durable."""
         policy = self._policies.of_subscription(None, definition.topic)
         priority_index = self._topics.priority_index(definition.topic)
         dispatcher = Dispatcher(
@@ -153,12 +154,12 @@ class SubscriptionDirectory:
         return Subscription(None, definition, dispatcher)
 
     def sure(self, key: SubscriptionKey | None) -> bool:
-        """Whether all that was said of this subscription is durable."""
+        """Whether the last event of this subscription is durable."""
         return key not in self._unsure
 
     def when_sure(self, key: SubscriptionKey, then: Callable[[], None]) -> None:
-        """Call `then` when all that was said of this subscription is durable, at once if it is.
-        By then somebody else may have said more."""
+        """Call `then` when the last event of this subscription is durable, at once if it is.
+        There may be a newer event by then."""
         if self.sure(key):
             then()
         else:
@@ -175,10 +176,10 @@ class SubscriptionDirectory:
         floor: int | None = None,
         dropped: Dropped = NOTHING,
     ) -> Subscription:
-        """A subscription begins, or begins anew with another definition: then what was said of it
-        (a pause, a policy, who made it) stays, and `dropped` is what it was owed. `policy`
-        is one of its own from the beginning on, `floor` the first sequence that it is owed, unless
-        that is what waits now."""
+        """Create a subscription, or redefine it: its pause, its policy and how it was created
+        stay, and `dropped` is what it was owed. `policy` is the text of its own policy from the
+        beginning on, `floor` the first sequence that it is owed; by default that of the next
+        message."""
         before = self._all.get(key)
         if policy:
             self._own[key] = policy
@@ -207,11 +208,12 @@ class SubscriptionDirectory:
         made: Made | None = None,
         dropped: Dropped = NOTHING,
     ) -> None:
-        """Record the event; `then` is called when it is durable, until then nobody is told of it.
+        """Record an event of the subscription. `then` is called when it is durable; until then
+        peers are told nothing of it.
 
-        The caller has made sure that the last one is durable. `floor` is the first sequence that
-        the subscription is owed from now on, unless that is what waits now. `dropped` is what
-        the event takes from it. `made` is said of one that has gone.
+        The caller has made sure that the last event is durable. `floor` is the first sequence that
+        the subscription is owed from now on, by default that of the next message. `dropped` is what
+        the event takes from it. `made` is given for a deleted one.
         """
         key = subscription.key
         assert key is not None, "a private subscription is nobody's business"  # noqa: S101
@@ -257,7 +259,7 @@ class SubscriptionDirectory:
         return key in self._paused
 
     def pause(self, subscription: Subscription, *, paused: bool) -> None:
-        """From now on it is paused, or is no more."""
+        """Pause the subscription, or resume it."""
         key = subscription.key
         assert key is not None  # noqa: S101
         (self._paused.add if paused else self._paused.discard)(key)
@@ -266,7 +268,7 @@ class SubscriptionDirectory:
         self.record(event, subscription)
 
     def configure(self, subscription: Subscription, policy: str) -> None:
-        """From now on it says this of its policy."""
+        """Set the text of the subscription's own policy."""
         key = subscription.key
         assert key is not None  # noqa: S101
         if policy:
@@ -283,7 +285,8 @@ class SubscriptionDirectory:
         *,
         dropped: Dropped = NOTHING,
     ) -> None:
-        """It is no more, and was owed what is `dropped`; `then` is called when that is durable."""
+        """Delete the subscription, which was owed what is `dropped`; `then` is called when that
+        is durable."""
         key = subscription.key
         assert key is not None  # noqa: S101
         made = self._made[key]
@@ -300,7 +303,7 @@ class SubscriptionDirectory:
         self.record(event, subscription, deleted, made=made, dropped=dropped)
 
     def drop(self, key: SubscriptionKey) -> None:
-        """It is no more, and nothing of it was durable, or that is recorded by the caller."""
+        """Remove a subscription of which nothing is durable, or whose end the caller records."""
         subscription = self._all.pop(key)
         self._delivery.end(subscription)
         self.census.remove(key, self._made.pop(key))

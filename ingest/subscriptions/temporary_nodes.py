@@ -1,8 +1,7 @@
-"""Temporary queues and topics: destinations that a link makes and that go with it.
+"""Temporary queues and topics: destinations that a link makes and that end with it.
 
-Who may do what with one is decided by the pure part
-(`pipeline.subscriptions.temporary_destination`). Here is what there is in this process: none of it
-is recorded, so after a restart all of them are gone.
+The rules are in `pipeline.subscriptions.temporary_destination`. Here are the destinations of this
+process: none of them is recorded, so after a restart there are none.
 """
 
 from dataclasses import dataclass, field
@@ -40,8 +39,8 @@ class TemporaryNodes:
         self._counts: dict[Peer, int] = {}
 
     def make(self, link: Link, kind: Kind) -> Destination | AmqpError:
-        """A new one for the link's connection; its name can't be guessed. It goes with the link,
-        by `left`."""
+        """Make a destination for the link's connection; its name can't be guessed. It ends with
+        the link, by `left`."""
         count = self._counts.get(link.connection, 0)
         if count >= self._most:
             return AmqpError(
@@ -64,7 +63,7 @@ class TemporaryNodes:
         return Ownership.OWN if node.maker.connection is connection else Ownership.FOREIGN
 
     def joined(self, link: Link, topic: str) -> None:
-        """The link sends to or consumes from there; if that is a temporary destination, the link
+        """The link sends to, or consumes from, this destination; if that is temporary, the link
         ends with it."""
         node = self._nodes.get(topic)
         if node is not None:
@@ -72,7 +71,7 @@ class TemporaryNodes:
             self._of_link[link] = node
 
     def left(self, link: Link) -> None:
-        """The link has ended, or was refused: if it has made a destination, that is no more."""
+        """The link has ended, or was refused: the destination that it made, if any, ends."""
         node = self._of_link.pop(link, None)
         if node is None:
             return

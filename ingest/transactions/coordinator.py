@@ -110,7 +110,8 @@ class Coordinator:
         link.grant(COMMAND_CREDIT)
 
     def left(self, link: Link) -> None:
-        """A controller's link is gone: what it declared and did not discharge is rolled back."""
+        """A controller's link has ended: every transaction that it declared and did not
+        discharge is rolled back."""
         if isinstance(link.owner, Controller):
             for ended in self._of[link.connection].lose(link.owner.number):
                 self._undo(ended)
@@ -120,7 +121,8 @@ class Coordinator:
         self._of.pop(connection, None)
 
     def commanded(self, link: Link, message: bytes, delivery: bytes) -> AmqpError | None:
-        """Obey a declare or a discharge. A refusal is why the link must end."""
+        """Perform a declare or a discharge (AMQP 1.0 part 4, section 4.5). A refusal is why the
+        link must end."""
         assert isinstance(link.owner, Controller)  # noqa: S101
         try:
             said = command(message[:COMMAND_BYTES_MAX])
@@ -182,7 +184,7 @@ class Coordinator:
         if not work:
             self._accept(receipt)
             return
-        # Whoever sends its work and the commit in one breath hears all of it in one.
+        # A peer that sends its work and the commit at once gets all answers at once.
         controller.writing += 1
         self._intake.publish(work.posted, Receipt(receipt.link, b"", 0, 1))
         fine = self._take_fine(ended.number)
@@ -203,7 +205,8 @@ class Coordinator:
                 answer()
 
     def passed(self) -> None:
-        """One pass over what came is done: whoever posted and didn't commit in it hears of it."""
+        """One pass over frames is done: senders that posted in a transaction, and didn't commit
+        in this pass, are answered."""
         fine, self._fine = self._fine, []
         for one in fine:
             one.link.connection.attempt(partial(self._will_be, one))
@@ -240,8 +243,8 @@ class Coordinator:
         return connection in self._of and number in self._of[connection]
 
     def post(self, link: Link, received: Received, topic: str | None, resolve: Resolve) -> None:
-        """Messages came in a transaction that is known: to one topic, or each to its own. Their
-        sender hears at once what becomes of them if the transaction is committed."""
+        """Add messages to a known transaction: all to one topic, or each to its own. Their
+        sender is told at once the outcome that they will have if the transaction commits."""
         number = received.transaction
         answered = received.unsettled
         posted, routed = self._intake.post(link, received, topic, resolve)

@@ -23,8 +23,9 @@ _UNSEEN = DeliveryState(Outcome.RELEASED)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Retired:
-    """What a consumer said of a run of deliveries in the transaction `number`. `unsettled` has
-    their addresses if their peer waits for our settlement; they last as long as its link."""
+    """The outcome that a consumer gave to a run of deliveries in the transaction `number`.
+    `unsettled` has the addresses of the deliveries if their peer waits for our settlement; they
+    are good as long as the link."""
 
     number: int
     consumer: Consumer
@@ -35,18 +36,19 @@ class Retired:
 
     @property
     def transaction(self) -> int:
-        """By what number a dispatcher knows the transaction: no consumer has a negative one."""
+        """The number by which a dispatcher knows the transaction: below 0, as no consumer's is."""
         return -self.number
 
 
 class Retiring:
-    """Between transactions and the dispatchers of subscriptions."""
+    """Passes outcomes from transactions to the dispatchers of subscriptions."""
 
     def __init__(self, delivery: DeliveryService) -> None:
         self._delivery = delivery
 
     def retire(self, consumer: Consumer, outcomes: Outcomes) -> list[Retired]:
-        """Hold what was said until the transaction ends: of what of it the consumer still holds."""
+        """Keep the outcomes until the transaction ends, of those deliveries that are still in
+        flight to the consumer."""
         number, run = outcomes.transaction, outcomes.run
         parts = consumer.subscription.dispatcher.retire(
             consumer.number, run, -number, outcomes.delivered_at
@@ -62,15 +64,15 @@ class Retiring:
         return found
 
     def holds(self, retired: Retired) -> bool:
-        """Whether what was retired can still be settled: nobody has rewound its subscription. If
-        that is no more, outcomes mean nothing to anybody."""
+        """Whether the deliveries can still be settled: their subscription wasn't rewound. For a
+        subscription that has ended outcomes mean nothing, and this is true."""
         subscription = retired.consumer.subscription
         return subscription.ended or subscription.dispatcher.retired(
             retired.transaction, retired.run
         )
 
     def settle(self, retired: Retired) -> None:
-        """What was said counts; it is recorded in the group that waits."""
+        """Apply the outcome; it is recorded in the pending group."""
         link, unsettled = retired.consumer.link, retired.unsettled
         if retired.consumer.subscription.ended:
             return
@@ -81,8 +83,8 @@ class Retiring:
         self._end(retired, retired.run, retired.said, receipt)
 
     def undo(self, retired: Retired) -> None:
-        """Nothing that was said counts. What its peer has settled goes back to its old place, as a
-        failed attempt if it was seen; what it hasn't is its own again, and may get an outcome."""
+        """Undo the outcomes. Deliveries that the peer has settled are released, or fail if the
+        consumer has seen the messages; the others are in flight to the consumer again."""
         link, subscription = retired.consumer.link, retired.consumer.subscription
         if subscription.ended or not self.holds(retired):
             return

@@ -119,7 +119,7 @@ def read(data: bytes, at: int, budget: DecodeBudget | None = None) -> tuple[Valu
     """The value whose constructor is at `at`, and where it ends; without a budget the usual one.
 
     Besides DecodeError this may raise IndexError, struct.error and UnicodeDecodeError, all for
-    bytes that aren't AMQP; whoever reads a whole message catches them once.
+    bytes that aren't AMQP; a reader of whole messages catches them once.
     """
     reader = READERS.get(data[at])
     if reader is None:

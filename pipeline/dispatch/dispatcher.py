@@ -1,13 +1,14 @@
-"""Who gets the next message: one subscription, many consumers, in turn.
+"""The dispatcher of one subscription: which consumer gets the next message.
 
-A machine without I/O: commands are methods, effects are returned, the caller performs them.
-The same commands give the same effects.
+A machine without I/O: commands are methods, effects are returned, the caller performs them. The
+same commands give the same effects.
 
-Rule 1: a message that is owed is in exactly one place (`pipeline.dispatch.queue_state`).
-Rule 2: a message is assigned when it is delivered and never ahead, to the consumer whose turn it
-        is among those with credit at that moment (`pipeline.dispatch.service_queue`).
-Rule 3: nothing is done per message where messages are alike (`pipeline.dispatch.plain_dispatch`);
-        `pipeline.dispatch.selective_dispatch` has the rest. Effects carry runs.
+Rule 1: a message that is owed is in exactly one state (`pipeline.dispatch.queue_state`).
+Rule 2: a message is assigned when it is delivered and never ahead, to the next consumer in turn
+        that has credit at that moment (`pipeline.dispatch.service_queue`).
+Rule 3: messages that are alike are handled as a run, without a step for each of them; effects carry
+        runs (`pipeline.dispatch.plain_dispatch`). `pipeline.dispatch.selective_dispatch` handles
+        batches of unlike messages.
 """
 
 from array import array
@@ -92,8 +93,8 @@ class Dispatcher:
 
     @property
     def reach(self) -> int:
-        """Nothing from here on was ever delivered. It is above the position while something beyond
-        it went first: of a high priority, or when its time had come."""
+        """No message from here on was ever delivered. It is above the position while one beyond
+        it was delivered early: for its priority, or because its delay ended."""
         return max(self._state.unread.reach, self._state.unread.position)
 
     @property
@@ -124,12 +125,12 @@ class Dispatcher:
 
     @property
     def dead_lettering(self) -> int:
-        """How many are given up and wait for their copies to be kept; they are outstanding."""
+        """How many messages are given up, and outstanding until their copies are durable."""
         return len(self._state.dead_lettering)
 
     @property
     def in_flight(self) -> int:
-        """How many messages consumers hold."""
+        """How many messages are in flight to consumers."""
         return len(self._state.in_flight)
 
     @property
@@ -138,7 +139,8 @@ class Dispatcher:
         return len(self._state.in_flight.by_consumer)
 
     def unsettled(self, consumer: int) -> SequenceSet:
-        """What this consumer has and did not settle: to be read, not to be changed."""
+        """The sequences that were delivered to this consumer and aren't settled: to be read, not
+        changed."""
         return self._state.in_flight.by_consumer[consumer]
 
     def failures(self, sequence: int) -> int:
@@ -146,43 +148,41 @@ class Dispatcher:
         return self._state.attempts.of(sequence)
 
     def acquired(self, sequence: int) -> int:
-        """How often a message that is owed was acquired and came back, whether it failed or not."""
+        """How often an owed message was delivered and returned, as a failure or not."""
         return self._state.attempts.acquired(sequence)
 
     @property
     def room(self) -> int:
-        """How many messages all consumers together take now."""
+        """The sum of the credit of all consumers that may be served now."""
         return self._state.turns.room
 
     @property
     def selectors(self) -> frozenset[str]:
-        """Those of the attached consumers that have one."""
+        """The selectors of the attached consumers."""
         return self._state.turns.selectors
 
     def active(self, consumer: int) -> bool:
-        """Whether this consumer gets messages: where only one at a time does, whether it is it."""
+        """Whether this consumer is served: with a single active consumer, whether it is that
+        one."""
         return self._state.turns.active(consumer)
 
     def attach(self, consumer: int, *, priority: int = 0, selector: str | None = None) -> None:
-        """A consumer came. It has no credit yet. It gets messages before those of lower priority
-        do, and only those that its selector matches."""
+        """Attach a consumer, without credit. It is served before those of lower priority, and
+        gets only messages that its selector matches."""
         self._state.join(consumer, priority, selector)
 
     def detach(self, consumer: int) -> list[Settled]:
-        """A consumer went. What it held goes back to its old place and counts as no failure."""
+        """Detach a consumer. Its unsettled deliveries return to their places, without a failure."""
         return self._state.leave(consumer)
 
     def credit(self, consumer: int, credit: int) -> None:
-        """From now on the consumer takes this many.
-
-        A receiver that takes credit back while messages are under way can seem to have less than
-        none; that is none.
-        """
+        """Set how many more messages the consumer takes; less than none, as of a receiver that
+        lowers its credit while messages are under way, counts as none."""
         self._state.turns.set_credit(consumer, max(credit, 0))
 
     def wanted(self, head: int = FOREVER) -> int | None:
-        """The sequence that would be delivered next, or None if there is nothing to deliver to
-        anybody now. Messages from `head` on aren't there yet."""
+        """The sequence that would be delivered next; None if no consumer can be served now.
+        There are no messages from `head` on yet."""
         state = self._state
         state.candidates.head = head
         if self.paused or not state.turns.queued:
@@ -206,12 +206,12 @@ class Dispatcher:
         attributes: HeaderAttributes | None = None,
         matches: "Mapping[str, array[int]] | None" = None,
     ) -> list[Effect]:
-        """Deliver what is owed of the messages `first .. stop - 1`, as far as credit goes.
+        """Deliver the owed ones of the messages `first .. stop - 1`, as far as credit goes.
 
-        All of them are of this topic, or those that `sequences` lists are all that the topic has
-        there. The caller has them at hand, and the topic has none from `wanted` up to `first`.
-        `attributes` are theirs, if they aren't all plain. `matches` says for each of `selectors`
-        which of them it matches.
+        All of these sequences belong to the topic, or `sequences` lists those that do. The caller
+        has these messages at hand, and the topic has none from `wanted` up to `first`. `attributes`
+        are the header attributes of messages that aren't all plain. `matches` lists for each of
+        `selectors` the messages that it matches. `now` is in microseconds.
         """
         if self.paused:
             return []
@@ -222,16 +222,16 @@ class Dispatcher:
         return SelectiveDispatch(state, offered).serve()
 
     def skip_to(self, position: int) -> None:
-        """The topic has nothing from `wanted` up to this one."""
+        """The topic has no messages from `wanted` up to this position."""
         self._state.skip_to(position)
 
     def pass_to(self, position: int) -> None:
-        """The topic has nothing from the position up to this one, of whatever priority."""
+        """The topic has no messages, of any priority, from the position up to this one."""
         if position > self.position:
             self._state.unread.move(position)
 
     def exclude(self, run: range) -> None:
-        """These messages, which are not read yet, aren't owed: they are passed over."""
+        """These unread messages aren't owed to the subscription: they will not be read."""
         unread = self._state.unread
         assert run.start >= unread.position, f"{run} was read, up to {unread.position}"  # noqa: S101
         unread.pass_over(run)
@@ -249,8 +249,8 @@ class Dispatcher:
     ) -> list[Settled | DeadLetter]:
         """A consumer settled these deliveries, which were made at `delivered_at`.
 
-        What it doesn't hold (any more), or holds by a later delivery, is passed over: it changes
-        nothing and has no effect.
+        Sequences that it hasn't in flight any more, or by a later delivery, are ignored: they have
+        no effect.
         """
         if outcome is Outcome.ACCEPTED and not undeliverable:
             return self._state.accept(consumer, run, delivered_at)
@@ -262,9 +262,9 @@ class Dispatcher:
         return self._state.settle(consumer, run, event, now, delivered_at)
 
     def retire(self, consumer: int, run: Run, transaction: int, delivered_at: int = 0) -> list[Run]:
-        """A consumer settled these deliveries, which were made at `delivered_at`, in a transaction:
-        what of them `transaction`, a number below 0, has from now on. It settles them as a consumer
-        does, when the transaction ends."""
+        """A consumer settled these deliveries, made at `delivered_at`, in a transaction. Those
+        that were in flight to the consumer now belong to `transaction`, a number below 0, and
+        are returned. The transaction settles them as a consumer does, when it ends."""
         return self._state.in_flight.retire(consumer, run, transaction, delivered_at)
 
     def retired(self, transaction: int, run: Run) -> bool:
@@ -272,26 +272,26 @@ class Dispatcher:
         return self._state.in_flight.retired(transaction, run)
 
     def restore(self, transaction: int, run: Run, consumer: int, now: int = 0) -> bool:
-        """A transaction ends without effect, and these weren't settled for good: the consumer holds
-        them again. False if it is gone: nothing was done."""
+        """A transaction ended without effect: these deliveries, which its peer hadn't settled,
+        are the consumer's again. False, and nothing is done, if the consumer has detached."""
         return self._state.in_flight.restore(transaction, run, consumer, now)
 
     def forget(self, transaction: int) -> None:
-        """The transaction has ended, and settled all that it had."""
+        """The transaction has ended, and everything that it had is settled."""
         self._state.in_flight.forget(transaction)
 
     def give_up(self, run: Run, reason: Reason) -> list[Settled | DeadLetter]:
-        """Give up all of these that are owed and that nobody holds, whether read or not. The caller
-        knows that the reason holds for each of them."""
+        """Give up the owed ones of these messages that aren't in flight, read or not. The caller
+        knows that the reason is true of each."""
         return self._state.give_up_unheld(run, reason)
 
     def reacquire(self, consumer: int, run: Run, now: int = 0) -> list[Effect]:
-        """Deliver to this consumer all of these that are owed and that nobody holds, whoever's turn
-        it is and whether they were read or not: it had them before, and wants them back."""
+        """Deliver to this consumer the owed ones of these messages that aren't in flight, read
+        or not, out of turn: it had them before a restart, or a lost connection."""
         return self._state.reacquire(consumer, run, now)
 
     def owed(self, head: int) -> list[tuple[Run, int]]:
-        """All below `head` that is owed, with its failed attempts. Of what wasn't read yet, others
+        """All owed messages below `head` as (run, failed attempts). Unread sequences among them
         may belong to another topic, or not match."""
         state = self._state
         unread = state.unread.among(range(state.unread.position, head))
@@ -306,7 +306,8 @@ class Dispatcher:
         return array("q", [s for s, n in known if state.exhausted(range(s, s + 1), n)])
 
     def dead_lettered(self, run: Run) -> list[Settled]:
-        """The copies of these lie in the group that is being written: they are owed no more."""
+        """The copies of these messages are in the group that is being written: they are owed no
+        more."""
         return self._state.dead_lettered(run)
 
     def wake(self, now: int) -> list[Effect]:

@@ -6,15 +6,16 @@ from typing import Final, TypeAlias
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.sequences.sequence_set import Run
 
-#: The consumer of what was settled while nobody held it.
+#: The consumer in the settlement of a message that wasn't in flight.
 NOBODY: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand these messages to this consumer, in this order.
+    """Send these messages to this consumer, in this order.
 
-    `delivery_count` is the failed attempts before this one, as in the AMQP header.
+    `delivery_count` is the failed attempts before this one, as in the AMQP header (AMQP 1.0 part 3,
+    section 3.2.1).
     """
 
     consumer: int
@@ -24,7 +25,8 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Record that these deliveries to this consumer ended so; `final`: they are owed no more."""
+    """Record the outcome of these deliveries to this consumer; `final`: the messages are owed no
+    more."""
 
     consumer: int
     run: Run

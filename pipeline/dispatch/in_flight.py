@@ -1,10 +1,10 @@
-"""Who holds what: messages that were delivered and not settled, and since when, where it matters.
+"""Messages in flight: delivered and not settled, to which consumer, and since when.
 
-Rule 1: a message is held by at most one consumer, or by one transaction in which its consumer gave
-        it an outcome. Transactions have numbers below 0, and no locks.
+Rule 1: a message is in flight to at most one consumer, or belongs to one transaction in which its
+        consumer gave it an outcome. Transactions have numbers below 0, and no locks.
 Rule 2: an outcome ends the delivery that it was given for. A consumer that lost a message without
-        giving an outcome (its lock ended, the subscription was rewound) may give it late: then it
-        ends nothing, even if the consumer was given the message again.
+        giving an outcome (its lock ended, the subscription was rewound) may give the outcome late:
+        it ends nothing, even if the message is in flight to the same consumer again.
 """
 
 from array import array
@@ -19,7 +19,7 @@ from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Lock:
-    """Until when one delivery of a run may be held. Times are in microseconds."""
+    """Until when one delivery of a run may stay unsettled. Times are in microseconds."""
 
     until: int
     nth: int
@@ -29,7 +29,7 @@ class _Lock:
 
 
 class InFlight:
-    """What the consumers of one subscription hold."""
+    """The messages in flight of one subscription."""
 
     __slots__ = (
         "_late",
@@ -43,13 +43,13 @@ class InFlight:
     )
 
     def __init__(self) -> None:
-        self.by_consumer: dict[int, SequenceSet] = {}  #: consumer -> what it has and did not settle
-        self._retired: dict[int, SequenceSet] = {}  #: transaction -> what it has
+        self.by_consumer: dict[int, SequenceSet] = {}  #: consumer -> its unsettled sequences
+        self._retired: dict[int, SequenceSet] = {}  #: transaction -> its sequences
         self.watched = False  #: whether `note` must be told of every delivery
         self._lock_us = 0
         self._locks: list[_Lock] = []  #: a heap; of those that nobody holds any more some are left
         self._numbers = count()
-        self._late: dict[int, SequenceSet] = {}  #: consumer -> what it lost without an outcome
+        self._late: dict[int, SequenceSet] = {}  #: consumer -> lost without an outcome
         #: When what is held was delivered, for what was delivered before and may have a lock or a
         #: late outcome from then.
         self._since: dict[int, int] = {}
@@ -63,7 +63,7 @@ class InFlight:
         self.by_consumer[consumer] = SequenceSet()
 
     def detach(self, consumer: int) -> Iterator[Run]:
-        """The consumer went: what it held."""
+        """Remove a consumer; gives the runs that it had in flight."""
         self._late.pop(consumer, None)
         held = self.by_consumer.pop(consumer)
         if self._since:
@@ -73,13 +73,13 @@ class InFlight:
         return gathered(held.runs(), len(held))
 
     def lock(self, lock_us: int) -> None:
-        """What is delivered from now on may be held so long; 0: as long as one likes."""
+        """Set how long deliveries may stay unsettled from now on, in microseconds; 0: for ever."""
         self._lock_us = lock_us
         self._watch()
 
     def note(self, consumer: int, run: Run, now: int, *, again: bool) -> None:
-        """The consumer holds these from now on. Needed only while `watched`; `again`: they were
-        delivered before."""
+        """Note when these were delivered to the consumer. Needed only while `watched`; `again`:
+        they were delivered before."""
         if again:
             for sequence in run:
                 self._since[sequence] = now
@@ -90,7 +90,8 @@ class InFlight:
             heappush(self._locks, _Lock(until, next(self._numbers), now, consumer, run))
 
     def take(self, consumer: int, run: Run, delivered_at: int) -> Iterable[Run]:
-        """What of these the consumer holds since then, and from now on doesn't."""
+        """End the deliveries of these that were made to the consumer at `delivered_at`; gives
+        their runs."""
         held = self.by_consumer.get(consumer)
         if held is None:
             return self._take_retired(consumer, run)
@@ -105,7 +106,8 @@ class InFlight:
         return parts
 
     def retire(self, consumer: int, run: Run, transaction: int, delivered_at: int) -> list[Run]:
-        """A transaction has what of these the consumer holds since then."""
+        """Move those of these that are in flight to the consumer to a transaction; gives their
+        runs."""
         parts = list(self.take(consumer, run, delivered_at))
         for part in parts:
             self._retired.setdefault(transaction, SequenceSet()).add(part)
@@ -117,7 +119,8 @@ class InFlight:
         return has is not None and has.contains_all(run)
 
     def restore(self, transaction: int, run: Run, consumer: int, now: int) -> bool:
-        """The consumer holds these again, which the transaction has, unless it is gone."""
+        """Give these back from the transaction to the consumer. False if the consumer has
+        detached."""
         held = self.by_consumer.get(consumer)
         if held is None:
             return False
@@ -132,7 +135,7 @@ class InFlight:
         self._retired.pop(transaction, None)
 
     def lapse(self, now: int) -> Iterator[tuple[int, Run]]:
-        """Those whose lock has ended, and who held them. They are held no more."""
+        """End the deliveries whose locks have ended by `now`: (consumer, run) of each."""
         while self._locks and self._locks[0].until <= now:
             lock = heappop(self._locks)
             held = self.by_consumer.get(lock.consumer)
@@ -154,7 +157,7 @@ class InFlight:
         return self._locks[0].until if self._locks else None
 
     def clear(self) -> None:
-        """Nobody holds anything any more; outcomes that come are late."""
+        """Forget all deliveries; outcomes of them that still come are late."""
         for consumer, held in self.by_consumer.items():
             late = self._late.setdefault(consumer, SequenceSet())
             for run in held.runs():

@@ -1,12 +1,13 @@
-"""Groups of messages: one consumer at a time gets the messages of one group-id, in order.
+"""Message groups (JMSXGroupID): one consumer at a time gets the messages of one group-id, in order.
 
-Rule 1: a group belongs to the consumer that got its first message, as long as that one is
-        attached. When another one joins, the groups of which nobody holds a message belong to
-        nobody again: their next message decides anew, in turn.
-Rule 2: while a message of a group waits to be delivered again later, the group's others wait, too.
-Rule 3: groups are kept in buckets, by a hash: what is said here of a group holds for a bucket.
-        So what groups cost doesn't grow with their number, and order holds all the same; that
-        two groups share a consumer which could have had two is all that it costs.
+Rule 1: the consumer that gets the first message of a group owns the group while it is attached.
+        When another consumer attaches, groups without messages in flight lose their owner: their
+        next message is delivered in turn, and sets the owner anew.
+Rule 2: while a message of a group is delayed by its redelivery, the group's other messages wait
+        too.
+Rule 3: groups are kept in buckets, by a hash; what is said of a group holds for its whole bucket.
+        So memory doesn't grow with the number of groups, and order holds; the cost is that two
+        groups of one bucket always share a consumer.
 """
 
 from typing import Final
@@ -33,7 +34,8 @@ class Groups:
         self._blocked: dict[int, set[int]] = {}
 
     def give(self, sequence: int, bucket: int, consumer: int) -> None:
-        """This message goes to this consumer, and with it its group."""
+        """A message of this bucket is delivered to this consumer, which owns the bucket from now
+        on."""
         self.owner[bucket] = consumer
         self.members[sequence] = self._held[sequence] = bucket
 
@@ -42,15 +44,15 @@ class Groups:
         return bucket in self._blocked
 
     def back(self, run: Run, *, later: bool) -> None:
-        """These are not held any more, and still owed; `later`: not before their time."""
+        """These messages are in flight no more, and still owed; `later`: they are delayed."""
         for sequence in run:
             bucket = self._held.pop(sequence, None)
             if later and bucket is not None:
                 self._blocked.setdefault(bucket, set()).add(sequence)
 
     def reacquire(self, run: Run) -> set[int]:
-        """A consumer has these, whosever the group is, and they wait for no time: the buckets that
-        may go on. Of those that were never given to anybody the group isn't known."""
+        """These messages are in flight to a consumer out of turn, and delayed no more: the
+        buckets that may go on. The bucket of a message that was never delivered isn't known."""
         freed = self.due(run)
         for sequence in run if self.members else ():
             bucket = self.members.get(sequence)
@@ -59,7 +61,7 @@ class Groups:
         return freed
 
     def due(self, run: Run) -> set[int]:
-        """These wait for their time no more: the buckets that may go on."""
+        """The delay of these messages has ended: the buckets that may go on."""
         freed = set()
         for sequence in run if self._blocked else ():
             bucket = self.members.get(sequence, -1)
@@ -80,11 +82,11 @@ class Groups:
         return freed
 
     def detach(self, consumer: int) -> set[int]:
-        """The consumer went: its groups, which are nobody's now."""
+        """Remove a consumer: the buckets that it owned, which have no owner now."""
         return self._disown({one for one, owner in self.owner.items() if owner == consumer})
 
     def join(self) -> set[int]:
-        """A consumer came: the groups that are nobody's now."""
+        """A consumer attached: the buckets that lost their owner by that."""
         held = set(self._held.values())
         return self._disown(self.owner.keys() - held)
 

@@ -1,7 +1,8 @@
-"""What lies ahead in one topic: messages of a high priority, and when messages expire.
+"""The priority and expiry index of one topic: messages of a high priority, and when messages
+expire.
 
-One priority index serves all subscriptions of its topic. It decides only order and time, never what
-is owed: a subscription finds every message that is owed by reading on, whether it is here or not.
+One index serves all subscriptions of its topic. It decides only order and time, never what is owed:
+a subscription finds every owed message by reading on, whether the index has it or not.
 """
 
 from array import array
@@ -38,7 +39,8 @@ class Ahead(NamedTuple):
 
 
 class PriorityIndex:
-    """High priorities and expiries of a topic's messages that somebody may still be owed."""
+    """High priorities and expiries of a topic's messages that some subscription may still be
+    owed."""
 
     __slots__ = ("_lapses", "_last", "_trimmed", "added", "high")
 
@@ -52,8 +54,8 @@ class PriorityIndex:
         self._trimmed = 0
 
     def add(self, first: int, stop: int, attributes: HeaderAttributes) -> None:
-        """These messages, all that the topic has from `first` to `stop - 1`, became durable. They
-        come in the order of their sequences."""
+        """Add the messages that became durable: all that the topic has from `first` to `stop -
+        1`. Calls come in the order of sequences."""
         priority = bytes(attributes.priority)
         if priority:
             self._add_high(priority, attributes)
@@ -64,7 +66,7 @@ class PriorityIndex:
                 self._add_stretch(earliest, first, stop)
 
     def seed(self, ahead: Ahead) -> None:
-        """These were found at start; no sequence comes twice."""
+        """Add what the table's statistics said at the start; no sequence comes twice."""
         for level, (lanes, full) in ahead.high.items():
             high = self._level(level)
             before = len(high)
@@ -74,7 +76,7 @@ class PriorityIndex:
             self._add_stretch(*lapse)
 
     def trim(self, below: int) -> None:
-        """Nobody is owed anything below this sequence."""
+        """Forget all below this sequence: no subscription is owed any of it."""
         self._trimmed = max(self._trimmed, below)
         for high in self.high.values():
             first = high.first()
@@ -95,7 +97,7 @@ class PriorityIndex:
         return sorted(self._lapsed(now), key=lambda stretch: stretch.start)
 
     def again(self, stretch: range, at: int) -> None:
-        """Something in this stretch expires at this time, too."""
+        """A message in this stretch expires at this time (microseconds), too."""
         heappush(self._lapses, (at, stretch.start, stretch.stop))
 
     @property

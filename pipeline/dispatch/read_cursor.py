@@ -1,9 +1,10 @@
-"""What a subscription has not read yet: all from the position on, without exceptions.
+"""The read cursor of one subscription: its position in the topic, and what above it isn't to be
+read.
 
-Rule 1: everything owed below the position was read; what is owed above it was not, but for those
-        that are passed over.
-Rule 2: the priority index says which of the unread have a high priority, so that they can be read
-        early. What it doesn't know is found when the position comes to it.
+Rule 1: every owed message below the position was read; every owed message above it was not, except
+        those in `passed`.
+Rule 2: the priority index says which unread messages have a high priority, so that they can be read
+        early. A message that it doesn't know is found when the position comes to it.
 """
 
 from array import array

@@ -1,9 +1,10 @@
-"""What was read and waits: for its turn, for somebody who may have it, or for its time.
+"""Messages that were read and are ready: they wait for their turn, for an eligible consumer, or for
+the end of their delay.
 
-Rule 1: a message that waits is in one pool, or delayed.
-Rule 2: pools are by priority, and by who may have what is in them; in a pool, the lowest sequence
-        is the next one.
-Rule 3: messages of another priority than the usual are known as long as they are outstanding.
+Rule 1: a ready message is in one pool, or delayed.
+Rule 2: there is a pool for each priority and eligibility; within a pool the lowest sequence is
+        next.
+Rule 3: the priority of an outstanding message is known if it isn't the usual one.
 """
 
 from array import array
@@ -15,8 +16,8 @@ from distributary.pipeline.model.header_attributes import PRIORITY
 from distributary.pipeline.sequences.gathering import gathered
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
-#: Who may have a message: anybody (None, or not known yet), one consumer, those with one of these
-#: selectors or with none, or nobody until its group of messages goes on (see `stuck`).
+#: Which consumers may get a message: all (None, or not known yet), one of them by its number, those
+#: with one of these selectors or with none, or none until its message group goes on (see `stuck`).
 Eligibility: TypeAlias = "int | frozenset[str] | None"
 
 #: Due times are rounded up to this many microseconds, so that many delays cost few entries.
@@ -24,13 +25,13 @@ GRAIN_US: Final = 10_000
 
 
 def stuck(bucket: int) -> int:
-    """Whose a message is that waits until this bucket of groups goes on: nobody's. Consumers are
-    never negative."""
+    """The eligibility of messages that wait until this bucket of message groups goes on.
+    Consumers are never negative."""
     return -1 - bucket
 
 
 class Ready:
-    """The waiting messages of one subscription."""
+    """The ready messages of one subscription."""
 
     __slots__ = ("_delayed", "_due", "_due_times", "levels", "others", "usual")
 
@@ -48,18 +49,18 @@ class Ready:
         return len(self.usual) + pools + len(self._delayed)
 
     def note(self, run: Run, priority: int) -> None:
-        """These, which were just read, have this priority."""
+        """These messages, which were just read, have this priority."""
         if priority != PRIORITY:
             self.levels.setdefault(priority, SequenceSet()).add(run)
 
     def put(self, run: Run, eligible: Eligibility = None) -> None:
-        """These may be delivered, to anybody or to those."""
+        """Put these messages into the pools of this eligibility."""
         for part, priority in self.by_priority(run):
             if part:
                 self._pool(priority, eligible).add(part)
 
     def delay(self, run: Run, at: int) -> None:
-        """These are to be delivered from this time on, not before."""
+        """Delay these messages until this time (microseconds)."""
         self._delayed.add(run)
         time = -(-at // GRAIN_US)
         if time not in self._due:
@@ -68,7 +69,7 @@ class Ready:
         self._due[time].extend(run)
 
     def due(self, now: int) -> Iterator[Run]:
-        """Those whose time has come: they wait for it no more, and are in no pool yet."""
+        """The messages whose delay has ended by `now`; they are in no pool yet."""
         while self._due_times and self._due_times[0] * GRAIN_US <= now:
             time = heappop(self._due_times)
             there = sorted({one for one in self._due.pop(time) if one in self._delayed})
@@ -85,13 +86,13 @@ class Ready:
     def within(
         self, priority: int, eligible: Eligibility, start: int, stop: int
     ) -> Iterable[range]:
-        """The stretches in this pool of `start .. stop - 1`; what was yielded may be taken out
-        while this goes on."""
+        """The stretches of `start .. stop - 1` in this pool. A stretch that was yielded may be
+        removed while this goes on."""
         pool = self._find(priority, eligible)
         return () if pool is None else pool.runs_within(start, stop)
 
     def remove(self, run: Run, priority: int, eligible: Eligibility) -> int:
-        """These leave this pool: how many of them were in it."""
+        """Remove these messages from this pool; how many of them were in it."""
         pool = self._find(priority, eligible)
         if pool is None:
             return 0
@@ -101,7 +102,7 @@ class Ready:
         return gone
 
     def pick(self, run: Run) -> list[Run]:
-        """Those of the run that wait, wherever; they wait no more."""
+        """Remove those of these messages that are ready or delayed; gives their runs."""
         picked: list[Run] = []
         for priority, eligible in [(PRIORITY, None), *self.others]:
             pool = self._find(priority, eligible)
@@ -115,7 +116,8 @@ class Ready:
         return picked
 
     def reacquire(self, run: Run) -> list[Run]:
-        """As `pick`, of messages that may wait again: no time that they waited for ends that."""
+        """As `pick`, of messages that may be delayed again: the end of an earlier delay must not
+        end that one."""
         picked = self.pick(run)
         if self._due and picked:
             gone = {one for part in picked for one in part}
@@ -133,7 +135,8 @@ class Ready:
                 del self.levels[priority]
 
     def free(self, which: Callable[[Eligibility], bool]) -> None:
-        """What only those may have may go to anybody, or to whom it will be seen then."""
+        """Put the pools of these eligibilities together with those for all consumers: which
+        consumers may get their messages is found out anew."""
         for priority, eligible in [one for one in self.others if which(one[1])]:
             pool = self.others.pop((priority, eligible))
             for run in pool.runs():
@@ -154,7 +157,7 @@ class Ready:
         return [*parts, *((part, PRIORITY) for part in usual)]
 
     def available(self) -> "Ready":
-        """All that is in pools, for anybody, apart from this."""
+        """A copy with all messages that are in pools, for all consumers."""
         copy = Ready()
         copy.usual = self.usual.copy()
         copy.levels = {priority: level.copy() for priority, level in self.levels.items()}

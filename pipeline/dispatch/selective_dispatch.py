@@ -1,10 +1,11 @@
-"""What goes of a batch where messages aren't all alike: priorities, expiry, delays, groups,
+"""Dispatch of a batch whose messages aren't all alike: priorities, expiry, delays, groups,
 consumers with selectors.
 
-Rule 1: of all that could go, the highest priority goes first; of one priority the lowest sequence,
-        whether it was read before or not. A low priority goes when nothing else is left to read.
-Rule 2: what can't go now is put where it waits, so that it holds up nothing else.
-Rule 3: a loop over messages only where who may have a message depends on the message.
+Rule 1: of all messages that can be delivered, the highest priority goes first, and within a
+        priority the lowest sequence, read before or not. A low priority goes when nothing else is
+        left to read.
+Rule 2: a message that can't be delivered now is put aside, so that it delays no other.
+Rule 3: there is a loop over messages only where eligibility depends on the message.
 """
 
 from array import array
@@ -31,7 +32,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """Messages at hand: as the arguments of `Dispatcher.offer`."""
+    """The messages at hand: the arguments of `Dispatcher.offer`."""
 
     first: int
     stop: int
@@ -42,7 +43,7 @@ class Offered:
 
 
 class SelectiveDispatch:
-    """One offer, while it is gone through."""
+    """One call of `Dispatcher.offer`."""
 
     __slots__ = ("_effects", "_groups", "_matched", "_offered", "_source", "_state")
 
@@ -56,7 +57,7 @@ class SelectiveDispatch:
         )
 
     def serve(self) -> list[Effect]:
-        """Deliver what of this can go, as far as credit goes."""
+        """Deliver the offered messages, as far as credit goes."""
         state, offered = self._state, self._offered
         best = state.candidates.best()
         asked = 0 if best is None else best.sequence

@@ -1,10 +1,10 @@
-"""Whose turn it is: the consumers of one subscription, what they take, and in what order.
+"""The service queue: the consumers of one subscription, their credit, and the order of their turns.
 
-Rule 1: a consumer stands in line, once, as long as it has credit and may have messages.
-Rule 2: those of a higher priority get all while they have credit; within one priority it is a
-        strict turn, whatever credit they have.
-Rule 3: a single active consumer is the one of the highest priority, the first to come of several;
-        it stays so until it goes.
+Rule 1: a consumer is queued, once, while it has credit and may be served.
+Rule 2: consumers of a higher priority are served first while they have credit. Within one priority
+        turns are strict, whatever the credit.
+Rule 3: a single active consumer is the one of the highest priority, the first to attach of several;
+        it stays active until it detaches.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from distributary.pipeline.sequences.sequence_set import Run
 
 
 class ServiceQueue:
-    """Consumers by their turn. Numbers are given by the caller."""
+    """Consumers in the order of their turns. Their numbers are given by the caller."""
 
     __slots__ = (
         "_active",
@@ -28,17 +28,17 @@ class ServiceQueue:
 
     def __init__(self) -> None:
         self.credit: dict[int, int] = {}  #: consumer -> how many more it takes; never negative
-        self._priority: dict[int, int] = {}  #: consumer -> its priority, in the order of coming
+        self._priority: dict[int, int] = {}  #: consumer -> its priority, as they attached
         self._selector: dict[int, str] = {}  #: of consumers that have one
         self.selectors: frozenset[str] = frozenset()  #: those of all consumers
-        #: priority -> those in line, the next one first; the highest priority first.
+        #: priority -> queued consumers, the next one first; the highest priority first.
         self._queues: dict[int, deque[int]] = {}
-        self.queued = 0  #: how many are in line
+        self.queued = 0  #: how many consumers are queued
         self._single = False
         self._active: int | None = None  #: the single active consumer; None if all are active
 
     def attach(self, consumer: int, priority: int, selector: str | None) -> None:
-        """A consumer came; it has no credit."""
+        """Attach a consumer, without credit."""
         self.credit[consumer] = 0
         self._priority[consumer] = priority
         if selector is not None:
@@ -50,7 +50,7 @@ class ServiceQueue:
         self._elect()
 
     def detach(self, consumer: int) -> None:
-        """A consumer went."""
+        """Detach a consumer."""
         self.set_credit(consumer, 0)
         del self.credit[consumer]
         priority = self._priority.pop(consumer)
@@ -61,7 +61,7 @@ class ServiceQueue:
         self._elect()
 
     def set_credit(self, consumer: int, credit: int) -> None:
-        """From now on the consumer takes this many."""
+        """Set how many more messages the consumer takes."""
         had = self.credit[consumer]
         self.credit[consumer] = credit
         if (had > 0) == (credit > 0) or not self.active(consumer):
@@ -75,7 +75,7 @@ class ServiceQueue:
             self.queued -= 1
 
     def active(self, consumer: int) -> bool:
-        """Whether this consumer gets messages when it has credit."""
+        """Whether this consumer is served when it has credit."""
         return self._active == consumer if self._single else consumer in self.credit
 
     @property
@@ -93,16 +93,16 @@ class ServiceQueue:
 
     @property
     def room(self) -> int:
-        """How many messages all in line take together."""
+        """The sum of the credit of all queued consumers."""
         credit = self.credit
         return sum([credit[consumer] for queue in self._queues.values() for consumer in queue])
 
     def order(self) -> list[int]:
-        """Those in line, in the order in which they will be served."""
+        """The queued consumers, in the order in which they will be served."""
         return [consumer for queue in self._queues.values() for consumer in queue]
 
     def waiting_selectors(self) -> frozenset[str | None]:
-        """The selectors of those in line; None stands for having none."""
+        """The selectors of the queued consumers; None stands for having none."""
         if not self._selector:
             return frozenset((None,))
         return frozenset([self._selector.get(consumer) for consumer in self.order()])
@@ -134,8 +134,8 @@ class ServiceQueue:
         return shares
 
     def next(self, matching: frozenset[str]) -> int | None:
-        """Whose turn it is for a message that these selectors match; None if nobody in line may
-        have it."""
+        """The next consumer for a message that these selectors match; None if no queued consumer
+        may get it."""
         if not self._selector:
             return next((queue[0] for queue in self._queues.values() if queue), None)
         for queue in self._queues.values():
@@ -150,11 +150,11 @@ class ServiceQueue:
         return selector is None or selector in matching
 
     def waits(self, consumer: int) -> bool:
-        """Whether the consumer is in line."""
+        """Whether the consumer is queued."""
         return self.credit.get(consumer, 0) > 0 and self.active(consumer)
 
     def take(self, consumer: int) -> None:
-        """One in line gets one message, and goes to the end."""
+        """Give one message to a queued consumer, which goes to the end of its queue."""
         queue = self._queues[self._priority[consumer]]
         self.credit[consumer] -= 1
         queue.remove(consumer)
@@ -185,14 +185,14 @@ class ServiceQueue:
         return taken
 
     def _elect(self) -> None:
-        """There is an active consumer if only one may be."""
+        """Choose an active consumer if only one may be active and there is none."""
         if not self._single or self._active in self._priority:
             return
         self._active = max(self._priority, key=self._priority.__getitem__, default=None)
         self._requeue_all()
 
     def _requeue_all(self) -> None:
-        """Everybody stands where it may, those that came first in front."""
+        """Queue all consumers anew, in the order in which they attached."""
         for queue in self._queues.values():
             queue.clear()
         for consumer, priority in self._priority.items():

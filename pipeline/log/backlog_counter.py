@@ -1,11 +1,11 @@
-"""How much lies where in the log: the messages and bytes of one topic, by sequence.
+"""The backlog counter of one topic: its messages and their bytes, by sequence.
 
-Fed with what becomes durable, a stretch at a time. What a subscription has waiting is what was
-read and isn't settled, and what the topic has from its position on, but for what is settled there;
-of a subscription with a selector that is the most it can be, as nobody has looked what it claims.
+It is fed with what becomes durable, a stretch at a time. A subscription's backlog is what was read
+and isn't settled, and what the topic has from the position on, without what is settled there. For a
+subscription with a selector this is an upper bound, as unread messages aren't evaluated for it.
 
-Rule 1: counts from any sequence on are exact as long as stretches are remembered singly. Where they
-        were joined and hold other topics' messages, too, they are the most that it can be.
+Rule 1: counts from any sequence on are exact while each stretch is kept by itself. Where stretches
+        were joined across other topics' messages, counts are upper bounds.
 Rule 2: memory is bounded: older stretches are joined when there are too many.
 """
 
@@ -21,14 +21,15 @@ TOGETHER = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """So many messages, and their bytes."""
+    """A number of messages, and their bytes."""
 
     messages: int = 0
     bytes: int = 0
 
 
 class BacklogCounter:
-    """The messages of one topic from some sequence on."""
+    """The messages of one topic from some sequence on. Sizes are in bytes, times in
+    microseconds."""
 
     __slots__ = (
         "_before",
@@ -91,7 +92,7 @@ class BacklogCounter:
             column[:half] = column[1:half:2]
 
     def extend(self, later: "BacklogCounter") -> None:
-        """Add what the other one has: it was counted from a later sequence on."""
+        """Add the stretches of another counter, which was fed from a later sequence on."""
         ends = len(later)
         for at in range(ends):
             last = at + 1 == ends
@@ -106,7 +107,7 @@ class BacklogCounter:
             )
 
     def trim(self, below: int) -> None:
-        """Nobody asks about anything below this sequence any more."""
+        """Forget all below this sequence: no subscription is owed any of it."""
         gone = bisect_right(self._stops, below)
         if gone:
             times = (self._begun, self._ended)
@@ -114,7 +115,7 @@ class BacklogCounter:
                 del column[:gone]
 
     def since(self, sequence: int) -> Volume:
-        """What lies from this sequence on."""
+        """The messages and bytes from this sequence on."""
         at = bisect_right(self._stops, sequence)
         if at == len(self._firsts):
             return Volume()
@@ -143,15 +144,15 @@ class BacklogCounter:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """How many messages that a subscription was owed something took from it. `at_most`: nobody has
-    looked which of them its selector selects."""
+    """How many owed messages an event took from a subscription. `at_most`: this is an upper
+    bound, as its selector wasn't evaluated for them."""
 
     messages: int = 0
     at_most: bool = False
 
     @property
     def facts(self) -> dict[str, int | bool]:
-        """The same in an answer."""
+        """The same as attributes of an answer."""
         said: dict[str, int | bool] = {"dropped": self.messages}
         if self.at_most and self.messages:
             said["at_most"] = True
@@ -165,9 +166,9 @@ NOTHING = Dropped()
 def waiting(
     counter: BacklogCounter, *, floor: int, position: int, outstanding: int, beyond: int
 ) -> Volume:
-    """What a subscription has waiting: `outstanding` messages were read and aren't settled, of
-    those that lie from `position` on `beyond` are among these or are settled. The bytes of these
-    are what messages of their part of the log have on average."""
+    """The backlog of a subscription. `outstanding` messages were read and aren't settled; of the
+    topic's messages from `position` on, `beyond` are among those, or are settled. The bytes of
+    these are estimated by the average of their part of the log."""
     unread = counter.since(position)
     owed = max(unread.messages - beyond, 0)
     size = unread.bytes * owed // unread.messages if unread.messages else 0

@@ -1,13 +1,13 @@
-"""Ids of what was published not long ago, so that what is published again is known.
+"""Ids of messages that were published recently, so that a duplicate is recognized.
 
-An id is the bytes that tell a message from others: its type's number and its value, as it came.
-A topic has a window of its own. Times are microseconds.
+An id is the bytes that tell a message from others: the number of its AMQP type and its value, as it
+came. Each topic has a window of its own. Times are microseconds.
 
-Rule 1: an id counts as long as it is among the last ones of its window and not too old; when it
-        comes again, that changes nothing about it.
-Rule 2: what has no id is nobody's duplicate.
-Rule 3: memory is bounded, over all topics together: then the topic that was quiet for longest
-        forgets all. What was forgotten is published again if it comes again.
+Rule 1: an id counts while it is among the last ones of its window and not too old. A duplicate of
+        it doesn't change that.
+Rule 2: a message without an id is never a duplicate.
+Rule 3: memory is bounded, for all topics together. When it is full, the topic that was quiet for
+        longest forgets all of its ids; a duplicate of a forgotten message is published again.
 """
 
 from collections import OrderedDict, deque
@@ -39,14 +39,13 @@ class Window:
         return len(self._ids)
 
     def limit(self, messages: int, age: int, most: int) -> None:
-        """From now on these limits hold."""
+        """Set the limits that hold from now on."""
         self._messages, self._age = min(messages or most, most), age
         self._forget(len(self._order) - self._messages)
 
     def add(self, ids: Sequence[bytes], now: int) -> list[int]:
-        """Messages with these ids (empty where one has none) come now, in this order: the places
-        of those that were there before, in the window or here. The others are in the window now.
-        """
+        """Add the ids of messages that come now, in this order (empty where a message has none):
+        the indices of the duplicates among them. The other ids are in the window now."""
         self._expire(now)
         known, order, most = self._ids, self._order, self._messages
         found: list[int] = []
@@ -130,7 +129,7 @@ class Windows:
         return found
 
     def forget(self, topic: str) -> None:
-        """Nobody looks for duplicates there any more."""
+        """Forget the topic's ids: duplicates aren't looked for there any more."""
         window = self._windows.pop(topic, None)
         if window is not None:
             self._total -= len(window)

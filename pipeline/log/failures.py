@@ -10,9 +10,9 @@ POSSIBLY_DELIVERED_STEPS_MAX = 5
 
 @dataclass(frozen=True, slots=True, order=True)
 class Failures:
-    """What the log says of one message that came back: failed attempts, as of a record in `group`.
+    """The failed attempts of one returned message, as of a record in `group`.
 
-    A record says it by its `delivery_count`, and one more if its outcome counts as a failure.
+    A record has them in its `delivery_count`, and one more if its outcome counts as a failure.
     """
 
     count: int
@@ -21,23 +21,23 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class PossiblyDelivered:
-    """Deliveries of which nobody knows how they ended: the process that made them died.
+    """Deliveries whose outcome isn't known, because the process that made them died.
 
-    A step `(below, group)` stands for one such process: what is owed below `below` may have been
-    delivered by it, and it wrote no group from `group` on. A record of a later group counts that
-    delivery in, an earlier one can't. `below` falls from step to step, `group` rises.
+    A step `(below, group)` stands for one such process: it may have delivered what was owed below
+    `below`, and it wrote no group from `group` on. Records of later groups count its delivery in,
+    earlier ones can't. From step to step `below` falls and `group` rises.
     """
 
     steps: tuple[tuple[int, int], ...] = ()
 
     @property
     def below(self) -> int:
-        """No sequence from here on is in doubt."""
+        """No sequence from here on was possibly delivered."""
         return self.steps[0][0] if self.steps else 0
 
     def after_crash(self, position: int, next_group: int, *, floor: int = 0) -> "PossiblyDelivered":
-        """What is in doubt when one more process died, which delivered below `position` (0: it
-        knew the end of all that it delivered); `floor` is the subscription's now."""
+        """Add a process that died, and had delivered below `position` (0: the outcomes of all
+        its deliveries were durable). `floor` is the subscription's floor now."""
         steps = [step for step in self.steps if step[0] > max(position, floor)]
         if position > floor:
             steps.append((position, next_group))
@@ -47,8 +47,8 @@ class PossiblyDelivered:
         return PossiblyDelivered(tuple(steps))
 
     def failures(self, known: Mapping[int, Failures]) -> dict[int, int]:
-        """Failed attempts of each message of which the log knows any. A delivery of which nobody
-        knows how it ended counts as one, as it does for every other message below `below`."""
+        """Failed attempts of each message with records in the log. A possible delivery counts as
+        one, as it does for every other message below `below`."""
         return {
             sequence: one.count + (one.group < self._group_of(sequence))
             for sequence, one in known.items()

@@ -1,13 +1,13 @@
-"""Which `topic_log` a gateway means: the table, and one of its versions, by that version's commit.
+"""The identity of a `topic_log`: the table, and one of its versions by that version's commit.
 
-An address says where a table lies and not which one it is: the same path may lead to another home
-in another folder, on another machine, or to a copy. So whoever uses sequences that a gateway told
-compares the table that lies there with this first.
+An address says where a table lies, not which one it is: the same path may lead to another home in
+another folder, on another machine, or to a copy. So a reader that uses sequences from a gateway
+first compares the table at that address with the gateway's identity.
 
 Rule 1: Delta's id of the table tells tables apart that were made apart. A copy has the same id.
-Rule 2: the entry of a version, byte for byte, tells copies apart: each commit of ours has a random
-        id in it. Who has the same entry has the same messages up to that version.
-Rule 3: entries that everybody has read are cleaned up some day, that of the newest version never.
+Rule 2: the entry of a version, byte for byte, tells copies apart, as each of our commits has a
+        random id in it. Two tables with the same entry have the same messages up to that version.
+Rule 3: old entries are cleaned up some day, the entry of the newest version never.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class LogIdentity:
 
     @classmethod
     def of(cls, said: object) -> Self:
-        """What `body` made. Raises InvalidRequest for anything else."""
+        """The identity that `body` wrote. Raises InvalidRequest for anything else."""
         match said:
             case {"id": str(table), "version": int(version), "entry": str(entry)}:
                 return cls(table, version, entry)
@@ -42,7 +42,7 @@ class LogIdentity:
         )
 
     def body(self) -> Mapping[str, str | int]:
-        """As it travels and is written down."""
+        """The identity as a map, as it travels and is written down."""
         return {"id": self.table, "version": self.version, "entry": self.entry}
 
     def require(self, where: str, entry: bytes | None) -> None:

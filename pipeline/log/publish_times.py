@@ -4,8 +4,8 @@ from collections import deque
 
 
 class Moments:
-    """The first sequence and the time (microseconds) of each group of messages, ascending by
-    sequence; a clock that is set back makes the times what they are."""
+    """The first sequence and the publishing time (microseconds) of each group of messages,
+    ascending by sequence. Times may fall where a clock was set back."""
 
     def __init__(self) -> None:
         self._groups: deque[tuple[int, int]] = deque()

@@ -60,7 +60,7 @@ class RecentMessages:
 
     @property
     def bytes(self) -> int:
-        """What all batches take."""
+        """The bytes of memory that all batches take."""
         return self._bytes
 
     def add(self, topic: str, batch: RecordBatch) -> None:
@@ -82,8 +82,8 @@ class RecentMessages:
         self._evict()
 
     def forget(self, topic: str) -> None:
-        """Nobody will look for this topic's messages any more: they leave memory now. They count
-        as bytes until their turn to leave has come."""
+        """No reader needs this topic's messages any more: they leave memory now. Their bytes
+        count until they would have left."""
         self._of_topic.pop(topic, None)
         self._joined, self._joined_key = None, ("", 0, 0)
 

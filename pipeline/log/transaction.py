@@ -44,7 +44,7 @@ class Event(StrEnum):
 
 
 class Step(StrEnum):
-    """What becomes of the work."""
+    """What is done with a transaction's work at its end."""
 
     KEEP = "keep"  #: what comes is added
     REFUSE = "refuse"  #: what comes is not
@@ -96,7 +96,7 @@ R = TypeVar("R")  #: a run of deliveries that was retired
 
 @dataclass(slots=True, eq=False)
 class Work(Generic[P, R]):
-    """What was done in a transaction, in its order."""
+    """The work of one transaction, in its order."""
 
     posted: list[P] = field(default_factory=list)
     retired: list[R] = field(default_factory=list)
@@ -195,8 +195,8 @@ class Transactions(Generic[P, R]):
         return None if amqp_error is None else self.give_up(number, amqp_error)
 
     def spoil(self, number: int, reason: AmqpError) -> None:
-        """Something that was done in the transaction can't be done: it can only be rolled back.
-        What was posted is let go at once."""
+        """A part of the work failed: the transaction can only be rolled back. Its posted
+        messages are dropped at once."""
         one = self._open[number]
         one.reason = one.reason or reason
         one.step(Event.SPOIL)
@@ -205,23 +205,24 @@ class Transactions(Generic[P, R]):
         one.posted_bytes = 0
 
     def give_up(self, number: int, reason: AmqpError) -> Work[P, R]:
-        """The transaction may not hold any longer what it does: what is to be undone now. Its
-        controller hears of it at its end."""
+        """The transaction has taken too long: gives the work that is to be undone now. Its
+        controller is told at the transaction's end."""
         one = self._open[number]
         one.reason = one.reason or reason
         one.step(Event.GIVE_UP)
         return self._take(one)
 
     def commit(self, number: int) -> Ended[P, R]:
-        """Its controller wants all of it; or has to hear why there is nothing of it."""
+        """Commit for its controller: all of the work, or why there is nothing of it."""
         return self._end(number, Event.COMMIT)
 
     def roll_back(self, number: int) -> Ended[P, R]:
-        """Its controller wants nothing of it."""
+        """Roll back for its controller: all of the work is undone."""
         return self._end(number, Event.ROLL_BACK)
 
     def lose(self, controller: int) -> list[Ended[P, R]]:
-        """The controller's link is gone: all that it declared and did not discharge is undone."""
+        """The controller's link has ended: every transaction that it declared and did not
+        discharge is undone."""
         gone = [number for number, one in self._open.items() if one.controller == controller]
         return [self._end(number, Event.LOSE) for number in gone]
 
@@ -257,6 +258,6 @@ class Transactions(Generic[P, R]):
 
 
 def unknown(number: int) -> AmqpError:
-    """No, there is no such transaction, or not any more."""
+    """The refusal of a transaction that isn't there, or not any more."""
     text = f"there is no open transaction with the id 0x{number:016x}: it ended, or never was one"
     return AmqpError(UNKNOWN_ID, text)

@@ -1,5 +1,5 @@
-"""What a running gateway knows of its subscriptions at one moment, and no table does: who is
-connected, who takes messages, who holds which since when.
+"""What a running gateway knows of its subscriptions at one moment, and no table does: which clients
+are connected, which take messages, and which messages are in flight to which consumer since when.
 
 Times are microseconds since 1970.
 """
@@ -22,7 +22,7 @@ class LiveConsumer:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A message that a consumer holds: delivered and not settled."""
+    """A message that is in flight to a consumer: delivered and not settled."""
 
     sequence: int
     consumer: str
@@ -45,7 +45,8 @@ class LiveSubscription:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What was asked. A subscription that was asked for and isn't here has gone.
+    """The answer of a gateway about its subscriptions. One that was asked for and isn't here
+    doesn't exist any more.
 
     `table` is the gateway's log, None where no gateway was asked.
     """

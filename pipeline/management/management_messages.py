@@ -174,7 +174,7 @@ _NAMELESS = frozenset({Verb.QUERY, Verb.GET_TYPES, Verb.GET_OPERATIONS})
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is wanted; `name` is empty where none is needed."""
+    """A request; `name` is empty where none is needed."""
 
     verb: Verb
     entity: Entity
@@ -184,7 +184,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a request: a status, a sentence, and what was asked for."""
+    """The answer to a request: a status, a sentence, and what was asked for."""
 
     status: int
     description: str
@@ -192,7 +192,7 @@ class Answer:
 
 
 def refused(why: AmqpError) -> Answer:
-    """No, and why."""
+    """The answer that refuses a request, with the reason."""
     return Answer(STATUS.get(why.condition, FAILED), why.description)
 
 

@@ -94,8 +94,8 @@ def said_by(capabilities: Iterable[str]) -> Kind | AmqpError | None:
 def destination_of(address: str, said: Kind | None, bare: Kind) -> Destination | AmqpError:
     """The destination that an address means.
 
-    `said` is what the peer says of its kind, `bare` the kind of an address of which nobody says
-    anything.
+    `said` is the kind that the peer's capabilities name, `bare` the kind where neither these nor
+    the address name one.
     """
     prefixed = _prefixed(address)
     name = address.removeprefix(PREFIXES[prefixed]) if prefixed else address

@@ -1,4 +1,5 @@
-"""What of messages bears on when they go and to whom: priority, expiry, delay, group.
+"""Header attributes: what decides when messages are delivered, and in which order: priority,
+expiry, delay, group.
 
 Nearly all messages are plain: priority 4, no expiry, no delay, no group. Batches of plain messages
 have no header attributes at all, so that they cost nothing.

@@ -1,6 +1,6 @@
-"""What an operator decides about a subscription or a topic, and JMS leaves open.
+"""Policies: what an operator decides about a subscription or a topic, and JMS leaves open.
 
-Every field has a default that asks nothing of anybody. 0 means: no such limit.
+Every field has a default that limits nothing. 0 means: no such limit.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class Overflow(StrEnum):
 
 
 class Redefine(StrEnum):
-    """What happens when a consumer comes to a durable subscription, which nobody consumes, with
-    another topic, selector or no-local than it has."""
+    """What happens when a consumer attaches to a durable subscription without consumers, and
+    wants another topic, selector or no-local."""
 
     AUTO = "auto"  #: `refuse` where an operator has made it, `replace` where a client has
     REFUSE = "refuse"  #: the consumer is refused, the subscription stays
@@ -35,7 +35,7 @@ class Redefine(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How much may wait; times in milliseconds."""
+    """The limits of a backlog; times in milliseconds."""
 
     messages_max: int = 0
     bytes_max: int = 0

@@ -39,7 +39,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """How a subscription came to be: by whom, and which user that was ("" if nobody knows)."""
+    """How a subscription was created: by what, and by which user ("" if that isn't known)."""
 
     origin: Origin = Origin.CLIENT
     user: str = ""
@@ -63,11 +63,11 @@ BEGINNINGS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionKey:
-    """Who a named subscription is: equal keys are one subscription.
+    """The identity of a named subscription: equal keys are one subscription.
 
     `container` is None for a global subscription. `durable` is part of the key: a durable and a
-    non-durable subscription of one name live side by side. `queue` marks the one subscription that
-    a queue is; its name is the queue's, and it has no container.
+    non-durable subscription of one name may exist at the same time. `queue` marks the one
+    subscription that a queue is; its name is the queue's, and it has no container.
     """
 
     container: str | None
@@ -105,7 +105,8 @@ class SubscriptionKey:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a subscription claims. Two definitions that differ mean another subscription (JMS)."""
+    """What a subscription selects of which topic. Two definitions that differ mean another
+    subscription (JMS 2.0, section 8.3)."""
 
     topic: str
     shared: bool

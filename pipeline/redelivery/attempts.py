@@ -1,7 +1,7 @@
-"""How often messages that are owed were tried: attempts that failed, and times acquired.
+"""Delivery attempts of owed messages: how many failed, and how often each was acquired.
 
-Rule 1: a failed attempt is counted when it is shown; one of which nobody knows how it ended, as
-        after a crash, counts as one in what consumers are told.
+Rule 1: a failed attempt is counted when it is shown. An attempt whose end isn't known, as after a
+        crash, counts as one more in what consumers are told.
 Rule 2: `released` and a lost link are no failures; they raise only the times acquired.
 """
 
@@ -53,12 +53,12 @@ class Attempts:
             self.failures[sequence] = self.of(sequence) + 1
 
     def back(self, run: Run) -> None:
-        """Each of these was acquired and came back, and did not fail."""
+        """These messages were acquired and returned without a failure."""
         for sequence in run:
             self._releases[sequence] = self._releases.get(sequence, 0) + 1
 
     def acquired(self, sequence: int) -> int:
-        """How often the message was acquired and came back, as far as it is known: the failed
+        """How often the message was acquired and returned, as far as it is known: failed
         attempts, and since the start those that didn't fail."""
         return self.of(sequence) + self._releases.get(sequence, 0)
 

@@ -1,9 +1,9 @@
 """Which messages the selectors of a topic's subscriptions match, a batch at a time.
 
 Rule 1: a message that several subscriptions read one after the other is read once, and equal
-        selectors are evaluated once: what was found is kept for the newest messages of the topic.
-        Older ones are evaluated for the subscription that is so far behind, alone.
-Rule 2: what is found out is the same whoever asks, and whenever.
+        selectors are evaluated once: the results are kept for the newest messages of the topic.
+        Older messages are evaluated for each subscription by itself.
+Rule 2: the results depend on the message and the selector alone.
 """
 
 from array import array
@@ -159,8 +159,8 @@ class _Span:
 
 
 class Selections:
-    """The selectors of all subscriptions that are served now, by topic. `reading` makes what reads
-    messages."""
+    """The selectors of all subscriptions that are served now, by topic. `reading` makes the
+    reader of messages."""
 
     __slots__ = ("_reading", "_topics")
 
@@ -181,7 +181,7 @@ class Selections:
             self._topics[definition.topic] = known
 
     def leave(self, definition: Definition) -> None:
-        """It is served no more."""
+        """The subscription is served no more."""
         if definition.selector is not None:
             self._topics[definition.topic].leave(definition.selector)
             if not self._topics[definition.topic].users:
@@ -190,9 +190,9 @@ class Selections:
     def matches(
         self, definition: Definition, batch: RecordBatch, start: int, *, room: int, work_max: int
     ) -> Matches:
-        """What of the batch, from the sequence `start` on, a claim with a selector matches: until
-        there are as many as there is room for, or it took as much work as it may. Raises
-        SelectorFailed, after which all is as it was."""
+        """The messages of the batch, from the sequence `start` on, that a definition with a
+        selector matches: until there are as many as there is room for, or the work is done that
+        may be. Raises SelectorFailed, after which nothing has changed."""
         assert definition.selector is not None  # noqa: S101
         return self._topics[definition.topic].matches(
             definition.selector, batch, start, room, work_max
@@ -286,7 +286,7 @@ class _Topic:
 
 
 def selected(selections: Selections, definition: Definition, batch: RecordBatch) -> Run:
-    """All messages of a batch that a claim selects, which has joined if it has a selector."""
+    """All messages of a batch that a definition selects; it has joined if it has a selector."""
     if definition.selector is None:
         return range(batch.first, batch.stop) if batch.sequences is None else batch.sequences
     found = array("q")

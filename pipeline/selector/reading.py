@@ -53,8 +53,8 @@ Become = Callable[[Value], object]
 
 
 class Columned(Protocol):
-    """What reads the values of some names out of many messages at a time, as `Reader` does. There
-    is a faster one for those who know C; what it says is the same."""
+    """A reader of the values of some names out of many messages at a time, as `Reader` does.
+    `ingest` has a faster one in C, with the same results."""
 
     def columns(self, batch: RecordBatch, first: int, stop: int) -> tuple[Columns, int]:
         """The values of all its names in the batch's messages with these indices, and about how

@@ -65,7 +65,7 @@ class Attach:
 
 @dataclass(frozen=True, slots=True)
 class Produce:
-    """Messages for one topic or queue."""
+    """Publish messages to one topic or queue."""
 
     destination: Destination
 
@@ -79,13 +79,14 @@ class Make:
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """The anonymous relay: each message says in `properties.to` where it goes."""
+    """Publish to the anonymous relay: each message names its destination in `properties.to`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Consume from a subscription: a named one, or (key None) one of the link's own. `selector` is
-    the consumer's, who wants no more of what the subscription is owed (on a queue)."""
+    """Consume from a subscription: a named one, or (key None) one of the link's own. `selector`
+    is the consumer's own: of what the subscription is owed (on a queue) it gets only what
+    matches."""
 
     key: SubscriptionKey | None
     definition: Definition
@@ -94,7 +95,8 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Browse:
-    """Look at what a queue has, or at what of it a selector matches, and leave it there."""
+    """Browse a queue: deliver its messages, or those that a selector matches, and leave them
+    there."""
 
     queue: Destination
     selector: str | None = None
@@ -116,8 +118,8 @@ AttachIntent: TypeAlias = Produce | Relay | Coordinate | Subscribe | Browse | Lo
 
 
 def decide_intent(attach: Attach, container: str, bare: Kind) -> AttachIntent | Make:
-    """What the link wants, or why it can't be had. `bare` is the kind of an address that doesn't
-    say its own."""
+    """What an attach asks for, or why it is refused. `bare` is the kind of an address that
+    doesn't name its own. Source and target: AMQP 1.0 part 3, section 3.5."""
     if attach.coordinator:
         return _coordinator(attach)
     if attach.dynamic:
@@ -158,7 +160,7 @@ def _made(attach: Attach) -> Make | AmqpError:
 
 
 def intent_for(destination: Destination, attach: Attach, container: str) -> AttachIntent:
-    """What the link wants of this destination."""
+    """What an attach asks for at this destination."""
     return _consumer(attach, container, destination) if attach.outgoing else Produce(destination)
 
 
@@ -197,7 +199,7 @@ def _selector(attach: Attach) -> str | AmqpError | None:
 
 
 def unreadable(selector: str, limits: SelectorLimits) -> AmqpError | None:
-    """Why this is no selector, if it is none."""
+    """Why this text is no selector; None if it is one."""
     try:
         parse(selector, limits)
     except SelectorError as error:

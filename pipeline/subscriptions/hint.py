@@ -1,11 +1,11 @@
-"""What somebody has found out about a subscription's messages before they are read: which of them
-its selector matches.
+"""A hint: which of a subscription's messages its selector matches, found out before they are read.
 
-Rule 1: a hint is about a topic, a selector and a stretch of sequences. Messages don't change, so
-        what it says stays true, whatever becomes of the subscription.
-Rule 2: it names all that match, and may name more. What it names is evaluated as ever; what it
-        doesn't name isn't looked at.
-Rule 3: nothing rests on it: it may be forgotten at any time, and then all is looked at.
+Rule 1: a hint is about a topic, a selector and a stretch of sequences. Messages don't change, so a
+        hint stays true, whatever becomes of the subscription.
+Rule 2: a hint names all messages that match, and may name more. Those that it names are evaluated
+        as ever, the others aren't looked at.
+Rule 3: no promise rests on a hint: it may be forgotten at any time, and then all messages are
+        evaluated.
 """
 
 import sys
@@ -26,7 +26,7 @@ SPAN_MAX = 1 << 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HintFilter:
-    """Of the messages up to `stop - 1` those in `sequences` (ascending) may match, no others."""
+    """Of the messages below `stop` only those in `sequences` (int64, ascending) may match."""
 
     sequences: "array[int]"
     stop: int
@@ -34,7 +34,7 @@ class HintFilter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What is known of `start .. stop - 1`: all that may match, ascending."""
+    """A hint for `start .. stop - 1`: all sequences that may match, ascending."""
 
     start: int
     stop: int
@@ -42,7 +42,8 @@ class Part:
 
 
 class Hint:
-    """Parts that follow each other without a gap; those that were passed are forgotten."""
+    """The parts of a hint, which follow each other without a gap; those below the position are
+    forgotten."""
 
     __slots__ = ("_count", "_parts")
 
@@ -60,11 +61,11 @@ class Hint:
 
     @property
     def stop(self) -> int:
-        """From here on it says nothing."""
+        """The sequence from which on the hint says nothing."""
         return self._parts[-1].stop
 
     def follow(self, part: Part) -> bool:
-        """Take in a part that begins where this ends, or that is known already; else False."""
+        """Take in a part that begins where this ends, or is known already; else return False."""
         if self.start <= part.start and part.stop <= self.stop:
             return True
         if part.start != self.stop:
@@ -74,12 +75,12 @@ class Hint:
         return True
 
     def covers(self, sequence: int) -> bool:
-        """Whether it says anything of this one."""
+        """Whether the hint says anything of this sequence."""
         return self.start <= sequence < self.stop
 
     def next(self, sequence: int) -> int:
-        """The first one from here on that may match; `stop` if there is none. It covers this
-        one."""
+        """The first sequence from here on that may match; `stop` if there is none. The hint
+        covers this one."""
         for part in self._parts:
             if part.stop > sequence:
                 at = bisect_left(part.sequences, sequence)
@@ -88,14 +89,15 @@ class Hint:
         return self.stop
 
     def filter(self, sequence: int) -> HintFilter | None:
-        """What is known from here on, as far as one part goes; None: nothing of this one."""
+        """The filter from this sequence on, as far as one part goes; None if the hint doesn't
+        cover it."""
         for part in self._parts:
             if part.start <= sequence < part.stop:
                 return HintFilter(part.sequences, part.stop)
         return None
 
     def forget(self, below: int) -> bool:
-        """Let go what lies below; whether anything is left."""
+        """Forget the parts below; whether any part is left."""
         while self._parts and self._parts[0].stop <= below:
             self._count -= len(self._parts.popleft().sequences)
         return bool(self._parts)

@@ -53,7 +53,7 @@ class _Reserved:
 
 @dataclass(frozen=True, slots=True)
 class OwnedNames:
-    """What was written; `ANYBODYS` where nobody has written anything."""
+    """The patterns of names by user; `ANYBODYS` where no file of names is configured."""
 
     kinds: Mapping[NameKind, _Reserved] = field(default_factory=dict)
 

@@ -54,7 +54,7 @@ Grants = Mapping[Action, tuple[Pattern, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What each user may do; `EVERYTHING` where nobody has said anything."""
+    """What each user may do; `EVERYTHING` where no permissions are configured."""
 
     grants: Mapping[str, Grants] | None
 

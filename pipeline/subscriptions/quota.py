@@ -37,7 +37,7 @@ class Quota:
 
 
 class Census:
-    """How many there are, of all and of each user and client id."""
+    """The numbers of queues and durable subscriptions: all, by user and by client id."""
 
     __slots__ = ("_client_ids", "_queues", "_quota", "_subscriptions", "_users")
 
@@ -48,15 +48,15 @@ class Census:
         self._client_ids: Counter[str] = Counter()
 
     def add(self, key: SubscriptionKey, made: Made) -> None:
-        """One has come."""
+        """Count one that was created."""
         self._count(key, made, 1)
 
     def remove(self, key: SubscriptionKey, made: Made) -> None:
-        """It has gone; `made` is what it came with."""
+        """Count one less; `made` is what it was added with."""
         self._count(key, made, -1)
 
     def amqp_error(self, key: SubscriptionKey, user: str) -> AmqpError | None:
-        """Why a client of this user can't make it."""
+        """Why a client of this user can't create it; None if the client can."""
         if not key.durable:
             return None
         quota, container = self._quota, key.container

@@ -1,9 +1,9 @@
-"""Which subscription a link means, and what its coming and going does to it.
+"""Which subscription a link means, and what its attach and its end do to the subscription.
 
 Rule 1: every decision is a row of a table below.
 Rule 2: a refusal is a value with a sentence for the peer, not an exception.
-Rule 3: who calls decides and performs in one step: between the two, nothing else may happen to
-        the subscription.
+Rule 3: the caller decides and performs in one step: between the two, nothing else may happen to the
+        subscription.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _GLOBAL_SUFFIX = "|global"
 
 
 class Scope(StrEnum):
-    """Whose name a subscription's name is."""
+    """Within what a subscription's name is unique."""
 
     CONTAINER = "container"
     GLOBAL = "global"
@@ -28,15 +28,15 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkMeaning:
-    """What a consumer's link means; `cut`: the links of the subscription are numbered, its name
-    is what stands before the first `|`, if anything does."""
+    """Which subscription a consumer's link means. `cut`: the links of the subscription are
+    numbered, and its name is what stands before the first `|`, if anything does."""
 
     scope: Scope
     cut: bool
     durable: bool
 
     def key(self, container: str, link_name: str) -> SubscriptionKey | None:
-        """The subscription that is meant; None for one of the link's own."""
+        """The key of the subscription; None for one of the link's own."""
         if self.scope is Scope.LINK:
             return None
         at = link_name.find(_SEPARATOR) if self.cut else -1
@@ -85,7 +85,8 @@ def key_of_lookup(
 ) -> SubscriptionKey:
     """The durable subscription that a link without a source asks for, to unsubscribe.
 
-    Of a client that desires nothing the name alone may say it: nobody's own name ends so.
+    A client that desires no capabilities may say by the name alone which one it means: no
+    subscription's own name ends so.
     """
     if not shared and not global_ and link_name.endswith(_GLOBAL_SUFFIX):
         shared = global_ = link_name != _GLOBAL_SUFFIX
@@ -101,7 +102,7 @@ def key_of_queue(queue: Destination) -> SubscriptionKey:
 
 
 class Fit(StrEnum):
-    """How what a consumer wants fits what there is under that key."""
+    """How the definition that a consumer wants compares with the subscription's."""
 
     ABSENT = "absent"  #: there is nothing
     OTHER_SHARING = "other sharing"  #: shared, and wanted exclusively; or the other way round
@@ -191,8 +192,9 @@ def decide_attach(
     consumers_max: int = 0,
     redefine: Redefine = Redefine.REPLACE,
 ) -> AttachDecision:
-    """What a link that wants this definition does to the subscription of its key. `consumers_max`
-    is how many that may have, 0: any number; `redefine` is what its policy says, not `auto`."""
+    """What a link that wants this definition does to the subscription of its key.
+    `consumers_max` is how many consumers the subscription may have (0: any number), `redefine`
+    what its policy says, not `auto`."""
     return ATTACH[_fit(existing, wanted, redefine), _presence(consumers, consumers_max)]
 
 

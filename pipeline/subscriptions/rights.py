@@ -65,7 +65,8 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What a user must be allowed: all of these needs; none at all is free to everybody."""
+    """What a user must be allowed: all of these needs. An operation without needs is free to all
+    users."""
 
     needs: tuple[Need, ...] = ()
 
@@ -131,7 +132,7 @@ def right(operation: UserOperation) -> Right:
 
 
 def right_of_request(entity: Entity, verb: Verb) -> Right:
-    """The row of a request: what the gateway says of itself, in numbers, is for everybody."""
+    """The row of a request. What the gateway says of itself, in numbers, is free to all users."""
     return _FREE if entity is Entity.NODE else right(verb)
 
 
@@ -167,11 +168,11 @@ class Rights:
         return self.amqp_error(user, operation, topic, key) is None
 
     def sees(self, user: str, key: SubscriptionKey, topic: str) -> bool:
-        """Whether the user may know that there is this subscription: who may read or end it."""
+        """Whether the user may know of this subscription: a user who may read or end it may."""
         return self.allow(user, Verb.READ, topic, key) or self.allow(user, Verb.DELETE, topic, key)
 
     def taken(self, key: SubscriptionKey) -> AmqpError:
-        """What is told of a name that a subscription has which the user may not see."""
+        """The refusal of a name that belongs to a subscription which the user may not see."""
         return AmqpError(UNAUTHORIZED, f"the name {key.id} can't be used here: choose another one")
 
     def _lacks(

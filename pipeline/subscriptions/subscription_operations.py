@@ -107,8 +107,8 @@ EVENTS: dict[Operation, SubscriptionEvent] = {
 
 
 def standing(*, present: bool, users: int, queue: bool, owed: bool) -> Standing:
-    """What there is; `users` are its consumers and a queue's producers, `owed`: it may have
-    messages that nobody has settled."""
+    """What there is under the key. `users` are the subscription's consumers and a queue's
+    producers; `owed`: it may have messages that aren't settled."""
     if not present:
         return Standing.ABSENT
     if users:
@@ -119,7 +119,7 @@ def standing(*, present: bool, users: int, queue: bool, owed: bool) -> Standing:
 def decide(
     operation: Operation, stands: Standing, key: SubscriptionKey, *, paused: bool
 ) -> Deed | AmqpError:
-    """What the operation means for the subscription of this key."""
+    """What the operation does to the subscription of this key, or why it is refused."""
     row = OPERATIONS[operation, stands]
     if not isinstance(row, Deed):
         return AmqpError(row[0], row[1].format(key.id))
@@ -129,10 +129,11 @@ def decide(
 def new_floor(
     operation: Operation, to: int, *, floor: int, first: int, head: int
 ) -> int | AmqpError:
-    """The sequence from which the subscription is owed all: `to`, if it can be had.
+    """The sequence from which on the subscription is owed all: `to`, if that is possible, or why
+    not.
 
-    `floor` is where it stands, `first` the earliest sequence that the log keeps, `head` the one
-    that the next message gets.
+    `floor` is its floor, `first` the earliest sequence that the log keeps, `head` the sequence of
+    the next message.
     """
     if to > head:
         return AmqpError(

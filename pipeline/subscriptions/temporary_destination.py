@@ -1,8 +1,9 @@
-"""Temporary queues and topics: what kind a peer wants, and who may do what with one.
+"""Temporary queues and topics: what kind a peer wants, and what a connection may do with one.
 
-Rule 1: one is its maker's connection's: only that connection consumes from it, anybody sends to it.
-Rule 2: it is there from its making until the link that made it, or that link's connection, ends.
-Rule 3: what is gone is unknown to everybody, and so is what never was.
+Rule 1: one belongs to the connection that made it: only that connection consumes from it, every
+        connection may send to it.
+Rule 2: it lasts from its making until the link that made it, or that link's connection, ends.
+Rule 3: a destination that has ended is unknown to all connections, as is one that never was.
 """
 
 from collections.abc import Collection
@@ -16,7 +17,7 @@ _QUEUE_WORDS = frozenset({Kind.QUEUE, Kind.TEMPORARY_QUEUE})
 
 
 class Deed(StrEnum):
-    """What a link or a message wants with a temporary destination."""
+    """What a link or a message does with a temporary destination."""
 
     SEND = "send"
     CONSUME = "consume"  #: or browse
@@ -24,7 +25,7 @@ class Deed(StrEnum):
 
 
 class Ownership(StrEnum):
-    """What a temporary destination is to the connection that asks."""
+    """Whose a temporary destination is, as the asking connection sees it."""
 
     OWN = "own"
     FOREIGN = "foreign"  #: another connection's

@@ -64,7 +64,7 @@ class AddedFile:
 
     @property
     def tier(self) -> int:
-        """How often its rows were merged; 0 for a commit's own file, whoever wrote it."""
+        """How often its rows were merged; 0 for a commit's own file, of whatever writer."""
         head = self.path.rpartition("/")[2].partition("-")[0]
         return int(head[1:]) if head[:1] == _TIER and head[1:].isdigit() else 0
 

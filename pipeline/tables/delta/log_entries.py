@@ -91,7 +91,7 @@ class LogEntries:
         """Remove the oldest entries, a bounded number; None if none can go.
 
         An entry goes when it was made before `since` (microseconds); or when it is below the
-        version `below` and whoever reads changes has seen it (`seen`, None if nobody does).
+        version `below` and the readers of changes have seen it (`seen`, None if there are none).
         `live` are the files of the table now.
         """
         end = min(self.checkpointed, self.oldest + ENTRIES_MAX)

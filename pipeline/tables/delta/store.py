@@ -49,7 +49,7 @@ class Store(Protocol):
         """Make a file that appears whole and only if there is none: False when there is another.
 
         True also when it is there already with these bytes, so that it may be repeated after any
-        error. Raises UndecidedError when nobody knows whether it is there, or will be.
+        error. Raises UndecidedError when it isn't known whether the file is there, or will be.
         """
 
     def replace(self, path: str, data: Bytes) -> None:

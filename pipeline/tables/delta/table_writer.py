@@ -66,7 +66,7 @@ class TableWriter:
         self.removed.clear()
 
     def ready(self) -> None:
-        """Be sure of the state: whoever makes a version of it asks for this first.
+        """Be sure of the state; to be called before a version is made of it.
 
         Raises StoreError when no version can be made, or while the store doesn't tell whether the
         last one is there; ForeignCommit when another one is there.

@@ -1,6 +1,7 @@
-"""Where everything that a gateway keeps lies. Who owns it is said in `pipeline.tables.home.owner`.
+"""The paths of a home: everything that a gateway keeps. Its owner is found in
+`pipeline.tables.home.owner`.
 
-Whoever writes anything under a home owns it.
+Only the owner of a home writes under it.
 """
 
 import errno
@@ -51,7 +52,8 @@ class Home:
 
     @property
     def takeover_path(self) -> Path:
-        """Whoever changes what stands under `lock_path` holds a flock on this one meanwhile."""
+        """A process that changes what stands under `lock_path` holds a flock on this file
+        meanwhile."""
         return self.root / "lock.takeover"
 
     @property

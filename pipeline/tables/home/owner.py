@@ -1,12 +1,13 @@
-"""Who owns a home: one process at a time, and everybody else can see whether it lives.
+"""The owner of a home: one process at a time; all others can see whether it lives.
 
 The file `lock` names the owner: its pid, its *epoch* (one higher with each owner) and its
 *heartbeat*, a number that changes while it lives. The owner holds a flock on it.
 
-1. The home belongs to whoever's file stands under that name. Each new owner brings a file of its
-   own and renames it over the former one, so an owner knows by one `stat` whether it still is it.
+1. The home belongs to the process whose file stands under that name. Each new owner brings a file
+   of its own and renames it over the former one, so an owner knows by one `stat` whether it still
+   owns the home.
 2. An owner that died leaves a free flock, and the next one may take the home at once. An owner
-   that is paused keeps its flock; whoever has seen no heartbeat for a whole lease takes over.
+   that is paused keeps its flock; a standby that sees no heartbeat for a whole lease takes over.
 3. What is done about the lock is done under a flock on `lock.takeover`, so one of many wins.
 
 The lock says who may; what makes it impossible for an owner that has lost the home to do harm is
@@ -122,7 +123,8 @@ def lock(home: Home) -> Iterator[Owner]:
 
 
 class Standby:
-    """Waits for a home: `attempt` again and again, and it is ours when its owner has gone."""
+    """Waits for a home: call `attempt` again and again; it succeeds when the home's owner has
+    died or gives no sign of life."""
 
     def __init__(self, home: Home, lease_seconds: float) -> None:
         home.make()

@@ -63,7 +63,7 @@ class Spare:
 
 
 class Journal:
-    """The open journal of one home. See the module for who may call what."""
+    """The open journal of one home. The module says which thread may call what."""
 
     def __init__(
         self, directory: Path, segment_bytes: int, *, adopt: bool, owned: Callable[[], None]

@@ -1,4 +1,4 @@
-"""Chosen messages of `topic_log`, read by whoever was told where they lie: one part of a reading.
+"""A part of a reading: chosen messages of `topic_log`, read where the part was sent.
 
 A part is a value: it names files and row groups, and which of their messages are wanted. It is cut
 where the table is known (`pipeline.tables.reading.parts`) and read anywhere else, such as on an

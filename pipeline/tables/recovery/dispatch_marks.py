@@ -1,14 +1,14 @@
 """How far each durable subscription was delivered, in a file that outlives the process.
 
 A restart must tell what may have been delivered from what can't have been. So every durable
-subscription that ever had a consumer has a slot with its *mark*: whatever was handed to a consumer
-and isn't known to have ended lies below it.
+subscription that ever had a consumer has a slot with its *mark*: every delivery whose outcome isn't
+durable lies below it.
 
 Rule 1: a mark is stored before the first byte of the deliveries below it goes to a socket.
 Rule 2: a store is one aligned word of a mapped file: after a kill the kernel has every one of them,
         and marks are exact. After a power cut they are worth nothing. Then counts what was made
-        durable: whether the subscription had a consumer, and if so, all that it is owed is in
-        doubt.
+        durable: whether the subscription had a consumer. If so, all that it is owed was possibly
+        delivered.
 Rule 3: each start reads the file and puts a new one in its place. What a former owner of the home
         may still store goes nowhere.
 
@@ -40,7 +40,7 @@ SLOTS_MIN: Final = 512
 
 #: magic, version, slots, boot id; then its crc. The header takes the place of slot 0.
 _HEADER = struct.Struct("<8sII32s")
-#: key, whether the slot is in use, whether it has a consumer, how many steps of doubt, the steps;
+#: key, whether the slot is in use, whether it has a consumer, how many steps, the steps;
 #: then its crc. All of a slot but its mark.
 _SLOT = struct.Struct(f"<16sBBH{2 * POSSIBLY_DELIVERED_STEPS_MAX}Q")
 _CRC = struct.Struct("<I")
@@ -94,8 +94,8 @@ class DispatchMarks:
     ) -> tuple[Self, dict[str, PossiblyDelivered]]:
         """Read what the process before left, and begin anew; durable on return.
 
-        `head` is the log's next sequence. For each subscription: what of it is in doubt. Raises
-        StoreError when the file can't be written.
+        `head` is the log's next sequence. For each subscription: what was possibly
+        delivered. Raises StoreError when the file can't be written.
         """
         boot = _boot_id()
         left = _read(path, boot)
@@ -131,8 +131,8 @@ class DispatchMarks:
         return slot
 
     def deliver(self, slot: int, position: int) -> None:
-        """What lies below the position may be delivered from now on; a lower one says nothing new.
-        Slot 0 is nobody's."""
+        """Raise the mark: what lies below the position may be delivered from now on. Slot 0
+        belongs to no subscription."""
         self._marks[slot] = max(self._marks[slot], position)
 
     def renew(self, slot: int) -> None:

@@ -1,8 +1,8 @@
-"""What a subscription was never owed, in whatever life: its own container's messages if it is
-no-local, and what was published for another subscription alone.
+"""Messages that a subscription was never owed, in any incarnation: those of its own container if it
+is no-local, and those that were published for another subscription alone.
 
-Each such message is settled in its own group, for the life that the subscription had then. Whoever
-begins a new life at an earlier place must settle it there, too.
+Each such message is settled in its own group, for the incarnation of that time. An operation that
+begins a new incarnation at an earlier sequence must settle them for that one, too.
 """
 
 from array import array
@@ -24,7 +24,7 @@ _TRIES_MAX = 3
 def never_owed(log: TopicLog, subscription: str, since: int) -> dict[Outcome, "array[int]"]:
     """The sequences from `since` on, ascending, as far as they are committed. Raises StoreError.
 
-    Called on a thread of its own. Of most row groups only whose rows they are is read.
+    Called on a thread of its own. Of most row groups only the column of subscriptions is read.
     """
     for _ in range(_TRIES_MAX):
         try:

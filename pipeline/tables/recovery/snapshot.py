@@ -77,9 +77,9 @@ WHOLE_LOG = "the whole log"
 class SubscriptionState:
     """One durable subscription: everything owed below `floor` is settled, and `settled` above.
 
-    `failures` are of messages that it is owed. Who goes on from here may keep and change `settled`.
-    `began` is the group in which its incarnation began; `paused`, `policy` and `made` are as its
-    last event says them.
+    `failures` are of messages that it is owed. The caller may keep and change `settled`. `began` is
+    the group in which its incarnation began; `paused`, `policy` and `made` are as its last event
+    has them.
     """
 
     key: SubscriptionKey

@@ -1,8 +1,8 @@
 """`topic_log` as of one version, read without owning it: nothing is made, nothing is written.
 
 While a gateway runs, its table moves on under a reader: files that a later version no longer names
-are deleted some day. Who reads through a view and misses a file asks `replaced`: when the table has
-left the file behind, the answer is to raise `Replaced`, and to begin again with a new view.
+are deleted some day. A reader that misses a file of its view asks `replaced`: if the table doesn't
+name the file any more, the reader raises `Replaced` and begins again with a new view.
 """
 
 from collections.abc import Callable

@@ -68,7 +68,7 @@ class Commit:
 
 
 class TopicLog:
-    """The open table. See the module for who may call what."""
+    """The open table. The module says which thread may call what."""
 
     def __init__(self, path: Path, store: Store, table: DeltaTable, limits: UpkeepLimits) -> None:
         self.path = path
@@ -143,7 +143,8 @@ class TopicLog:
 
     @property
     def first_sequence(self) -> int:
-        """The first sequence that retention has left; nothing below it is owed to anybody."""
+        """The first sequence that retention has left; no subscription is owed a message below
+        it."""
         return self.state.first_sequence
 
     @property
@@ -287,8 +288,8 @@ class TopicLog:
         )
 
     def fence(self, epoch: int) -> None:
-        """Make a version in which nothing changes but the owner: whoever opened the table before
-        can't commit any more.
+        """Make a version in which nothing changes but the owner: former owners, which opened the
+        table before, can't commit any more.
 
         Versions that the former owner made meanwhile are taken in. Raises ForeignCommit when it
         keeps making them.

@@ -1,4 +1,4 @@
-"""Which files are worth keeping no more: whole days that are old and owed to nobody.
+"""Retention by days: which files can go, as their whole days are old and owed to no subscription.
 
 Messages go from the first sequence on and leave no gap behind. A day's settlements go when no
 message is left that they may speak of, so that what was settled never comes back. For the events of
@@ -15,7 +15,7 @@ from distributary.pipeline.tables.delta.commits import AddedFile
 def expired(files: Sequence[AddedFile], *, before: str, floor: int) -> tuple[AddedFile, ...]:
     """The files that can go, in one commit: all files of their records' days.
 
-    `before` is the first day to keep; everything below the sequence `floor` is owed to nobody.
+    `before` is the first day to keep; no subscription is owed a message below the sequence `floor`.
     """
     messages = _days(files, topic_log_schema.MESSAGE)
     going = {day for day in messages if day < before and _below(messages[day], floor)}

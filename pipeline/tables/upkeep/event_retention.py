@@ -1,6 +1,6 @@
-"""Events of subscriptions that nobody can ask about any more.
+"""Retention of events of subscriptions: which of them can't matter any more.
 
-A subscription's life is events in the log, and whoever starts reads all of them: of a subscription
+A subscription's life is events in the log, and each start reads all of them: of a subscription
 that is made and ended once a second they would be 63 million rows in a year. An event may go when
 
 * its day is older than those that retention keeps, and its group lies before every message and

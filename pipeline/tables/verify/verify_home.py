@@ -51,7 +51,7 @@ class Report:
 
 
 def quiet(_what: str, _done: int, _total: int) -> None:
-    """Progress that nobody looks at."""
+    """Progress that isn't shown."""
 
 
 def verify(

@@ -1,4 +1,4 @@
-"""The lives of durable subscriptions, as their events in the log tell them.
+"""The incarnations of durable subscriptions, as their events in the log tell them.
 
 An event of BEGINNINGS in group G begins an incarnation, the next one or `deleted` ends it; inside
 of one group a beginning wins. All other events change nothing of what is owed. A settlement belongs

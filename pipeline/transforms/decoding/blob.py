@@ -2,7 +2,7 @@
 
 Rule 1: a place is a number of bytes from the first message's first. Places up to `size`, the end of
         the last message, may be read: behind it there is PADDING.
-Rule 2: what is read at a place may belong to the next message already. Whoever reads checks
+Rule 2: what is read at a place may belong to the next message already. The caller checks
         afterwards that the value ended before its message did.
 """
 

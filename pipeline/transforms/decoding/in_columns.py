@@ -1,6 +1,6 @@
 """What a walk found, as the columns of `messages`.
 
-Rule 1: every column has one element for each message of the blob; those of messages in doubt mean
+Rule 1: every column has one element for each message of the blob; those of fallbacks mean
         nothing, and may not even be text.
 Rule 2: the columns of all others are those that `one_by_one` makes of them.
 """
@@ -61,7 +61,7 @@ _KIND_NAMES = ("none", "data", "sequence", "value")
 
 
 def decoded_in_columns(blob: Blob, limits: MessageLimits = LIMITS) -> tuple[dict[str, Array], Mask]:
-    """The columns of a blob's messages by name, and which messages are in doubt."""
+    """The columns of a blob's messages by name, and which messages are fallbacks."""
     found = walk(blob)
     fallback = found.fallback
     columns: dict[str, Array] = {}
@@ -139,7 +139,7 @@ def _written_out(
 ) -> Array:
     """Lists, maps and numbers as text. Each is read by itself: JSON is made in Python anyway.
 
-    One that comes near a limit is in doubt: how much the whole message is, isn't counted here.
+    One that comes near a limit is a fallback: how much the whole message is, isn't counted here.
     """
     most = max(limits.decode.values_max - _VALUES_BESIDE, 0)
     near = DecodeLimits(most, limits.decode.depth_max)

@@ -46,7 +46,7 @@ for _code in TYPE_NAMES:
 
 def whole_numbers(blob: Blob, values: Values) -> tuple[NDArray[np.int64], Mask]:
     """The whole numbers among the values, and where there are any. A ulong beyond 63 bits is
-    negative: whoever may have one looks for it."""
+    negative: the caller checks for it."""
     found = np.zeros(len(values.codes), np.int64)
     for code, which in _by_constructor(values, WHOLE_NUMBERS):
         numbers = blob.numbers(values.starts[which], WHOLE_NUMBERS[code])

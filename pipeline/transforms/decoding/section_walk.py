@@ -1,12 +1,12 @@
 """All messages of a blob walked in lock-step: a step looks at one value of each at once.
 
 The sections of a message stand in one order, so one pass over their kinds finds them all: for each
-kind, the messages that have one there go over it. Who isn't at its end after the last kind, has
-something that this walk doesn't know.
+kind, the messages that have one there go over it. A message that isn't at its end after the last
+kind has something that this walk doesn't know.
 
-Rule 1: a message with anything out of the ordinary is in *doubt*, and goes no further: nothing is
-        judged here, and nothing of it is used. Who knows what it is decodes it by itself.
-Rule 2: a message that isn't in doubt at the end is one that `pipeline.codec.sections.decode`
+Rule 1: a message with anything out of the ordinary is a *fallback*, and goes no further: nothing is
+        judged here, and nothing of it is used. The decoder of single messages decodes it.
+Rule 2: a message that isn't a fallback at the end is one that `pipeline.codec.sections.decode`
         decodes.
 """
 
@@ -137,7 +137,7 @@ def walk(blob: Blob) -> Found:
 
 @dataclass(slots=True)
 class Walker:
-    """Where each message is, and whether it is in doubt."""
+    """Where each message is, and whether it is a fallback."""
 
     blob: Blob
     at: Positions
@@ -225,7 +225,7 @@ class Walker:
         return opened
 
     def _step(self, front: Front, allowed: Mask) -> tuple[Front, Values]:
-        """Read one value of each message; who has none that is allowed is in doubt."""
+        """Read one value of each message; one without an allowed value is a fallback."""
         blob, at = self.blob, front.at
         codes = blob.at(at)
         heads = HEADS.take(codes)
@@ -242,12 +242,12 @@ class Walker:
         return Front(front.rows, stops, front.stops, front.counts), Values(codes, starts, stops)
 
     def _only(self, front: Front, fine: Mask) -> Front:
-        """Those of which this is true; all others are in doubt."""
+        """Those of which this is true; all others are fallbacks."""
         self.fallback[front.rows[~fine]] = True
         return front.where(fine)
 
     def _closed(self, opened: Front) -> None:
-        """Containers end where they say, or their messages are in doubt."""
+        """Containers end where they say, or their messages are fallbacks."""
         self.fallback[opened.rows[self.at.take(opened.rows) != opened.stops]] = True
 
 

@@ -11,11 +11,11 @@ NEVER_OWED = (Outcome.LOCAL.value, Outcome.REDRIVEN.value)
 
 
 def acks(log: DataFrame) -> DataFrame:
-    """`topic_log` in, `acks` out: who had which message, when, and what became of it.
+    """`topic_log` in, `acks` out: which consumer had which message, when, and its outcome.
 
-    What ended without a consumer, such as by its expiry, has none here, nor a time of delivery.
-    What was never owed, by no-local or because it was published for another subscription, is no
-    delivery, and so has no time of one either."""
+    A message that ended without a consumer, such as by its expiry, has no consumer here, nor a
+    time of delivery. One that was never owed, by no-local or because it was published for another
+    subscription, is no delivery, and has no time of one either."""
     nobody = F.col("consumer") == ""
     delivered = ~nobody & ~F.col("outcome").isin(*NEVER_OWED)
     return (

@@ -1,7 +1,8 @@
 """The deliveries in `acks`: one row for each time that a consumer was handed a message.
 
-Rule 1: a settlement without `delivered_at` is no delivery: what expired, was dropped or buried
-        while nobody held it, and what was never owed (`local`, `redriven`).
+Rule 1: a settlement without `delivered_at` is no delivery: messages that expired, were dropped
+        or dead-lettered while they weren't in flight, and those that were never owed (`local`,
+        `redriven`).
 Rule 2: a delivery is known by subscription, sequence, consumer and `delivered_at`. The one that
         failed for the last time has two rows: `modified` when it ended, `dead_lettered` when its
         copy was durable. They are one: the first says when it ended, the second how.

@@ -1,4 +1,4 @@
-"""Who gets what of each subscription, what becomes of it, and how long it takes."""
+"""Consumers: what each gets of which subscription, the outcomes, and how long they take."""
 
 from datetime import datetime
 
