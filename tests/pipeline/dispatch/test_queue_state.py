@@ -19,67 +19,71 @@ def queue(*, dead_letters: bool = False, consumers: int = 1) -> QueueState:
     made = QueueState(10, SequenceSet(), Attempts({}, 0), policy, None, dead_letters=dead_letters)
     for consumer in range(1, consumers + 1):
         made.join(consumer, 0, None)
-        made.line.set_credit(consumer, 100)
+        made.turns.set_credit(consumer, 100)
     return made
 
 
 def test_what_was_read_is_not_read_again() -> None:
     """Neither from the position on nor above it."""
-    places = queue()
+    messages = queue()
     effects: list[Effect] = []
-    assert places.deliver_unread(range(10, 20), 0, 0, effects) == 10
+    assert messages.deliver_unread(range(10, 20), 0, 0, effects) == 10
     with pytest.raises(AssertionError, match="was read"):
-        places.deliver_unread(range(15, 25), 0, 0, effects)
-    places.begin_reading(range(30, 40))
+        messages.deliver_unread(range(15, 25), 0, 0, effects)
+    messages.begin_reading(range(30, 40))
     with pytest.raises(AssertionError, match="was read"):
-        places.begin_reading(range(39, 45))
+        messages.begin_reading(range(39, 45))
     with pytest.raises(AssertionError, match="falls"):
-        places.pass_to(12)
+        messages.pass_to(12)
 
 
 def test_what_is_not_ready_is_not_delivered_as_such() -> None:
     """What a consumer holds is in no pool."""
-    places = queue(consumers=2)
+    messages = queue(consumers=2)
     effects: list[Effect] = []
-    places.deliver_unread(range(10, 20), 0, 0, effects)
+    messages.deliver_unread(range(10, 20), 0, 0, effects)
     with pytest.raises(AssertionError, match="ready"):
-        places.deliver_ready(range(10, 12), 0, 0, effects)
+        messages.deliver_ready(range(10, 12), 0, 0, effects)
     with pytest.raises(AssertionError, match="didn't wait"):
-        places.take_ready(range(10, 12), PRIORITY, None)
+        messages.take_ready(range(10, 12), PRIORITY, None)
 
 
 def test_what_is_settled_in_part_is_no_run() -> None:
     """A run goes as a whole, or something else has it already."""
-    places = queue()
-    places.deliver_unread(range(10, 20), 0, 0, [])
-    assert places.accept(1, range(10, 12), 0)
+    messages = queue()
+    messages.deliver_unread(range(10, 20), 0, 0, [])
+    assert messages.accept(1, range(10, 12), 0)
     with pytest.raises(AssertionError, match="only 8 were read"):
-        places.final(1, range(10, 20), Outcome.ACCEPTED)
+        messages.final(1, range(10, 20), Outcome.ACCEPTED)
 
 
 @pytest.mark.parametrize("event", Event)
 def test_deliveries_end_where_the_table_says(event: Event) -> None:
     """For each event that a delivery may end with: back, done or given up, and nothing else."""
-    places = queue()
-    places.deliver_unread(range(10, 20), 0, 0, [])
+    messages = queue()
+    messages.deliver_unread(range(10, 20), 0, 0, [])
     if event not in TRANSITIONS[State.ACQUIRED]:
         with pytest.raises(IllegalTransition):
-            places.settle(1, range(10, 20), event, 0, 0)
+            messages.settle(1, range(10, 20), event, 0, 0)
         return
-    effects = places.settle(1, range(10, 20), event, 0, 0)
+    effects = messages.settle(1, range(10, 20), event, 0, 0)
     state = TRANSITIONS[State.ACQUIRED][event]
     assert all(isinstance(one, Settled) and one.final is (state in FINAL) for one in effects)
-    assert len(places.outstanding) == (0 if state in FINAL else 10)
-    assert len(places.ready) == (10 if state is State.AVAILABLE else 0)
-    assert not len(places.in_flight)
+    assert len(messages.outstanding) == (0 if state in FINAL else 10)
+    assert len(messages.ready) == (10 if state is State.AVAILABLE else 0)
+    assert not len(messages.in_flight)
 
 
 def test_what_is_dropped_waits_for_its_copy() -> None:
     """Given up, owed until the copy is kept, and in no other place."""
-    places = queue(dead_letters=True)
-    places.begin_reading(range(10, 20))
-    [info] = places.drop(range(10, 20), Reason.EXHAUSTED)
+    messages = queue(dead_letters=True)
+    messages.begin_reading(range(10, 20))
+    [info] = messages.drop(range(10, 20), Reason.EXHAUSTED)
     assert info == DeadLetter(NOBODY, range(10, 20), Reason.EXHAUSTED, 0)
-    assert (len(places.dead_lettering), len(places.outstanding), len(places.ready)) == (10, 10, 0)
-    assert [one.final for one in places.buried(range(10, 20))] == [True]
-    assert not places.outstanding
+    assert (len(messages.dead_lettering), len(messages.outstanding), len(messages.ready)) == (
+        10,
+        10,
+        0,
+    )
+    assert [one.final for one in messages.dead_lettered(range(10, 20))] == [True]
+    assert not messages.outstanding
