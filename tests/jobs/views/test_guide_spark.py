@@ -97,10 +97,11 @@ class Reader:
 
 def logged(home: Home) -> bool:
     """Whether the log has all that the guide's first program has done."""
-    columns = ["record", "sequences"]
+    columns = ["record", "outcome", "sequences"]
     rows = DeltaTable(home.topic_log).to_pyarrow_table(columns=columns).to_pylist()
     messages = sum(row["record"] == "message" for row in rows)
-    return (messages, sum(len(row["sequences"] or ()) for row in rows)) == (500, 300)
+    accepted = sum(len(row["sequences"]) for row in rows if row["outcome"] == "accepted")
+    return (messages, accepted) == (500, 300)
 
 
 @contextmanager
