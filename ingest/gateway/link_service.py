@@ -60,6 +60,9 @@ class LinkService:
     def opened(self, connection: Peer) -> None:
         name = self._settings.gateway.container_id
         container = connection.container
+        former = self._containers.get(container)
+        if former is not None and not former.alive:
+            former.leave(True)  # its peer is back before all of it was given back
         wrong: str | None = self._too_long("a container-id", container)
         wrong = wrong or self._access.unnamed(connection.user, container)
         if not wrong and container and container in self._containers:

@@ -176,6 +176,7 @@ async def _farewell(engine: Engine, failure: str | None) -> None:
         except Exception as error:  # noqa: BLE001 (a stop for a bug may find more of it)
             engine.broke(error, connection.peer, connection.container)
             connection.abort()
+    engine.finish_leaving()
     engine.flush()
     deadline = engine.loop.time() + FAREWELL_SECONDS
     while engine.connections and engine.loop.time() < deadline:  # noqa: ASYNC110 (at the end)

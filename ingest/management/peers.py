@@ -34,6 +34,6 @@ class Peers:
 
     def _producing(self) -> Iterator[tuple[Link, str]]:
         for connection in self._engine.connections:
-            for link in connection.links:
+            for link in connection.inbound.links:
                 if isinstance(link.owner, Producer) and link.owner.topic and not link.ended:
                     yield link, link.owner.topic

@@ -19,7 +19,7 @@ from distributary.ingest.net.engine import WRITE_BYTES, Engine
 from distributary.ingest.net.engine_error import engine_error
 from distributary.ingest.net.frame_scanner import Inflow, Outflow
 from distributary.ingest.net.inbound import Inbound
-from distributary.ingest.net.link import BrokenFrame, Link
+from distributary.ingest.net.link import BrokenFrame
 from distributary.ingest.runtime.turns import READ_BYTES_FIRST, next_room
 from distributary.ingest.security.handshake import (
     AMQP_HEADER,
@@ -46,11 +46,9 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._check: asyncio.Future[bool] | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._pausing = False
-        self._touched = False
-        self.alive = False
+        self._pausing = self._touched = self.alive = False
         self.writable = True
-        self._held = self._going_on = False
+        self._held = self._going_on = self._freed = False
         self._waits = False  #: what it sent is more than one turn's work
         self._unheard = 0  #: bytes read since `writable` ended
         self._room = READ_BYTES_FIRST
@@ -126,20 +124,29 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         if not self.alive:
             return
         self.alive = False
-        if self._timer is not None:
-            self._timer.cancel()
+        self._untime()
         if self._check is not None:
             self._check.cancel()
         self._engine.remove(self)
         self._let_go()
-        self._free()
         self._engine.finish_pass()
 
     def _let_go(self) -> None:
         """All that the service has for this peer goes back, whatever ends it; a second time
         nothing. Raises NotGivenBack."""
         self.inbound.lose_all()
+        self.leave(False)
+
+    @contained
+    def leave(self, at_once: bool) -> None:
+        """What the next links had goes back; with the last one the connection is gone."""
+        if self.inbound.lose_some(at_once=at_once):
+            self._engine.leaves(self)
+            return
         self._handler.closed(self)
+        if not (self.alive or self._freed):
+            self._freed = True
+            self._free()
 
     def _free(self) -> None:
         self._amqp.unbind()
@@ -173,18 +180,6 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
                 case Failed(reply, reason):
                     self._turn_away(reply, reason)
 
-    @property
-    def links(self) -> tuple[Link, ...]:
-        return self.inbound.links
-
-    @property
-    def unfinished_bytes(self) -> int:
-        return 0 if self.closing else self.inbound.unfinished_bytes
-
-    @property
-    def remote_container(self) -> str:
-        return self.proton.remote_container or ""
-
     def _turn_away(self, reply: bytes, reason: str) -> None:
         transport = cast("asyncio.Transport", self._transport)
         self._handler.failed(self, reason)
@@ -193,9 +188,13 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
 
     def _wait(self, milliseconds: int) -> None:
         """Give the peer so long until its open."""
+        self._untime()
+        self._timer = self._engine.loop.call_later(milliseconds / 1_000, self._too_slow)
+
+    def _untime(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._engine.loop.call_later(milliseconds / 1_000, self._too_slow)
+        self._timer = None
 
     @contained
     def _too_slow(self) -> None:
@@ -379,9 +378,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
 
     def _tick(self) -> None:
         """Proton's own clock: heartbeats to the peer, and its silence noticed."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
+        self._untime()
         now_ms = int(self._engine.loop.time() * 1_000)
         next_ms = proton.pn_transport_tick(self._amqp._impl, now_ms)
         self.touch()

@@ -61,6 +61,7 @@ class Engine:
         #: Those that may have something to write, and those that go on with what they have read.
         self.touched: Parts[Peer] = Parts(loop, lambda peer: peer.flush())
         self._going_on: Parts[Peer] = Parts(loop, lambda peer: peer.go_on())
+        self._leaving: Parts[Peer] = Parts(loop, self._leave)
         self.connections: set[Peer] = set()
         #: Those whose peer doesn't take what is written to it; who has stood still longest first.
         self._stalled: dict[Peer, None] = {}
@@ -119,9 +120,10 @@ class Engine:
         """Bound the memory of unfinished messages of all peers: when they are too much, the peer
         with most of them ends. Waiting would free nothing, as none of them could finish."""
         most = self.limits.unfinished_together_bytes_max
-        size = sum(one.unfinished_bytes for one in self.connections if one.alive)
+        held = [one for one in self.connections if one.alive and not one.closing]
+        size = sum(one.inbound.unfinished_bytes for one in held)
         if size > most:
-            largest = max(self.connections, key=lambda one: one.unfinished_bytes)
+            largest = max(held, key=lambda one: one.inbound.unfinished_bytes)
             largest.close(
                 LIMIT_EXCEEDED,
                 f"{size} bytes of unfinished messages on all connections, {most} at most "
@@ -144,6 +146,19 @@ class Engine:
         """The peer had its part of this turn; it goes on in one of the next."""
         self._going_on.add(connection)
         self._going_on.later()
+
+    def leaves(self, connection: Peer) -> None:
+        """The connection is lost, and had many links: the next of them go in the next turn."""
+        self._leaving.add(connection)
+        self._leaving.later()
+
+    def _leave(self, connection: Peer) -> None:
+        connection.leave(False)
+        self.finish_pass()
+
+    def finish_leaving(self) -> None:
+        """All that lost connections had goes back now: the gateway ends."""
+        self._leaving.finish()
 
     def abort(self) -> None:
         """Drop every socket now, without a word."""

@@ -29,6 +29,8 @@ from distributary.pipeline.codec.quoting import quoted
 #: Unsettled deliveries over which the engine goes, for a disposition, in the time in which it has
 #: one of them settled.
 UNSETTLED_LIKE_ONE = 64
+#: Links that are given back in one part of a turn when their connection is lost, 70 us each.
+LOST_AT_ONCE = 32
 TOO_MANY = "amqp:resource-limit-exceeded"
 CREDIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
 RELEASED = int(Descriptor.RELEASED)  #: the state of a delivery that may be sent again
@@ -37,9 +39,7 @@ RELEASED = int(Descriptor.RELEASED)  #: the state of a delivery that may be sent
 class EndedPeer(Peer, Protocol):
     """The connection, as far as its own open and close go."""
 
-    @property
-    def remote_container(self) -> str:
-        """What the peer calls itself. Raises one of BROKEN_VALUES."""
+    proton: Any  #: the engine's own
 
     def closed(self) -> None:
         """The peer has closed: so do we."""
@@ -63,6 +63,7 @@ class Inbound:
         self._collector_address = address(collector)
         self._links: dict[int, Link] = {}
         self._handles: dict[tuple[int, int], Link] = {}  # by channel and the peer's handle
+        self._lost: deque[Link] = deque()
         #: Attaches that were walked, until the engine tells of their links, in the same order.
         self.coming: deque[WalkedAttach] = deque()
         #: Flows that want an answer: their channels, and their handles if they have one. Each once,
@@ -287,7 +288,7 @@ class Inbound:
     def _opened(self) -> None:
         connection = self._connection
         try:
-            connection.container = connection.remote_container
+            connection.container = connection.proton.remote_container or ""
         except BROKEN_VALUES as error:
             raise BrokenFrame(f"open: {error}") from error
         self._handler.opened(connection)
@@ -325,22 +326,31 @@ class Inbound:
 
     def _session_closed(self, session: Session) -> None:
         gone = address(session._impl)
-        self._lose([link for link in self._links.values() if link.session == gone])
+        self._die([link for link in self._links.values() if link.session == gone])
+        self.lose_some()
         session.close()
         session.free()
 
     def lose_all(self) -> None:
-        """The links are gone with their connection."""
-        self._lose(list(self._links.values()))
+        """The links are gone with their connection; `lose_some` gives back what they had."""
+        self._die(list(self._links.values()))
 
-    def _lose(self, links: list[Link]) -> None:
+    def _die(self, links: list[Link]) -> None:
         """They die together: what the end of one means to another finds that gone, too."""
         for link in links:
             link.alive = False
-        for link in links:
             self._drop_link(link)
+        self._lost += links
+
+    def lose_some(self, *, at_once: bool = True) -> bool:
+        """Give back what lost links had, of all or of a few; whether there are more. Raises
+        NotGivenBack."""
+        lost = self._lost
+        for _ in range(len(lost) if at_once else min(len(lost), LOST_AT_ONCE)):
+            link = lost.popleft()
             link.let_go()
             link.release()
+        return bool(lost)
 
     def let_go(self, link: Link) -> None:
         """Have the service give back what it has for a link. Raises NotGivenBack."""

@@ -71,12 +71,8 @@ class Peer(Protocol):
     outflow: Outflow
 
     @property
-    def links(self) -> "tuple[Link, ...]":
-        """The links that are alive."""
-
-    @property
-    def unfinished_bytes(self) -> int:
-        """Bytes of messages that it has begun and not finished, unless it is closing."""
+    def inbound(self) -> "LinkKeeper":
+        """Its links."""
 
     def accept(self, container_id: str) -> None:
         """Answer the peer's open."""
@@ -108,9 +104,20 @@ class Peer(Protocol):
     def go_on(self) -> None:
         """Its next turn has come."""
 
+    def leave(self, at_once: bool, /) -> None:
+        """It is lost: what the next of its links had goes back, or what all of them had."""
+
 
 class LinkKeeper(Protocol):
     """All links of one connection: `Inbound` is one."""
+
+    @property
+    def links(self) -> "tuple[Link, ...]":
+        """The links that are alive."""
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of messages that their peer has begun and not finished, as of its last read."""
 
     @property
     def takes_more(self) -> bool:

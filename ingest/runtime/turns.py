@@ -203,6 +203,11 @@ class Parts(Generic[T]):
         if self._waiting and not self._at_work:
             self._turned()
 
+    def finish(self) -> None:
+        """Do all of it now."""
+        while self._waiting:
+            self._work(self._waiting.popleft())
+
     def later(self) -> None:
         """Work when the loop has turned."""
         if self._waiting and not self._at_work:

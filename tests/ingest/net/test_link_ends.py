@@ -1,12 +1,13 @@
 """Whatever ends links and connections: nothing is left of them, what they had goes to others."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from gateway_fields import make
-from gateway_frames import framed
+from gateway_frames import begun, credit_frame, durable_source, framed, receiver_frame
 from gateway_links import encoded
 from gateway_management import Manager
 from gateway_peer import Connect, Peer, PeerLost
@@ -20,6 +21,7 @@ VICTIM = "victim"
 LINKS_MAX, BYTES_MAX = 40, 100_000
 #: Descriptors of the coordinator's states (AMQP 1.0 part 4, 4.5.7 and 4.5.8).
 DECLARED, TRANSACTIONAL = 0x33, 0x34
+ATTACHED, TRANSFERRED = 0x12, 0x14
 SETTINGS = {
     "amqp": {"idle_timeout_ms": 1_500, "links_max": LINKS_MAX, "message_bytes_max": BYTES_MAX},
     "commit": {"interval_ms": 20},
@@ -208,6 +210,36 @@ def test_nothing_is_left_of_a_connection(counted: Planted, cause: Cause) -> None
         peer.drop()
         before = before or counted.objects()
     nothing_is_left(counted, before)
+
+
+def test_many_links_go_in_parts_and_their_peer_may_be_back_at_once(tmp_path: Path) -> None:
+    """A connection with more links than go in one part of a turn is cut; its client comes again in
+    the same moment, under its name and with its subscriptions: none of them is in use still."""
+    settings = {"amqp": {"links_max": 1_000}, "commit": {"interval_ms": 20}}
+    names = [f"n{number}" for number in range(1_000)]
+    attaches = [
+        part
+        for number, name in enumerate(names)
+        for part in (
+            receiver_frame(name, durable_source("t"), number),
+            credit_frame(10, handle=number),
+        )
+    ]
+    with Gateway(tmp_path, settings) as gateway:
+        raw = begun(gateway.port, "c", *attaches)
+        for _ in names:
+            raw.next(ATTACHED)
+        with Peer(gateway.port) as other:
+            other.sender("t").publish("x", "y")
+        for _ in range(2 * len(names)):
+            raw.next(TRANSFERRED)
+        raw.socket.close()
+        again = begun(gateway.port, "c", *attaches)
+        kinds = [again.read().kind for _ in range(2 + 3 * len(names))]
+        assert (kinds.count("attach"), kinds.count("transfer")) == (1_000, 2_000), Counter(kinds)
+        again.socket.close()
+        gateway.stop()
+        gateway.verified()
 
 
 def test_nothing_is_left_at_a_shutdown(tmp_path: Path) -> None:
