@@ -15,6 +15,7 @@ acts through `Connection` and `Link`. Rules:
 
 import asyncio
 from collections.abc import Callable
+from operator import methodcaller
 
 import structlog
 
@@ -59,8 +60,8 @@ class Engine:
         #: Bugs that have ended one peer each.
         self.internal_errors = 0
         #: Those that may have something to write, and those that go on with what they have read.
-        self.touched: Parts[Peer] = Parts(loop, lambda peer: peer.flush())
-        self._going_on: Parts[Peer] = Parts(loop, lambda peer: peer.go_on())
+        self.touched: Parts[Peer] = Parts(loop, methodcaller("flush"))
+        self._going_on: Parts[Peer] = Parts(loop, methodcaller("go_on"))
         self._leaving: Parts[Peer] = Parts(loop, self._leave)
         self.connections: set[Peer] = set()
         #: Those whose peer doesn't take what is written to it; who has stood still longest first.
