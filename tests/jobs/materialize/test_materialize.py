@@ -147,7 +147,7 @@ def test_a_batch_cut_at_each_write_converges(place: Place) -> None:
             break
         died += 1
     assert died > len(TABLES)
-    assert_same(state(place, cut.places), state(place, whole.places))
+    assert_same(state(place, cut.locations), state(place, whole.locations))
 
 
 def test_far_behind_it_is_read_by_group(place: Place) -> None:
@@ -163,7 +163,7 @@ def test_far_behind_it_is_read_by_group(place: Place) -> None:
     slices = list(far.bring(version))
     assert len(slices) > 2
     assert [one.last_group for one in slices] == sorted({one.last_group for one in slices})
-    assert_same(state(place, far.places), state(place, near.places))
+    assert_same(state(place, far.locations), state(place, near.locations))
 
 
 def test_a_restart_in_the_middle_ends_as_one_run(place: Place) -> None:
@@ -275,7 +275,7 @@ def test_versions_that_are_gone_are_said(place: Place) -> None:
     with pytest.raises(StoreError, match="--restart-from-snapshot"):
         run(place.spark, settings_of(place))
     run(place.spark, settings_of(place, restart=True))
-    found, wanted = state(place, place.places), state(place, whole.places)
+    found, wanted = state(place, place.places), state(place, whole.locations)
     assert_same(found, wanted, ("messages", "acks", "subscriptions", "cursors"))
     assert max(row.log_version for row in found["log_versions"].collect()) == newest(place)
 

@@ -65,12 +65,12 @@ def test_any_moment_of_a_random_life_equals_the_model(place: Place) -> None:
     for as_of, group in asked:
         model = model_as_of(life, group)
         name = f"global/s{dice.randrange(5)}"
-        if name not in model.selects:
+        if name not in model.claims:
             absent += 1
             with pytest.raises(InvalidRequest, match=r"^There (?:was|is) no"):
                 one(place, name, as_of)
             continue
-        assert owed(place, name, as_of) == set(model.selects[name].owed)
+        assert owed(place, name, as_of) == set(model.claims[name].owed)
     assert absent < len(asked)
     cursors = {row.subscription: row for row in place.table("cursors").collect()}
     for name in dice.sample(sorted(cursors), 1):
@@ -81,7 +81,7 @@ def test_any_moment_of_a_random_life_equals_the_model(place: Place) -> None:
         assert row.log_version == cursor.log_version
         now = pending(place.spark, str(place.home.root), name).select("sequence").collect()
         assert (
-            owed(place, name) == {one.sequence for one in now} == set(life.model.selects[name].owed)
+            owed(place, name) == {one.sequence for one in now} == set(life.model.claims[name].owed)
         )
 
 

@@ -59,7 +59,7 @@ def test_the_views_equal_the_model(place: Place) -> None:
     found = pending_of_all(tables).select("subscription", "sequence")
     assert_df_equality(found, frame_like(found, life.model.owed), ignore_row_order=True)
     assert len({name for name, _ in life.model.owed}) > 2
-    name = min(life.model.selects)
+    name = min(life.model.claims)
     alone = pending(place.spark, str(place.home.root), name).select("sequence")
     owed = [(sequence,) for one, sequence in life.model.owed if one == name]
     assert_df_equality(alone, frame_like(alone, owed), ignore_row_order=True)
@@ -78,11 +78,11 @@ def test_the_views_equal_the_model(place: Place) -> None:
     assert {key: rows.get(key) for key in wanted} == wanted
     assert set(rows) == set(wanted)
     owed = Counter(name for name, _ in life.model.owed)
-    for name in life.model.selects:
+    for name in life.model.claims:
         last = max((row for row in said if row.subscription == name), key=lambda row: row.begins_at)
         assert last.owed == owed[name]
         if last.owed:
-            oldest = life.model.selects[name].owed[min(life.model.selects[name].owed)]
+            oldest = life.model.claims[name].owed[min(life.model.claims[name].owed)]
             assert last.oldest_seconds == (end - oldest).total_seconds()
 
     check_consumers(place, life)
