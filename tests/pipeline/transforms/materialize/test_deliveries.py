@@ -86,7 +86,7 @@ def test_what_clients_were_handed_is_what_the_tables_come_to(
     places = TableLocations(str(home.topic_log), str(home.spark_tables), str(home.checkpoint("m")))
     build(spark, Settings(places)).awaitTermination()
     register(spark, str(home.root))
-    text = re.search(r"Who counts deliveries.*?```sql\n(.*?)```", TABLES.read_text(), re.DOTALL)
+    text = re.search(r"To count deliveries.*?```sql\n(.*?)```", TABLES.read_text(), re.DOTALL)
     assert text
     counted = {row.subscription: row.deliveries for row in spark.sql(text[1]).collect()}
     viewed = {
