@@ -93,7 +93,7 @@ class Tried(Gateway):
         security = {"users": str(users_file(place.folder)), "anonymous": False}
         super().__init__(place.folder, SETTINGS | ({"security": security} if place.users else {}))
         self.environment = dict(place.environment)
-        self._read = 0
+        self._checked = 0
         self._witnessed = witnessed
         self.witness: subprocess.Popen[str] | None = None
         self.said = ""
@@ -147,9 +147,9 @@ class Tried(Gateway):
         """The process runs, its log is clean, the witness is content. Raises Finding."""
         assert self.process is not None
         with self.log_path.open("rb") as file:
-            file.seek(self._read)
+            file.seek(self._checked)
             fresh = file.read()
-        self._read += len(fresh)
+        self._checked += len(fresh)
         if found := BAD.search(fresh.decode(errors="replace")):
             if not self.running or "AddressSanitizer" in found[0]:
                 self._ended()
