@@ -74,7 +74,7 @@ class Dispatcher:
         happens here changes what they see."""
         view = Dispatcher(0)
         view._state = self._state.view()
-        view._floor = view._state.floor
+        view._floor = view._state.report.floor
         return view
 
     @property
@@ -89,18 +89,18 @@ class Dispatcher:
     @property
     def position(self) -> int:
         """The first sequence that was not read yet; it never falls but by `rewind`."""
-        return self._state.unread.position
+        return self._state.report.position
 
     @property
     def reach(self) -> int:
         """No message from here on was ever delivered. It is above the position while one beyond
         it was delivered early: for its priority, or because its delay ended."""
-        return max(self._state.unread.reach, self._state.unread.position)
+        return self._state.report.reach
 
     @property
     def floor(self) -> int:
         """Everything that is owed below it is settled; it never falls but by `rewind`."""
-        floor = self._state.floor
+        floor = self._state.report.floor
         assert floor >= self._floor, f"the floor fell from {self._floor} to {floor}"  # noqa: S101
         self._floor = floor
         return floor
@@ -108,63 +108,63 @@ class Dispatcher:
     @property
     def outstanding(self) -> int:
         """How many messages were read and aren't settled."""
-        return len(self._state.outstanding)
+        return self._state.report.outstanding()
 
     @property
     def beyond(self) -> int:
         """How many messages above the position are settled, or were read early."""
-        return len(self._state.unread.passed)
+        return self._state.report.beyond()
 
     def outstanding_below(self, sequence: int) -> int:
         """How many of those that are outstanding lie below this sequence."""
-        return sum(map(len, self._state.outstanding.runs_within(0, sequence)))
+        return self._state.report.outstanding(sequence)
 
     def beyond_below(self, sequence: int) -> int:
         """How many of those beyond the position lie below this sequence."""
-        return sum(map(len, self._state.unread.passed.runs_within(0, sequence)))
+        return self._state.report.beyond(sequence)
 
     @property
     def dead_lettering(self) -> int:
         """How many messages are given up, and outstanding until their copies are durable."""
-        return len(self._state.dead_lettering)
+        return self._state.report.dead_lettering
 
     @property
     def in_flight(self) -> int:
         """How many messages are in flight to consumers."""
-        return len(self._state.in_flight)
+        return self._state.report.in_flight
 
     @property
     def consumers(self) -> int:
         """How many consumers are attached."""
-        return len(self._state.in_flight.by_consumer)
+        return self._state.report.consumers
 
     def unsettled(self, consumer: int) -> SequenceSet:
         """The sequences that were delivered to this consumer and aren't settled: to be read, not
         changed."""
-        return self._state.in_flight.by_consumer[consumer]
+        return self._state.report.unsettled(consumer)
 
     def failures(self, sequence: int) -> int:
         """How often a message that is owed has failed, as consumers are told."""
-        return self._state.attempts.of(sequence)
+        return self._state.report.failures(sequence)
 
     def acquired(self, sequence: int) -> int:
         """How often an owed message was delivered and returned, as a failure or not."""
-        return self._state.attempts.acquired(sequence)
+        return self._state.report.acquired(sequence)
 
     @property
     def room(self) -> int:
         """The sum of the credit of all consumers that may be served now."""
-        return self._state.turns.room
+        return self._state.candidates.room
 
     @property
     def selectors(self) -> frozenset[str]:
         """The selectors of the attached consumers."""
-        return self._state.turns.selectors
+        return self._state.candidates.selectors
 
     def active(self, consumer: int) -> bool:
         """Whether this consumer is served: with a single active consumer, whether it is that
         one."""
-        return self._state.turns.active(consumer)
+        return self._state.report.active(consumer)
 
     def attach(self, consumer: int, *, priority: int = 0, selector: str | None = None) -> None:
         """Attach a consumer, without credit. It is served before those of lower priority, and
@@ -178,23 +178,12 @@ class Dispatcher:
     def credit(self, consumer: int, credit: int) -> None:
         """Set how many more messages the consumer takes; less than none, as of a receiver that
         lowers its credit while messages are under way, counts as none."""
-        self._state.turns.set_credit(consumer, max(credit, 0))
+        self._state.set_credit(consumer, max(credit, 0))
 
     def wanted(self, head: int = FOREVER) -> int | None:
         """The sequence that would be delivered next; None if no consumer can be served now.
         There are no messages from `head` on yet."""
-        state = self._state
-        state.candidates.head = head
-        if self.paused or not state.turns.queued:
-            return None
-        if not state.candidates.plain:
-            best = state.candidates.best()
-            return None if best is None else best.sequence
-        first = state.ready.usual.first()
-        position = state.unread.position
-        if position >= head:
-            return first
-        return position if first is None else min(first, position)
+        return None if self.paused else self._state.candidates.wanted(head)
 
     def offer(
         self,
@@ -228,13 +217,11 @@ class Dispatcher:
     def pass_to(self, position: int) -> None:
         """The topic has no messages, of any priority, from the position up to this one."""
         if position > self.position:
-            self._state.unread.move(position)
+            self._state.pass_to(position)
 
     def exclude(self, run: range) -> None:
         """These unread messages aren't owed to the subscription: they will not be read."""
-        unread = self._state.unread
-        assert run.start >= unread.position, f"{run} was read, up to {unread.position}"  # noqa: S101
-        unread.pass_over(run)
+        self._state.exclude(run)
 
     def settle(
         self,
@@ -265,20 +252,20 @@ class Dispatcher:
         """A consumer settled these deliveries, made at `delivered_at`, in a transaction. Those
         that were in flight to the consumer now belong to `transaction`, a number below 0, and
         are returned. The transaction settles them as a consumer does, when it ends."""
-        return self._state.in_flight.retire(consumer, run, transaction, delivered_at)
+        return self._state.retire(consumer, run, transaction, delivered_at)
 
     def retired(self, transaction: int, run: Run) -> bool:
         """Whether a transaction has all of these; a rewind takes them from it."""
-        return self._state.in_flight.retired(transaction, run)
+        return self._state.report.retired(transaction, run)
 
     def restore(self, transaction: int, run: Run, consumer: int, now: int = 0) -> bool:
         """A transaction ended without effect: these deliveries, which its peer hadn't settled,
         are the consumer's again. False, and nothing is done, if the consumer has detached."""
-        return self._state.in_flight.restore(transaction, run, consumer, now)
+        return self._state.restore(transaction, run, consumer, now)
 
     def forget(self, transaction: int) -> None:
         """The transaction has ended, and everything that it had is settled."""
-        self._state.in_flight.forget(transaction)
+        self._state.end_transaction(transaction)
 
     def give_up(self, run: Run, reason: Reason) -> list[Settled | DeadLetter]:
         """Give up the owed ones of these messages that aren't in flight, read or not. The caller
@@ -293,16 +280,13 @@ class Dispatcher:
     def owed(self, head: int) -> list[tuple[Run, int]]:
         """All owed messages below `head` as (run, failed attempts). Unread sequences among them
         may belong to another topic, or not match."""
-        state = self._state
-        unread = state.unread.among(range(state.unread.position, head))
-        runs = [*state.outstanding.runs(), *unread]
-        return [part for run in runs for part in state.attempts.parts(run)]
+        return self._state.report.owed(head)
 
     def exhausted(self) -> Run:
         """What is owed and failed as often as it may, as after a crash before its burial, or under
         a policy that allows less than the one before."""
         state = self._state
-        known = sorted(state.attempts.failures.items())
+        known = state.report.failed()
         return array("q", [s for s, n in known if state.exhausted(range(s, s + 1), n)])
 
     def dead_lettered(self, run: Run) -> list[Settled]:
@@ -317,9 +301,7 @@ class Dispatcher:
     @property
     def next_due(self) -> int | None:
         """When to call `wake`; None: never."""
-        state = self._state
-        times = (state.ready.next_due, state.in_flight.next_lapse)
-        return min([time for time in times if time is not None], default=None)
+        return self._state.report.next_due
 
     def rewind(self, position: int) -> None:
         """What lies from here on is owed, all of it; of what was, nothing is known any more but the

@@ -110,7 +110,8 @@ class InFlight:
         runs."""
         parts = list(self.take(consumer, run, delivered_at))
         for part in parts:
-            self._retired.setdefault(transaction, SequenceSet()).add(part)
+            count = self._retired.setdefault(transaction, SequenceSet()).add(part)
+            assert count == len(part), f"of {part} {count} weren't in it"  # noqa: S101
         return parts
 
     def retired(self, transaction: int, run: Run) -> bool:
@@ -124,14 +125,15 @@ class InFlight:
         held = self.by_consumer.get(consumer)
         if held is None:
             return False
-        self._retired[transaction].discard(run)
-        held.add(run)
+        gone = self._retired[transaction].discard(run)
+        count = held.add(run)
+        assert gone == count == len(run), f"of {run} it had {gone}"  # noqa: S101
         if self._lock_us:
             self.note(consumer, run, now, again=True)
         return True
 
-    def forget(self, transaction: int) -> None:
-        """A transaction has ended."""
+    def end_transaction(self, transaction: int) -> None:
+        """A transaction has ended: everything that it had is settled."""
         self._retired.pop(transaction, None)
 
     def lapse(self, now: int) -> Iterator[tuple[int, Run]]:
@@ -155,6 +157,10 @@ class InFlight:
     def next_lapse(self) -> int | None:
         """When the next lock ends, if what it is on is still held then."""
         return self._locks[0].until if self._locks else None
+
+    def pools(self) -> list[SequenceSet]:
+        """Copies of what each consumer and each transaction has."""
+        return [held.copy() for held in (*self.by_consumer.values(), *self._retired.values())]
 
     def clear(self) -> None:
         """Forget all deliveries; outcomes of them that still come are late."""

@@ -1,4 +1,5 @@
 """Message groups (JMSXGroupID): one consumer at a time gets the messages of one group-id, in order.
+`choose` says who gets each message where selectors or groups decide.
 
 Rule 1: the consumer that gets the first message of a group owns the group while it is attached.
         When another consumer attaches, groups without messages in flight lose their owner: their
@@ -10,8 +11,13 @@ Rule 3: groups are kept in buckets, by a hash; what is said of a group holds for
         groups of one bucket always share a consumer.
 """
 
+from array import array
+from collections.abc import Iterable
 from typing import Final
 
+from distributary.pipeline.dispatch.ready import Eligibility, stuck
+from distributary.pipeline.dispatch.service_queue import ServiceQueue
+from distributary.pipeline.model.sorting import as_run
 from distributary.pipeline.sequences.sequence_set import Run
 
 #: Buckets: many more than consumers of one subscription, and few enough to be looked through.
@@ -98,3 +104,53 @@ class Groups:
         for bucket in buckets:
             del self.owner[bucket]
         return buckets
+
+
+def choose(
+    turns: ServiceQueue,
+    groups: Groups,
+    run: Run,
+    matching: Iterable[frozenset[str]],
+    buckets: Iterable[int | None],
+) -> tuple[list[tuple[int, Run]], list[tuple[Eligibility, Run]], int]:
+    """Who in line gets which of these, one by one; what nobody in line may have and for whom it
+    waits; and how many that is together. Of each message `matching` are the selectors that match
+    it, and `buckets` the bucket of its group."""
+    given: dict[int, array[int]] = {}
+    parked: dict[Eligibility, array[int]] = {}
+    room = turns.room
+    done = 0
+    for sequence, matched, bucket in zip(run, matching, buckets, strict=False):
+        if not room:
+            break
+        done += 1
+        consumer, waits_for = _consumer_for(turns, groups, matched, bucket)
+        if consumer is None:
+            parked.setdefault(waits_for, array("q")).append(sequence)
+            continue
+        room -= 1
+        turns.take(consumer)
+        given.setdefault(consumer, array("q")).append(sequence)
+        if bucket is not None:
+            groups.give(sequence, bucket, consumer)
+    return (
+        [(consumer, as_run(share)) for consumer, share in given.items()],
+        [(eligible, as_run(waiting)) for eligible, waiting in parked.items()],
+        done,
+    )
+
+
+def _consumer_for(
+    turns: ServiceQueue, groups: Groups, matching: frozenset[str], bucket: int | None
+) -> tuple[int | None, Eligibility]:
+    """Who gets a message that these selectors match, in this bucket of groups; if nobody does now,
+    whom it waits for."""
+    if bucket is not None:
+        if groups.waits(bucket):
+            return None, stuck(bucket)
+        owner = groups.owner.get(bucket)
+        if owner is not None:
+            if not turns.may(owner, matching):
+                return None, stuck(bucket)
+            return (owner, None) if turns.waits(owner) else (None, owner)
+    return turns.next(matching), matching

@@ -11,8 +11,8 @@ from heapq import heapify, heappop, heappush
 from itertools import compress
 from typing import Final, NamedTuple
 
-from distributary.pipeline.dispatch.sorting import as_run
 from distributary.pipeline.model.header_attributes import PRIORITY, HeaderAttributes
+from distributary.pipeline.model.sorting import as_run
 from distributary.pipeline.sequences.sequence_set import SequenceSet
 
 #: Stretches behind each other become one while it holds no more sequences than this, and while

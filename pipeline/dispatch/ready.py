@@ -174,6 +174,11 @@ class Ready:
                 found.add(run)
         return found
 
+    def pools(self) -> list[SequenceSet]:
+        """Copies of all pools, and of what is delayed."""
+        assert all(self.others.values()), "an empty pool was kept"  # noqa: S101
+        return [pool.copy() for pool in (self.usual, *self.others.values(), self._delayed)]
+
     def clear(self) -> None:
         for known in (self.usual, self.others, self.levels, self._delayed, self._due):
             known.clear()

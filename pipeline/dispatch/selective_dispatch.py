@@ -17,10 +17,10 @@ from typing import Final
 from distributary.pipeline.dispatch.effects import Effect
 from distributary.pipeline.dispatch.message_groups import BUCKETS
 from distributary.pipeline.dispatch.queue_state import QueueState
-from distributary.pipeline.dispatch.ready import Eligibility, stuck
-from distributary.pipeline.dispatch.sorting import Sorted, as_run, column, sort
+from distributary.pipeline.dispatch.ready import Eligibility
 from distributary.pipeline.model.header_attributes import PRIORITY, HeaderAttributes
 from distributary.pipeline.model.outcome import Reason
+from distributary.pipeline.model.sorting import Sorted, column, sort
 from distributary.pipeline.sequences.gathering import gathered
 from distributary.pipeline.sequences.sequence_set import Run
 
@@ -81,14 +81,13 @@ class SelectiveDispatch:
     def _read_on(self, stop: int) -> None:
         """Read what comes next, below `stop`."""
         state, offered = self._state, self._offered
-        unread = state.unread
-        start = max(offered.first, unread.position)
-        most = max(state.turns.room, PART_MIN)
-        for run in unread.runs(start, stop, offered.sequences, most):
+        start = max(offered.first, state.report.position)
+        most = max(state.candidates.room, PART_MIN)
+        for run in state.candidates.unread(start, stop, offered.sequences, most):
             for part in _pieces(run, most):
                 if not self._read(part, by_priority=True) or state.candidates.parked_full():
                     return
-        state.pass_to(max(stop, unread.position))
+        state.pass_to(max(stop, state.report.position))
 
     def _read_early(self, priority: int, stop: int) -> None:
         """Read what there is of this priority below `stop`, wherever it is."""
@@ -96,23 +95,22 @@ class SelectiveDispatch:
         listed: Run = range(offered.first, offered.stop)
         if offered.sequences is not None:
             listed = offered.sequences
-        most = max(state.turns.room, PART_MIN)
-        early = state.unread.early(priority, stop, listed, most)
+        most = max(state.candidates.room, PART_MIN)
+        early = state.read_early(priority, stop, listed, most)
         if early:
-            state.ready.note(early, priority)
             self._read(early, by_priority=False)
 
     def _serve_waiting(self, priority: int, stop: int) -> None:
         """Deliver what waits of this priority below `stop`."""
         state, offered = self._state, self._offered
         pools = [
-            (eligible, state.ready.within(priority, eligible, offered.first, stop))
+            (eligible, state.candidates.waiting(priority, eligible, offered.first, stop))
             for eligible in state.candidates.pools(priority)
         ]
         if len(pools) == 1:
             eligible, stretches = pools[0]
             self._serve_runs(
-                priority, ((eligible, one) for one in gathered(stretches, state.turns.room))
+                priority, ((eligible, one) for one in gathered(stretches, state.candidates.room))
             )
             return
         # In one order over all of them, which is the order within a group, too.
@@ -128,7 +126,7 @@ class SelectiveDispatch:
             while at < len(run) and (room := state.candidates.room_for(eligible)):
                 self._serve_run(run[at : at + room], priority, eligible)
                 at += room
-            if not state.turns.queued:
+            if not state.candidates.queued:
                 return
 
     def _read(self, run: Run, *, by_priority: bool) -> bool:
@@ -137,7 +135,7 @@ class SelectiveDispatch:
         `by_priority`: they are those from the position on, of whatever priority.
         """
         state = self._state
-        again = run[0] < state.unread.read_before
+        again = state.candidates.was_read(run[0])
         them = sort(run, self._offered.attributes, self._offered.now, by_priority=by_priority)
         self._put_aside(them)
         if them.low:
@@ -170,8 +168,7 @@ class SelectiveDispatch:
     def _put_aside(self, them: Sorted) -> None:
         """What expired is given up, what isn't due waits for its time; priorities are noted."""
         state = self._state
-        for priority, part in them.priorities:
-            state.ready.note(part, priority)
+        state.note_priorities(them.priorities)
         if them.expired:
             self._effects += state.drop(them.expired, Reason.EXPIRED)
         for time, part in them.delayed:
@@ -181,63 +178,22 @@ class SelectiveDispatch:
         """Deliver these, which those may have, as far as credit goes: how many are done with."""
         state, now = self._state, self._offered.now
         done = 0
-        for part, failures in state.attempts.parts(run):
+        for part, failures in state.candidates.tries(run):
             if failures and state.exhausted(part, failures):
                 self._effects += state.drop(part, Reason.EXHAUSTED)
                 taken = len(part)
-            elif self._groups or state.turns.selectors:
-                shares, taken = self._choose(part, eligible)
-                state.hand(shares, failures, now, self._effects, again=again)
-            else:
-                taken = state.hand(
-                    state.turns.deal(part), failures, now, self._effects, again=again
+            elif self._groups or state.candidates.selectors:
+                matching = self._matching(part, eligible)
+                buckets = self._buckets(part)
+                taken = state.deal_chosen(
+                    part, matching, buckets, failures, now, self._effects, again=again
                 )
+            else:
+                taken = state.deal(part, failures, now, self._effects, again=again)
             done += taken
             if taken < len(part):
                 break
         return done
-
-    def _choose(self, run: Run, eligible: Eligibility) -> tuple[list[tuple[int, Run]], int]:
-        """Who gets which of these, one by one, and how many are done with: those that nobody in
-        line may have wait for who may."""
-        state, turns, groups = self._state, self._state.turns, self._state.groups
-        given: dict[int, array[int]] = {}
-        parked: dict[Eligibility, array[int]] = {}
-        room = turns.room
-        done = 0
-        for sequence, bucket in zip(run, self._buckets(run), strict=False):
-            if not room:
-                break
-            done += 1
-            matching = eligible if isinstance(eligible, frozenset) else self._matching(sequence)
-            consumer, waits_for = self._consumer_for(matching, bucket)
-            if consumer is None:
-                parked.setdefault(waits_for, array("q")).append(sequence)
-                continue
-            room -= 1
-            turns.take(consumer)
-            given.setdefault(consumer, array("q")).append(sequence)
-            if bucket is not None:
-                groups.give(sequence, bucket, consumer)
-        for waits_for, waiting in parked.items():
-            state.make_ready(as_run(waiting), waits_for)
-        return [(consumer, as_run(share)) for consumer, share in given.items()], done
-
-    def _consumer_for(
-        self, matching: frozenset[str], bucket: int | None
-    ) -> tuple[int | None, Eligibility]:
-        """Who gets a message that these selectors match, in this bucket of groups; if nobody does
-        now, whom it waits for."""
-        turns, groups = self._state.turns, self._state.groups
-        if bucket is not None:
-            if groups.waits(bucket):
-                return None, stuck(bucket)
-            owner = groups.owner.get(bucket)
-            if owner is not None:
-                if not turns.may(owner, matching):
-                    return None, stuck(bucket)
-                return (owner, None) if turns.waits(owner) else (None, owner)
-        return turns.next(matching), matching
 
     def _buckets(self, run: Run) -> Iterable[int | None]:
         """The bucket of each one's group; None of those without a group."""
@@ -247,11 +203,14 @@ class SelectiveDispatch:
         hashes = column(attributes.groups, "Q", run, attributes) or ()
         return [one % BUCKETS if one else None for one in hashes]
 
-    def _matching(self, sequence: int) -> frozenset[str]:
-        """The consumers' selectors that match this message."""
+    def _matching(self, run: Run, eligible: Eligibility) -> Iterable[frozenset[str]]:
+        """Of each one the consumers' selectors that match it."""
+        if isinstance(eligible, frozenset):
+            return repeat(eligible)
         if not self._matched:
-            return _NONE
-        return frozenset([one for one, matched in self._matched.items() if sequence in matched])
+            return repeat(_NONE)
+        matched = self._matched.items()
+        return (frozenset([one for one, them in matched if sequence in them]) for sequence in run)
 
 
 def _pieces(run: Run, most: int) -> Iterable[Run]:

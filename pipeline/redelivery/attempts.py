@@ -24,6 +24,9 @@ class Attempts:
         self.possibly_delivered_below = possibly_delivered_below
         self._releases: dict[int, int] = {}  #: how often they came back without having failed
 
+    def __len__(self) -> int:
+        return len(self.failures) + len(self._releases)
+
     def of(self, sequence: int) -> int:
         """Failed attempts of a message."""
         return self.failures.get(sequence, self._usual(sequence))
@@ -73,6 +76,12 @@ class Attempts:
             if known and _any(known, run):
                 for sequence in run:
                     known.pop(sequence, None)
+
+    def clear(self) -> None:
+        """Nothing is known of any message."""
+        self.failures.clear()
+        self._releases.clear()
+        self.possibly_delivered_below = 0
 
     def _usual(self, sequence: int) -> int:
         """Those of a message that isn't in `failures`."""

@@ -91,11 +91,12 @@ class SequenceSet(LaneStore):
             lane = self._heat(chunk)
         return lane[sequence & MASK] == 1
 
-    def add(self, run: Run) -> None:
-        """Put the run in; what is in already stays."""
+    def add(self, run: Run) -> int:
+        """Put the run in and return how many of it were not in; what is in already stays."""
+        before = self._size
         if not isinstance(run, range):
             self._add_each(run)
-            return
+            return self._size - before
         lanes, counts, step = self._lanes, self._counts, run.step
         whole = step == 1 and len(run) >= CHUNK
         parts = self._edges(run, self._add_whole) if whole else pieces(run)
@@ -115,6 +116,7 @@ class SequenceSet(LaneStore):
                 lane[start:stop:step] = ONES[:count]
             self._size += added
             counts[chunk] += added
+        return self._size - before
 
     def add_mask(self, first: int, mask: bytes) -> None:
         """Put in those of `first`, `first + 1`, ... for which the mask has a 1, and not a 0."""

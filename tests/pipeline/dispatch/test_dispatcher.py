@@ -355,11 +355,11 @@ class DispatcherMachine(RuleBasedStateMachine):
         for consumer in self.model.credit:
             held = [one for run in self.real.unsettled(consumer).runs() for one in run]
             assert held == self.model.in_place(consumer)
-        assert list(self.sequences_of(self.real._state.ready.usual)) == self.model.in_place(
-            RETURNED
-        )
+        ready, *places = self.real._state.report.places()
+        assert list(self.sequences_of(ready)) == self.model.in_place(RETURNED)
         outstanding = self.model.in_place(RETURNED, *self.model.credit)
-        assert list(self.sequences_of(self.real._state.outstanding)) == outstanding
+        assert [one for run, _ in self.real.owed(self.real.position) for one in run] == outstanding
+        assert len(ready) + sum(map(len, places)) == len(outstanding)
         assert self.real.outstanding == len(outstanding)
         assert self.real.in_flight == len(self.model.in_place(*self.model.credit))
         assert all(one >= self.real.position for one in self.model.in_place(NEW))
@@ -370,9 +370,9 @@ class DispatcherMachine(RuleBasedStateMachine):
 
     @invariant()
     def credit_and_line_are_the_models(self):
-        assert self.real._state.turns.credit == self.model.credit
-        assert self.real._state.turns.order() == list(self.model.line)
-        assert all(credit >= 0 for credit in self.real._state.turns.credit.values())
+        credit = self.model.credit
+        assert self.real._state.report.turns() == [(one, credit[one]) for one in self.model.line]
+        assert self.real.room == sum(credit.values())
         assert self.real.consumers == len(self.model.credit)
 
     @invariant()
@@ -384,7 +384,7 @@ class DispatcherMachine(RuleBasedStateMachine):
     @invariant()
     def failures_are_kept_for_what_is_owed_only(self):
         owed = set(self.model.in_place(NEW, RETURNED, *self.model.credit))
-        assert self.real._state.attempts.failures.keys() <= owed
+        assert dict(self.real._state.report.failed()).keys() <= owed
 
     def teardown(self):
         """After a restart, one consumer with credit for all gets just what isn't settled."""

@@ -19,7 +19,7 @@ def queue(*, dead_letters: bool = False, consumers: int = 1) -> QueueState:
     made = QueueState(10, SequenceSet(), Attempts({}, 0), policy, None, dead_letters=dead_letters)
     for consumer in range(1, consumers + 1):
         made.join(consumer, 0, None)
-        made.turns.set_credit(consumer, 100)
+        made.set_credit(consumer, 100)
     return made
 
 
@@ -69,9 +69,9 @@ def test_deliveries_end_where_the_table_says(event: Event) -> None:
     effects = messages.settle(1, range(10, 20), event, 0, 0)
     state = TRANSITIONS[State.ACQUIRED][event]
     assert all(isinstance(one, Settled) and one.final is (state in FINAL) for one in effects)
-    assert len(messages.outstanding) == (0 if state in FINAL else 10)
-    assert len(messages.ready) == (10 if state is State.AVAILABLE else 0)
-    assert not len(messages.in_flight)
+    assert messages.report.outstanding() == (0 if state in FINAL else 10)
+    assert messages.report.ready == (10 if state is State.AVAILABLE else 0)
+    assert not messages.report.in_flight
 
 
 def test_what_is_dropped_waits_for_its_copy() -> None:
@@ -80,10 +80,7 @@ def test_what_is_dropped_waits_for_its_copy() -> None:
     messages.begin_reading(range(10, 20))
     [info] = messages.drop(range(10, 20), Reason.EXHAUSTED)
     assert info == DeadLetter(NOBODY, range(10, 20), Reason.EXHAUSTED, 0)
-    assert (len(messages.dead_lettering), len(messages.outstanding), len(messages.ready)) == (
-        10,
-        10,
-        0,
-    )
+    report = messages.report
+    assert (report.dead_lettering, report.outstanding(), report.ready) == (10, 10, 0)
     assert [one.final for one in messages.dead_lettered(range(10, 20))] == [True]
-    assert not messages.outstanding
+    assert not report.outstanding()

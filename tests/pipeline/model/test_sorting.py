@@ -5,8 +5,8 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.pipeline.dispatch.sorting import sort
 from distributary.pipeline.model.header_attributes import HeaderAttributes
+from distributary.pipeline.model.sorting import sort
 
 NOW = 1_000
 messages = st.tuples(

@@ -1,0 +1,125 @@
+"""The parts of a queue's state: the places where a message of one subscription can be, what is
+known of it there, and the consumers.
+
+Rule 1: no part is seen from outside. `queue_state` moves messages between them; `candidates` and
+        `report` answer questions, and change nothing.
+"""
+
+from distributary.pipeline.dispatch.candidates import Candidates, QueueReport
+from distributary.pipeline.dispatch.in_flight import InFlight
+from distributary.pipeline.dispatch.message_groups import Groups
+from distributary.pipeline.dispatch.priority_index import PriorityIndex
+from distributary.pipeline.dispatch.read_cursor import ReadCursor
+from distributary.pipeline.dispatch.ready import Ready, stuck
+from distributary.pipeline.dispatch.service_queue import ServiceQueue
+from distributary.pipeline.model.policy import Policy
+from distributary.pipeline.redelivery.attempts import Attempts
+from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
+
+
+class QueueParts:
+    """What `QueueState` moves messages between."""
+
+    __slots__ = (
+        "_attempts",
+        "_dead_lettering",
+        "_dead_letters",
+        "_groups",
+        "_in_flight",
+        "_outstanding",
+        "_policy",
+        "_ready",
+        "_turns",
+        "_unread",
+        "candidates",
+        "report",
+    )
+
+    def __init__(
+        self,
+        position: int,
+        settled: SequenceSet,
+        attempts: Attempts,
+        policy: Policy,
+        priority_index: PriorityIndex | None,
+        *,
+        dead_letters: bool,
+        ready: Ready | None = None,
+    ) -> None:
+        self._unread = ReadCursor(position, settled, priority_index)
+        self._ready = Ready() if ready is None else ready
+        self._in_flight = InFlight()
+        self._dead_lettering = SequenceSet()  #: given up, and their copies aren't kept yet
+        self._outstanding = self._ready.all()  #: ready, in flight, or given up
+        self._attempts = attempts
+        self._groups = Groups()
+        self._turns = ServiceQueue()
+        self._dead_letters = dead_letters
+        self.candidates = Candidates(self._unread, self._ready, self._turns, self._groups, attempts)
+        self.report = QueueReport(
+            self._unread,
+            self._ready,
+            self._in_flight,
+            self._outstanding,
+            self._dead_lettering,
+            self._groups,
+            self._turns,
+            attempts,
+        )
+        self._policy = policy
+        self.policy = policy
+
+    @property
+    def policy(self) -> Policy:
+        """What holds from now on."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        before, self._policy = self._policy, policy
+        self._turns.single = policy.single_active
+        self._in_flight.lock(policy.lock_ms * 1_000)
+        if before.message_groups != policy.message_groups or (
+            before.single_active != policy.single_active
+        ):
+            self._groups.clear()
+            self._ready.free(lambda eligible: isinstance(eligible, int))
+
+    def join(self, consumer: int, priority: int, selector: str | None) -> None:
+        """A consumer came."""
+        self._in_flight.attach(consumer)
+        if selector is not None and selector not in self._turns.selectors:
+            # What was seen to match nobody's selector was not seen by this one.
+            self._ready.free(lambda eligible: isinstance(eligible, frozenset))
+        self._turns.attach(consumer, priority, selector)
+        if self._groups.owner:
+            self._go_on(self._groups.join())
+            self._ready.free(self._in_flight.by_consumer.__contains__)
+
+    def set_credit(self, consumer: int, credit: int) -> None:
+        """The consumer takes so many more."""
+        self._turns.set_credit(consumer, credit)
+
+    def exhausted(self, run: Run, failures: int) -> bool:
+        """Whether these failed as often as they may; all of them have so many failures."""
+        limit = self._policy.delivery_attempts_max
+        uncertain = 1 if run[0] < self._attempts.possibly_delivered_below else 0
+        return limit > 0 and failures - uncertain >= limit
+
+    def retire(self, consumer: int, run: Run, transaction: int, delivered_at: int) -> list[Run]:
+        """What of these the consumer holds since then is the transaction's: which these are."""
+        return self._in_flight.retire(consumer, run, transaction, delivered_at)
+
+    def restore(self, transaction: int, run: Run, consumer: int, now: int) -> bool:
+        """These are the consumer's again, and no more the transaction's; False: it has gone."""
+        return self._in_flight.restore(transaction, run, consumer, now)
+
+    def end_transaction(self, transaction: int) -> None:
+        """The transaction has nothing any more."""
+        self._in_flight.end_transaction(transaction)
+
+    def _go_on(self, buckets: set[int]) -> None:
+        """Messages of these buckets needn't wait for another one any more."""
+        if buckets:
+            freed = {stuck(bucket) for bucket in buckets if not self._groups.waits(bucket)}
+            self._ready.free(freed.__contains__)
