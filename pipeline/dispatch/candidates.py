@@ -56,7 +56,7 @@ class Candidates:
         self._head = head
         if not self._turns.queued:
             return None
-        if not self.plain:
+        if not self.plain():
             best = self.best()
             return None if best is None else best.sequence
         first = self._ready.usual.first()
@@ -70,7 +70,6 @@ class Candidates:
         the first sequence that wasn't read."""
         return self._ready.usual.first(), self._unread.position
 
-    @property
     def plain(self) -> bool:
         """Whether anybody may have all that could go now, and it is of one priority."""
         if self._ready.others or self._turns.selectors:

@@ -12,7 +12,7 @@ Rule 3: messages that are alike are handled as a run, without a step for each of
 """
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from distributary.pipeline.dispatch import plain_dispatch
 from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Deliver, Effect, Settled
@@ -205,7 +205,7 @@ class Dispatcher:
         if self.paused:
             return []
         state = self._state
-        if attributes is None and state.candidates.plain:
+        if attributes is None and state.candidates.plain():
             return plain_dispatch.serve(state, first, stop, sequences, now)
         offered = Offered(first, stop, sequences, now, attributes, matches or {})
         return SelectiveDispatch(state, offered).serve()
@@ -233,7 +233,7 @@ class Dispatcher:
         undeliverable: bool = False,
         now: int = 0,
         delivered_at: int = 0,
-    ) -> list[Settled | DeadLetter]:
+    ) -> Sequence[Settled | DeadLetter]:
         """A consumer settled these deliveries, which were made at `delivered_at`.
 
         Sequences that it hasn't in flight any more, or by a later delivery, are ignored: they have

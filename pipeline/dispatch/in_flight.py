@@ -8,7 +8,7 @@ Rule 2: an outcome ends the delivery that it was given for. A consumer that lost
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -89,7 +89,7 @@ class InFlight:
             until = now + self._lock_us
             heappush(self._locks, _Lock(until, next(self._numbers), now, consumer, run))
 
-    def take(self, consumer: int, run: Run, delivered_at: int) -> Iterable[Run]:
+    def take(self, consumer: int, run: Run, delivered_at: int) -> Sequence[Run]:
         """End the deliveries of these that were made to the consumer at `delivered_at`; gives
         their runs."""
         held = self.by_consumer.get(consumer)
@@ -175,7 +175,7 @@ class InFlight:
         self._since.clear()
         self._watch()
 
-    def _take_retired(self, transaction: int, run: Run) -> Iterable[Run]:
+    def _take_retired(self, transaction: int, run: Run) -> Sequence[Run]:
         has = self._retired.get(transaction)
         if has is None or not has.contains_all(run):
             return ()

@@ -196,9 +196,11 @@ class QueueState(QueueParts):
         self._outstanding.add(run)
         self._ready.delay(run, at)
 
-    def accept(self, consumer: int, run: Run, delivered_at: int) -> list[Settled | DeadLetter]:
+    def accept(self, consumer: int, run: Run, delivered_at: int) -> Sequence[Settled | DeadLetter]:
         """What of these the consumer holds since then is done: nearly all deliveries end so."""
         parts = self._in_flight.take(consumer, run, delivered_at)
+        if len(parts) == 1:
+            return self.final(consumer, parts[0], Outcome.ACCEPTED)
         return [one for part in parts for one in self.final(consumer, part, Outcome.ACCEPTED)]
 
     def settle(

@@ -42,8 +42,11 @@ def test_what_is_not_ready_is_not_delivered_as_such() -> None:
     messages = queue(consumers=2)
     effects: list[Effect] = []
     messages.deliver_unread(range(10, 20), 0, 0, effects)
-    with pytest.raises(AssertionError, match="ready"):
+    with pytest.raises(AssertionError, match="weren't in flight"):
         messages.deliver_ready(range(10, 12), 0, 0, effects)
+    messages.begin_reading(range(30, 40))
+    with pytest.raises(AssertionError, match="were ready"):
+        messages.deliver_ready(range(30, 32), 0, 0, effects)
     with pytest.raises(AssertionError, match="didn't wait"):
         messages.take_ready(range(10, 12), PRIORITY, None)
 
