@@ -1,8 +1,9 @@
 """The parts of a queue's state: the places where a message of one subscription can be, what is
 known of it there, and the consumers.
 
-Rule 1: no part is seen from outside. `queue_state` moves messages between them; `candidates` and
-        `report` answer questions, and change nothing.
+Rule 1: no part is seen from outside. `QueueState` moves messages between the parts, and nobody else
+        does; `candidates` and `report` answer questions, and change nothing.
+Rule 2: when consumers or the policy change, so may who can have what waits.
 """
 
 from distributary.pipeline.dispatch.candidates import Candidates, QueueReport
@@ -105,18 +106,6 @@ class QueueParts:
         limit = self._policy.delivery_attempts_max
         uncertain = 1 if run[0] < self._attempts.possibly_delivered_below else 0
         return limit > 0 and failures - uncertain >= limit
-
-    def retire(self, consumer: int, run: Run, transaction: int, delivered_at: int) -> list[Run]:
-        """What of these the consumer holds since then is the transaction's: which these are."""
-        return self._in_flight.retire(consumer, run, transaction, delivered_at)
-
-    def restore(self, transaction: int, run: Run, consumer: int, now: int) -> bool:
-        """These are the consumer's again, and no more the transaction's; False: it has gone."""
-        return self._in_flight.restore(transaction, run, consumer, now)
-
-    def end_transaction(self, transaction: int) -> None:
-        """The transaction has nothing any more."""
-        self._in_flight.end_transaction(transaction)
 
     def _go_on(self, buckets: set[int]) -> None:
         """Messages of these buckets needn't wait for another one any more."""

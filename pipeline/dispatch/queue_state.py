@@ -210,6 +210,18 @@ class QueueState(QueueParts):
         parts = self._in_flight.take(consumer, run, delivered_at)
         return [one for part in parts for one in self.end(consumer, part, event, now)]
 
+    def retire(self, consumer: int, run: Run, transaction: int, delivered_at: int) -> list[Run]:
+        """What of these the consumer holds since then is the transaction's: which these are."""
+        return self._in_flight.retire(consumer, run, transaction, delivered_at)
+
+    def restore(self, transaction: int, run: Run, consumer: int, now: int) -> bool:
+        """These are the consumer's again, and no more the transaction's; False: it has gone."""
+        return self._in_flight.restore(transaction, run, consumer, now)
+
+    def end_transaction(self, transaction: int) -> None:
+        """The transaction has nothing any more."""
+        self._in_flight.end_transaction(transaction)
+
     def end(
         self, consumer: int, run: Run, event: Event, now: int
     ) -> Sequence[Settled | DeadLetter]:
@@ -278,7 +290,8 @@ class QueueState(QueueParts):
         if not (self._dead_letters and keeps(self._policy, reason)):
             return [*self.final(consumer, run, OUTCOMES[reason])]
         self._outstanding.add(run)
-        self._dead_lettering.add(run)
+        added = self._dead_lettering.add(run)
+        assert added == len(run), f"of {run} only {added} weren't given up"  # noqa: S101
         if self._groups.members:
             self._go_on(self._groups.forget(run))
         return [

@@ -57,11 +57,13 @@ class Ready:
         """Put these messages into the pools of this eligibility."""
         for part, priority in self.by_priority(run):
             if part:
-                self._pool(priority, eligible).add(part)
+                added = self._pool(priority, eligible).add(part)
+                assert added == len(part), f"of {part} only {added} didn't wait"  # noqa: S101
 
     def delay(self, run: Run, at: int) -> None:
         """Delay these messages until this time (microseconds)."""
-        self._delayed.add(run)
+        added = self._delayed.add(run)
+        assert added == len(run), f"of {run} only {added} weren't delayed"  # noqa: S101
         time = -(-at // GRAIN_US)
         if time not in self._due:
             self._due[time] = array("q")

@@ -1,8 +1,12 @@
 """Moves from a place where a message isn't, or to one where it is already, are errors at once."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Effect, Settled
+from distributary.pipeline.dispatch.queue_parts import QueueParts
 from distributary.pipeline.dispatch.queue_state import QueueState
 from distributary.pipeline.errors import IllegalTransition
 from distributary.pipeline.model.header_attributes import PRIORITY
@@ -21,6 +25,22 @@ def queue(*, dead_letters: bool = False, consumers: int = 1) -> QueueState:
         made.join(consumer, 0, None)
         made.set_credit(consumer, 100)
     return made
+
+
+def test_nobody_else_sees_the_parts() -> None:
+    """Of a queue state there are moves and questions only: no other file of the package names a
+    part of it."""
+    private = {name for name in QueueParts.__slots__ if name.startswith("_")}
+    assert set(QueueParts.__slots__) - private == {"candidates", "report"}
+    package = Path(__file__).parents[3] / "pipeline"
+    bad = [
+        f"{path.name}:{node.lineno} reads {ast.unparse(node)}"
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in private
+        if ast.unparse(node.value).rpartition(".")[2] in ("state", "_state")
+    ]
+    assert not bad
 
 
 def test_what_was_read_is_not_read_again() -> None:
@@ -75,6 +95,33 @@ def test_deliveries_end_where_the_table_says(event: Event) -> None:
     assert messages.report.outstanding() == (0 if state in FINAL else 10)
     assert messages.report.ready == (10 if state is State.AVAILABLE else 0)
     assert not messages.report.in_flight
+
+
+def test_what_a_consumer_has_is_not_handed_out_again() -> None:
+    """Neither to it nor, by a transaction that hasn't got it, back to it."""
+    messages = queue()
+    messages.deliver_unread(range(10, 20), 0, 0, [])
+    with pytest.raises(AssertionError, match="weren't in flight"):
+        messages.hand([(1, range(19, 25))], 0, 0, [], again=True)
+    assert messages.retire(1, range(10, 14), -1, 0) == [range(10, 14)]
+    assert messages.restore(-1, range(10, 12), 1, 0)
+    with pytest.raises(AssertionError, match="it had 1"):
+        messages.restore(-1, range(11, 13), 1, 0)
+
+
+def test_what_waits_does_not_begin_to_wait() -> None:
+    """In a pool, for a time, or for its copy."""
+    messages = queue(dead_letters=True)
+    messages.begin_reading(range(10, 40))
+    messages.make_ready(range(10, 20), None)
+    with pytest.raises(AssertionError, match="didn't wait"):
+        messages.make_ready(range(19, 25), None)
+    messages.hold_back(range(25, 30), 1)
+    with pytest.raises(AssertionError, match="weren't delayed"):
+        messages.hold_back(range(29, 31), 1)
+    messages.drop(range(31, 35), Reason.EXHAUSTED)
+    with pytest.raises(AssertionError, match="weren't given up"):
+        messages.drop(range(34, 36), Reason.EXHAUSTED)
 
 
 def test_what_is_dropped_waits_for_its_copy() -> None:
