@@ -315,7 +315,7 @@ class QueueState(QueueParts):
         for part in self._unread.among(run):
             for priority, urgent in self._unread.urgent(part):
                 self._ready.note(urgent, priority)
-            self._outstanding.add(part)
+            self.begin_reading(part)
             self._unread.reached(part)
             self._unread.pass_over(part)
             parts.append(part)
