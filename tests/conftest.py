@@ -5,6 +5,7 @@ The tests of a room of `pipeline`, `ingest` or `jobs` stand in the folder of the
 they are made of is in `support`.
 """
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,12 @@ class_archive.use()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=7, help="what crash rounds do (default 7)")
+
+
+def pytest_sessionfinish() -> None:
+    """What is still there lives to the end of the process: the last collection of cycles would let
+    go of Proton's sessions before their links, and Proton frees such a link twice."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -22,14 +22,14 @@ def test_the_sum_is_the_same_in_every_version(spark: SparkSession, tmp_path: Pat
     """Coins move between two queues, each transfer in one transaction; no reader sees one half."""
     gateway = Gateway(tmp_path, {"commit": {"interval_ms": 20}})
     bank = Bank(random.Random(7), lambda: not gateway.running)
+    path = gateway.home / "tables" / "topic_log"
     with gateway:
         bank.open(gateway.port)
         bank.fill()
-        while bank.committed < 150:
+        while bank.committed < 150 or len([*path.glob("_delta_log/*.json")]) <= LOOKED_AT:
             bank.turn()
         bank.close()
         gateway.stop()
-    path = gateway.home / "tables" / "topic_log"
     last = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").agg({"version": "max"}).first()[0]
     versions = sorted({last * nth // LOOKED_AT for nth in range(1, LOOKED_AT + 1)})
     assert len(versions) == LOOKED_AT
