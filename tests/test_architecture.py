@@ -22,7 +22,7 @@ FILE_LINES_MAX = 400
 #: C needs more lines for as much, and its files are compiled as one.
 C_FILE_LINES_MAX = 700
 C_FUNCTION_LINES_MAX = 90
-ROOM_FILES_MAX = 14
+ROOM_FILES_MAX = 13
 #: What a constructor takes beside `self`.
 ARGUMENTS_MAX = 7
 

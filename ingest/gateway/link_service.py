@@ -14,8 +14,8 @@ from distributary.ingest.delivery.consumer import Consumer
 from distributary.ingest.management.node import Node
 from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link, Peer
-from distributary.ingest.net.producer import Producer
 from distributary.ingest.publish.message_parts import MessageParts
+from distributary.ingest.publish.producer import Producer
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.admission import Admission

@@ -35,11 +35,11 @@ from distributary.ingest.management.replies import ReplyLink
 from distributary.ingest.native.pump import Outcomes, Received
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.link import Link, Peer
-from distributary.ingest.net.producer import Producer
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.intake import Intake
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.no_local import NoLocal
+from distributary.ingest.publish.producer import Producer
 from distributary.ingest.publish.restored_duplicates import restore_duplicates
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.policies import Policies

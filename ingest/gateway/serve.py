@@ -11,6 +11,7 @@ import structlog
 from distributary.ingest.commit.home_opening import open_store
 from distributary.ingest.gateway.heartbeat import Heartbeat
 from distributary.ingest.gateway.message_loop import MessageLoop
+from distributary.ingest.gateway.sockets import FewAtOnce
 from distributary.ingest.net.connection import Connection
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.listener import Listener
@@ -19,7 +20,6 @@ from distributary.ingest.runtime.host import Halt, Host
 from distributary.ingest.runtime.logs import LineBudget
 from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.runtime.settings import Settings
-from distributary.ingest.runtime.sockets import FewAtOnce
 from distributary.ingest.security.access import Access
 from distributary.pipeline.errors import HomeLost
 from distributary.pipeline.tables.arrow.arrow_types import without_pandas

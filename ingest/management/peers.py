@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.link import Link
-from distributary.ingest.net.producer import Producer
+from distributary.ingest.publish.producer import Producer
 
 
 class Peers:

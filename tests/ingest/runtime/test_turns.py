@@ -7,7 +7,7 @@ from selectors import EVENT_READ
 
 from distributary.ingest.delivery.alarms import RUNG_AT_ONCE, Alarms
 from distributary.ingest.delivery.consumer import Subscription
-from distributary.ingest.runtime.sockets import FewAtOnce
+from distributary.ingest.gateway.sockets import FewAtOnce
 from distributary.ingest.runtime.turns import (
     READ_BYTES,
     READ_BYTES_FIRST,
