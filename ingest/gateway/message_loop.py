@@ -110,7 +110,7 @@ class MessageLoop:
 
     def _restore(self, store: Store, policies: Policies) -> None:
         """What the home's table tells of the time before the start."""
-        self._subscriptions.bury_exhausted()
+        self._subscriptions.dead_letter_exhausted()
         restore_duplicates(self._intake.windows, policies, store.table)
         floor = self._lowest_floor()
         self._topics.seed(store.table.priority_statistics(floor))

@@ -77,7 +77,7 @@ class SubscriptionService:
         self._delivery, self._counters = parts.delivery, parts.backlogs.counters
         self.directory = SubscriptionDirectory(parts, policies, quota)
 
-    def bury_exhausted(self) -> None:
+    def dead_letter_exhausted(self) -> None:
         """What a crash left with too many failed attempts becomes dead letters, though nobody asks
         for it: the first act after the start."""
         for subscription in self.directory.all():
