@@ -396,6 +396,37 @@ def test_a_slot_that_is_filled_from_outside_is_seen() -> None:
     assert list(assigned_from_outside(tree, {"arrived"})) == ["1 arrived is filled in from outside"]
 
 
+#: Of libraries: names that begin so and are their public face, or the only way to what is needed.
+FOREIGN = frozenset({"_asdict", "_exit", "_impl", "_jvm", "_replace"})
+
+
+def poked(code: str) -> list[str]:
+    """Private names of others that a test reads or changes: `place.name`."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and node.attr not in FOREIGN
+        and ast.unparse(node.value) not in {"self", "cls"}
+    ]
+
+
+def test_tests_look_at_what_is_public() -> None:
+    """So the inside of a class may change without them."""
+    found = {
+        str(file.relative_to(ROOT)): names
+        for file in sorted((ROOT / "tests").rglob("*.py"))
+        if (names := poked(file.read_text()))
+    }
+    assert not found
+
+
+def test_a_poke_is_seen() -> None:
+    assert poked("a = self._mine + other._theirs.x\nb._full = 3") == ["b._full", "other._theirs"]
+
+
 def test_functions_fit_on_a_screen() -> None:
     """A function that must be scrolled is two functions."""
     bad = [

@@ -130,7 +130,7 @@ class Pump:
     the caller must take what is there (`received`, `outcomes`) before the next one."""
 
     def __init__(self, message_bytes_max: int) -> None:
-        self._p = p = ffi.new("pump_t *")
+        self.columns = p = ffi.new("pump_t *")
         self._arrays = {
             "bytes": ffi.new("char[]", ROOM_BYTES),
             **{n: ffi.new("uint32_t[]", ROOM_MESSAGES) for n in ("lengths", "ttl")},
@@ -156,7 +156,7 @@ class Pump:
 
     def events(self, collector: int) -> int:
         """Eat events up to one that needs a decision; says why it stopped (a `Stop`)."""
-        p = self._p
+        p = self.columns
         p.count = p.to_settle = p.outcomes_count = p.unsettled_count = p.settled_count = 0
         p.bytes_used = p.expiring = p.delayed = p.seen = 0
         stop = int(lib.pump_events(collector, p))
@@ -166,40 +166,40 @@ class Pump:
 
     def begin(self) -> None:
         """A pass over what a peer sent: all that `events` takes in until the next one came now."""
-        self._p.unfinished, self._p.now = False, clock.now()
+        self.columns.unfinished, self.columns.now = False, clock.now()
 
     @property
     def unfinished(self) -> bool:
         """Whether a message came in this pass of which there is more to come."""
-        return bool(self._p.unfinished)
+        return bool(self.columns.unfinished)
 
     def accept_late(self) -> None:
         """From now on accept no message on receipt, as it may be refused later."""
-        self._p.late = True
+        self.columns.late = True
 
     @property
     def stopped_link(self) -> int:
         """The link of the delivery that stopped the pump."""
-        return int(self._p.link)
+        return int(self.columns.link)
 
     @property
     def stopped_delivery(self) -> int:
-        return int(self._p.delivery)
+        return int(self.columns.delivery)
 
     def id_of(self, message: memoryview) -> bytes:
         """What tells a message that isn't received now from its duplicates, with its constructor;
         empty where there is nothing."""
-        if lib.pump_inspect(ffi.from_buffer(message), len(message), self._p, 0):
+        if lib.pump_inspect(ffi.from_buffer(message), len(message), self.columns, 0):
             return b""
-        at, size = self._p.id_at[0], self._p.id_size[0]
+        at, size = self.columns.id_at[0], self.columns.id_size[0]
         return bytes(message[at : at + size])
 
     def received(self) -> Received:
-        return self._take(bytes(ffi.buffer(self._p.bytes, self._p.bytes_used)))
+        return self._take(bytes(ffi.buffer(self.columns.bytes, self.columns.bytes_used)))
 
     def receive_alone(self) -> Received | None:
         """The one message that was too big for the arrays; None if it is malformed."""
-        p = self._p
+        p = self.columns
         size = proton.pn_delivery_pending(proton_ffi.cast("pn_delivery_t *", p.delivery))
         blob = bytes(size)  # filled here, before anybody else has it: a copy of 16 MiB takes 5 ms
         p.to_settle = 0
@@ -208,7 +208,7 @@ class Pump:
         return self._take(blob)
 
     def _take(self, blob: bytes) -> Received:
-        p, n = self._p, self._p.count
+        p, n = self.columns, self.columns.count
         buffer = ffi.buffer
         return Received(
             link=p.link,
@@ -230,7 +230,7 @@ class Pump:
         )
 
     def outcomes(self) -> list[Outcomes]:
-        p = self._p
+        p = self.columns
         addresses = bytes(ffi.buffer(p.unsettled, 8 * p.unsettled_count))
         found, at, nth = [], 0, 0
         for i in range(p.outcomes_count):

@@ -88,7 +88,7 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
         wanted["spark.jars"] = ",".join(map(str, delta_jars()))
         options = wanted.get("spark.driver.extraJavaOptions", "")
         wanted["spark.driver.extraJavaOptions"] = (
-            f"{options} -Dlog4j2.configurationFile={_on_disk('log4j2.properties')}"
+            f"{options} -Dlog4j2.configurationFile={on_disk('log4j2.properties')}"
         )
     # Workers import our code by name, also where it is neither installed nor in PYTHONPATH. What
     # comes in a wheel they have by `--py-files`.
@@ -109,7 +109,7 @@ def defaults(master: str = LOCAL) -> dict[str, str]:
     return {key: value.strip() for key, value in pairs}
 
 
-def _on_disk(name: str) -> Path:
+def on_disk(name: str) -> Path:
     """A file of `conf` that Java can open, also when it comes in a wheel."""
     kept = ExitStack()
     atexit.register(kept.close)

@@ -36,12 +36,12 @@ class Commits:
     spark: SparkSession
     path: str
     application: str
-    _java: "_Java" = field(init=False)
+    java: "_Java" = field(init=False)
     _version: int | None = None  #: that the last commit made
     _files: JavaObject = None  #: all that the table had then; None if that isn't known
 
     def __post_init__(self) -> None:
-        self._java = _Java(self.spark)
+        self.java = _Java(self.spark)
 
     def append(self, rows: DataFrame, transaction: int, *, after: int) -> int:
         """The rows as new files; the table says `transaction` then.
@@ -55,7 +55,7 @@ class Commits:
         return self._commit(rows, transaction, after, replace=True)
 
     def _commit(self, rows: DataFrame, transaction: int, after: int, *, replace: bool) -> int:
-        self._java.sessions.setActiveSession(cast("Any", self.spark)._jsparkSession)
+        self.java.sessions.setActiveSession(cast("Any", self.spark)._jsparkSession)
         begun = log_of(self.spark, self.path).startTransaction()
         known = begun.readVersion() == self._version
         if not known:
@@ -66,8 +66,8 @@ class Commits:
             begun.readWholeTable()
             gone = _each(begun.filterFiles() if self._files is None or not known else self._files)
         added = begun.writeFiles(cast("Any", rows)._jdf)
-        actions = self._java.actions(added, self.application, transaction, gone)
-        self._version = begun.commit(actions, self._java.operation(replace=replace))
+        actions = self.java.actions(added, self.application, transaction, gone)
+        self._version = begun.commit(actions, self.java.operation(replace=replace))
         self._files = added if replace else None
         return sum(json.loads(file.stats())["numRecords"] for file in _each(added))
 

@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 
 from distributary.pipeline.dispatch import plain_dispatch
+from distributary.pipeline.dispatch.candidates import QueueReport
 from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Deliver, Effect, Settled
 from distributary.pipeline.dispatch.priority_index import PriorityIndex
 from distributary.pipeline.dispatch.queue_state import QueueState
@@ -76,6 +77,11 @@ class Dispatcher:
         view._state = self._state.view()
         view._floor = view._state.report.floor
         return view
+
+    @property
+    def report(self) -> QueueReport:
+        """Where each message is, and whose turn it is: read alone."""
+        return self._state.report
 
     @property
     def policy(self) -> Policy:

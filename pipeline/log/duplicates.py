@@ -109,6 +109,10 @@ class Windows:
         """How many ids there are."""
         return self._total
 
+    def sizes(self) -> dict[str, int]:
+        """How many ids there are of each topic that has any."""
+        return {topic: len(window) for topic, window in self._windows.items()}
+
     def add(
         self, topic: str, ids: Sequence[bytes], now: int, *, messages: int, age: int
     ) -> list[int]:

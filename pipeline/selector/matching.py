@@ -173,6 +173,11 @@ class Selections:
         """Those that have a subscription with a selector."""
         return self._topics.keys()
 
+    @property
+    def kept(self) -> int:
+        """How many stretches of answers are kept, of all topics together."""
+        return sum(topic.kept for topic in self._topics.values())
+
     def join(self, definition: Definition) -> None:
         """A subscription begins to be served. Raises SelectorError if its selector is none."""
         if definition.selector is not None:
@@ -211,6 +216,10 @@ class _Topic:
         self._spans: list[_Span] = []  #: ascending, without overlaps
         self._starts: list[int] = []  #: of the spans
         self.users = 0
+
+    @property
+    def kept(self) -> int:
+        return len(self._spans)
 
     def join(self, text: str) -> None:
         known = self._selectors.get(text)

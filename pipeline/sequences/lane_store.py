@@ -69,7 +69,7 @@ class LaneStore:
         hot = self._lanes[chunk] = unpacked(lane)
         self._cold -= 1
         if len(self._lanes) - self._cold > LANES_MAX:
-            self._pack()
+            self.pack()
         return hot
 
     def _broken(self, chunk: int) -> bytearray:
@@ -86,10 +86,30 @@ class LaneStore:
         lane = self._lanes[chunk] = bytearray(CHUNK)
         self._counts[chunk] = 0
         if len(self._lanes) - self._cold > LANES_MAX:
-            self._pack()
+            self.pack()
         return lane
 
-    def _pack(self, kept: int = LANES_MAX // 2) -> None:
+    @property
+    def unpacked(self) -> int:
+        """How many chunks have a byte for each sequence now."""
+        return len(self._lanes) - self._cold
+
+    def packed(self) -> tuple[dict[int, bytes], list[range]]:
+        """All members, as `SequenceSet.add_packed` takes them; nothing is unpacked then."""
+        self.pack(0)
+        lanes = {chunk: lane for chunk, lane in self._lanes.items() if isinstance(lane, bytes)}
+        return lanes, [] if self._full is None else [*self._full]
+
+    def check(self) -> None:
+        """Raise AssertionError where what is kept breaks a rule of this module."""
+        assert self._counts.keys() == self._lanes.keys()  # noqa: S101
+        assert all(0 < count <= CHUNK for count in self._counts.values())  # noqa: S101
+        hot = [chunk for chunk, lane in self._lanes.items() if isinstance(lane, bytearray)]
+        assert hot == [*self._lanes][self._cold :]  # noqa: S101
+        assert len(hot) <= LANES_MAX  # noqa: S101
+        assert not any(self._full.within(chunk, chunk + 1) for chunk in self._lanes if self._full)  # noqa: S101
+
+    def pack(self, kept: int = LANES_MAX // 2) -> None:
         """Those that aren't packed are, but for so many that were touched last."""
         hot = len(self._lanes) - self._cold
         for chunk in [*islice(reversed(self._lanes), kept, hot)]:

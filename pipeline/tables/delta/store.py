@@ -114,7 +114,7 @@ class LocalStore:
 
     def create(self, path: str, data: Bytes) -> bool:
         target = self.root / path
-        temporary = self._temporary(target, data)
+        temporary = self.temporary_path(target, data)
         try:
             os.link(temporary, target)
         except OSError as error:
@@ -138,10 +138,10 @@ class LocalStore:
 
     def replace(self, path: str, data: Bytes) -> None:
         target = self.root / path
-        self._temporary(target, data).rename(target)
+        self.temporary_path(target, data).rename(target)
         _sync(target.parent)
 
-    def _temporary(self, target: Path, data: Bytes) -> Path:
+    def temporary_path(self, target: Path, data: Bytes) -> Path:
         """The data on the disk, under a name that nobody else uses and no reader looks at."""
         temporary = target.with_name(f".{target.stem}.{self._token}{target.suffix}.tmp")
         temporary.unlink(missing_ok=True)

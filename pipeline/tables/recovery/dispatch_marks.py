@@ -39,7 +39,7 @@ SLOT_BYTES: Final = 128
 SLOTS_MIN: Final = 512
 
 #: magic, version, slots, boot id; then its crc. The header takes the place of slot 0.
-_HEADER = struct.Struct("<8sII32s")
+HEADER = struct.Struct("<8sII32s")
 #: key, whether the slot is in use, whether it has a consumer, how many steps, the steps;
 #: then its crc. All of a slot but its mark.
 _SLOT = struct.Struct(f"<16sBBH{2 * POSSIBLY_DELIVERED_STEPS_MAX}Q")
@@ -214,7 +214,7 @@ class DispatchMarks:
         steps = self._uncertain.get(slot, PossiblyDelivered()).steps
         words = [word for step in steps for word in step]
         words += [0] * (2 * POSSIBLY_DELIVERED_STEPS_MAX - len(words))
-        data = _checked(_SLOT.pack(key, 1, attached, len(steps), *words))
+        data = checked(_SLOT.pack(key, 1, attached, len(steps), *words))
         self._mapped[begin : begin + len(data)] = data
 
 
@@ -247,10 +247,10 @@ def _read(path: Path, boot: bytes) -> _Left:
         return _Left({}, exact=False, unknown=True, found="there were no marks")
     except OSError as error:
         raise StoreError(f"{path} can't be read: {error}") from error
-    header = _unchecked(data[: _HEADER.size + _CRC.size])
+    header = _unchecked(data[: HEADER.size + _CRC.size])
     if header is None or not header.startswith(MAGIC):
         return _Left({}, exact=False, unknown=True, found="the marks are damaged")
-    _, version, count, last_boot = _HEADER.unpack(header)
+    _, version, count, last_boot = HEADER.unpack(header)
     if version != VERSION:
         raise StoreError(
             f"{path} is of version {version}, ours is {VERSION}. Start the program that wrote it, "
@@ -289,7 +289,7 @@ def _make(path: Path, boot: bytes, count: int) -> int:
     temporary.unlink(missing_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     fd = os.open(temporary, flags, 0o644)
-    header = _checked(_HEADER.pack(MAGIC, VERSION, count, boot))
+    header = checked(HEADER.pack(MAGIC, VERSION, count, boot))
     write_all(fd, [header, bytes(count * SLOT_BYTES - len(header))], 0)
     return fd
 
@@ -307,7 +307,7 @@ def _key(subscription: str) -> bytes:
     return blake2b(subscription.encode(), digest_size=16).digest()
 
 
-def _checked(data: bytes) -> bytes:
+def checked(data: bytes) -> bytes:
     return data + _CRC.pack(zlib.crc32(data))
 
 

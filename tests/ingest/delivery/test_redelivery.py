@@ -47,9 +47,9 @@ def another_boot(gateway: Gateway) -> None:
     """The marks as a power cut leaves them: what was only stored is lost, and the boot is new."""
     path = Home(gateway.home).marks
     data = bytearray(path.read_bytes())
-    magic, version, slots, boot = dispatch_marks._HEADER.unpack_from(data)
-    header = dispatch_marks._HEADER.pack(magic, version, slots, bytes(reversed(boot)))
-    data[: dispatch_marks._HEADER.size + 4] = dispatch_marks._checked(header)
+    magic, version, slots, boot = dispatch_marks.HEADER.unpack_from(data)
+    header = dispatch_marks.HEADER.pack(magic, version, slots, bytes(reversed(boot)))
+    data[: dispatch_marks.HEADER.size + 4] = dispatch_marks.checked(header)
     for end in range(dispatch_marks.SLOT_BYTES, len(data) + 1, dispatch_marks.SLOT_BYTES):
         data[end - 8 : end] = bytes(8)
     path.write_bytes(data)

@@ -40,7 +40,7 @@ class Guarded:
         channel, name, fields = frame
         payload = b"payload" if name == "transfer" else b""
         data = frame_of(name, channel=channel, payload=payload, **ALWAYS.get(name, {}), **fields)
-        while (stop := self._walked(data)) == lib.WALK_ROOM:
+        while (stop := self.walked(data)) == lib.WALK_ROOM:
             self.guard.grow()
         if stop == lib.WALK_VIOLATION:
             condition, sentence = self.guard.violation()
@@ -51,7 +51,7 @@ class Guarded:
         self.walk.left = 0
         return None
 
-    def _walked(self, data: bytes) -> int:
+    def walked(self, data: bytes) -> int:
         return int(
             lib.pump_walk_on(
                 self.walk, ffi.from_buffer(data), len(data), FRAME_BYTES_MAX, lib.WALK_IN
@@ -174,7 +174,7 @@ def test_behind_a_close_nothing_is_looked_at() -> None:
     """Whatever it is, it stops the walk."""
     guarded = Guarded()
     assert guarded.admit((0, "close", {})) is None
-    assert guarded._walked(b"\xff" * 100) == lib.WALK_CLOSED
+    assert guarded.walked(b"\xff" * 100) == lib.WALK_CLOSED
     assert guarded.walk.at == 0
 
 

@@ -34,7 +34,7 @@ class Said:
 
 
 def said(message: bytes, now: int = NOW) -> Said:
-    p = PUMP._p
+    p = PUMP.columns
     p.now = now
     assert lib.pump_inspect(ffi.from_buffer(message), len(message), p, 0) == 0
     start = p.id_at[0]
@@ -194,7 +194,7 @@ def test_annotations_that_are_not_whole_delay_nothing(broken: object) -> None:
     assert said(whole).deliver_at == NOW + 5_000
     damaged = broken(whole)
     assert damaged != whole
-    p = PUMP._p
+    p = PUMP.columns
     p.now = NOW
     if lib.pump_inspect(ffi.from_buffer(damaged), len(damaged), p, 0) == 0:
         assert p.deliver_at[0] == 0
@@ -217,7 +217,7 @@ def test_without_an_id_there_is_none() -> None:
 
 def test_properties_that_end_within_their_first_fields_are_no_message() -> None:
     """An id, a user or an address that isn't whole is refused."""
-    p = PUMP._p
+    p = PUMP.columns
     for broken in (b"\xa1\x7fabc", b"\x98abc", b""):
         message = b"\x00\x53\x73\xc0" + bytes([len(broken) + 1, 1]) + broken
         assert lib.pump_inspect(ffi.from_buffer(message), len(message), p, 0)
@@ -229,7 +229,7 @@ def test_damaged_times_are_read_or_not(at: int, value: int) -> None:
     whole = annotated({TIME: NOW_MS + 5, DUPLICATE: "d"}, id="i", ttl=5.0, group_id="g")
     data = bytearray(whole)
     data[at % len(data)] = value
-    p = PUMP._p
+    p = PUMP.columns
     for message in (bytes(data), bytes(data[: at % len(data)])):
         p.now = NOW
         if lib.pump_inspect(ffi.from_buffer(message), len(message), p, 0) == 0:
@@ -244,7 +244,7 @@ def test_the_clock_is_that_of_python() -> None:
     before = time.time_ns() // 1_000
     found = said(expiring(1_000, None), now=0).expires_at
     assert before <= found - 1_000_000 <= time.time_ns() // 1_000
-    assert said(expiring(2_000, None), now=PUMP._p.now).expires_at == found + 1_000_000
+    assert said(expiring(2_000, None), now=PUMP.columns.now).expires_at == found + 1_000_000
 
 
 def batch_of(*messages: bytes) -> RecordBatch:

@@ -16,7 +16,7 @@ PUMP = pump.Pump(1 << 20)
 
 def inspect(message: bytes) -> dict[str, object] | None:
     """What the pump reads of a message, or None if it refuses it."""
-    p = PUMP._p
+    p = PUMP.columns
     if lib.pump_inspect(ffi.from_buffer(message), len(message), p, 0):
         return None
     to = message[p.to_at[0] : p.to_at[0] + p.to_size[0]].decode(errors="replace")

@@ -84,7 +84,7 @@ def test_it_runs_out_of_the_zip(wheel: Path, tmp_path: Path) -> None:
         "assert '.whl' in conf.__file__, conf.__file__; "
         "print(job_settings.load().upkeep.small_files_max, "
         "s.defaults('spark://h:7077')['spark.executor.cores'], "
-        "s.defaults()['spark.master'], s._on_disk('log4j2.properties').is_file())"
+        "s.defaults()['spark.master'], s.on_disk('log4j2.properties').is_file())"
     )
     said = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False

@@ -61,13 +61,13 @@ def test_a_commit_in_between_is_a_conflict(spark: SparkSession, table: str) -> N
     """Between the look at the table and the commit: Delta says so, as with its own option."""
     one, other = Commits(spark, table, OURS), Commits(spark, table, OURS)
     one.append(rows(spark, 1, 2), 5, after=0)
-    looked = one._java.actions
+    looked = one.java.actions
 
     def slow(*given: object) -> object:
         other.append(rows(spark, 2, 3), 9, after=5)
         return looked(*given)
 
-    one._java.actions = slow
+    one.java.actions = slow
     with pytest.raises(Exception, match="DELTA_CONCURRENT_TRANSACTION"):
         one.append(rows(spark, 7, 8), 6, after=5)
     assert ids(table) == [0, 1, 2]

@@ -476,7 +476,7 @@ class History:
         for consumer in self.model.consumers:
             held = [one for run in self.real.unsettled(consumer).runs() for one in run]
             assert held == sorted(one.sequence for one in self.model.held_by(consumer))
-        places = self.real._state.report.places()
+        places = self.real.report.places()
         outstanding = sequences_of(self.real.owed(self.real.position))
         apart = Counter(one for place in places for run in place.runs() for one in run)
         assert apart == outstanding
@@ -512,7 +512,7 @@ class History:
         assert not self.model.at("owed", "held", "buried")
         self.real.skip_to(self.head)
         assert (self.real.floor, self.real.outstanding) == (self.head, 0)
-        assert not self.real._state.report.remembered
+        assert not self.real.report.remembered
 
 
 def sequences_of(owed):

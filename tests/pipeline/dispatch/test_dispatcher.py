@@ -355,7 +355,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         for consumer in self.model.credit:
             held = [one for run in self.real.unsettled(consumer).runs() for one in run]
             assert held == self.model.in_place(consumer)
-        ready, *places = self.real._state.report.places()
+        ready, *places = self.real.report.places()
         assert list(self.sequences_of(ready)) == self.model.in_place(RETURNED)
         outstanding = self.model.in_place(RETURNED, *self.model.credit)
         assert [one for run, _ in self.real.owed(self.real.position) for one in run] == outstanding
@@ -371,7 +371,7 @@ class DispatcherMachine(RuleBasedStateMachine):
     @invariant()
     def credit_and_line_are_the_models(self):
         credit = self.model.credit
-        assert self.real._state.report.turns() == [(one, credit[one]) for one in self.model.line]
+        assert self.real.report.turns() == [(one, credit[one]) for one in self.model.line]
         assert self.real.room == sum(credit.values())
         assert self.real.consumers == len(self.model.credit)
 
@@ -384,7 +384,7 @@ class DispatcherMachine(RuleBasedStateMachine):
     @invariant()
     def failures_are_kept_for_what_is_owed_only(self):
         owed = set(self.model.in_place(NEW, RETURNED, *self.model.credit))
-        assert dict(self.real._state.report.failed()).keys() <= owed
+        assert dict(self.real.report.failed()).keys() <= owed
 
     def teardown(self):
         """After a restart, one consumer with credit for all gets just what isn't settled."""

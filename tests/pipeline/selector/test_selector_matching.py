@@ -201,7 +201,7 @@ def test_what_is_kept_is_bounded():
             found = selections.matches(definition(text), whole, wanted, room=9, work_max=2)
             got, wanted = got + list(found.sequences), found.stop
         assert got == directly(text, messages)
-    assert len(selections._topics["flights"]._spans) <= SPANS_MAX + 4
+    assert selections.kept <= SPANS_MAX + 4
 
 
 def test_what_is_left_is_forgotten():

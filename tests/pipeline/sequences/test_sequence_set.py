@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from distributary.pipeline.sequences.chunks import CHUNK
 from distributary.pipeline.sequences.gathering import gathered, strided
 from distributary.pipeline.sequences.lane_store import LANES_MAX
 from distributary.pipeline.sequences.sequence_set import SequenceSet
@@ -64,15 +63,13 @@ class SetMachine(RuleBasedStateMachine):
         """Chunks that come packed, beside others and over some that are there."""
         other = SequenceSet()
         other.add(run)
-        other._pack(0)
-        full = [] if other._full is None else [*other._full]
-        self.sequences.add_packed(other._lanes, full)
+        self.sequences.add_packed(*other.packed())
         self.model.update(run)
 
     @rule()
     def pack(self):
-        self.sequences._pack(0)
-        assert self.sequences._cold == len(self.sequences._lanes)
+        self.sequences.pack(0)
+        assert self.sequences.unpacked == 0
 
     @rule(run=runs())
     def discard(self, run):
@@ -116,16 +113,10 @@ class SetMachine(RuleBasedStateMachine):
         assert all(run.step == 1 for run in self.sequences.runs())
 
     @invariant()
-    def no_empty_chunks(self):
+    def what_is_kept_follows_the_rules(self):
         """A chunk without members would make the lowest one lie about the first."""
-        assert all(0 < count <= CHUNK for count in self.sequences._counts.values())
-        assert self.sequences._counts.keys() == self.sequences._lanes.keys()
-
-    @invariant()
-    def few_chunks_are_not_packed(self):
-        hot = [one for one, lane in self.sequences._lanes.items() if isinstance(lane, bytearray)]
-        assert hot == [*self.sequences._lanes][self.sequences._cold :]
-        assert len(hot) <= LANES_MAX
+        self.sequences.check()
+        assert self.sequences.unpacked <= LANES_MAX
 
     @rule(start=st.one_of(starts, st.integers(0, 1_000_000)))
     def next(self, start):

@@ -25,7 +25,7 @@ def test_two_never_write_one_temporary_file(tmp_path: Path) -> None:
     """What a paused owner has begun to write isn't what the new one gives a name."""
     first, second = LocalStore(tmp_path), LocalStore(tmp_path)
     (tmp_path / "log").mkdir()
-    assert first._temporary(tmp_path / "log/1.json", b"1") != second._temporary(
+    assert first.temporary_path(tmp_path / "log/1.json", b"1") != second.temporary_path(
         tmp_path / "log/1.json", b"2"
     )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow.parquet import ParquetFile
 from table_groups import bodies, framed, group, run
 from test_paging import Message, history, messages, model
 
@@ -54,14 +55,18 @@ def test_any_sift_gives_what_it_names(
         assert got == want
 
 
-def test_what_is_not_named_is_not_read(tmp_path: Path) -> None:
+def test_what_is_not_named_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few in forty thousand: of ten row groups three are read, in one page."""
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run("t", bodies(40_960, 10))))])
     reads: list[int] = []
-    pager = log._pager
-    read = pager._read_from_disk
-    pager._read_from_disk = lambda unit, topic: reads.append(unit.index) or read(unit, topic)
+    read = ParquetFile.read_row_group
+
+    def noted(file: ParquetFile, index: int, **how: object) -> object:
+        reads.append(index)
+        return read(file, index, **how)
+
+    monkeypatch.setattr(ParquetFile, "read_row_group", noted)
     named = [5, 20_000, 20_001, 40_959]
     got, pages = walk(log, "t", 0, 1_000, HintFilter(array("q", named), 40_960))
     assert [sequence for sequence, _ in got] == named

@@ -160,11 +160,11 @@ def test_a_file_cut_short_is_damaged(lives: Lives, size: int) -> None:
 
 def test_another_version_is_refused(lives: Lives) -> None:
     """With what to do, and the file as it was."""
-    header = module._HEADER.pack(module.MAGIC, 2, SLOTS_MIN, bytes(32))
-    lives.path.write_bytes(module._checked(header))
+    header = module.HEADER.pack(module.MAGIC, 2, SLOTS_MIN, bytes(32))
+    lives.path.write_bytes(module.checked(header))
     with pytest.raises(StoreError, match="version 2, ours is 1"):
         lives.start()
-    assert lives.path.read_bytes() == module._checked(header)
+    assert lives.path.read_bytes() == module.checked(header)
 
 
 def test_doubt_outlives_ends_in_which_nothing_was_learned(lives: Lives) -> None:
