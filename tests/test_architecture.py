@@ -53,6 +53,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
             *("pipeline", "pipeline/tables", "pipeline/tables/arrow", "conf", "jobs"),
             *("proton", "cproton", "cproton_ffi", "cffi", "msgspec", "numpy"),
             *("click", "rich", "structlog"),
+            *("h11", "prometheus_client"),  # metrics and health
         }
     ),
     "examples": frozenset(

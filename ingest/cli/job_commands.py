@@ -13,7 +13,7 @@ from distributary.jobs.session.job_names import JOBS, module
 from distributary.pipeline.errors import InvalidRequest
 
 #: What the extra `spark` brings: a gateway alone has none of it.
-OF_SPARK = frozenset({"delta", "jgo", "pandas", "prometheus_client", "py4j", "pyspark"})
+OF_SPARK = frozenset({"delta", "jgo", "pandas", "py4j", "pyspark"})
 
 #: The job itself reads its arguments, `--help` too.
 _PASSED_ON = {"ignore_unknown_options": True, "help_option_names": []}

@@ -41,13 +41,15 @@ class Committer:
         complete: Callable[[CreditGiven], None],
     ) -> None:
         self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
+        self._counts = host.counts
         self._journal, self._table, self._owned = store.journal, store.table, store.owned
         self._recent, self._complete = recent, complete
         self._worker: Worker[Commit | Upkeep | None] = Worker("committer", host.loop)
         self._upkeep = UpkeepClock(
             host, store.table, store.owned, self._worker.submit, floors, self._behind
         )
-        self._refs: deque[tuple[FrameRef, int]] = deque()  # frame, sequence after it
+        #: Frame, sequence after it, and when it was durable (the loop's clock).
+        self._refs: deque[tuple[FrameRef, int, float]] = deque()
         self._uncommitted_bytes = 0
         self._committing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -60,7 +62,7 @@ class Committer:
 
     def add(self, ref: FrameRef, through: int) -> None:
         """A frame is durable in the journal; `through` is the first sequence after it."""
-        self._refs.append((ref, through))
+        self._refs.append((ref, through, self._loop.time()))
         self._uncommitted_bytes += ref.size
 
     def flush(self) -> None:
@@ -148,7 +150,7 @@ class Committer:
             return
         refs: list[FrameRef] = []
         size = through = 0
-        for ref, after in self._refs:
+        for ref, after, _ in self._refs:
             if refs and size + ref.size > self._settings.commit.bytes:
                 break
             refs.append(ref)
@@ -179,6 +181,7 @@ class Committer:
                 self._arm(self._settings.commit.retry_ms)
             return
         assert isinstance(result, Commit)  # noqa: S101
+        self._counts.commit_lag_seconds.observe(self._loop.time() - self._refs[0][2])
         for _ in range(frames):
             self._refs.popleft()
         self._uncommitted_bytes -= size
@@ -190,6 +193,8 @@ class Committer:
 
     def _succeeded(self, commit: Commit, size: int) -> None:
         self._stuck = False
+        seconds = commit.build_seconds + commit.write_seconds + commit.sync_seconds
+        self._counts.commit_seconds.observe(seconds)
         _events.debug(
             "batch.committed",
             version=commit.version,

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import perf_counter
 
 import structlog
 
@@ -70,6 +71,7 @@ class Log:
         """`lowest_floor`: below it nothing is owed to any durable subscription, by what is in
         memory."""
         self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
+        self._counts = host.counts
         self._journal, self._table = store.journal, store.table
         self._exclusion, self._complete = no_local, complete
         self.moments = Moments()
@@ -90,6 +92,7 @@ class Log:
         #: Id of each durable subscription that lives -> the group in which its incarnation began.
         self.begun = {one.key.id: one.began for one in state.subscriptions}
         self._lingering: asyncio.TimerHandle | None = None
+        self._write_seconds = 0.0  # the last write of a group, its fsync included
         self._full = False
         self._ending = False
 
@@ -99,6 +102,11 @@ class Log:
     def next_sequence(self) -> int:
         """The first sequence that waits: what a new subscription is owed from."""
         return self._next_sequence
+
+    @property
+    def full(self) -> bool:
+        """Whether the disk takes nothing more: a group waits for it."""
+        return self._full or self._committer.parked
 
     @property
     def last_group(self) -> int:
@@ -112,7 +120,10 @@ class Log:
     def publish_together(self, runs: Sequence[PublishBatch], receipt: Receipt) -> None:
         """Runs of messages wait for one group, in which what was settled just before lies, too;
         their sender waits for the accept."""
-        self._waiting.receipts.append(receipt)
+        waiting = self._waiting
+        if not waiting.receipts:
+            waiting.since = self._loop.time()
+        waiting.receipts.append(receipt)
         for run in runs:
             self._add(run, receipt.link.connection)
         if not self.slow(receipt.link):
@@ -300,8 +311,15 @@ class Log:
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
         if not self._halt.on:
             self._worker.submit(
-                lambda: self._journal.append(parts), lambda result: self._written(parts, result)
+                lambda: self._append(parts), lambda result: self._written(parts, result)
             )
+
+    def _append(self, parts: list[bytes | bytearray | memoryview]) -> FrameRef:
+        """On the journal's thread."""
+        begun = perf_counter()
+        ref = self._journal.append(parts)
+        self._write_seconds = perf_counter() - begun
+        return ref
 
     def _written(
         self, parts: list[bytes | bytearray | memoryview], result: FrameRef | Failure
@@ -321,6 +339,7 @@ class Log:
             _events.info("journal.has_space")
         assert self._writing is not None  # noqa: S101
         group = self._writing.group
+        self._counts.write_seconds.observe(self._write_seconds)
         self._committer.add(result, group.first_sequence + group.message_count)
         self._durable()
         self._committer.flush()
@@ -328,6 +347,8 @@ class Log:
     def _durable(self) -> None:
         sealed, self._writing = self._writing, None
         assert sealed is not None  # noqa: S101
+        if sealed.batches:
+            self._counts.group_messages.observe(sealed.group.message_count)
         self.flush()  # the next group goes to the disk while this one is handed out
         self._complete(GroupDurable(sealed))
         self.flush()
@@ -335,6 +356,8 @@ class Log:
     def accept(self, waiting: PendingGroup) -> None:
         """What these receipts are for is durable: their peers hear so, and get their credit."""
         credit: dict[Link, int] = {}
+        if waiting.since:
+            self._counts.accept_seconds.observe(self._loop.time() - waiting.since)
         for receipt in waiting.receipts:
             answer(receipt, pump.ACCEPTED)
             credit[receipt.link] = credit.get(receipt.link, 0) + receipt.credit

@@ -66,6 +66,7 @@ class PendingGroup:
     confirmations: "list[Receipt]" = field(default_factory=list)
     then: list[Callable[[], None]] = field(default_factory=list)
     size: int = 0
+    since: float = 0.0  #: when its first messages came, in seconds of the loop's clock
     held: dict[Link, None] = field(default_factory=dict)
     aimed: bool = False  #: some run is for one subscription alone
 

@@ -58,7 +58,7 @@ class UpkeepClock:
         floors: Callable[[], Floors],
         behind: Callable[[], bool],
     ) -> None:
-        self._loop, self._halt = host.loop, host.halt
+        self._loop, self._halt, self._counts = host.loop, host.halt, host.counts
         self._table, self._owned, self._submit = table, owned, submit
         self._retry_seconds = host.settings.commit.retry_ms / 1_000
         self._floors, self._behind = floors, behind
@@ -112,6 +112,9 @@ class UpkeepClock:
             bytes=result.bytes,
             ms=round(result.seconds * 1_000),
         )
+        steps = self._counts.upkeep_steps
+        steps[result.kind] = steps.get(result.kind, 0) + 1
+        self._counts.retained_out += result.messages
         if result.messages:
             _events.warning("retention.dropped", messages=result.messages, owed_to="nobody")
         self._rest(result.seconds * (REST_BEHIND if self._behind() else REST))

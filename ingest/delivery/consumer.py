@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from distributary.ingest.net.link import Link
 from distributary.pipeline.dispatch.dispatcher import Dispatcher, Settled
+from distributary.pipeline.log.message_counts import SubscriptionCounts
 from distributary.pipeline.model.message import RecordBatch, Settlement
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 from distributary.pipeline.subscriptions.hint import Hint
@@ -53,18 +54,19 @@ class Pages:
 class Subscription:
     """A subscription of a topic, and what the service needs to serve it.
 
-    `key` is None for a private one. `ahead` are the pages of its position, `aside` those of a
-    message elsewhere: one that was returned, or is delivered early. `mark_slot` is its slot of
-    marks, 0 if it has none. `alarm` is the time (microseconds) for which a timer is
-    set, 0 if none is. `hint` is what is known of what its selector matches. `unreadable` says
-    why a page of it couldn't be read, while it waits for that. `next_message` is a position
-    at which the topic is known to have a message, `recorded` the floor that the log has. `ended`:
-    no message is owed any more.
+    `key` is None for a private one. `counts` are what metrics say of it. `ahead` are the pages of
+    its position, `aside` those of a message elsewhere: one that was returned, or is delivered
+    early. `mark_slot` is its slot of marks, 0 if it has none. `alarm` is the time (microseconds)
+    for which a timer is set, 0 if none is. `hint` is what is known of what its selector matches.
+    `unreadable` says why a page of it couldn't be read, while it waits for that. `next_message` is
+    a position at which the topic is known to have a message, `recorded` the floor that the log has.
+    `ended`: no message is owed any more.
     """
 
     key: SubscriptionKey | None
     definition: Definition
     dispatcher: Dispatcher
+    counts: SubscriptionCounts
     consumers: dict[int, Consumer] = field(default_factory=dict)
     ahead: Pages = field(default_factory=Pages)
     aside: Pages = field(default_factory=Pages)
@@ -103,6 +105,8 @@ class Subscription:
         has a name."""
         assert self.key is not None  # noqa: S101
         self.recorded = self.dispatcher.floor
+        if settled.run:
+            self.counts.settle(settled.outcome, len(settled.run))
         return Settlement(
             subscription=self.key.id,
             topic=self.definition.topic,

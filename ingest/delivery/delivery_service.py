@@ -265,6 +265,8 @@ class DeliveryService:
     ) -> None:
         if subscription.durable:
             self._log.settle(subscription.settlement(settled, consumer, delivered, now))
+        else:
+            subscription.counts.settle(settled.outcome, len(settled.run))
 
     # Serving.
 
@@ -359,12 +361,13 @@ class DeliveryService:
             if not isinstance(effect, Deliver):
                 others.append(effect)
                 continue
-            consumer = subscription.consumers[effect.consumer]
-            run = effect.run
+            consumer, run = subscription.consumers[effect.consumer], effect.run
             if consumer.link.message_bytes_max:
                 limited.append(consumer)
                 run = oversize.fitting(consumer, batch, effect, now)
-            sent += consumer.link.send(batch, run, effect.delivery_count, now, consumer.presettled)
+            size = consumer.link.send(batch, run, effect.delivery_count, now, consumer.presettled)
+            subscription.counts.delivered(len(run), size, effect.delivery_count)
+            sent += size
             if consumer.presettled:
                 others += subscription.dispatcher.settle(
                     consumer.number, run, Outcome.ACCEPTED, now=now, delivered_at=now

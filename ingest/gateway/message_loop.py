@@ -48,6 +48,7 @@ from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.address_resolver import AddressResolver
 from distributary.ingest.subscriptions.admission import Admission
 from distributary.ingest.subscriptions.idle_floors import IdleFloors
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.ingest.subscriptions.subscription_service import SubscriptionService
 from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
 from distributary.ingest.transactions.coordinator import Coordinator
@@ -74,6 +75,7 @@ class MessageLoop:
         limits = msgspec.structs.replace(limits, connections_max=room)
         #: The peers' connections.
         self.engine = Engine(host.loop, self, limits, access, sure=sure)
+        self._counts = host.counts
         self._messages = parts = self._message_parts(host, store, policies)
         self._log, self._delivery, self._intake = parts.log, parts.delivery, parts.intake
         self._topics, self._backlogs = parts.topics, parts.backlogs
@@ -106,7 +108,9 @@ class MessageLoop:
         delivery = DeliveryService(host, store, log, topics, self._keep_queue, self.complete)
         backlogs = Backlogs(host, log, topics, delivery, self.engine.pump)
         intake = Intake(log, policies, backlogs, host.settings.delivery.duplicates_max)
-        return MessageParts(store, no_local, log, marking, topics, delivery, backlogs, intake)
+        return MessageParts(
+            host.counts, store, no_local, log, marking, topics, delivery, backlogs, intake
+        )
 
     def _restore(self, store: Store, policies: Policies) -> None:
         """What the home's table tells of the time before the start."""
@@ -171,6 +175,7 @@ class MessageLoop:
         for topic, batch in sealed.batches:
             self._log.recent.add(topic, batch)
             self._backlogs.arrived(topic, batch, sealed.group.written_at)
+            self._counts.published(topic, batch.count, len(batch.blob))
             if batch.attributes is not None:
                 self._topics.arrived(topic, batch)
         self._log.accept(sealed.waiting)
@@ -259,6 +264,22 @@ class MessageLoop:
 
     def _subscription_changed(self, subscription: Subscription) -> None:
         self._backlogs.changed(subscription)
+
+    # What is shown of it.
+
+    @property
+    def parts(self) -> MessageParts:
+        """The parts that messages go through."""
+        return self._messages
+
+    @property
+    def directory(self) -> SubscriptionDirectory:
+        """All subscriptions with a name."""
+        return self._subscriptions.directory
+
+    def full(self) -> bool:
+        """Whether the disk takes nothing more."""
+        return self._log.full
 
     # The end.
 

@@ -12,6 +12,9 @@ from distributary.ingest.commit.home_opening import open_store
 from distributary.ingest.gateway.heartbeat import Heartbeat
 from distributary.ingest.gateway.message_loop import MessageLoop
 from distributary.ingest.gateway.sockets import FewAtOnce
+from distributary.ingest.monitoring.gateway_metrics import GatewayMetrics
+from distributary.ingest.monitoring.health import ServingSite, WaitingSite
+from distributary.ingest.monitoring.http_server import HttpServer
 from distributary.ingest.net.connection import Connection
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.listener import Listener
@@ -22,6 +25,7 @@ from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.runtime.settings import Settings
 from distributary.ingest.security.access import Access
 from distributary.pipeline.errors import HomeLost
+from distributary.pipeline.log.message_counts import Histogram, MessageCounts
 from distributary.pipeline.tables.arrow.arrow_types import without_pandas
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
@@ -44,32 +48,39 @@ def run(home: Home, settings: Settings, lines: LineBudget, *, standby: bool = Fa
     sys.setswitchinterval(SWITCH_SECONDS)
     without_pandas()
     try:
-        with asyncio.Runner(loop_factory=_loop) as runner:
-            return runner.run(_run(home, settings, lines, standby=standby))
+        sockets = FewAtOnce()
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(sockets)) as runner:
+            return runner.run(_run(home, settings, lines, sockets.stalls, standby=standby))
     finally:
         lines.tell(all_of_it=True)
 
 
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.SelectorEventLoop(FewAtOnce())
-
-
-async def _run(home: Home, settings: Settings, lines: LineBudget, *, standby: bool) -> int:
+async def _run(
+    home: Home, settings: Settings, lines: LineBudget, stalls: Histogram, *, standby: bool
+) -> int:
     loop = asyncio.get_running_loop()
     _tell_left_out(loop, lines)
-    host = Host(loop, settings, Halt(loop))
+    counts = MessageCounts(settings.http.metrics_subscriptions_max, stalls)
+    host = Host(loop, settings, Halt(loop), counts)
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, host.halt.ask)
     # What is wrong with its files is said now, not when the home has been taken over.
     access, policies = Access(loop, settings), Policies(loop, settings)
     loop.add_signal_handler(signal.SIGHUP, _reload, access, policies)
-    owner = await _stand_by(home, host) if standby else acquire(home)
+    http = HttpServer(host, WaitingSite("it stands by for the home's owner"))
+    if standby:
+        await http.open()
+        owner = await _stand_by(home, host)
+    else:
+        owner = acquire(home)
     if owner is None:
+        http.close()
         return 0
     heartbeat = Heartbeat(host, owner)
     try:
-        return await _serve(home, host, access, policies, owner, heartbeat)
+        return await _serve(home, host, access, policies, owner, heartbeat, http)
     finally:
+        http.close()
         heartbeat.stop()
         access.close()
         policies.close()
@@ -99,6 +110,7 @@ async def _serve(
     policies: Policies,
     owner: Owner,
     heartbeat: Heartbeat,
+    http: HttpServer,
 ) -> int:
     loop, settings = host.loop, host.settings
     store = open_store(home, settings, owner)
@@ -106,6 +118,8 @@ async def _serve(
     engine = messages.engine
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()
+    metrics = GatewayMetrics(host, engine, messages.parts, messages.directory)
+    http.show(ServingSite(host.halt, heartbeat.sure, messages.full, metrics))
     listener = Listener(
         loop, settings, lambda: Connection(engine), lambda: access.tls, engine.room, engine.broke
     )
@@ -113,6 +127,7 @@ async def _serve(
     access.watch()
     policies.watch()
     Collecting(loop, engine.ends).begin()
+    await http.open()
     _events.info("listening", address=settings.gateway.listen, home=str(home.root))
     failure = await host.halt.ended()
     listener.close()

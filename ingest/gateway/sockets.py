@@ -11,6 +11,10 @@ from selectors import EVENT_READ, EVENT_WRITE, EpollSelector, SelectorKey
 from time import monotonic
 
 from distributary.ingest.runtime.turns import SOCKETS_MAX, SOCKETS_SECONDS, next_sockets
+from distributary.pipeline.log.message_counts import SECONDS, Histogram
+
+#: A turn of the loop that takes longer is a stall: a peer noticed it.
+STALL_SECONDS = 0.005
 
 
 class FewAtOnce(EpollSelector):
@@ -23,12 +27,16 @@ class FewAtOnce(EpollSelector):
         self._ready = select.epoll.fromfd(os.dup(self.fileno()))
         self._most = SOCKETS_MAX
         self._given_at = monotonic()
+        #: Turns that took longer than STALL_SECONDS.
+        self.stalls = Histogram(SECONDS)
         # As this selector's own `select` reads them; `get_map` takes four calls for a socket.
         self._keys: dict[int, SelectorKey] = vars(self)["_fd_to_key"]
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         """As every selector's: seconds, none at all, or (None) as long as it takes."""
         took = monotonic() - self._given_at
+        if took > STALL_SECONDS:
+            self.stalls.observe(took)
         if self._most < SOCKETS_MAX or took > SOCKETS_SECONDS:
             self._most = next_sockets(self._most, took)
         # As asyncio's own does: no sooner than it is due, and -1 is for ever.

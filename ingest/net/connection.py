@@ -181,6 +181,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
                     self._turn_away(reply, reason)
 
     def _turn_away(self, reply: bytes, reason: str) -> None:
+        self._engine.logins_refused += 1
         transport = cast("asyncio.Transport", self._transport)
         self._handler.failed(self, reason)
         transport.write(reply)
@@ -280,6 +281,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             Endpoint.LOCAL_ACTIVE | Endpoint.LOCAL_UNINIT
         ):
             return
+        self._engine.ended_by[condition] = self._engine.ended_by.get(condition, 0) + 1
         self._handler.failed(self, description)
         self._let_go()
         if self.proton.state & Endpoint.LOCAL_UNINIT:

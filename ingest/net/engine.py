@@ -59,6 +59,9 @@ class Engine:
         self.ends = Ends()
         #: Bugs that have ended one peer each.
         self.internal_errors = 0
+        #: Connections that were ended, by the condition that their peers were told.
+        self.ended_by: dict[str, int] = {}
+        self.logins_refused = 0
         #: Those that may have something to write, and those that go on with what they have read.
         self.touched: Parts[Peer] = Parts(loop, methodcaller("flush"))
         self._going_on: Parts[Peer] = Parts(loop, methodcaller("go_on"))

@@ -103,11 +103,16 @@ class BacklogCounters:
             counter = self._counters[topic] = BacklogCounter()
         counter.add(batch.first, batch.stop, batch.count, len(batch.blob), at)
 
+    def first_owed(self, topic: str, since: int) -> int:
+        """The first sequence from which a topic's messages must be counted, when some subscription
+        is owed those from `since` on."""
+        return min([since, *(one.dispatcher.floor for one in self._topic_directory.of(topic))])
+
     def count_again(
         self, topic: str, parts: Iterable[Part], recent: RecentMessages, since: int, now: int
     ) -> None:
-        """Count a topic anew from this sequence on: what the table has, and behind it what is in
-        memory. Of what was forgotten it is no matter when it was published."""
+        """Count a topic anew from this sequence on, that of `first_owed`: what the table has, and
+        behind it what is in memory. Of what was forgotten it is no matter when it was published."""
         before, counter = self._counters.get(topic), BacklogCounter()
         reach = since
         for _, stop, messages, size, at in parts:

@@ -10,6 +10,7 @@ from distributary.ingest.delivery.topic_directory import TopicDirectory
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.intake import Intake
 from distributary.ingest.publish.no_local import NoLocal
+from distributary.pipeline.log.message_counts import MessageCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class MessageParts:
     """Made by the message loop (`ingest.gateway.message_loop`), which is where they meet; what
     subscribes, transacts and manages is given them."""
 
+    counts: MessageCounts
     store: Store
     no_local: NoLocal
     log: Log

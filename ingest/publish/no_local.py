@@ -107,6 +107,7 @@ def never_owed(subscription: Subscription, run: Run, outcome: Outcome, consumer:
     """The record of messages that a durable subscription isn't owed."""
     assert subscription.key is not None  # noqa: S101
     now = clock.now()
+    subscription.counts.settle(outcome, len(run))
     return Settlement(
         subscription=subscription.key.id,
         topic=subscription.definition.topic,

@@ -1,9 +1,11 @@
-"""What every part of the service stands on: the loop, the settings, and the end of both."""
+"""What every part of the service stands on: the loop, the settings, the end of both, and the
+counts of what became of messages."""
 
 import asyncio
 from dataclasses import dataclass
 
 from distributary.ingest.runtime.settings import Settings
+from distributary.pipeline.log.message_counts import MessageCounts
 
 
 class Halt:
@@ -51,3 +53,4 @@ class Host:
     loop: asyncio.AbstractEventLoop
     settings: Settings
     halt: Halt
+    counts: MessageCounts

@@ -83,6 +83,8 @@ def _check(settings: Settings) -> None:
     amqp, journal, commit = settings.amqp, settings.journal, settings.commit
     _ = settings.gateway.address, settings.topic_policy
     policy_table.check(settings.policy, "settings: [subscription]")
+    if settings.http.listen:
+        _ = settings.http.address
     rules = (
         (amqp.frame_bytes_max >= 512, "amqp.frame_bytes_max must be 512 at least (AMQP 2.7.1)"),
         (amqp.decode_values_max >= 64, "amqp.decode_values_max must be 64 at least: an attach"),
@@ -90,6 +92,8 @@ def _check(settings: Settings) -> None:
             8 <= amqp.decode_depth_max <= NESTING_MAX,
             f"amqp.decode_depth_max must be from 8 to {NESTING_MAX}",
         ),
+        (settings.http.connections_max >= 1, "http.connections_max must be positive"),
+        (settings.http.request_ms_max >= 100, "http.request_ms_max must be 100 at least"),
         (amqp.message_bytes_max >= 1, "amqp.message_bytes_max must be positive"),
         (amqp.message_bytes_max < 1 << 30, "amqp.message_bytes_max must be below 1 GiB"),
         (

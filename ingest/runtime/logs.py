@@ -17,6 +17,7 @@ OF_PEERS = frozenset(
         *("connection.opened", "connection.closed", "connection.failed", "connection.bug"),
         *("permission.refused", "client_id.refused", "transaction.failed", "management.answered"),
         *("temporary.made", "temporary.ended", "connections.waiting", "selector.failed"),
+        "http.bug",
     }
 )
 #: And the life of subscriptions: each of these events is in the log of the messages, too.

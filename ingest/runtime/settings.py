@@ -17,16 +17,20 @@ from distributary.pipeline.subscriptions.quota import Quota
 from distributary.pipeline.tables.upkeep.upkeep_limits import UpkeepLimits
 
 
+def _address(listen: str, key: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) <= 65_535:
+        raise InvalidRequest(f"{key} is '{listen}': it must be HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
 class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str
     container_id: str
 
     @property
     def address(self) -> tuple[str, int]:
-        host, _, port = self.listen.rpartition(":")
-        if not host or not port.isdigit() or not 0 <= int(port) <= 65_535:
-            raise InvalidRequest(f"gateway.listen is '{self.listen}': it must be HOST:PORT")
-        return host.strip("[]"), int(port)
+        return _address(self.listen, "gateway.listen")
 
     @property
     def loopback(self) -> bool:
@@ -36,6 +40,17 @@ class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return ipaddress.ip_address(host).is_loopback
         except ValueError:
             return host == "localhost"
+
+
+class Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: str
+    connections_max: int
+    request_ms_max: int
+    metrics_subscriptions_max: int
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return _address(self.listen, "http.listen")
 
 
 class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -181,6 +196,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings; `load_settings.load` alone makes one, so it is always checked."""
 
     gateway: Listen
+    http: Http
     owner: Ownership
     amqp: Amqp
     journal: JournalLimits

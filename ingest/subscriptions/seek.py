@@ -181,7 +181,9 @@ class Seek:
         return None
 
     async def _count_again(self, topic: str, since: int) -> None:
-        """What is owed again must be counted among what waits, also what was forgotten."""
+        """What is owed again must be counted among what waits, also what was forgotten; and what
+        others are owed that lie further behind stays counted."""
+        since = self._counters.first_owed(topic, since)
         for _ in range(COUNTS_MAX):
             committed = self._table.sequence_version
             parts = await self._reads.read(

@@ -36,7 +36,7 @@ class SubscriptionDirectory:
     def __init__(self, parts: MessageParts, policies: Policies, quota: Quota) -> None:
         """Raises InvalidRequest when a subscription has a policy of its own that isn't right."""
         self._log, self._marking, self._policies = parts.log, parts.marking, policies
-        self._topics, self._delivery = parts.topics, parts.delivery
+        self._topics, self._delivery, self._counts = parts.topics, parts.delivery, parts.counts
         snapshot, uncertain = parts.store.snapshot, parts.store.uncertain
         #: How many there are of what clients have made.
         self.census = Census(quota)
@@ -139,7 +139,8 @@ class SubscriptionDirectory:
             dead_letters=keeps_dead_letters(state.key, state.definition.topic, policy),
         )
         dispatcher.paused = state.key in self._paused
-        return Subscription(state.key, state.definition, dispatcher)
+        counts = self._counts.of_subscription(state.key.id, state.definition.topic)
+        return Subscription(state.key, state.definition, dispatcher, counts)
 
     # Their life.
 
@@ -151,7 +152,7 @@ class SubscriptionDirectory:
         dispatcher = Dispatcher(
             self._log.next_sequence, policy=policy, priority_index=priority_index
         )
-        return Subscription(None, definition, dispatcher)
+        return Subscription(None, definition, dispatcher, self._counts.unnamed)
 
     def sure(self, key: SubscriptionKey | None) -> bool:
         """Whether the last event of this subscription is durable."""
@@ -186,7 +187,10 @@ class SubscriptionDirectory:
         if before is None:
             self._made[key] = made
             self.census.add(key, made)
-        subscription = Subscription(key, definition, self._dispatcher(key, definition, floor))
+        counts = self._counts.of_subscription(key.id, definition.topic)
+        subscription = Subscription(
+            key, definition, self._dispatcher(key, definition, floor), counts
+        )
         if before is not None:
             subscription.dispatcher.paused = self.paused(key)
             self._delivery.end(before)
@@ -305,6 +309,7 @@ class SubscriptionDirectory:
     def drop(self, key: SubscriptionKey) -> None:
         """Remove a subscription of which nothing is durable, or whose end the caller records."""
         subscription = self._all.pop(key)
+        self._counts.forget(key.id)
         self._delivery.end(subscription)
         self.census.remove(key, self._made.pop(key))
         self._own.pop(key, None)

@@ -18,6 +18,7 @@ from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.log.message_counts import SubscriptionCounts
 from distributary.pipeline.model.address import Destination
 from distributary.pipeline.model.amqp_error import (
     LIMIT_EXCEEDED,
@@ -189,7 +190,7 @@ class SubscriptionService:
         if queue is None:
             link.refuse(NOT_FOUND, f"the queue {key.id} has been deleted")
             return
-        view = Subscription(None, queue.definition, queue.dispatcher.view())
+        view = Subscription(None, queue.definition, queue.dispatcher.view(), SubscriptionCounts())
         view.dispatcher.policy = replace(view.dispatcher.policy, backlog=Backlog())
         self._join(link, view, LinkKind.BROWSER, selector)
         if isinstance(link.owner, Consumer):

@@ -74,7 +74,9 @@ class Gateway:
         self.log_path = folder / "gateway.log"
         self.config = folder / "gateway.toml"
         # Tests read what peers cause to be logged: none of it is left out.
-        self.config.write_text(toml({"log": {"lines_max": 1_000_000}, **(settings or {})}))
+        # The port of metrics is of the machine: a test that wants one names it.
+        own = {"log": {"lines_max": 1_000_000}, "http": {"listen": ""}}
+        self.config.write_text(toml({**own, **(settings or {})}))
         self.port = free_port()
         self.options: list[str] = []
         self.environment: dict[str, str] = {}  #: of the process, beside the test's own

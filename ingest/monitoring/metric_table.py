@@ -1,0 +1,106 @@
+"""Every metric of the gateway: its name, kind, labels and meaning.
+
+Names and units are as Prometheus wants them (prometheus.io/docs/practices/naming): a unit at the
+end, base units, `_total` for what only grows. `docs/guides/monitoring.md` has this table.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class MetricKind(StrEnum):
+    """What Prometheus may do with a metric."""
+
+    COUNTER = "counter"  #: only grows, from 0 at the start of the process
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric; `name` is without the prefix `distributary_` and without `_total`."""
+
+    name: str
+    kind: MetricKind
+    help: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """The name that is shown."""
+        return f"distributary_{self.name}" + ("_total" if self.kind is MetricKind.COUNTER else "")
+
+
+def _counter(name: str, text: str, *labels: str) -> Metric:
+    return Metric(name, MetricKind.COUNTER, text, labels)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Metric:
+    return Metric(name, MetricKind.GAUGE, text, labels)
+
+
+def _histogram(name: str, text: str) -> Metric:
+    return Metric(name, MetricKind.HISTOGRAM, text)
+
+
+PUBLISHED: Final = _counter("published_messages", "messages that became durable", "topic")
+PUBLISHED_BYTES: Final = _counter("published_bytes", "their bytes", "topic")
+
+DELIVERIES: Final = _counter("deliveries", "messages sent to consumers", "subscription")
+DELIVERED_BYTES: Final = _counter("delivered_bytes", "bytes sent to consumers", "subscription")
+REDELIVERIES: Final = _counter(
+    "redeliveries", "of the deliveries those with a failed attempt before", "subscription"
+)
+SETTLED: Final = _counter(
+    "settled_messages", "outcomes, as in the table acks", "subscription", "outcome"
+)
+BACKLOG: Final = _gauge(
+    "backlog_messages", "messages owed; with a selector the most that it can be", "subscription"
+)
+BACKLOG_BYTES: Final = _gauge("backlog_bytes", "their bytes, estimated", "subscription")
+BACKLOG_AGE: Final = _gauge(
+    "backlog_oldest_age_seconds", "since the oldest of them was published", "subscription"
+)
+IN_FLIGHT: Final = _gauge("in_flight_messages", "messages sent and not settled", "subscription")
+CONSUMERS: Final = _gauge("consumers", "attached consumers", "subscription")
+CREDIT: Final = _gauge("credit_messages", "messages that consumers still take", "subscription")
+
+ACCEPT: Final = _histogram("accept_seconds", "from a group's first message to its accept")
+GROUP: Final = _histogram("group_messages", "messages that share one fsync")
+WRITE: Final = _histogram("journal_write_seconds", "write and fsync of a group")
+COMMIT: Final = _histogram("commit_seconds", "one Delta commit of the log")
+COMMIT_LAG: Final = _histogram("commit_lag_seconds", "from durable in the journal to the table")
+TURN: Final = _histogram("loop_stall_seconds", "turns of the loop longer than 5 ms")
+
+CONNECTIONS: Final = _gauge("connections", "connections of peers")
+CONNECTIONS_MAX: Final = _gauge("connections_max", "how many there may be")
+SUBSCRIPTIONS: Final = _gauge("subscriptions", "subscriptions and queues with a name")
+UNREADABLE: Final = _gauge(
+    "unreadable_subscriptions", "subscriptions that wait for a page that can't be read"
+)
+LOGINS_REFUSED: Final = _counter("logins_refused", "connections that didn't log in as they must")
+PEERS_ENDED: Final = _counter("peers_ended", "connections that the gateway ended", "condition")
+INTERNAL_ERRORS: Final = _counter("internal_errors", "bugs that ended one peer each")
+JOURNAL: Final = _gauge("journal_bytes", "bytes of the journal that aren't committed")
+JOURNAL_MAX: Final = _gauge("journal_bytes_max", "from here on publishers wait")
+JOURNAL_FULL: Final = _gauge("journal_full", "1 while the disk takes nothing more")
+CACHE: Final = _gauge("cache_bytes", "bytes of recent messages in memory")
+CACHE_MAX: Final = _gauge("cache_bytes_max", "how many there may be")
+HEAD: Final = _gauge("head_sequence", "the sequence after the last durable message")
+COMMITTED: Final = _gauge("committed_sequence", "the sequence after the last one in the table")
+UPKEEP: Final = _counter("upkeep_steps", "steps of upkeep", "kind")
+RETENTION: Final = _counter("retention_messages", "messages that retention removed")
+READY: Final = _gauge("ready", "1 while the gateway serves")
+
+#: In the order in which they are shown.
+METRICS: Final = (
+    *(PUBLISHED, PUBLISHED_BYTES),
+    *(DELIVERIES, DELIVERED_BYTES, REDELIVERIES, SETTLED),
+    *(BACKLOG, BACKLOG_BYTES, BACKLOG_AGE, IN_FLIGHT, CONSUMERS, CREDIT),
+    *(ACCEPT, GROUP, WRITE, COMMIT, COMMIT_LAG, TURN),
+    *(CONNECTIONS, CONNECTIONS_MAX, SUBSCRIPTIONS, UNREADABLE),
+    *(LOGINS_REFUSED, PEERS_ENDED, INTERNAL_ERRORS),
+    *(JOURNAL, JOURNAL_MAX, JOURNAL_FULL, CACHE, CACHE_MAX, HEAD, COMMITTED),
+    *(UPKEEP, RETENTION, READY),
+)

@@ -1,0 +1,159 @@
+"""Counts of what became of messages since the process began: what metrics show.
+
+Rule 1: a count never falls while its process lives.
+Rule 2: memory and what is shown are bounded: so many subscriptions and topics have counts of their
+        own, those that came first; all others share one set of them. Who has counts keeps them for
+        as long as it lives.
+
+Sizes are bytes, times seconds.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from distributary.pipeline.model.address import PREFIXES, Kind
+from distributary.pipeline.model.outcome import Outcome
+
+#: The name under which all are summed that have no counts of their own; no id or topic is so named.
+OTHERS: Final = "(others)"
+#: And what comes and goes with a consumer or a connection: subscriptions without a name, temporary
+#: destinations.
+UNNAMED: Final = "(unnamed)"
+_TEMPORARY: Final = (PREFIXES[Kind.TEMPORARY_TOPIC], PREFIXES[Kind.TEMPORARY_QUEUE])
+
+#: Upper bounds of durations, in seconds: from a fast disk to a lost one.
+SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+#: Upper bounds of numbers of messages.
+MESSAGES: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 100_000)
+
+
+@dataclass(slots=True, eq=False)
+class TopicCounts:
+    """What was published to a topic or queue and is durable."""
+
+    messages: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class SubscriptionCounts:
+    """What a subscription's consumers were sent, and how it ended.
+
+    `deliveries` counts each time that a message was sent, `redeliveries` those of them with a
+    failed attempt before; `bytes` are those of deliveries. `settled` counts outcomes by the rows
+    of the log: a message that failed and is given up then has two.
+    """
+
+    deliveries: int = 0
+    bytes: int = 0
+    redeliveries: int = 0
+    settled: dict[Outcome, int] = field(default_factory=dict)
+
+    def delivered(self, messages: int, size: int, failed_before: int) -> None:
+        """So many messages were sent to a consumer, with so many failed attempts each."""
+        self.deliveries += messages
+        self.bytes += size
+        if failed_before:
+            self.redeliveries += messages
+
+    def settle(self, outcome: Outcome, messages: int) -> None:
+        """So many messages had this outcome."""
+        self.settled[outcome] = self.settled.get(outcome, 0) + messages
+
+
+class Histogram:
+    """How often a value was within each of these bounds. A bound is the highest value that counts
+    there (Prometheus: `le`)."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        #: One for each bound, and one for what is above all.
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def buckets(self) -> Iterator[tuple[str, int]]:
+        """Each bound as Prometheus writes it, and how many values are not above it."""
+        total = 0
+        for bound, count in zip(
+            (*map(str, map(float, self.bounds)), "+Inf"), self.counts, strict=True
+        ):
+            total += count
+            yield bound, total
+
+
+class MessageCounts:
+    """The counts of one gateway. All methods take the same time, whatever there is."""
+
+    def __init__(self, series_max: int, turn_seconds: Histogram) -> None:
+        """`series_max`: subscriptions that have counts of their own, and topics. `turn_seconds`:
+        of turns of the loop, which are counted where the loop turns."""
+        self._series_max = series_max
+        self._topics: dict[str, TopicCounts] = {}
+        self._subscriptions: dict[str, SubscriptionCounts] = {}
+        self._other_topics = TopicCounts()
+        self._other_subscriptions = SubscriptionCounts()
+        self._unnamed_topics = TopicCounts()
+        #: Of subscriptions without a name and of temporary queues, all together.
+        self.unnamed = SubscriptionCounts()
+        self.accept_seconds = Histogram(SECONDS)
+        self.group_messages = Histogram(MESSAGES)
+        self.write_seconds = Histogram(SECONDS)
+        self.commit_seconds = Histogram(SECONDS)
+        self.commit_lag_seconds = Histogram(SECONDS)
+        self.turn_seconds = turn_seconds
+        #: Steps of upkeep by their kind, and messages that retention took out of the table.
+        self.upkeep_steps: dict[str, int] = {}
+        self.retained_out = 0
+
+    def published(self, topic: str, messages: int, size: int) -> None:
+        """So many messages of a topic became durable."""
+        counts = self._topics.get(topic)
+        if counts is None:
+            if topic.startswith(_TEMPORARY):
+                counts = self._unnamed_topics
+            elif len(self._topics) < self._series_max:
+                counts = self._topics[topic] = TopicCounts()
+            else:
+                counts = self._other_topics
+        counts.messages += messages
+        counts.bytes += size
+
+    def of_subscription(self, name: str, topic: str) -> SubscriptionCounts:
+        """The counts of the subscription of this id on this topic, which begins, or begins
+        again."""
+        if topic.startswith(_TEMPORARY):
+            return self.unnamed
+        counts = self._subscriptions.get(name)
+        if counts is None:
+            if len(self._subscriptions) >= self._series_max:
+                return self._other_subscriptions
+            counts = self._subscriptions[name] = SubscriptionCounts()
+        return counts
+
+    def forget(self, name: str) -> None:
+        """The subscription of this id has ended; its place is free."""
+        self._subscriptions.pop(name, None)
+
+    def has(self, name: str) -> bool:
+        """Whether the subscription of this id has counts of its own."""
+        return name in self._subscriptions
+
+    def topics(self) -> Iterator[tuple[str, TopicCounts]]:
+        """All of them as of now, the sums of the others last."""
+        yield from tuple(self._topics.items())
+        yield UNNAMED, self._unnamed_topics
+        yield OTHERS, self._other_topics
+
+    def subscriptions(self) -> Iterator[tuple[str, SubscriptionCounts]]:
+        """As `topics`."""
+        yield from tuple(self._subscriptions.items())
+        yield UNNAMED, self.unnamed
+        yield OTHERS, self._other_subscriptions

@@ -1,0 +1,67 @@
+"""What is counted, and for how many subscriptions and topics by themselves."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distributary.pipeline.log.message_counts import (
+    OTHERS,
+    SECONDS,
+    UNNAMED,
+    Histogram,
+    MessageCounts,
+)
+from distributary.pipeline.model.outcome import Outcome
+
+
+def counts(series_max: int = 2) -> MessageCounts:
+    return MessageCounts(series_max, Histogram(SECONDS))
+
+
+def test_those_that_come_first_have_counts_of_their_own() -> None:
+    """All others are one; temporary destinations are another one, and take no place."""
+    made = counts()
+    for topic in ("temp-topic://a", "a", "temp-queue://b", "b", "c", "d", "a"):
+        made.published(topic, 2, 10)
+    assert {topic: (one.messages, one.bytes) for topic, one in made.topics()} == {
+        "a": (4, 20),
+        "b": (2, 10),
+        UNNAMED: (4, 20),
+        OTHERS: (4, 20),
+    }
+
+
+def test_a_subscription_keeps_its_counts_while_it_lives() -> None:
+    """Redefined it goes on; ended it gives its place to the next one that begins."""
+    made = counts()
+    first = made.of_subscription("global/a", "t")
+    first.delivered(3, 300, 0)
+    first.settle(Outcome.ACCEPTED, 2)
+    assert made.of_subscription("global/a", "another") is first
+    made.of_subscription("global/b", "t").delivered(1, 1, 2)
+    others = made.of_subscription("global/c", "t")
+    assert others is made.of_subscription("global/d", "t")
+    others.delivered(5, 1, 0)
+    assert made.of_subscription("queue/temp-queue://x", "temp-queue://x") is made.unnamed
+    made.forget("global/a")
+    assert made.of_subscription("global/e", "t") not in {first, others}
+    assert [(name, one.deliveries, one.redeliveries) for name, one in made.subscriptions()] == [
+        ("global/b", 1, 1),
+        ("global/e", 0, 0),
+        (UNNAMED, 0, 0),
+        (OTHERS, 5, 0),
+    ]
+    made.forget("global/c")  # has none of its own: the sum stays
+    assert dict(made.subscriptions())[OTHERS].deliveries == 5
+
+
+@given(st.lists(st.floats(0, 20)))
+def test_a_histogram_counts_each_value_once(values: list[float]) -> None:
+    """In the first bucket that isn't below it; buckets are sums from the lowest on."""
+    histogram = Histogram(SECONDS)
+    for value in values:
+        histogram.observe(value)
+    found = dict(histogram.buckets())
+    for bound in SECONDS:
+        assert found[str(bound)] == sum(value <= bound for value in values)
+    assert found["+Inf"] == len(values)
+    assert histogram.sum == sum(values)
