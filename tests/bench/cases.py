@@ -24,6 +24,7 @@ from tests.bench.month import month
 from tests.bench.neighbours import neighbours
 from tests.bench.restarts import restart, standby
 from tests.bench.retroactive import retroactive
+from tests.bench.scraping import scraping
 from tests.bench.selectors import selectors
 from tests.bench.subscriber import subscriber
 from tests.bench.transactions import transactions
@@ -290,6 +291,13 @@ CASES = (
         "freshness",
         freshness,
         Budget(facts_max={"messages_p50_s": 5, "acks_p50_s": 5}),
+        own=True,
+    ),
+    Case(
+        "metrics",
+        "metrics",
+        scraping,
+        Budget(facts_max={"scrape_p50_ms": 50}, stall_ms_max=HOSTILE_STALL_MS_MAX),
         own=True,
     ),
     Case("crowd", "crowd", crowd, Budget(stall_ms_max=HOSTILE_STALL_MS_MAX), own=True),
