@@ -1,5 +1,5 @@
 """The command line: `distributary serve`, `verify`, `info`, `user`, `subscription`, `queue`,
-`topic`, `jobs`."""
+`topic`, `top`, `jobs`."""
 
 import sys
 import time
@@ -11,6 +11,7 @@ from distributary.ingest.cli.inspect_commands import info, verify
 from distributary.ingest.cli.job_commands import jobs
 from distributary.ingest.cli.queue_commands import queue, topic
 from distributary.ingest.cli.subscription_commands import subscription
+from distributary.ingest.cli.top_command import top
 from distributary.ingest.cli.users_commands import user
 from distributary.ingest.runtime import load_settings, memory
 from distributary.ingest.runtime.logs import LineBudget, set_up
@@ -68,6 +69,7 @@ cli.add_command(user)
 cli.add_command(subscription)
 cli.add_command(queue)
 cli.add_command(topic)
+cli.add_command(top)
 cli.add_command(jobs)
 
 

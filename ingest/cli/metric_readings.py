@@ -1,0 +1,238 @@
+"""Two readings of a gateway's metrics, and what went on between them.
+
+Times are seconds, rates are a second. A counter that is lower than before began again: its gateway
+was started anew, and all that it says has happened since.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from distributary.pipeline.errors import InvalidRequest
+
+Labels = frozenset[tuple[str, str]]
+_PREFIX: Final = "distributary_"
+#: Seconds that the oldest message of a subscription may have waited until `warnings` says so.
+AGE_SECONDS: Final = 300
+#: Of what is used up to here of a limit `warnings` says so.
+NEARLY: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All samples of one moment, by metric (without our prefix) and labels."""
+
+    at: float
+    samples: Mapping[str, Mapping[Labels, float]]
+
+    def one(self, metric: str) -> float:
+        """A metric without labels; 0 if it isn't there."""
+        return self.samples.get(metric, {}).get(frozenset(), 0.0)
+
+    def by(self, metric: str, label: str) -> dict[str, float]:
+        """A metric by one of its labels, summed over the others."""
+        found: dict[str, float] = {}
+        for labels, value in self.samples.get(metric, {}).items():
+            name = dict(labels).get(label, "")
+            found[name] = found.get(name, 0.0) + value
+        return found
+
+
+def reading(at: float, text: str) -> Reading:
+    """The samples of an answer of `/metrics`. Raises InvalidRequest for one of somebody else's."""
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 (other commands don't need it)
+
+    samples: dict[str, dict[Labels, float]] = {}
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                name = sample.name.removeprefix(_PREFIX)
+                samples.setdefault(name, {})[frozenset(sample.labels.items())] = sample.value
+    except (ValueError, KeyError, IndexError) as error:
+        raise InvalidRequest(f"that isn't Prometheus' text format: {error}") from None
+    if "ready" not in samples:
+        raise InvalidRequest("these are metrics, but not of a gateway: none is distributary_ready")
+    return Reading(at, samples)
+
+
+class Order(StrEnum):
+    """By what subscriptions are sorted."""
+
+    BACKLOG = "backlog"
+    RATE = "rate"
+    AGE = "age"
+    NAME = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionNow:
+    """One subscription: what it is, and what it did since the reading before."""
+
+    name: str
+    deliveries: float
+    settled: float
+    redeliveries: float
+    dead_lettered: float
+    backlog: int
+    oldest_seconds: float
+    in_flight: int
+    consumers: int
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayNow:
+    """A gateway, and what it did since the reading before. Milliseconds are None while nothing
+    was accepted or written."""
+
+    ready: bool
+    published: float
+    published_bytes: float
+    deliveries: float
+    settled: float
+    connections: int
+    head: int
+    uncommitted: int
+    journal: float
+    cache: float
+    accept_p50_ms: float | None
+    accept_p99_ms: float | None
+    write_p99_ms: float | None
+    subscriptions: tuple[SubscriptionNow, ...] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+
+def now(before: Reading, after: Reading) -> GatewayNow:
+    """What is now, and went on between two readings."""
+    seconds = max(after.at - before.at, 1e-3)
+    subscriptions = tuple(_subscriptions(before, after, seconds))
+    return GatewayNow(
+        ready=after.one("ready") > 0,
+        published=_rate(before, after, "published_messages_total", seconds),
+        published_bytes=_rate(before, after, "published_bytes_total", seconds),
+        deliveries=_rate(before, after, "deliveries_total", seconds),
+        settled=_rate(before, after, "settled_messages_total", seconds),
+        connections=int(after.one("connections")),
+        head=int(after.one("head_sequence")),
+        uncommitted=int(after.one("head_sequence") - after.one("committed_sequence")),
+        journal=_share(after, "journal_bytes"),
+        cache=_share(after, "cache_bytes"),
+        accept_p50_ms=_quantile_ms(before, after, "accept_seconds", 0.5),
+        accept_p99_ms=_quantile_ms(before, after, "accept_seconds", 0.99),
+        write_p99_ms=_quantile_ms(before, after, "journal_write_seconds", 0.99),
+        subscriptions=subscriptions,
+        warnings=tuple(_warnings(before, after, subscriptions)),
+    )
+
+
+def ordered(subscriptions: Iterable[SubscriptionNow], order: Order) -> list[SubscriptionNow]:
+    """Those with most to look at first."""
+    match order:
+        case Order.BACKLOG:
+            return sorted(subscriptions, key=lambda one: (-one.backlog, one.name))
+        case Order.RATE:
+            return sorted(subscriptions, key=lambda one: (-one.deliveries, one.name))
+        case Order.AGE:
+            return sorted(subscriptions, key=lambda one: (-one.oldest_seconds, one.name))
+        case Order.NAME:
+            return sorted(subscriptions, key=lambda one: one.name)
+
+
+def _subscriptions(before: Reading, after: Reading, seconds: float) -> Iterable[SubscriptionNow]:
+    def rates(metric: str) -> dict[str, float]:
+        earlier = before.by(metric, "subscription")
+        return {
+            name: _grown(earlier.get(name, 0.0), value) / seconds
+            for name, value in after.by(metric, "subscription").items()
+        }
+
+    deliveries, redeliveries = rates("deliveries_total"), rates("redeliveries_total")
+    settled, dead = rates("settled_messages_total"), _dead_lettered(before, after)
+    oldest = after.by("backlog_oldest_age_seconds", "subscription")
+    in_flight = after.by("in_flight_messages", "subscription")
+    consumers = after.by("consumers", "subscription")
+    credit = after.by("credit_messages", "subscription")
+    for name, backlog in after.by("backlog_messages", "subscription").items():
+        yield SubscriptionNow(
+            name,
+            deliveries.get(name, 0.0),
+            settled.get(name, 0.0),
+            redeliveries.get(name, 0.0),
+            dead.get(name, 0.0),
+            int(backlog),
+            oldest.get(name, 0.0),
+            int(in_flight.get(name, 0.0)),
+            int(consumers.get(name, 0.0)),
+            int(credit.get(name, 0.0)),
+        )
+
+
+def _warnings(
+    before: Reading, after: Reading, subscriptions: Iterable[SubscriptionNow]
+) -> Iterable[str]:
+    """What is wrong, the worst first."""
+    if not after.one("ready"):
+        yield "this gateway doesn't serve: /readyz says why"
+    if after.one("journal_full"):
+        yield "the disk takes nothing more: publishers wait"
+    if _share(after, "journal_bytes") > NEARLY:
+        yield "commits fall behind: the journal is nearly full, then publishers wait"
+    unreadable = int(after.one("unreadable_subscriptions"))
+    if unreadable:
+        yield f"{unreadable} subscriptions wait for a page that can't be read"
+    bugs = _grown(before.one("internal_errors_total"), after.one("internal_errors_total"))
+    if bugs:
+        yield "a bug ended a peer: connection.bug in the log"
+    for one in subscriptions:
+        if one.dead_lettered:
+            yield f"{one.name} gives messages up, {one.dead_lettered:.0f} just now"
+        elif one.backlog and not one.consumers:
+            yield f"{one.name} has {one.backlog:,} messages and no consumer"
+        elif one.oldest_seconds > AGE_SECONDS:
+            yield f"{one.name} has a message that is {one.oldest_seconds:,.0f} s old"
+
+
+def _dead_lettered(before: Reading, after: Reading) -> dict[str, float]:
+    """How many messages each subscription gave up since."""
+    metric, found = "settled_messages_total", dict[str, float]()
+    earlier = before.samples.get(metric, {})
+    for labels, value in after.samples.get(metric, {}).items():
+        said = dict(labels)
+        if said.get("outcome") == "dead_lettered":
+            found[said["subscription"]] = _grown(earlier.get(labels, 0.0), value)
+    return found
+
+
+def _grown(before: float, after: float) -> float:
+    return after - before if after >= before else after
+
+
+def _rate(before: Reading, after: Reading, metric: str, seconds: float) -> float:
+    earlier = before.samples.get(metric, {})
+    grown = (
+        _grown(earlier.get(labels, 0.0), value)
+        for labels, value in after.samples.get(metric, {}).items()
+    )
+    return sum(grown) / seconds
+
+
+def _share(reading: Reading, metric: str) -> float:
+    """How much of a limit is used."""
+    most = reading.one(f"{metric}_max")
+    return reading.one(metric) / most if most else 0.0
+
+
+def _quantile_ms(before: Reading, after: Reading, metric: str, part: float) -> float | None:
+    """The upper bound of the bucket in which the quantile lies, of what was observed since; the
+    largest bound where it is above all."""
+    earlier = before.by(f"{metric}_bucket", "le")
+    counts = {
+        float(bound): _grown(earlier.get(bound, 0.0), count)
+        for bound, count in after.by(f"{metric}_bucket", "le").items()
+    }
+    total = counts.get(float("inf"), 0.0)
+    if not total:
+        return None
+    finite = sorted(bound for bound in counts if bound != float("inf"))
+    return 1e3 * next((one for one in finite if counts[one] >= part * total), finite[-1])
