@@ -55,7 +55,7 @@ def test_only_what_wants_the_page_waits(own_gateway: Make, connect: Connect) -> 
         assert manager.done("READ", "node", "self")["unreadable"] == 1
         assert all_of(peer.durable("sound", "on-sound"), COUNT) == list(range(COUNT))
         connect(port=gateway.port).sender("rotten").publish(f"{COUNT} new")
-        [alarm] = gateway.events("messages.unreadable")
+        alarm, *_ = gateway.events("messages.unreadable")  # one for each try
         assert alarm["topic"] == "rotten"
     assert all_of(waiting, COUNT + 1) == list(range(COUNT + 1))
     assert manager.done("READ", "subscription", "container/c/on-rotten")["unreadable"] is None
