@@ -1,5 +1,5 @@
 """The command line: `distributary serve`, `verify`, `info`, `user`, `subscription`, `queue`,
-`topic`, `top`, `jobs`."""
+`topic`, `top`, `publish`, `consume`, `peek`, `jobs`."""
 
 import sys
 import time
@@ -9,10 +9,11 @@ import click
 
 from distributary.ingest.cli.inspect_commands import info, verify
 from distributary.ingest.cli.job_commands import jobs
+from distributary.ingest.cli.messages.message_commands import consume, peek, publish
 from distributary.ingest.cli.queue_commands import queue, topic
 from distributary.ingest.cli.subscription_commands import subscription
-from distributary.ingest.cli.top_command import top
 from distributary.ingest.cli.users_commands import user
+from distributary.ingest.cli.watching.top_command import top
 from distributary.ingest.runtime import load_settings, memory
 from distributary.ingest.runtime.logs import LineBudget, set_up
 from distributary.pipeline.errors import DistributaryError, InvalidRequest, of_a_file
@@ -70,6 +71,9 @@ cli.add_command(subscription)
 cli.add_command(queue)
 cli.add_command(topic)
 cli.add_command(top)
+cli.add_command(publish)
+cli.add_command(consume)
+cli.add_command(peek)
 cli.add_command(jobs)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from distributary.ingest.cli.answer_tables import QUEUES, TOPICS, show_row, show_rows
-from distributary.ingest.cli.command_options import (
+from distributary.ingest.cli.options.command_options import (
     connected,
     json_option,
     policy_of,

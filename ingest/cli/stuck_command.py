@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from distributary.ingest.cli.answer_tables import STUCK, show_rows
-from distributary.ingest.cli.command_options import asking, json_option, print_json
+from distributary.ingest.cli.options.command_options import asking, json_option, print_json
 from distributary.jobs.cli.gateway_options import GatewayFactory, gateway_options
 from distributary.jobs.tables.folders import require_tables
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from distributary.ingest.cli.answer_tables import SUBSCRIPTIONS, show_row, show_rows
-from distributary.ingest.cli.command_options import (
+from distributary.ingest.cli.options.command_options import (
     asking,
     connected,
     json_option,

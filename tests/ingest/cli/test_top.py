@@ -14,7 +14,7 @@ from gateway_http import ShownGateway
 from gateway_peer import Peer
 from gateway_process import SCRIPT, commands, free_port
 
-from distributary.ingest.cli.metric_readings import Order, now, ordered, reading
+from distributary.ingest.cli.watching.metric_readings import Order, now, ordered, reading
 from distributary.pipeline.errors import InvalidRequest
 
 BEFORE = """

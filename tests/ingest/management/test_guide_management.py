@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gateway_process import Gateway
 
-from distributary.ingest.cli.command_options import ABSENT, FAILED, MISUSED, REFUSED
+from distributary.ingest.cli.options.command_options import ABSENT, FAILED, MISUSED, REFUSED
 from distributary.pipeline.management.management_messages import REQUESTS, STATUS, Entity, Verb
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "management.md"

@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from distributary.ingest.cli.command_options import FAILED, json_option, print_json
-from distributary.ingest.cli.metric_readings import (
+from distributary.ingest.cli.options.command_options import FAILED, json_option, print_json
+from distributary.ingest.cli.watching.metric_readings import (
     GatewayNow,
     Order,
     Reading,

@@ -1,0 +1,232 @@
+"""`distributary publish`, `consume` and `peek`: messages from the shell."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain, islice, repeat
+from typing import TYPE_CHECKING, TextIO
+
+import click
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from distributary.ingest.cli.options.command_options import FAILED
+from distributary.jobs.cli.gateway_options import GatewayFactory, gateway_options
+from distributary.pipeline.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from proton import Message
+
+_destination = click.argument("destination")
+
+
+@click.command()
+@_destination
+@click.argument("bodies", nargs=-1)
+@click.option("--file", "source", type=click.File(), help="A message a line; - is the input.")
+@click.option("--json", "as_json", is_flag=True, help="Each line is an object of JSON.")
+@click.option("--count", type=click.IntRange(1), help="So many; what is given again and again.")
+@click.option(
+    "--rate", type=click.FloatRange(0.01), help="So many a second, not as fast as can be."
+)
+@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE")
+@click.option("--priority", type=click.IntRange(0, 9))
+@click.option("--ttl", type=click.FloatRange(0.001), help="Seconds until it expires.")
+@click.option("--non-persistent", is_flag=True, help="It may be lost when the gateway dies.")
+@gateway_options
+def publish(
+    gateway: GatewayFactory,
+    destination: str,
+    bodies: tuple[str, ...],
+    source: TextIO | None,
+    as_json: bool,
+    count: int | None,
+    rate: float | None,
+    properties: tuple[str, ...],
+    priority: int | None,
+    ttl: float | None,
+    non_persistent: bool,
+) -> None:
+    """Send messages to a topic or queue, and wait until all are durable.
+
+    \b
+    Examples:
+      distributary publish orders "one pizza" "two beers"
+      distributary publish queue://jobs --file jobs.txt
+      distributary consume orders --json | distributary publish copies --json
+      distributary publish orders hello --count 1000 --rate 50 --property kind=test
+
+    Without a body each line of the input is one. Exit code 1: some weren't accepted.
+    """
+    from distributary.ingest.cli.messages.message_traffic import Publishing  # noqa: PLC0415 (Proton takes a while)
+
+    if bodies and source is not None:
+        raise InvalidRequest("bodies, or a file of them: not both")
+    named = _properties(properties)
+
+    def made() -> Iterator["Message"]:
+        for message in _messages(bodies, source, count, named, as_json=as_json):
+            if priority is not None:
+                message.priority = priority
+            if ttl is not None:
+                message.ttl = ttl
+            message.durable = not non_persistent
+            yield message
+
+    with _progress("accepted") as told:
+        began = time.monotonic()
+        work = Publishing(gateway(), destination, made(), told, 1 / rate if rate else 0.0)
+        work.run()
+    seconds = max(time.monotonic() - began, 1e-3)
+    said = f"{work.accepted:,} accepted in {seconds:.1f} s, {work.accepted / seconds:,.0f} a second"
+    click.echo(said, err=True)
+    if work.rejected:
+        _end(f"{work.rejected:,} of {work.sent:,} weren't accepted: {work.reason}")
+    if work.failed:
+        _end(work.failed)
+
+
+@click.command()
+@_destination
+@click.option("--count", type=click.IntRange(1), help="So many, then end.")
+@click.option("--for", "quiet", type=click.FloatRange(0.1), help="End when nothing came so long.")
+@click.option("--durable", metavar="NAME", help="As this durable subscription; it stays.")
+@click.option("--shared", is_flag=True, help="With others; with --durable of all clients.")
+@click.option("--selector", help="Only what matches.")
+@click.option("--json", "as_json", is_flag=True, help="An object of JSON a line, with headers.")
+@gateway_options
+def consume(
+    gateway: GatewayFactory,
+    destination: str,
+    count: int | None,
+    quiet: float | None,
+    durable: str | None,
+    shared: bool,
+    selector: str | None,
+    as_json: bool,
+) -> None:
+    """Take messages and print them, one a line; what is printed is accepted.
+
+    \b
+    Examples:
+      distributary consume orders
+      distributary consume queue://jobs --count 10
+      distributary consume orders --durable billing --shared --for 5 --json
+      distributary consume orders --selector "total > 100"
+
+    It ends with Ctrl-C, or by --count or --for. A durable subscription that isn't shared belongs
+    to the client id `distributary-cli`. Exit code 1: the gateway refused, or is gone.
+    """
+    _consume(gateway, destination, count, quiet, durable, shared, selector, as_json, browse=False)
+
+
+@click.command()
+@_destination
+@click.option("--count", type=click.IntRange(1), default=20, show_default=True)
+@click.option("--selector", help="Only what matches.")
+@click.option("--json", "as_json", is_flag=True, help="An object of JSON a line, with headers.")
+@gateway_options
+def peek(
+    gateway: GatewayFactory, destination: str, count: int, selector: str | None, as_json: bool
+) -> None:
+    """Print what a queue has, and change nothing.
+
+    \b
+    Examples:
+      distributary peek queue://jobs
+      distributary peek queue://DLQ.queue/orders --count 5 --json
+    """
+    queue = destination if "://" in destination else f"queue://{destination}"
+    _consume(gateway, queue, count, 0.5, None, False, selector, as_json, browse=True)
+
+
+def _consume(
+    gateway: GatewayFactory,
+    destination: str,
+    count: int | None,
+    quiet: float | None,
+    durable: str | None,
+    shared: bool,
+    selector: str | None,
+    as_json: bool,
+    *,
+    browse: bool,
+) -> None:
+    from distributary.ingest.cli.messages.message_lines import line_of  # noqa: PLC0415 (Proton takes a while)
+    from distributary.ingest.cli.messages.message_traffic import Consuming, wanted  # noqa: PLC0415 (as above)
+
+    def take(message: "Message") -> None:
+        click.echo(line_of(message, as_json=as_json))
+
+    work = Consuming(
+        gateway(),
+        destination,
+        wanted(durable=durable is not None, shared=shared, selector=selector, browse=browse),
+        take,
+        name=durable,
+        most=count or 0,
+        quiet=quiet or 0.0,
+    )
+    try:
+        work.run("distributary-cli" if durable and not shared else "")
+    except BrokenPipeError:  # whoever read them has enough
+        sys.stderr.close()
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        pass
+    if not browse:
+        click.echo(f"{work.count:,} taken", err=True)
+    if work.failed:
+        _end(work.failed)
+
+
+def _messages(
+    bodies: tuple[str, ...],
+    source: TextIO | None,
+    count: int | None,
+    properties: dict[str, object],
+    *,
+    as_json: bool,
+) -> Iterator["Message"]:
+    """What is given, or that again and again."""
+    from distributary.ingest.cli.messages.message_lines import message_of  # noqa: PLC0415 (Proton takes a while)
+
+    def once(lines: Iterable[str]) -> Iterator["Message"]:
+        for number, line in enumerate(lines, 1):
+            text = line.rstrip("\n")
+            if text or bodies:
+                where = f"line {number}"
+                yield message_of(text, as_json=as_json, where=where, properties=properties)
+
+    lines: Iterable[str] = bodies or source or sys.stdin
+    if count is None:
+        return once(iter(lines))
+    kept = tuple(lines)
+    rounds: Iterable[tuple[str, ...]] = repeat(kept) if kept else ()
+    return islice(chain.from_iterable(once(one) for one in rounds), count)
+
+
+def _properties(said: tuple[str, ...]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for pair in said:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InvalidRequest(f"'{pair}' is no KEY=VALUE, such as kind=test")
+        found[key] = value
+    return found
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int], None]]:
+    """Draws how many there are, where somebody looks."""
+    console = Console(stderr=True)
+    columns = (TextColumn(what), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as on:
+        task = on.add_task(what, total=None)
+        yield lambda count: on.update(task, completed=count)
+
+
+def _end(text: str) -> None:
+    click.echo(f"distributary: {text}", err=True)
+    sys.exit(FAILED)

@@ -1,0 +1,116 @@
+"""Messages as lines of text: what `publish` reads and `consume` writes.
+
+A line is a message's body. As JSON it is an object: `body`, or `body_base64` where that is no text,
+`subject`, `correlation_id`, `reply_to`, `group`, `priority`, `ttl_ms`, `properties`; what `consume`
+writes has `id`, `address` and `deliveries`, too, which `publish` ignores. So what one writes the
+other reads.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from proton import Message
+
+from distributary.pipeline.errors import InvalidRequest
+
+#: Keys that only `consume` says.
+TOLD = frozenset({"id", "address", "deliveries"})
+#: Headers that are texts: the key, and what Proton calls it.
+_TEXTS = {
+    "subject": "subject",
+    "correlation_id": "correlation_id",
+    "reply_to": "reply_to",
+    "group": "group_id",
+}
+KEYS = frozenset({"body", "body_base64", "priority", "ttl_ms", "properties", *_TEXTS, *TOLD})
+
+
+def message_of(
+    text: str, *, as_json: bool, where: str, properties: Mapping[str, object] = {}
+) -> Message:
+    """The message of a line, with these application properties, too. Raises InvalidRequest, with
+    `where` the line stands."""
+    if not as_json:
+        return Message(body=text, durable=True, properties=dict(properties) or None)
+    try:
+        said = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidRequest(f"{where} isn't JSON: {error}") from None
+    if not isinstance(said, dict):
+        raise InvalidRequest(f'{where} isn\'t an object, such as {{"body": "one pizza"}}')
+    if unknown := said.keys() - KEYS:
+        known = ", ".join(sorted(KEYS - TOLD))
+        raise InvalidRequest(f"{where} says {', '.join(sorted(unknown))}; known are {known}")
+    own = properties_of(said.get("properties") or {}, f"{where}: properties")
+    message = Message(
+        body=_body(said, where),
+        durable=True,
+        properties={**own, **properties} or None,
+    )
+    for key, name in _TEXTS.items():
+        if key in said:
+            setattr(message, name, _checked(said[key], str, f"{where}: {key}"))
+    if "priority" in said:
+        message.priority = priority_of(_checked(said["priority"], int, f"{where}: priority"))
+    if "ttl_ms" in said:
+        message.ttl = _checked(said["ttl_ms"], int, f"{where}: ttl_ms") / 1_000
+    return message
+
+
+def priority_of(value: int) -> int:
+    """A priority of AMQP. Raises InvalidRequest."""
+    if not 0 <= value <= 9:
+        raise InvalidRequest(f"a priority is a number from 0 to 9, not {value}")
+    return value
+
+
+def properties_of(said: object, where: str) -> dict[str, object]:
+    """Application properties: names and simple values. Raises InvalidRequest."""
+    if not isinstance(said, Mapping):
+        raise InvalidRequest(f"{where} is an object of names and values")
+    for name, value in said.items():
+        if not isinstance(value, str | int | float | bool | None):
+            raise InvalidRequest(f"{where}: {name} is no text, number, true, false or null")
+    return dict(said)
+
+
+def line_of(message: Message, *, as_json: bool) -> str:
+    """The line of a message that came."""
+    body = message.body
+    if isinstance(body, memoryview):
+        body = bytes(body)
+    if not as_json:
+        if isinstance(body, bytes):
+            return body.decode(errors="backslashreplace")
+        return body if isinstance(body, str) else json.dumps(body, default=str)
+    said: dict[str, Any] = {"id": message.id, "address": message.address}
+    if isinstance(body, bytes):
+        said["body_base64"] = base64.b64encode(body).decode()
+    else:
+        said["body"] = body
+    for key, name in _TEXTS.items():
+        said[key] = getattr(message, name)
+    said["priority"] = message.priority if message.priority != 4 else None
+    said["ttl_ms"] = round(message.ttl * 1_000) or None
+    said["properties"] = dict(message.properties) if message.properties else None
+    said["deliveries"] = message.delivery_count + 1
+    return json.dumps({key: one for key, one in said.items() if one is not None}, default=str)
+
+
+def _body(said: Mapping[str, Any], where: str) -> Any:
+    if "body" in said and "body_base64" in said:
+        raise InvalidRequest(f"{where} says body and body_base64: one of them")
+    if "body_base64" not in said:
+        return said.get("body")
+    try:
+        return base64.b64decode(_checked(said["body_base64"], str, where), validate=True)
+    except ValueError:
+        raise InvalidRequest(f"{where}: body_base64 isn't base64") from None
+
+
+def _checked(value: object, kind: type, what: str) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise InvalidRequest(f"{what} isn't a {'number' if kind is int else 'text'}: {value!r}")
+    return value

@@ -1,0 +1,246 @@
+"""Publishing and consuming from the shell, over Proton's reactor: one connection, one link.
+
+Each class ends its connection when it has done what it was made for, or with the first error, which
+`failed` says.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from proton import Connection, Delivery, Event, Handler, Message, Receiver, Sender, SymbolList
+from proton import Link as ProtonLink
+from proton.handlers import MessagingHandler
+from proton.reactor import Container, Copy, DurableSubscription, LinkOption, Selector
+
+if TYPE_CHECKING:
+    from distributary.jobs.client.management_client import Gateway
+
+#: Messages that a consumer asks for ahead, and deliveries between two accepts at most.
+CREDIT = 100
+
+
+class _Ended(MessagingHandler):
+    """A connection that says why it ended."""
+
+    def __init__(self, gateway: "Gateway", *, prefetch: int = 0) -> None:
+        super().__init__(prefetch=prefetch, auto_accept=False)
+        self._gateway = gateway
+        self.failed = ""
+
+    def run(self, container_id: str = "") -> None:
+        """Work until it is done; the container has this id, or one of its own."""
+        container = Container(self)
+        if container_id:
+            container.container_id = container_id
+        container.run()
+
+    def on_start(self, event: Event) -> None:
+        gateway = self._gateway
+        connection = event.container.connect(
+            gateway.url,
+            user=gateway.user or None,
+            password=gateway.password or None,
+            allowed_mechs=gateway.mechanism,
+            ssl_domain=gateway.domain(),
+            reconnect=False,
+        )
+        self.attach(event.container, connection)
+
+    def attach(self, container: Container, connection: Connection) -> None:
+        """Make the link."""
+        raise NotImplementedError
+
+    def end(self, event: Event, failed: str = "") -> None:
+        """Close; the first reason counts."""
+        self.failed = self.failed or failed
+        if event.connection is not None:
+            event.connection.close()
+
+    def on_transport_error(self, event: Event) -> None:
+        condition = event.transport.condition if event.transport else None
+        said = f"{condition.name}: {condition.description}" if condition else "it is gone"
+        self.end(event, f"no gateway answers at {self._gateway.url}: {said}")
+
+    def on_connection_error(self, event: Event) -> None:
+        condition = event.connection.remote_condition if event.connection else None
+        self.end(event, _said(condition, "the connection was ended"))
+
+    def on_link_error(self, event: Event) -> None:
+        condition = event.link.remote_condition if event.link else None
+        self.end(event, _said(condition, "the link was ended"))
+
+
+class Publishing(_Ended):
+    """Sends all messages to an address, as the gateway gives credit, and waits until each is
+    accepted. `rejected` says how many weren't, and why the first one wasn't."""
+
+    def __init__(
+        self,
+        gateway: "Gateway",
+        address: str,
+        messages: Iterator[Message],
+        told: Callable[[int], None],
+        seconds_apart: float = 0.0,
+    ) -> None:
+        """`told` hears how many are accepted. `seconds_apart`: between two messages."""
+        super().__init__(gateway)
+        self._address, self._messages, self._told = address, messages, told
+        self._apart = seconds_apart
+        self._waits = False
+        self._all = False
+        self.sent = self.accepted = self.rejected = 0
+        self.reason = ""
+
+    def attach(self, container: Container, connection: Connection) -> None:
+        container.create_sender(connection, self._address)
+
+    def on_sendable(self, event: Event) -> None:
+        sender = event.sender
+        assert sender is not None  # noqa: S101
+        if self._apart:
+            if not self._waits:
+                self._send_one(sender, event)
+            return
+        while sender.credit and self._send(sender):
+            pass
+        self._look(event)
+
+    def _send_one(self, sender: Sender, event: Event) -> None:
+        """One of those that go at a rate; the next one by a timer."""
+        if sender.credit and self._send(sender):
+            self._waits = True
+            event.container.schedule(self._apart, _Then(lambda one: self._next(sender, one)))
+        self._look(event)
+
+    def _next(self, sender: Sender, event: Event) -> None:
+        self._waits = False
+        if not self.failed:
+            self._send_one(sender, event)
+
+    def _send(self, sender: Sender) -> bool:
+        message = next(self._messages, None)
+        if message is None:
+            self._all = True
+            return False
+        sender.send(message)
+        self.sent += 1
+        return True
+
+    def on_accepted(self, event: Event) -> None:
+        self.accepted += 1
+        self._told(self.accepted)
+        self._look(event)
+
+    def on_rejected(self, event: Event) -> None:
+        self.rejected += 1
+        assert event.delivery is not None  # noqa: S101
+        self.reason = self.reason or _said(event.delivery.remote.condition, "it was rejected")
+        self._look(event)
+
+    on_released = on_rejected
+
+    def _look(self, event: Event) -> None:
+        if self._all and self.accepted + self.rejected == self.sent and event.connection:
+            self.end(event)
+
+
+class _Then(Handler):
+    """What a timer calls."""
+
+    def __init__(self, then: Callable[[Event], None]) -> None:
+        super().__init__()
+        self._then = then
+
+    def on_timer_task(self, event: Event) -> None:
+        """Proton's name for it."""
+        self._then(event)
+
+
+class Consuming(_Ended):
+    """Gives each message to `take`, then accepts it; when it has been given `most` (0: no limit),
+    or nothing came for `quiet` seconds (0: for ever), it ends."""
+
+    def __init__(
+        self,
+        gateway: "Gateway",
+        address: str,
+        options: list[LinkOption],
+        take: Callable[[Message], None],
+        *,
+        name: str | None = None,
+        most: int = 0,
+        quiet: float = 0.0,
+    ) -> None:
+        """`name` of the link. It is never detached: its end is its connection's, which leaves a
+        durable subscription as it is."""
+        super().__init__(gateway)
+        self._address, self._options, self._take, self._name = address, options, take, name
+        self._most, self._quiet = most, quiet
+        self.count = 0
+        self._seen = -1
+
+    def attach(self, container: Container, connection: Connection) -> None:
+        """As above."""
+        self._link = container.create_receiver(
+            connection, self._address, name=self._name, options=self._options
+        )
+
+    def on_link_opened(self, event: Event) -> None:
+        assert event.receiver is not None  # noqa: S101
+        self._ask(event.receiver)
+        if self._quiet:
+            event.container.schedule(self._quiet, _Then(self._look))
+
+    def _look(self, event: Event) -> None:
+        """Nothing came since the last look: that is the end."""
+        if self._seen == self.count:
+            self._finish()
+            return
+        self._seen = self.count
+        event.container.schedule(self._quiet, _Then(self._look))
+
+    def on_message(self, event: Event) -> None:
+        delivery, receiver = event.delivery, event.receiver
+        assert delivery is not None and receiver is not None  # noqa: S101, PT018
+        self._take(event.message)
+        self.count += 1
+        self.settle(delivery, Delivery.ACCEPTED)
+        if self.count == self._most:
+            self._finish()
+        elif receiver.credit < CREDIT // 2:
+            self._ask(receiver)
+
+    def _ask(self, receiver: Receiver) -> None:
+        """Credit for what is wanted, a hundred ahead."""
+        left = self._most - self.count - receiver.credit if self._most else CREDIT
+        receiver.flow(max(min(CREDIT - receiver.credit, left), 0))
+
+    def _finish(self) -> None:
+        self._link.connection.close()
+
+
+class Shared(LinkOption):
+    """A subscription that several consumers share, of all clients."""
+
+    def apply(self, link: ProtonLink) -> None:
+        """Called before the link is opened."""
+        link.source.capabilities.put_object(SymbolList(["shared", "global"]))
+
+
+def wanted(*, durable: bool, shared: bool, selector: str | None, browse: bool) -> list[LinkOption]:
+    """What a consumer's link says of itself."""
+    options: list[LinkOption] = []
+    if durable:
+        options.append(DurableSubscription())
+    if shared:
+        options.append(Shared())
+    if selector:
+        options.append(Selector(selector))
+    if browse:
+        options.append(Copy())
+    return options
+
+
+def _said(condition: object, otherwise: str) -> str:
+    name, text = getattr(condition, "name", ""), getattr(condition, "description", "")
+    return f"{name}: {text}" if name else otherwise

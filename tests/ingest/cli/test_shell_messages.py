@@ -1,0 +1,146 @@
+"""`distributary publish`, `consume` and `peek`: lines become messages, and messages lines."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from gateway_peer import Connect
+from gateway_process import SCRIPT, Gateway, free_port, until
+from proton import Message
+
+from distributary.ingest.cli.messages.message_lines import line_of, message_of
+from distributary.pipeline.errors import InvalidRequest
+
+
+def run(
+    gateway: Gateway, *words: str, said: str = "", code: int = 0
+) -> subprocess.CompletedProcess[str]:
+    place = ("--gateway", f"127.0.0.1:{gateway.port}")
+    done = subprocess.run(
+        [SCRIPT, *words, *place], input=said, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_what_one_writes_the_other_reads() -> None:
+    """All that a line can say of a message."""
+    said = {
+        "body": {"total": 3, "paid": True},
+        "subject": "s",
+        "correlation_id": "c",
+        "reply_to": "queue://answers",
+        "group": "g",
+        "priority": 7,
+        "ttl_ms": 2_000,
+        "properties": {"a": 1, "b": "x", "c": None, "d": True},
+    }
+    message = message_of(json.dumps(said), as_json=True, where="line 1")
+    again = Message()
+    again.decode(message.encode())
+    assert json.loads(line_of(again, as_json=True)) == said | {"deliveries": 1}
+    data = json.dumps({"body_base64": "AAH/"})
+    message = message_of(data, as_json=True, where="line 1", properties={"k": "v"})
+    assert (message.body, message.properties) == (b"\x00\x01\xff", {"k": "v"})
+    assert json.loads(line_of(message, as_json=True))["body_base64"] == "AAH/"
+    assert line_of(Message(body=b"\xffa"), as_json=False) == "\\xffa"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("{", "line 3 isn't JSON"),
+        ("[1]", "line 3 isn't an object"),
+        ('{"bdy": 1}', "line 3 says bdy; known are body"),
+        ('{"body": 1, "body_base64": ""}', "one of them"),
+        ('{"body_base64": "?"}', "isn't base64"),
+        ('{"priority": 10}', "from 0 to 9"),
+        ('{"priority": "high"}', "line 3: priority isn't a number"),
+        ('{"subject": 3}', "line 3: subject isn't a text"),
+        ('{"properties": {"a": [1]}}', "line 3: properties: a is no text"),
+    ],
+)
+def test_a_line_that_cannot_be_meant_is_one_sentence(line: str, sentence: str) -> None:
+    with pytest.raises(InvalidRequest, match=sentence):
+        message_of(line, as_json=True, where="line 3")
+
+
+def test_lines_go_in_and_come_out(gateway: Gateway) -> None:
+    """As arguments, from the input, from a file, again and again; a queue is looked at first."""
+    queue = "queue://cli-lines"
+    done = run(gateway, "publish", queue, "a", "b")
+    assert done.stderr.startswith("2 accepted in ")
+    run(gateway, "publish", queue, said="c\n\nd\n")
+    run(gateway, "publish", queue, "e", "--count", "3", "--property", "kind=test")
+    assert run(gateway, "peek", "cli-lines").stdout.split() == [*"abcdeee"]
+    done = run(gateway, "consume", queue, "--count", "4")
+    assert (done.stdout.split(), done.stderr) == ([*"abcd"], "4 taken\n")
+    done = run(gateway, "consume", queue, "--for", "0.5", "--json")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["body"] for one in found] == ["e", "e", "e"]
+    assert found[0]["properties"] == {"kind": "test"}
+    assert run(gateway, "peek", "cli-lines").stdout == ""
+
+
+def test_a_pipe_copies_messages(gateway: Gateway, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f'{{"body": {n}, "priority": {n % 10}}}\n' for n in range(500)))
+    run(gateway, "publish", "queue://cli-from", "--json", "--file", str(lines))
+    copied = run(gateway, "consume", "queue://cli-from", "--count", "500", "--json").stdout
+    run(gateway, "publish", "queue://cli-to", "--json", said=copied)
+    found = run(gateway, "consume", "queue://cli-to", "--count", "500", "--json").stdout
+    bodies = [json.loads(line)["body"] for line in found.splitlines()]
+    assert sorted(bodies) == list(range(500))
+    assert [n % 10 for n in bodies] == sorted((n % 10 for n in bodies), reverse=True)
+
+
+def test_a_durable_subscription_keeps_what_comes(gateway: Gateway, connect: Connect) -> None:
+    """Also shared; its selector selects."""
+    words = ("consume", "cli-orders", "--durable", "cli-billing", "--for", "0.3")
+    run(gateway, *words, "--shared")
+    run(gateway, *words, "--selector", "kind = 'large'")
+    for kind in ("large", "small"):
+        run(gateway, "publish", "cli-orders", kind, "--property", f"kind={kind}")
+    assert run(gateway, *words, "--shared").stdout.split() == ["large", "small"]
+    assert run(gateway, *words, "--selector", "kind = 'large'").stdout.split() == ["large"]
+    connect("other").sender("cli-orders").publish("x")
+    assert run(gateway, *words, "--shared", "--count", "1").stdout.split() == ["x"]
+
+
+def test_what_goes_wrong_is_one_sentence(gateway: Gateway) -> None:
+    done = run(gateway, "publish", "queue://a\nb", "x", code=1)
+    assert "amqp:invalid-field" in done.stderr
+    done = run(gateway, "publish", "t", "x", "--json", code=2)
+    assert "line 1 isn't JSON" in done.stderr
+    done = run(gateway, "consume", "cli-x", "--selector", "a = ", "--count", "1", code=1)
+    assert "amqp:" in done.stderr
+    done = run(gateway, "publish", "t", "x", "--file", "-", code=2)
+    assert "not both" in done.stderr
+    place = f"127.0.0.1:{free_port()}"
+    for words in (("publish", "t", "x"), ("consume", "t"), ("peek", "q")):
+        gone = subprocess.run(
+            [SCRIPT, *words, "--gateway", place], capture_output=True, text=True, check=False
+        )
+        assert gone.returncode == 1
+        assert f"no gateway answers at amqp://{place}" in gone.stderr
+
+
+def test_it_ends_with_ctrl_c(gateway: Gateway) -> None:
+    """What was printed is taken; the others stay."""
+    run(gateway, "publish", "queue://cli-stop", "a")
+    place = ("--gateway", f"127.0.0.1:{gateway.port}")
+    process = subprocess.Popen(
+        [SCRIPT, "consume", "queue://cli-stop", *place],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "a\n"
+    until(lambda: run(gateway, "peek", "cli-stop").stdout == "", "it is taken")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "1 taken\n")
