@@ -93,10 +93,10 @@ def talking(port: int, *attaches: bytes, container: str = "hostile") -> Iterator
         yield raw
 
 
-def say(port: int, *said: bytes, links: tuple[bytes, ...] = ()) -> None:
+def say(port: int, *said: bytes, links: tuple[bytes, ...] = (), container: str = "hostile") -> None:
     """Say all of it on a connection with these links, then read until the gateway has acted on it:
     it answers an end of the socket."""
-    with talking(port, *links) as raw:
+    with talking(port, *links, container=container) as raw:
         raw.send(*said)
         over(raw)
 
@@ -122,7 +122,7 @@ def request(operation: str, kind: str, name: str, body: object) -> bytes:
     return b"".join(encode(Described(ulong(code), one)) for code, one in sections)
 
 
-def ask(port: int, *requests: bytes) -> None:
+def ask(port: int, *requests: bytes, container: str = "hostile") -> None:
     """Ask the node all of this."""
     node = producer(None, target=make("target", address="$management"))
     answers = frame_of(
@@ -134,7 +134,8 @@ def ask(port: int, *requests: bytes) -> None:
         source=make("source", address="$management"),
     )
     frames = [frame for number, one in enumerate(requests) for frame in large(number, one)]
-    say(port, flow(1_000, handle=1), *frames, links=(node, answers))
+    said = (flow(1_000, handle=1), *frames)
+    say(port, *said, links=(node, answers), container=container)
 
 
 def published(port: int, address: str, *messages: bytes) -> None:

@@ -17,6 +17,7 @@ from tests.bench.crowd import crowd
 from tests.bench.decoding import decode
 from tests.bench.dispatching import dispatch
 from tests.bench.hostile import hostile
+from tests.bench.large_operations import OPERATIONS
 from tests.bench.long import long
 from tests.bench.materializing import batches, freshness, materialize
 from tests.bench.mixed import interleaved
@@ -198,6 +199,8 @@ def _by_commits(run: Callable[[Bench], Measurement]) -> Callable[[Bench], Measur
     return on_its_own
 
 
+LARGE_BUDGET = Budget(stall_ms_max=HOSTILE_STALL_MS_MAX)
+
 CASES = (
     Case("publish-1", "publish", _publish("publish", 100_000, 1), Budget(70_000)),
     Case("publish-4", "publish", _publish("publish", 100_000, 4)),
@@ -320,7 +323,7 @@ CASES = (
         Case(
             f"hostile-{name}",
             f"hostile-{name}",
-            hostile(name),
+            hostile(attack),
             Budget(
                 stall_ms_max=HOSTILE_STALL_MS_MAX,
                 rss_mb_max=hostile_rss_mb(),
@@ -328,7 +331,11 @@ CASES = (
             ),
             own=True,
         )
-        for name in ATTACKS
+        for name, attack in ATTACKS.items()
+    ),
+    *(
+        Case(f"large-{name}", f"large-{name}", hostile(operation), LARGE_BUDGET, own=True)
+        for name, operation in OPERATIONS.items()
     ),
 )
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.bench.attacks import ATTACKS, Attack
+from tests.bench.attacks import Attack
 from tests.bench.bench import Bench, Measurement
 from tests.bench.load import Outcome
 from tests.bench.peer import LoadError
@@ -30,9 +30,8 @@ LEAD_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.004
 
 
-def hostile(name: str) -> Callable[[Bench], Measurement]:
-    """The case of this attack."""
-    attack = ATTACKS[name]
+def hostile(attack: Attack) -> Callable[[Bench], Measurement]:
+    """The case of this attack, or of something large that somebody may ask for."""
 
     def run(bench: Bench) -> Measurement:
         settings = dict(attack.settings)
