@@ -108,13 +108,15 @@ class DeliveryService:
         return consumer
 
     def detach(self, consumer: Consumer) -> None:
-        """A consumer goes; what it held is given back, and that is recorded."""
+        """A consumer goes; what it held is given back, and that is recorded. If its link was lost,
+        it may have seen that."""
         subscription = consumer.subscription
         if subscription.consumers.pop(consumer.number, None) is None:
             return
         now = clock.now()
-        for settled in subscription.dispatcher.detach(consumer.number):
-            self._record(subscription, consumer.name, settled, now, now)
+        lost = not consumer.link.ended_well
+        effects = subscription.dispatcher.detach(consumer.number, lost=lost, now=now)
+        self.concluded(subscription, consumer.name, effects, now, now, None)
         self._filter.stop(consumer)
         if not subscription.consumers:
             self._filter.leave(subscription)

@@ -6,6 +6,7 @@ more is gone, whatever events of it are still under way.
 
 import sys
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from cproton import lib as proton
@@ -274,6 +275,8 @@ class Inbound:
             case proton.PN_CONNECTION_REMOTE_OPEN:
                 self._opened()
             case proton.PN_CONNECTION_REMOTE_CLOSE:
+                closed = self._connection.proton._impl
+                _end(self._links.values(), proton.pn_connection_remote_condition(closed))
                 self._connection.closed()
 
     def _flowed(self, link: Link | None) -> None:
@@ -320,13 +323,16 @@ class Inbound:
             return
         link.left = True
         if not link.ended:
+            _end((link,), proton.pn_link_remote_condition(link.proton._impl))
             self._handler.detached(link, closed)
         else:
             self.forget(link)  # the answer to our own detach
 
     def _session_closed(self, session: Session) -> None:
         gone = address(session._impl)
-        self._die([link for link in self._links.values() if link.session == gone])
+        links = [link for link in self._links.values() if link.session == gone]
+        _end(links, proton.pn_session_remote_condition(session._impl))
+        self._die(links)
         self.lose_some()
         session.close()
         session.free()
@@ -372,6 +378,13 @@ class Inbound:
         self._connection.outflow.forget(link.address)
         if self._handles.get(link.handle) is link:  # its peer may have used the handle again
             del self._handles[link.handle]
+
+
+def _end(links: Iterable[Link], condition: Any) -> None:
+    """The peer ends these links, alone or with their session or connection: well, if it says no
+    error."""
+    for link in links:
+        link.ended_well = not proton.pn_condition_is_set(condition)
 
 
 def _wrap(kind: Any, pointer: Any) -> Any:

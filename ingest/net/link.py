@@ -144,6 +144,7 @@ class Link:
         "connection",
         "delivery_count",
         "ended",
+        "ended_well",
         "gone",
         "keeper",
         "left",
@@ -177,6 +178,9 @@ class Link:
         self.ended = False
         #: The peer has detached or closed it.
         self.left = False
+        #: Its peer has ended it, its session or its connection, and named no error: what it holds
+        #: then no application has seen, or it would have said so (AMQP 1.0 part 2, section 2.6.4).
+        self.ended_well = False
         #: The service has nothing for it any more.
         self.gone = False
         #: Deliveries whose outcome we still owe to the peer.

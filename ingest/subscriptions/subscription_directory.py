@@ -134,6 +134,7 @@ class SubscriptionDirectory:
             state.settled,
             failures=possible.failures(state.failures),
             possibly_delivered_below=possible.below,
+            lost=state.lost,
             policy=policy,
             priority_index=self._topics.priority_index(state.definition.topic),
             dead_letters=keeps_dead_letters(state.key, state.definition.topic, policy),

@@ -49,6 +49,7 @@ class Dispatcher:
         *,
         failures: Mapping[int, int] | None = None,
         possibly_delivered_below: int = 0,
+        lost: SequenceSet | None = None,
         policy: Policy = DEFAULT,
         priority_index: PriorityIndex | None = None,
         dead_letters: bool = False,
@@ -56,13 +57,14 @@ class Dispatcher:
         """`position` is the first sequence that is owed and not read. The rest is known from before
         a restart: `settled` are exceptions above the position, kept and changed here; `failures`
         are the failed attempts of messages that are owed. A message that is owed below
-        `possibly_delivered_below` and isn't in `failures` counts as failed once. With
-        `dead_letters` a copy of what is given up may be kept; else it is settled at once."""
+        `possibly_delivered_below` and isn't in `failures` counts as failed once. `lost` are those
+        that lost consumers may have seen, kept and changed here. With `dead_letters` a copy of what
+        is given up may be kept; else it is settled at once."""
         self.paused = False  #: nothing is delivered; outcomes count as ever
         self._state = QueueState(
             position,
             SequenceSet() if settled is None else settled,
-            Attempts(failures or {}, possibly_delivered_below),
+            Attempts(failures or {}, possibly_delivered_below, lost),
             policy,
             priority_index,
             dead_letters=dead_letters,
@@ -177,9 +179,13 @@ class Dispatcher:
         gets only messages that its selector matches."""
         self._state.join(consumer, priority, selector)
 
-    def detach(self, consumer: int) -> list[Settled]:
-        """Detach a consumer. Its unsettled deliveries return to their places, without a failure."""
-        return self._state.leave(consumer)
+    def detach(
+        self, consumer: int, *, lost: bool = False, now: int = 0
+    ) -> Sequence[Settled | DeadLetter]:
+        """Detach a consumer. Its unsettled deliveries return to their places without a failure;
+        of a consumer that was `lost` it may have seen them, and with a policy that says so they
+        have failed."""
+        return self._state.leave(consumer, Event.LOSE if lost else Event.RELEASE, now)
 
     def credit(self, consumer: int, credit: int) -> None:
         """Set how many more messages the consumer takes; less than none, as of a receiver that
