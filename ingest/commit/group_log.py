@@ -85,6 +85,8 @@ class Log:
         self._waiting_bytes = 0
         self._brought = 0  # of them, since a peer was last asked to wait
         self._writing: SealedGroup | None = None
+        #: How many groups have become durable since the start, and how many were closed to more.
+        self._durable_count = self._closed_count = 0
         self._worker: Worker[FrameRef] = Worker("journal", host.loop)
         self._committer = Committer(
             host, store, self.recent, lambda: Floors(self.last_group, lowest_floor()), complete
@@ -112,6 +114,26 @@ class Log:
     def last_group(self) -> int:
         """The last group that holds anything of what was said until now."""
         return self._next_group if self._waiting else self._next_group - 1
+
+    @property
+    def forming(self) -> int:
+        """The number, since the start, of the group that waits: what is given to the log now is
+        durable when it is."""
+        return self._closed_count + 1
+
+    def durable(self, number: int) -> bool:
+        """Whether the group that had this number while it was `forming` is durable; 0 is."""
+        return number <= self._durable_count
+
+    def when_durable(self, number: int, then: Callable[[], None]) -> None:
+        """Call `then` when the group that had this number while it was `forming` is durable, at
+        once if it is. No later group is waited for."""
+        if self.durable(number):
+            then()
+            return
+        writing = () if self._writing is None else (self._writing.waiting,)
+        groups = [*writing, *self._full_groups, self._waiting]
+        groups[number - self._durable_count - 1].then.append(then)
 
     def publish(self, run: PublishBatch, receipt: Receipt) -> None:
         """A run of messages waits for the next group, its sender for the accept."""
@@ -182,6 +204,7 @@ class Log:
         """A commit takes in whole groups, so no group is larger than a commit should be."""
         self._full_groups.append(self._waiting)
         self._waiting = PendingGroup()
+        self._closed_count += 1
 
     def coming(self, topic: str) -> tuple[int, int]:
         """How many messages of this topic aren't durable yet, and their bytes."""
@@ -247,6 +270,7 @@ class Log:
             waiting = self._full_groups.popleft()
         elif self._waiting:
             waiting, self._waiting = self._waiting, PendingGroup()
+            self._closed_count += 1
         else:
             return
         self._waiting_bytes -= waiting.size
@@ -349,6 +373,7 @@ class Log:
         assert sealed is not None  # noqa: S101
         if sealed.batches:
             self._counts.group_messages.observe(sealed.group.message_count)
+        self._durable_count += 1
         self.flush()  # the next group goes to the disk while this one is handed out
         self._complete(GroupDurable(sealed))
         self.flush()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from distributary.ingest.commit.batches import message_at, run_of
-from distributary.ingest.commit.group_log import Inside, Log, Receipt
+from distributary.ingest.commit.group_log import Inside, Log
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.message_source import Paging
 from distributary.ingest.runtime import clock
@@ -37,14 +37,14 @@ _IN_ONE_MORE = frozenset({Reason.REJECTED, Reason.UNDELIVERABLE})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pending:
-    """Messages that one consumer ("": none) gave up at one time, and the receipt that waits for
-    their copies."""
+    """Messages that one consumer ("": none) gave up at one time, and what is done when their copies
+    are in a group of the log."""
 
     subscription: Subscription
     consumer: str
     dead_letter: DeadLetter
     delivered_at: int
-    receipt: Receipt | None
+    then: Callable[[], None] | None
 
 
 class DeadLetters:
@@ -78,13 +78,14 @@ class DeadLetters:
         consumer: str,
         given_up: Sequence[DeadLetter],
         delivered_at: int,
-        receipt: Receipt | None = None,
+        then: Callable[[], None] | None = None,
     ) -> None:
-        """Write copies of these messages; the receipt is answered when the last copy is durable."""
+        """Write copies of these messages; `then` is called when the last copy is in the group that
+        waits, which is written next."""
         last = len(given_up) - 1
         for nth, dead_letter in enumerate(given_up):
             pending = _Pending(
-                subscription, consumer, dead_letter, delivered_at, receipt if nth == last else None
+                subscription, consumer, dead_letter, delivered_at, then if nth == last else None
             )
             self._pending.append(pending)
         self._begin()
@@ -127,8 +128,8 @@ class DeadLetters:
                     self._loop.call_later(self._retry_seconds, self._again)
                 self._unreadable.append(pending)
                 continue
-            if pending.receipt is not None:
-                self._log.confirm(pending.receipt)
+            if pending.then is not None:
+                pending.then()
                 self._log.flush()
         self._lookup.forget()
 

@@ -151,9 +151,11 @@ class Link:
         "message_bytes_max",
         "name",
         "offered_capabilities",
+        "outcomes_in",
         "owner",
         "proton",
         "session",
+        "unburied",
         "waiting",
     )
 
@@ -185,6 +187,9 @@ class Link:
         self.gone = False
         #: Deliveries whose outcome we still owe to the peer.
         self.waiting = 0
+        #: The group of the log in which its peer's last outcome is (0: none), and how many of its
+        #: outcomes wait for the copies of what they have given up.
+        self.outcomes_in = self.unburied = 0
         self._then: Callable[[], None] | None = None
         #: The service's own object for this link.
         self.owner: object | None = None

@@ -17,7 +17,6 @@ from distributary.pipeline.dispatch.queue_parts import QueueParts
 from distributary.pipeline.dispatch.ready import Eligibility
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.transitions import FAILURES, Event, State, next_state
-from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.redelivery.giving_up import OUTCOMES, REASONS, keeps
 from distributary.pipeline.redelivery.redelivery_delay import due_times
 from distributary.pipeline.sequences.gathering import gathered

@@ -108,9 +108,7 @@ class Attempts:
     @property
     def none(self) -> bool:
         """Whether no message that is owed has been tried, as far as anybody knows."""
-        return not (
-            self.failures or self._releases or self.possibly_delivered_below or self.lost
-        )
+        return not (self.failures or self._releases or self.possibly_delivered_below or self.lost)
 
     def forget(self, run: Run) -> None:
         """These are owed no more."""

@@ -73,9 +73,7 @@ def test_what_a_lost_consumer_had_comes_marked(
 
 
 @pytest.mark.parametrize("how", WELL)
-def test_what_is_left_at_a_clean_end_comes_unmarked(
-    connect: Connect, topic: str, how: str
-) -> None:
+def test_what_is_left_at_a_clean_end_comes_unmarked(connect: Connect, topic: str, how: str) -> None:
     """Who ends well has said before what its application has seen: the rest is prefetch."""
     peer, other = connect(), connect()
     holder, keeper = peer.shared_durable(topic, NAME), other.shared_durable(topic, NAME)
