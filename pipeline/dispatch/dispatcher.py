@@ -301,10 +301,10 @@ class Dispatcher:
         known = state.report.failed()
         return array("q", [s for s, n in known if state.exhausted(range(s, s + 1), n)])
 
-    def dead_lettered(self, run: Run) -> list[Settled]:
+    def dead_lettered(self, run: Run, outcome: Outcome = Outcome.DEAD_LETTERED) -> list[Settled]:
         """The copies of these messages are in the group that is being written: they are owed no
-        more."""
-        return self._state.dead_lettered(run)
+        more. With another outcome none is kept."""
+        return self._state.dead_lettered(run, outcome)
 
     def wake(self, now: int) -> list[Effect]:
         """Times have come: of delays and of locks."""

@@ -337,14 +337,14 @@ class QueueState(QueueParts):
             self.hand([(consumer, same)], failures, now, effects, again=True)
         return effects
 
-    def dead_lettered(self, run: Run) -> list[Settled]:
-        """Copies of these are kept."""
+    def dead_lettered(self, run: Run, outcome: Outcome = Outcome.DEAD_LETTERED) -> list[Settled]:
+        """Copies of these are kept, or with another outcome they aren't."""
         effects: list[Settled] = []
         for part in gathered(
             (range(one, one + 1) for one in run if one in self._dead_lettering), len(run)
         ):
             self._dead_lettering.discard(part)
-            effects += self.final(NOBODY, part, Outcome.DEAD_LETTERED)
+            effects += self.final(NOBODY, part, outcome)
         return effects
 
     def wake(self, now: int) -> list[Settled | DeadLetter]:

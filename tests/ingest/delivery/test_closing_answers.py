@@ -4,13 +4,12 @@ Groups wait for half a second before they are written, so that an answer that do
 first, and a kill of the gateway right behind it finds the journal without them.
 """
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gateway_links import Incoming, encoded
+from gateway_links import Incoming
 from gateway_peer import Connect, Peer
 from gateway_process import Gateway
 from proton import Delivery, Endpoint
