@@ -47,24 +47,20 @@ class Dispatcher:
         position: int,
         settled: SequenceSet | None = None,
         *,
-        failures: Mapping[int, int] | None = None,
-        possibly_delivered_below: int = 0,
-        lost: SequenceSet | None = None,
+        attempts: Attempts | None = None,
         policy: Policy = DEFAULT,
         priority_index: PriorityIndex | None = None,
         dead_letters: bool = False,
     ) -> None:
         """`position` is the first sequence that is owed and not read. The rest is known from before
-        a restart: `settled` are exceptions above the position, kept and changed here; `failures`
-        are the failed attempts of messages that are owed. A message that is owed below
-        `possibly_delivered_below` and isn't in `failures` counts as failed once. `lost` are those
-        that lost consumers may have seen, kept and changed here. With `dead_letters` a copy of what
-        is given up may be kept; else it is settled at once."""
+        a restart: `settled` are exceptions above the position, and `attempts` those of messages
+        that are owed; both are kept and changed here. With `dead_letters` a copy of what is given
+        up may be kept; else it is settled at once."""
         self.paused = False  #: nothing is delivered; outcomes count as ever
         self._state = QueueState(
             position,
             SequenceSet() if settled is None else settled,
-            Attempts(failures or {}, possibly_delivered_below, lost),
+            Attempts({}, 0) if attempts is None else attempts,
             policy,
             priority_index,
             dead_letters=dead_letters,

@@ -24,6 +24,7 @@ from distributary.pipeline.log.failures import Failures, PossiblyDelivered
 from distributary.pipeline.model.header_attributes import HeaderAttributes
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.policy import DEFAULT, Backlog, Overflow
+from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.sequences.sequence_set import SequenceSet
 
 SECOND = 1_000_000
@@ -478,9 +479,11 @@ class History:
         self.real = Dispatcher(
             cursor.floor,
             SequenceSet(cursor.settled),
-            failures=possible.failures(owed),
-            possibly_delivered_below=possible.below,
-            lost=SequenceSet(range(one, one + 1) for one in self.lost if one not in cursor),
+            attempts=Attempts(
+                possible.failures(owed),
+                possible.below,
+                SequenceSet(range(one, one + 1) for one in self.lost if one not in cursor),
+            ),
             policy=self.model.policy,
             priority_index=self.priority_index,
             dead_letters=self.model.dead_letters,
