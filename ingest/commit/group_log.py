@@ -26,6 +26,7 @@ from distributary.ingest.commit.pending_group import (
     Receipt,
     SealedGroup,
     answer,
+    excluded,
     recorded_bytes,
     settled_bytes,
 )
@@ -44,7 +45,6 @@ from distributary.pipeline.model.message import (
     Settlement,
     SubscriptionRecord,
 )
-from distributary.pipeline.model.subscription import BEGINNINGS
 from distributary.pipeline.tables.journal import frame
 from distributary.pipeline.tables.journal.segment import FrameRef
 
@@ -276,7 +276,9 @@ class Log:
         self._waiting_bytes -= waiting.size
         waiting.note_begun(self.begun, self._next_group)
         runs = by_topic(waiting.runs)
-        settlements = waiting.settlements + self._excluded(waiting, runs)
+        now, later = excluded(self._exclusion, waiting, runs, self._next_sequence)
+        self._waiting.settlements += later
+        settlements = waiting.settlements + now
         group = Group(
             self._next_group,
             self._next_sequence,
@@ -303,32 +305,6 @@ class Log:
             self._committer.write(parts, self._next_sequence, self._durable)
         else:
             self._write(parts)
-
-    def _excluded(self, waiting: PendingGroup, runs: tuple[PublishBatch, ...]) -> list[Settlement]:
-        """What these messages are to the subscriptions that aren't owed all of their topic.
-
-        It becomes durable with the messages: nobody can see one without the other. Only for a
-        subscription that begins in this very group it waits for the next one: whatever is settled
-        in a group belongs to what there was before it.
-        """
-        no_local = self._exclusion
-        if not (waiting.aimed or any(run.topic in no_local for run in runs)):
-            return []
-        next_of: dict[str, int] = {}
-        first = self._next_sequence
-        for run in runs:
-            next_of[run.topic] = first
-            first += run.count
-        found: list[Settlement] = []
-        for run, publisher in zip(waiting.runs, waiting.publishers, strict=True):
-            first = next_of[run.topic]
-            next_of[run.topic] = first + run.count
-            if waiting.aimed or run.topic in no_local:
-                sequences = range(first, first + run.count)
-                found += no_local.exclude(run.topic, publisher, sequences)
-        begun = {one.key.id for one in waiting.records if one.event in BEGINNINGS}
-        self._waiting.settlements += [one for one in found if one.subscription in begun]
-        return [one for one in found if one.subscription not in begun]
 
     # The journal.
 

@@ -104,8 +104,9 @@ class OutcomeRecording:
             say("")
             return
         waiting = _Waiting(links, say)
-        late = links[0].later(partial(self._late, waiting))
-        waiting.timer = self._loop.call_later(self._ms_max / 1_000, late)
+        waiting.timer = self._loop.call_later(
+            self._ms_max / 1_000, links[0].later(partial(self._late, waiting))
+        )
         self._wait(waiting)
 
     def _durable(self, links: tuple[Link, ...]) -> bool:

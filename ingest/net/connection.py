@@ -263,13 +263,11 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
     # AMQP out.
 
     def accept(self, container_id: str) -> None:
-        """Answer the peer's open."""
         self.accepted = True
         endpoint_answers.accepted(self.proton, container_id)
         self._tick()
 
     def refuse(self, container_id: str, condition: str, description: str, field: str) -> None:
-        """Answer the open in the form by which clients know that they were refused."""
         endpoint_answers.refused(self.proton, container_id, condition, description, field)
         self._handler.failed(self, description)
         self._close()

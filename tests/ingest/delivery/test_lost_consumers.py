@@ -47,8 +47,7 @@ def ended(peer: Peer, holder: Incoming, how: str) -> None:
             peer.until(lambda: session.state & Endpoint.REMOTE_CLOSED, "an end")
         case "link error":
             holder.link.condition = error
-            holder.link._update_cond()  # Proton's detach() would forget it
-            peer.leave(holder, closed=False)
+            peer.leave(holder, closed=True)  # refused, as there is another consumer
         case "detach" | "close of the link":
             peer.leave(holder, closed=how != "detach")
         case "close":
@@ -61,13 +60,14 @@ def test_what_a_lost_consumer_had_comes_marked(
 ) -> None:
     """What it had and hadn't settled, however it was lost; what it never had comes as new."""
     with own_gateway({"amqp": {"idle_timeout_ms": IDLE_MS}}) as gateway:
-        peer = connect(port=gateway.port)
+        peer, another = connect(port=gateway.port), connect(port=gateway.port)
         holder = peer.shared_durable(topic, NAME)
+        keeper = another.shared_durable(topic, NAME) if how == "link error" else None
         connect(port=gateway.port).sender(topic).publish(*range(6))
         taken = holder.take(4)
         holder.confirm(taken[1:2])
         ended(peer, holder, how)
-        other = connect(port=gateway.port).shared_durable(topic, NAME)
+        other = keeper or connect(port=gateway.port).shared_durable(topic, NAME)
         came = sorted(marks(other, 5))
         assert came == [(0, 1), (2, 1), (3, 1), (4, 0), (5, 0)]
 
