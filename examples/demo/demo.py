@@ -199,7 +199,7 @@ def equation(played: Played, numbers: Numbers) -> str:
 
 def off(flights: int, played: Played, numbers: Numbers) -> str:
     """Which number is off and by how much; '' if all is as it must be."""
-    lost = sum(worker.released for worker in numbers.workers)
+    lost = sum(worker.lost for worker in numbers.workers)
     rules = (
         ("published", played.published, flights),
         (f"settled by {DISPATCHERS}", numbers.settled, flights),
@@ -208,7 +208,7 @@ def off(flights: int, played: Played, numbers: Numbers) -> str:
         (f"pending for {AUDITORS}", numbers.pending(_id(AUDITORS)), flights),
         ("rows of messages", numbers.messages, flights),
         ("rows of messages that could not be decoded", numbers.undecodable, 0),
-        ("released by the killed worker", lost, played.held),
+        ("lost with the killed worker", lost, played.held),
     )
     wrong = [
         f"{what} is {found:,} and must be {wanted:,}"

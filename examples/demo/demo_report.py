@@ -54,7 +54,7 @@ class Worker:
 
     name: str
     accepted: int
-    released: int
+    lost: int
     took_over: int
 
 
@@ -206,20 +206,20 @@ def _numbers(spark: SparkSession, run: Run, acks: DataFrame) -> Numbers:
 
 
 def _workers(acks: DataFrame) -> tuple[Worker, ...]:
-    lost = acks.where("outcome = 'released'").select("sequence").distinct()
+    lost = acks.where("outcome = 'lost'").select("sequence").distinct()
     took = _accepted(acks).join(F.broadcast(lost), on="sequence", how="left_semi")
     took_over = {row.worker: row["count"] for row in took.groupBy("worker").count().collect()}
     rows = (
         acks.groupBy("worker")
         .agg(
             F.count_if(F.col("outcome") == "accepted").alias("accepted"),
-            F.count_if(F.col("outcome") == "released").alias("released"),
+            F.count_if(F.col("outcome") == "lost").alias("lost"),
         )
         .orderBy("worker")
         .collect()
     )
     return tuple(
-        Worker(row.worker, row.accepted, row.released, took_over.get(row.worker, 0)) for row in rows
+        Worker(row.worker, row.accepted, row.lost, took_over.get(row.worker, 0)) for row in rows
     )
 
 
@@ -273,7 +273,7 @@ def _pace(acks: DataFrame) -> Pace:
     counts: dict[str, list[float]] = {}
     for row in rows:
         counts.setdefault(row.worker, [0.0] * BUCKETS)[row.bucket] = row["count"] / width
-    gone = acks.where("outcome = 'released'").select(F.min("at")).first()
+    gone = acks.where("outcome = 'lost'").select(F.min("at")).first()
     return Pace(
         seconds=tuple(number * width for number in range(BUCKETS + 1)),
         rates={worker: tuple(counts[worker]) for worker in sorted(counts)},

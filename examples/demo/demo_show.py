@@ -33,7 +33,7 @@ def draw(pace: Pace, numbers: Numbers, colours: Mapping[str, str], file: Path) -
     axes.set_ylim(0, max(base) * 1.2 or 1.0)
     axes.set_xlim(0, pace.seconds[-1])
     for worker in numbers.workers:
-        if pace.lost is not None and worker.released:
+        if pace.lost is not None and worker.lost:
             _mark(figure, pace.lost, worker)
     axes.set_title(
         f"{numbers.settled:,} flights, dealt in turn to the workers of one subscription",
@@ -57,7 +57,7 @@ def _mark(figure: Figure, at: float, worker: Worker) -> None:
     axes.axvline(at, color="#222222", linestyle="--", linewidth=1.2)
     before = at > (left + right) / 2
     axes.annotate(
-        f"{worker.name} is killed, holding {worker.released:,} messages:\n"
+        f"{worker.name} is killed, holding {worker.lost:,} messages:\n"
         "they go back in their places and to the others",
         xy=(at, 0.97),
         xycoords=("data", "axes fraction"),
@@ -101,7 +101,7 @@ def _workers_table(workers: Iterable[Worker], colours: Mapping[str, str]) -> Tab
         table.add_row(
             f"[{colour}]{worker.name}[/]",
             f"{worker.accepted:,}",
-            f"[red]{worker.released:,}[/]" if worker.released else "",
+            f"[red]{worker.lost:,}[/]" if worker.lost else "",
             f"{worker.took_over:,}" if worker.took_over else "",
         )
     return table

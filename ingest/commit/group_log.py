@@ -26,6 +26,7 @@ from distributary.ingest.commit.pending_group import (
     Receipt,
     SealedGroup,
     answer,
+    excluded,
     recorded_bytes,
     settled_bytes,
 )
@@ -44,7 +45,6 @@ from distributary.pipeline.model.message import (
     Settlement,
     SubscriptionRecord,
 )
-from distributary.pipeline.model.subscription import BEGINNINGS
 from distributary.pipeline.tables.journal import frame
 from distributary.pipeline.tables.journal.segment import FrameRef
 
@@ -85,6 +85,8 @@ class Log:
         self._waiting_bytes = 0
         self._brought = 0  # of them, since a peer was last asked to wait
         self._writing: SealedGroup | None = None
+        #: How many groups have become durable since the start, and how many were closed to more.
+        self._durable_count = self._closed_count = 0
         self._worker: Worker[FrameRef] = Worker("journal", host.loop)
         self._committer = Committer(
             host, store, self.recent, lambda: Floors(self.last_group, lowest_floor()), complete
@@ -112,6 +114,26 @@ class Log:
     def last_group(self) -> int:
         """The last group that holds anything of what was said until now."""
         return self._next_group if self._waiting else self._next_group - 1
+
+    @property
+    def forming(self) -> int:
+        """The number, since the start, of the group that waits: what is given to the log now is
+        durable when it is."""
+        return self._closed_count + 1
+
+    def durable(self, number: int) -> bool:
+        """Whether the group that had this number while it was `forming` is durable; 0 is."""
+        return number <= self._durable_count
+
+    def when_durable(self, number: int, then: Callable[[], None]) -> None:
+        """Call `then` when the group that had this number while it was `forming` is durable, at
+        once if it is. No later group is waited for."""
+        if self.durable(number):
+            then()
+            return
+        writing = () if self._writing is None else (self._writing.waiting,)
+        groups = [*writing, *self._full_groups, self._waiting]
+        groups[number - self._durable_count - 1].then.append(then)
 
     def publish(self, run: PublishBatch, receipt: Receipt) -> None:
         """A run of messages waits for the next group, its sender for the accept."""
@@ -182,6 +204,7 @@ class Log:
         """A commit takes in whole groups, so no group is larger than a commit should be."""
         self._full_groups.append(self._waiting)
         self._waiting = PendingGroup()
+        self._closed_count += 1
 
     def coming(self, topic: str) -> tuple[int, int]:
         """How many messages of this topic aren't durable yet, and their bytes."""
@@ -247,12 +270,15 @@ class Log:
             waiting = self._full_groups.popleft()
         elif self._waiting:
             waiting, self._waiting = self._waiting, PendingGroup()
+            self._closed_count += 1
         else:
             return
         self._waiting_bytes -= waiting.size
         waiting.note_begun(self.begun, self._next_group)
         runs = by_topic(waiting.runs)
-        settlements = waiting.settlements + self._excluded(waiting, runs)
+        now, later = excluded(self._exclusion, waiting, runs, self._next_sequence)
+        self._waiting.settlements += later
+        settlements = waiting.settlements + now
         group = Group(
             self._next_group,
             self._next_sequence,
@@ -279,32 +305,6 @@ class Log:
             self._committer.write(parts, self._next_sequence, self._durable)
         else:
             self._write(parts)
-
-    def _excluded(self, waiting: PendingGroup, runs: tuple[PublishBatch, ...]) -> list[Settlement]:
-        """What these messages are to the subscriptions that aren't owed all of their topic.
-
-        It becomes durable with the messages: nobody can see one without the other. Only for a
-        subscription that begins in this very group it waits for the next one: whatever is settled
-        in a group belongs to what there was before it.
-        """
-        no_local = self._exclusion
-        if not (waiting.aimed or any(run.topic in no_local for run in runs)):
-            return []
-        next_of: dict[str, int] = {}
-        first = self._next_sequence
-        for run in runs:
-            next_of[run.topic] = first
-            first += run.count
-        found: list[Settlement] = []
-        for run, publisher in zip(waiting.runs, waiting.publishers, strict=True):
-            first = next_of[run.topic]
-            next_of[run.topic] = first + run.count
-            if waiting.aimed or run.topic in no_local:
-                sequences = range(first, first + run.count)
-                found += no_local.exclude(run.topic, publisher, sequences)
-        begun = {one.key.id for one in waiting.records if one.event in BEGINNINGS}
-        self._waiting.settlements += [one for one in found if one.subscription in begun]
-        return [one for one in found if one.subscription not in begun]
 
     # The journal.
 
@@ -349,6 +349,7 @@ class Log:
         assert sealed is not None  # noqa: S101
         if sealed.batches:
             self._counts.group_messages.observe(sealed.group.message_count)
+        self._durable_count += 1
         self.flush()  # the next group goes to the disk while this one is handed out
         self._complete(GroupDurable(sealed))
         self.flush()

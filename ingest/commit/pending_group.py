@@ -1,6 +1,6 @@
 """A group on its way to the disk: what gathers in it, and what of it is being written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -97,6 +97,34 @@ def recorded_bytes(record: SubscriptionRecord) -> int:
     definition = record.definition
     said = len(definition.topic) + len(definition.selector or "") + len(record.policy)
     return ROW_BYTES + len(record.key.name) + len(record.key.container or "") + said
+
+
+def excluded(
+    no_local: NoLocalRule, waiting: PendingGroup, runs: Sequence[PublishBatch], first: int
+) -> tuple[list[Settlement], list[Settlement]]:
+    """What the group's messages, which get the sequences from `first` on by topic (`runs`), are to
+    the subscriptions that aren't owed all of their topic: to be recorded in it, and in the next.
+
+    It becomes durable with the messages: nobody can see one without the other. Only for a
+    subscription that begins in this very group it waits for the next one: whatever is settled
+    in a group belongs to what there was before it.
+    """
+    if not (waiting.aimed or any(run.topic in no_local for run in runs)):
+        return [], []
+    next_of: dict[str, int] = {}
+    for run in runs:
+        next_of[run.topic] = first
+        first += run.count
+    found: list[Settlement] = []
+    for run, publisher in zip(waiting.runs, waiting.publishers, strict=True):
+        first = next_of[run.topic]
+        next_of[run.topic] = first + run.count
+        if waiting.aimed or run.topic in no_local:
+            sequences = range(first, first + run.count)
+            found += no_local.exclude(run.topic, publisher, sequences)
+    begun = {one.key.id for one in waiting.records if one.event in BEGINNINGS}
+    later = [one for one in found if one.subscription in begun]
+    return [one for one in found if one.subscription not in begun], later
 
 
 @dataclass(frozen=True, slots=True, eq=False)

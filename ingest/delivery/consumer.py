@@ -60,6 +60,8 @@ class Subscription:
     for which a timer is set, 0 if none is. `hint` is what is known of what its selector matches.
     `unreadable` says why a page of it couldn't be read, while it waits for that. `next_message` is
     a position at which the topic is known to have a message, `recorded` the floor that the log has.
+    `copying` messages were given up, and their copies are in the log when the group that waits is
+    durable.
     `ended`: no message is owed any more.
     """
 
@@ -76,6 +78,7 @@ class Subscription:
     unreadable: str = ""
     next_message: int = -1
     recorded: int = 0
+    copying: int = 0
     ended: bool = False
 
     def __post_init__(self) -> None:

@@ -10,20 +10,26 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+import structlog
 
 from distributary.ingest.commit.batches import message_at, run_of
-from distributary.ingest.commit.group_log import Inside, Log, Receipt
+from distributary.ingest.commit.group_log import Inside, Log
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.message_source import Paging
 from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.logs import QUIET_SECONDS, SummedLines
 from distributary.ingest.runtime.workers import watched, went_well
 from distributary.pipeline.amqp.dead_letter import Copy, DeadLetterInfo, copy, queue_of
 from distributary.pipeline.dispatch.dispatcher import DeadLetter
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.message import RecordBatch, Settlement
-from distributary.pipeline.model.outcome import Reason
+from distributary.pipeline.model.outcome import Outcome, Reason
+from distributary.pipeline.model.sorting import split_expired
 from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.redelivery import giving_up
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.policy_table import dead_letter_queue
 
@@ -33,18 +39,23 @@ BREAK_MESSAGES = 64
 WAITING_BYTES_MAX = 8 << 20
 #: Reasons that come with an attempt which isn't among those that failed.
 _IN_ONE_MORE = frozenset({Reason.REJECTED, Reason.UNDELIVERABLE})
+#: Reasons that a consumer's outcome gives.
+_SAID = _IN_ONE_MORE | {Reason.EXHAUSTED}
+
+_events = structlog.get_logger("delivery")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pending:
-    """Messages that one consumer ("": none) gave up at one time, and the receipt that waits for
-    their copies."""
+    """Messages that one consumer ("": none) gave up at one time (`at`), and what is done when their
+    copies are in a group of the log."""
 
     subscription: Subscription
     consumer: str
     dead_letter: DeadLetter
     delivered_at: int
-    receipt: Receipt | None
+    at: int
+    then: Callable[[], None] | None
 
 
 class DeadLetters:
@@ -70,6 +81,8 @@ class DeadLetters:
         self._unreadable: list[_Pending] = []
         self._task: asyncio.Task[None] | None = None
         self._waiting_bytes = 0
+        self._lines = SummedLines(loop.time)
+        self._telling: asyncio.TimerHandle | None = None
         self._written: asyncio.Event = asyncio.Event()
 
     def add(
@@ -78,15 +91,14 @@ class DeadLetters:
         consumer: str,
         given_up: Sequence[DeadLetter],
         delivered_at: int,
-        receipt: Receipt | None = None,
+        then: Callable[[], None] | None = None,
     ) -> None:
-        """Write copies of these messages; the receipt is answered when the last copy is durable."""
-        last = len(given_up) - 1
-        for nth, dead_letter in enumerate(given_up):
-            pending = _Pending(
-                subscription, consumer, dead_letter, delivered_at, receipt if nth == last else None
-            )
-            self._pending.append(pending)
+        """Write copies of these messages; `then` is called when the last copy is in the group that
+        waits, which is written next."""
+        last, now = len(given_up) - 1, clock.now()
+        for nth, one in enumerate(given_up):
+            done = then if nth == last else None
+            self._pending.append(_Pending(subscription, consumer, one, delivered_at, now, done))
         self._begin()
 
     def _begin(self) -> None:
@@ -110,6 +122,8 @@ class DeadLetters:
         """Stop: messages without a durable copy are owed after the next start."""
         self._pending.clear()
         self._unreadable.clear()
+        if self._telling is not None:
+            self._telling.cancel()
         if self._task is not None:
             self._task.cancel()
 
@@ -127,8 +141,8 @@ class DeadLetters:
                     self._loop.call_later(self._retry_seconds, self._again)
                 self._unreadable.append(pending)
                 continue
-            if pending.receipt is not None:
-                self._log.confirm(pending.receipt)
+            if pending.then is not None:
+                pending.then()
                 self._log.flush()
         self._lookup.forget()
 
@@ -156,38 +170,94 @@ class DeadLetters:
             await self._written.wait()
 
     def _write(self, pending: _Pending, batch: RecordBatch | None, run: Run) -> None:
-        """Put the copies and settlements of those messages that are still given up into one
-        group."""
-        subscription = pending.subscription
+        """End those of these messages that are still given up: those whose time was over have
+        expired, whatever a consumer said of them then."""
+        reason = pending.dead_letter.reason
+        if batch is None or reason not in _SAID:
+            self._end(pending, reason, batch, run)
+            return
+        rest, expired = split_expired(run, batch.attributes, pending.at)
+        for why, part in ((reason, rest), (Reason.EXPIRED, expired)):
+            if part:
+                self._end(pending, why, batch, part)
+
+    def _end(self, pending: _Pending, why: Reason, batch: RecordBatch | None, run: Run) -> None:
+        """Put the copies, if any are to be kept, and settlements of those messages that are still
+        given up into one group."""
+        subscription, said = pending.subscription, pending.dead_letter.reason
         if subscription.key is None or subscription.ended:
             return
-        now = clock.now()
-        reason = pending.dead_letter.reason
-        attempts = pending.dead_letter.delivery_count + (reason in _IN_ONE_MORE)
-        info = DeadLetterInfo(
-            subscription.key.id, subscription.definition.topic, reason, attempts, now
-        )
-        copies: list[Copy] = []
-        settlements: list[Settlement] = []
-        for settled in subscription.dispatcher.dead_lettered(run):
-            settlements.append(
-                subscription.settlement(settled, pending.consumer, pending.delivered_at or now, now)
-            )
-            if batch is not None:
-                copies += [copy(message_at(batch, one), one, info) for one in settled.run]
+        now, dispatcher = clock.now(), subscription.dispatcher
+        keeps = why is said or giving_up.keeps(dispatcher.policy, why)
+        consumer, delivered_at = pending.consumer, pending.delivered_at or now
+        if said is Reason.EXHAUSTED and not keeps:
+            consumer, delivered_at = "", now  # the last attempt is recorded, as what it was
+        outcome = Outcome.DEAD_LETTERED if keeps else giving_up.OUTCOMES[why]
+        settlements = [
+            subscription.settlement(settled, consumer, delivered_at, now)
+            for settled in dispatcher.dead_lettered(run, outcome)
+        ]
         if not settlements:
             return
+        if not keeps:
+            self._log.write((), settlements, Inside())
+            return
+        self._keep(pending, why, batch, settlements)
+
+    def _keep(
+        self,
+        pending: _Pending,
+        why: Reason,
+        batch: RecordBatch | None,
+        settlements: list[Settlement],
+    ) -> None:
+        """Put the copies of what is settled so into the group, too."""
+        subscription, now = pending.subscription, settlements[0].settled_at
+        said = pending.dead_letter.reason
+        attempts = pending.dead_letter.delivery_count + (said in _IN_ONE_MORE)
+        topic = subscription.definition.topic
+        info = DeadLetterInfo(settlements[0].subscription, topic, why, attempts, now)
+        copies: list[Copy] = []
+        if batch is not None:
+            copies = [
+                copy(message_at(batch, one), one, info)
+                for settlement in settlements
+                for run in settlement.sequences
+                for one in run
+            ]
         queue = dead_letters_of(subscription)
         self._ensure_queue(queue)
         runs = [run_of(queue.topic, copies)] if copies else []
         size = sum(len(run.blob) for run in runs)
         self._waiting_bytes += size
+        subscription.copying += len(copies)
         self._log.write(runs, settlements, Inside())
-        self._log.after(lambda: self._durable(size))
+        self._log.after(partial(self._durable, subscription, len(copies), size))
+        self._tell((info.subscription, queue.topic, why.value), len(copies))
 
-    def _durable(self, size: int) -> None:
+    def _durable(self, subscription: Subscription, count: int, size: int) -> None:
+        subscription.copying -= count
         self._waiting_bytes -= size
         self._written.set()
+
+    def _tell(self, kind: tuple[str, ...], count: int) -> None:
+        """The first of a kind is said at once, what follows is summed up."""
+        if count:
+            self._lines.add(kind, count)
+        for (subscription, queue, reason), messages in self._lines.due():
+            _events.warning(
+                "messages.dead_lettered",
+                subscription=subscription,
+                queue=queue,
+                reason=reason,
+                messages=messages,
+            )
+        if self._lines.waits and self._telling is None:
+            self._telling = self._loop.call_later(QUIET_SECONDS, self._tell_more)
+
+    def _tell_more(self) -> None:
+        self._telling = None
+        self._tell((), 0)
 
 
 def dead_letters_of(subscription: Subscription) -> Destination:

@@ -6,9 +6,9 @@ A subscription is a position over the log. Messages come from memory when they a
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import count, groupby
+from itertools import count
 
-from distributary.ingest.commit.group_log import Log, Receipt, answer
+from distributary.ingest.commit.group_log import Log, Receipt
 from distributary.ingest.commit.home_opening import Store
 from distributary.ingest.delivery import oversize
 from distributary.ingest.delivery.alarms import Alarms
@@ -17,6 +17,7 @@ from distributary.ingest.delivery.dead_letters import DeadLetters
 from distributary.ingest.delivery.expiry import Expiry
 from distributary.ingest.delivery.leased_consumer import LeasedConsumer
 from distributary.ingest.delivery.message_source import PageRead, Paging
+from distributary.ingest.delivery.outcome_recording import AnswerDue, OutcomeRecording
 from distributary.ingest.delivery.selector_faults import SelectorFaults
 from distributary.ingest.delivery.selector_filter import SelectorFilter
 from distributary.ingest.delivery.topic_directory import TopicDirectory
@@ -63,7 +64,7 @@ class DeliveryService:
         log: Log,
         topics: TopicDirectory,
         ensure_queue: Callable[[Destination], SubscriptionKey],
-        complete: Callable[[PageRead | DeliveryDue], None],
+        complete: Callable[[PageRead | DeliveryDue | AnswerDue], None],
     ) -> None:
         """`ensure_queue` makes a queue, in the pending group, if absent. `complete` is called with
         pages that were read, and when there is something to serve that no frame caused."""
@@ -73,6 +74,8 @@ class DeliveryService:
         self.faults = SelectorFaults(host, complete)
         self._alarms = Alarms(host.loop, self._rung)
         self._dead_letters = DeadLetters(host.loop, log, self.paging, ensure_queue)
+        #: What becomes of outcomes, and the answers that wait for that.
+        self.recording = OutcomeRecording(host, log, self._dead_letters, complete)
         self._expiry = Expiry(host, topics, self.paging, self.faults, self.give_up)
         self._attached: dict[str, dict[Subscription, None]] = {}  # topic -> those with consumers
         self._queue: FairQueue[Subscription] = FairQueue(TOPIC_SUBSCRIPTIONS)
@@ -108,13 +111,15 @@ class DeliveryService:
         return consumer
 
     def detach(self, consumer: Consumer) -> None:
-        """A consumer goes; what it held is given back, and that is recorded."""
+        """A consumer goes; what it held is given back, and that is recorded. If its link was lost,
+        it may have seen that."""
         subscription = consumer.subscription
         if subscription.consumers.pop(consumer.number, None) is None:
             return
         now = clock.now()
-        for settled in subscription.dispatcher.detach(consumer.number):
-            self._record(subscription, consumer.name, settled, now, now)
+        lost = not consumer.link.ended_well
+        effects = subscription.dispatcher.detach(consumer.number, lost=lost, now=now)
+        self.recording.left(consumer, effects, now)
         self._filter.stop(consumer)
         if not subscription.consumers:
             self._filter.leave(subscription)
@@ -175,14 +180,14 @@ class DeliveryService:
     def give_up(self, subscription: Subscription, run: Run, reason: Reason) -> None:
         """Of these messages, which expired or are too many, nobody shall get what nobody holds."""
         effects = subscription.dispatcher.give_up(run, reason)
-        self._perform(subscription, effects, clock.now())
+        self.recording.perform(subscription, effects, clock.now())
         if effects and subscription.consumers:
             self._wake(subscription)  # what comes behind may be delivered now
         self._log.flush()
 
     def _rung(self, subscriptions: list[Subscription], now: int) -> None:
         for subscription in subscriptions:
-            self._perform(subscription, subscription.dispatcher.wake(now), now)
+            self.recording.perform(subscription, subscription.dispatcher.wake(now), now)
             self._alarms.look(subscription)
             if subscription.consumers:
                 self._wake(subscription)
@@ -207,35 +212,22 @@ class DeliveryService:
         receipt: Receipt | None = None
         if outcomes.confirm:
             receipt = Receipt(consumer.link, outcomes.confirm, len(outcomes.confirm) // 8, 0)
-        self.concluded(subscription, consumer.name, effects, outcomes.delivered_at, now, receipt)
+        self.concluded(consumer, effects, outcomes.delivered_at, now, receipt)
         self.eased(consumer)
 
     def concluded(
         self,
-        subscription: Subscription,
-        name: str,
+        consumer: Consumer,
         effects: Sequence[Settled | DeadLetter],
         delivered_at: int,
         now: int,
         receipt: Receipt | None,
     ) -> None:
-        """What a dispatcher made of a consumer's outcomes is recorded, in the group that waits, or
-        buried; the receipt is answered when that is durable."""
-        given_up: list[DeadLetter] = []
-        for one in effects:
-            if isinstance(one, DeadLetter):
-                given_up.append(one)
-            else:
-                self._record(subscription, name, one, delivered_at, now)
-                if not one.final:
-                    self._wake(subscription)
-        if given_up:
-            self._wake(subscription)
-            self._dead_letters.add(subscription, name, given_up, delivered_at, receipt)
-        elif receipt is not None and subscription.durable:
-            self._log.confirm(receipt)
-        elif receipt is not None:
-            answer(receipt, 0)
+        """What a dispatcher made of a consumer's outcomes is recorded, and may make room; the
+        receipt is answered when that is durable."""
+        self.recording.concluded(consumer, effects, delivered_at, now, receipt)
+        if any(isinstance(one, DeadLetter) or not one.final for one in effects):
+            self._wake(consumer.subscription)
 
     def eased(self, consumer: Consumer) -> None:
         """A consumer holds less than before."""
@@ -243,30 +235,6 @@ class DeliveryService:
             self._set_credit(consumer)
             self._wake(consumer.subscription)
         oversize.end_if_empty(consumer)
-
-    def _perform(self, subscription: Subscription, effects: Sequence[Effect], now: int) -> None:
-        """Record and bury what ended by itself: no peer said so."""
-        given_up: list[DeadLetter] = []
-        for effect in effects:
-            match effect:
-                case Settled(consumer=number):
-                    self._record(subscription, subscription.consumer_name(number), effect, now, now)
-                case DeadLetter():
-                    given_up.append(effect)
-                case Deliver():
-                    raise AssertionError(f"{effect} without messages at hand")
-        for number, same in groupby(given_up, lambda dead_letter: dead_letter.consumer):
-            self._dead_letters.add(
-                subscription, subscription.consumer_name(number), list(same), now
-            )
-
-    def _record(
-        self, subscription: Subscription, consumer: str, settled: Settled, delivered: int, now: int
-    ) -> None:
-        if subscription.durable:
-            self._log.settle(subscription.settlement(settled, consumer, delivered, now))
-        else:
-            subscription.counts.settle(settled.outcome, len(settled.run))
 
     # Serving.
 
@@ -373,7 +341,7 @@ class DeliveryService:
                     consumer.number, run, Outcome.ACCEPTED, now=now, delivered_at=now
                 )
         if others:
-            self._perform(subscription, others, now)
+            self.recording.perform(subscription, others, now)
         for consumer in limited:
             oversize.end_if_empty(consumer)
         return sent

@@ -52,6 +52,8 @@ class LeasedConsumer(Link):
         self.message_bytes_max = 0
         self.offered_capabilities = ()
         self.alive, self.ended, self.left, self.gone = True, False, False, False
+        self.ended_well = False
+        self.outcomes_in = self.unburied = 0
         self.delivery_count = self.waiting = 0
         self.keeper, self._then = asked_by.keeper, None
         self.owner = None

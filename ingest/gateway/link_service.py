@@ -23,7 +23,7 @@ from distributary.ingest.subscriptions.subscription_service import SubscriptionS
 from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
 from distributary.ingest.transactions.coordinator import Coordinator
 from distributary.pipeline.model.address import Destination, Kind
-from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
+from distributary.pipeline.model.amqp_error import INVALID_FIELD, LIMIT_EXCEEDED, AmqpError
 from distributary.pipeline.model.subscription import Made, Origin
 from distributary.pipeline.subscriptions import attach_intent
 from distributary.pipeline.subscriptions.rights import LinkOperation
@@ -49,6 +49,7 @@ class LinkService:
 
     def __init__(self, host: Host, messages: MessageParts, parts: LinkParts) -> None:
         self._settings, self._log = host.settings, messages.log
+        self._recording = messages.delivery.recording
         self._access, self._admission = parts.access, parts.admission
         self._subscriptions, self._temporary = parts.subscriptions, parts.temporary
         self._transactions, self._node = parts.transactions, parts.node
@@ -200,8 +201,17 @@ class LinkService:
 
     def detached(self, link: Link, closed: bool) -> None:
         self._let_go(link)
-        link.when_answered(partial(self._subscriptions.leave, link, closed))
+        attempt = link.connection.attempt
+        answer = partial(self._answer_detach, link, closed)
+        self._recording.when_durable((link,), lambda late: attempt(partial(answer, late)))
         self._log.slow(link)
+
+    def _answer_detach(self, link: Link, closed: bool, late: str) -> None:
+        """What its peer said before is durable, or (`late`) nobody knows that."""
+        if not late:
+            link.when_answered(partial(self._subscriptions.leave, link, closed))
+        elif link.alive:
+            link.detach(closed=closed, condition=LIMIT_EXCEEDED, description=late)
 
     def lost(self, link: Link) -> None:
         self._let_go(link)

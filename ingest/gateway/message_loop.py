@@ -24,6 +24,7 @@ from distributary.ingest.delivery.consumer import Consumer, Subscription
 from distributary.ingest.delivery.delivery_service import DeliveryDue, DeliveryService
 from distributary.ingest.delivery.dispatch_marking import DispatchMarking, MarksDurable
 from distributary.ingest.delivery.message_source import PageRead
+from distributary.ingest.delivery.outcome_recording import AnswerDue
 from distributary.ingest.delivery.topic_directory import TopicDirectory
 from distributary.ingest.gateway.descriptors import room_for
 from distributary.ingest.gateway.link_service import LinkParts, LinkService
@@ -58,7 +59,9 @@ from distributary.pipeline.model.subscription import Made, Origin, SubscriptionK
 from distributary.pipeline.subscriptions.rights import LinkOperation
 
 #: What was begun earlier and is done now.
-Completion: TypeAlias = GroupDurable | CreditGiven | MarksDurable | PageRead | DeliveryDue
+Completion: TypeAlias = (
+    GroupDurable | CreditGiven | MarksDurable | PageRead | DeliveryDue | AnswerDue
+)
 
 
 class MessageLoop:
@@ -163,7 +166,7 @@ class MessageLoop:
             case PageRead(subscription):
                 self._delivery.resume(subscription)
                 self.finish_pass()
-            case MarksDurable() | DeliveryDue():
+            case MarksDurable() | DeliveryDue() | AnswerDue():
                 self.finish_pass()
             case _ as never:
                 assert_never(never)
@@ -252,6 +255,9 @@ class MessageLoop:
 
     def lost(self, link: Link) -> None:
         self._links.lost(link)
+
+    def ended(self, links: tuple[Link, ...], answer: Callable[[str], None]) -> None:
+        self._delivery.recording.when_durable(links, answer)
 
     # What parts below ask of parts above them.
 

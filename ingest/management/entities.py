@@ -54,7 +54,7 @@ class Entities:
         self._log, self._table = parts.log, parts.store.table
         self._directory, self._users = directory, users
         #: How much a subscription has waiting.
-        self._backlog = parts.backlogs.counters.waiting
+        self._backlog = parts.backlogs.counters.shown
 
     @property
     def _no_local(self) -> NoLocal:
@@ -126,7 +126,7 @@ class Entities:
             "paused": self._directory.paused(key),
             "consumers": len(subscription.consumers),
             "in_flight": dispatcher.in_flight,
-            "outstanding": dispatcher.outstanding,
+            "outstanding": dispatcher.outstanding + subscription.copying,
             "floor": dispatcher.floor,
             "position": dispatcher.position,
             "head": self._log.recent.head,

@@ -297,7 +297,7 @@ class LeaseRequests:
                 now=now,
                 delivered_at=delivered_at,
             )
-            self._delivery.concluded(subscription, consumer.name, effects, delivered_at, now, None)
+            self._delivery.concluded(consumer, effects, delivered_at, now, None)
             count += sum(len(one.run) for one in effects)
         return count
 

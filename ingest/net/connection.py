@@ -13,7 +13,7 @@ from proton import Connection as ProtonConnection
 
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.pump import address
-from distributary.ingest.net import open_answer
+from distributary.ingest.net import endpoint_answers
 from distributary.ingest.net.containment import ContainedPeer, contained
 from distributary.ingest.net.engine import WRITE_BYTES, Engine
 from distributary.ingest.net.engine_error import engine_error
@@ -47,8 +47,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pausing = self._touched = self.alive = False
+        self._held = self._going_on = self._freed = self._ended = False
         self.writable = True
-        self._held = self._going_on = self._freed = False
         self._waits = False  #: what it sent is more than one turn's work
         self._unheard = 0  #: bytes read since `writable` ended
         self._room = READ_BYTES_FIRST
@@ -56,7 +56,6 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self.accepted = self.closing = False
         #: One of us has closed: when the engine has no more for the peer, the socket may end.
         self.ending = False
-        self._ended = False
 
     # The socket's side. Whatever begins here is for this peer alone (`ingest.net.containment`).
 
@@ -223,8 +222,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self.close("amqp:decode-error", str(error))
         if (fault := self._inflow.fault) is not None:
             self.close(fault.condition, fault.description)
-        elif not (more or waits):  # a close that waits for its turn is no wrong byte
-            self._unreadable()
+        elif not (more or waits or self.proton.state & Endpoint.REMOTE_CLOSED):
+            self._unreadable()  # a close that waits for its turn is no wrong byte, either
         self._wait_turn(waits)
         if self.inbound.unfinished_bytes:
             self._engine.bound_unfinished()
@@ -248,8 +247,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self._feed(self._engine.read_pointer, 0)
 
     def _unreadable(self) -> None:
-        """The engine takes no more bytes. If the peer hasn't closed they are wrong; the engine says
-        so in a close for the faults that it has a word for, and we do for the others."""
+        """The engine takes no more bytes of a peer that hasn't closed: they are wrong. The engine
+        says so in a close for the faults that it has a word for, and we do for the others."""
         self.ending = True
         error = engine_error(self._amqp._impl)
         self.close(
@@ -264,14 +263,12 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
     # AMQP out.
 
     def accept(self, container_id: str) -> None:
-        """Answer the peer's open."""
         self.accepted = True
-        open_answer.accepted(self.proton, container_id)
+        endpoint_answers.accepted(self.proton, container_id)
         self._tick()
 
     def refuse(self, container_id: str, condition: str, description: str, field: str) -> None:
-        """Answer the open in the form by which clients know that they were refused."""
-        open_answer.refused(self.proton, container_id, condition, description, field)
+        endpoint_answers.refused(self.proton, container_id, condition, description, field)
         self._handler.failed(self, description)
         self._close()
 
@@ -293,10 +290,17 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             pumping.feed(self._amqp_address, pumping.pointer(BARE_OPEN), len(BARE_OPEN))
 
     def closed(self) -> None:
-        """The peer has closed: so do we."""
+        """The peer has closed: so do we, when what it said is durable."""
+        links = self.inbound.links
         self._let_go()
-        self.proton.close()
-        self.ending = True
+        self._handler.ended(links, self._answer_close)
+
+    @contained
+    def _answer_close(self, late: str) -> None:
+        if self.alive:
+            endpoint_answers.closed(self.proton, late)
+            self.ending = True
+            self.touch()
 
     def _close(self) -> None:
         """Our close is the last that counts; the peer has a moment for its own."""
@@ -314,7 +318,6 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
 
     @contained
     def hold(self, on: bool) -> None:
-        """Stop reading from this peer, or go on."""
         self._held = on
         self._read_or_wait()
         if not on and self._waits:
@@ -329,7 +332,6 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             (transport.pause_reading if waits else transport.resume_reading)()
 
     def abort(self) -> None:
-        """Drop the socket now."""
         cast("asyncio.Transport", self._transport).abort()
 
     def touch(self) -> None:
@@ -366,8 +368,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         return False
 
     def _end(self, transport: asyncio.Transport) -> None:
-        """All is said. If the peer still talks, its socket is only half closed: bytes that nobody
-        reads would make the kernel throw our close away, unread."""
+        """All is said. A peer that still talks has its socket closed by half: bytes that nobody
+        reads would make the kernel throw our close away."""
         if self.proton.state & Endpoint.REMOTE_CLOSED or not transport.can_write_eof():
             transport.close()
         elif not self._ended:

@@ -1,5 +1,6 @@
 """What the service must be to the engine."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from distributary.ingest.native.pump import Outcomes, Received
@@ -34,6 +35,11 @@ class Handler(Protocol):
     def lost(self, link: Link) -> None:
         """The link has ended, by whatever cause but its peer's detach: give back all that is kept
         for it. Also after `detached`, when nobody waits for the answer any more."""
+
+    def ended(self, links: tuple[Link, ...], answer: Callable[[str], None]) -> None:
+        """The peer has ended the session or connection of these links, which were `lost`. Call
+        `answer` when what it said on them before is durable, or with a sentence when that takes too
+        long."""
 
     def writable(self, links: tuple[Link, ...], writable: bool) -> None:
         """The peer of these links reads too slowly (False), or took what waited (True)."""

@@ -6,6 +6,8 @@ more is gone, whatever events of it are still under way.
 
 import sys
 from collections import deque
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, Protocol
 
 from cproton import lib as proton
@@ -14,7 +16,7 @@ from proton import Session
 
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.pump import Outcomes, Pump, Received, Stop, address
-from distributary.ingest.net import transactional
+from distributary.ingest.net import endpoint_answers, transactional
 from distributary.ingest.net.containment import NotGivenBack
 from distributary.ingest.net.handler import Handler
 from distributary.ingest.net.link import BROKEN_VALUES, BrokenFrame, Link, Peer
@@ -270,10 +272,12 @@ class Inbound:
             case proton.PN_SESSION_REMOTE_OPEN:
                 _wrap(Session, proton.pn_event_session(event)).open()
             case proton.PN_SESSION_REMOTE_CLOSE:
-                self._session_closed(_wrap(Session, proton.pn_event_session(event)))
+                self._session_closed(proton.pn_event_session(event))
             case proton.PN_CONNECTION_REMOTE_OPEN:
                 self._opened()
             case proton.PN_CONNECTION_REMOTE_CLOSE:
+                closed = self._connection.proton._impl
+                _end(self._links.values(), proton.pn_connection_remote_condition(closed))
                 self._connection.closed()
 
     def _flowed(self, link: Link | None) -> None:
@@ -320,22 +324,33 @@ class Inbound:
             return
         link.left = True
         if not link.ended:
+            _end((link,), proton.pn_link_remote_condition(link.proton._impl))
             self._handler.detached(link, closed)
         else:
             self.forget(link)  # the answer to our own detach
 
-    def _session_closed(self, session: Session) -> None:
-        gone = address(session._impl)
-        self._die([link for link in self._links.values() if link.session == gone])
+    def _session_closed(self, session: Any) -> None:
+        gone = address(session)
+        links = tuple(link for link in self._links.values() if link.session == gone)
+        _end(links, proton.pn_session_remote_condition(session))
+        self._die(links)
         self.lose_some()
-        session.close()
-        session.free()
+        answer = partial(self._answer_end, session)
+        self._handler.ended(links, lambda late: self._connection.attempt(partial(answer, late)))
+
+    def _answer_end(self, session: Any, late: str) -> None:
+        """Answer the end of a session: the engine's, as no object of Python's may outlive it."""
+        if self._connection.alive:
+            ended = _wrap(Session, session)
+            endpoint_answers.closed(ended, late)
+            ended.free()
+            self._connection.touch()
 
     def lose_all(self) -> None:
         """The links are gone with their connection; `lose_some` gives back what they had."""
-        self._die(list(self._links.values()))
+        self._die(self.links)
 
-    def _die(self, links: list[Link]) -> None:
+    def _die(self, links: Iterable[Link]) -> None:
         """They die together: what the end of one means to another finds that gone, too."""
         for link in links:
             link.alive = False
@@ -372,6 +387,12 @@ class Inbound:
         self._connection.outflow.forget(link.address)
         if self._handles.get(link.handle) is link:  # its peer may have used the handle again
             del self._handles[link.handle]
+
+
+def _end(links: Iterable[Link], condition: Any) -> None:
+    """The peer ends these links, by whatever frame: well, if that names no error."""
+    for link in links:
+        link.ended_well = not proton.pn_condition_is_set(condition)
 
 
 def _wrap(kind: Any, pointer: Any) -> Any:

@@ -144,15 +144,18 @@ class Link:
         "connection",
         "delivery_count",
         "ended",
+        "ended_well",
         "gone",
         "keeper",
         "left",
         "message_bytes_max",
         "name",
         "offered_capabilities",
+        "outcomes_in",
         "owner",
         "proton",
         "session",
+        "unburied",
         "waiting",
     )
 
@@ -177,10 +180,16 @@ class Link:
         self.ended = False
         #: The peer has detached or closed it.
         self.left = False
+        #: Its peer has ended it, its session or its connection, and named no error: what it holds
+        #: then no application has seen, or it would have said so (AMQP 1.0 part 2, section 2.6.4).
+        self.ended_well = False
         #: The service has nothing for it any more.
         self.gone = False
         #: Deliveries whose outcome we still owe to the peer.
         self.waiting = 0
+        #: The group of the log in which its peer's last outcome is (0: none), and how many of its
+        #: outcomes wait for the copies of what they have given up.
+        self.outcomes_in = self.unburied = 0
         self._then: Callable[[], None] | None = None
         #: The service's own object for this link.
         self.owner: object | None = None

@@ -143,7 +143,16 @@ class BacklogCounters:
         """What it has waiting, held by consumers or not; what is given up isn't in it. With a
         selector this is the most that it can be."""
         dispatcher = subscription.dispatcher
-        outstanding = dispatcher.outstanding - dispatcher.dead_lettering
+        return self._waiting(subscription, dispatcher.outstanding - dispatcher.dead_lettering)
+
+    def shown(self, subscription: Subscription) -> Volume:
+        """The same for people, with what is given up until its copies are durable: those are
+        counted from then on, so no message is in no count."""
+        outstanding = subscription.dispatcher.outstanding + subscription.copying
+        return self._waiting(subscription, outstanding)
+
+    def _waiting(self, subscription: Subscription, outstanding: int) -> Volume:
+        dispatcher = subscription.dispatcher
         counter = self._counters.get(subscription.definition.topic)
         if counter is None:
             return Volume(outstanding)

@@ -10,6 +10,8 @@ from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
+import structlog
+
 from distributary.ingest.commit.group_log import Log
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.delivery_service import DeliveryService
@@ -17,9 +19,9 @@ from distributary.ingest.delivery.topic_directory import TopicDirectory
 from distributary.ingest.native.batch_reader import BatchReader
 from distributary.ingest.native.pump import Pump
 from distributary.ingest.publish.backlog_counters import BacklogCounters
-from distributary.ingest.publish.overflows import Overflows
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
+from distributary.ingest.runtime.logs import SummedLines
 from distributary.ingest.runtime.workers import watched, went_well
 from distributary.pipeline.errors import SelectorFailed, StoreError
 from distributary.pipeline.log.backlog_counter import BacklogCounter, Volume
@@ -67,6 +69,9 @@ class _Topic:
     dropping: _Room = field(default_factory=_Room)
 
 
+_events = structlog.get_logger("gateway")
+
+
 class Backlogs:
     """The limits of all backlogs. The delivery service is told what is too much."""
 
@@ -95,7 +100,7 @@ class Backlogs:
         self._aging: dict[str, None] = {}  # topics with limits by age
         self._task: asyncio.Task[None] | None = None
         self._seconds = host.settings.delivery.expiry_scan_ms / 1_000
-        self._overflows = Overflows(host.loop.time)
+        self._overflows = SummedLines(host.loop.time)
         self._timer = host.loop.call_later(self._seconds, self._scan)
 
     def seed(self, table: TopicLog, since: int) -> None:
@@ -213,7 +218,8 @@ class Backlogs:
     def _scan(self) -> None:
         """Look at what grows too old, and begin to count anew."""
         self._timer = self._loop.call_later(self._seconds, self._scan)
-        self._overflows.tell()
+        for (subscription,), count in self._overflows.due():
+            _events.warning("backlog.overflowed", subscription=subscription, dropped=count)
         self.counters.trim()
         for topic in tuple(self._aging):
             found = self._of(topic)
@@ -264,7 +270,7 @@ class Backlogs:
             some = self._too_much(subscription, batch, run)
             if some:
                 self._delivery.give_up(subscription, some, Reason.OVERFLOW)
-                self._overflows.add(name_of(subscription), len(some))
+                self._overflows.add((name_of(subscription),), len(some))
             elif run:
                 return  # nothing that lies behind is too old
             at = some[-1] + 1 if len(some) < len(run) else batch.stop

@@ -88,6 +88,7 @@ def rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
             amqp.transaction_timeout_seconds >= 1,
             "amqp.transaction_timeout_seconds must be positive",
         ),
+        (amqp.close_answer_ms_max >= 1, "amqp.close_answer_ms_max must be positive"),
         (amqp.turn_deliveries_max >= 1, "amqp.turn_deliveries_max must be positive"),
         (
             delivery.turn_subscriptions_max >= 1,

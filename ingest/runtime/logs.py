@@ -22,6 +22,8 @@ OF_PEERS = frozenset(
 )
 #: And the life of subscriptions: each of these events is in the log of the messages, too.
 OF_SUBSCRIPTIONS = "subscription."
+#: Seconds between two lines that sum up one kind of what may happen often.
+QUIET_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -104,3 +106,35 @@ def set_up(*, as_json: bool, verbose: bool, budget: LineBudget) -> None:
         logger_factory=structlog.WriteLoggerFactory(sys.stdout),
         cache_logger_on_first_use=True,
     )
+
+
+class SummedLines:
+    """What may happen often, and isn't to be left out of the log: each kind at once, then what came
+    to it within QUIET_SECONDS. `clock` is in seconds and doesn't jump."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._untold: dict[tuple[str, ...], int] = {}
+        self._told_at: dict[tuple[str, ...], float] = {}
+
+    def add(self, kind: tuple[str, ...], count: int) -> None:
+        """So many more."""
+        self._untold[kind] = self._untold.get(kind, 0) + count
+
+    def due(self) -> list[tuple[tuple[str, ...], int]]:
+        """What is to be said now, and how many it is; called from time to time."""
+        now = self._clock()
+        said = [(one, self._untold.pop(one)) for one in [*self._untold] if self._due(one, now)]
+        for kind in [one for one in self._told_at if self._due(one, now)]:
+            del self._told_at[kind]
+        self._told_at |= dict.fromkeys((kind for kind, _ in said), now)
+        return said
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is still to be said."""
+        return bool(self._untold)
+
+    def _due(self, kind: tuple[str, ...], now: float) -> bool:
+        told = self._told_at.get(kind)
+        return told is None or now - told >= QUIET_SECONDS

@@ -82,6 +82,7 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     transaction_bytes_max: int
     transactions_together_bytes_max: int
     transaction_timeout_seconds: int
+    close_answer_ms_max: int
     bare_address: Literal["topic", "queue"]
 
     @property

@@ -24,6 +24,7 @@ from distributary.pipeline.model.subscription import (
     SubscriptionEvent,
     SubscriptionKey,
 )
+from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.subscriptions.quota import Census, Quota
 from distributary.pipeline.tables.recovery.snapshot import SubscriptionState
 
@@ -132,8 +133,7 @@ class SubscriptionDirectory:
         dispatcher = Dispatcher(
             state.floor,
             state.settled,
-            failures=possible.failures(state.failures),
-            possibly_delivered_below=possible.below,
+            attempts=Attempts(possible.failures(state.failures), possible.below, state.lost),
             policy=policy,
             priority_index=self._topics.priority_index(state.definition.topic),
             dead_letters=keeps_dead_letters(state.key, state.definition.topic, policy),

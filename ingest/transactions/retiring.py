@@ -117,9 +117,7 @@ class Retiring:
             now=now,
             delivered_at=retired.delivered_at,
         )
-        self._delivery.concluded(
-            subscription, consumer.name, effects, retired.delivered_at, now, receipt
-        )
+        self._delivery.concluded(consumer, effects, retired.delivered_at, now, receipt)
 
     def forget(self, number: int, retired: list[Retired]) -> None:
         """The transaction has ended."""

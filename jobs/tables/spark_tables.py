@@ -30,7 +30,7 @@ FIRST = ("messages", "acks", "cursors")
 #: Columns that came later than their tables; a table without them is completed.
 LATER = {
     "acks": {"floor"},
-    "cursors": {"failures"},
+    "cursors": {"failures", "lost"},
     "subscriptions": {"origin", "created_by", "dropped"},
     "messages": {"deliver_at", "user_id", "group_sequence", "delivery_count", "message"},
 }

@@ -286,8 +286,9 @@ class QueueReport:
         return self._attempts.acquired(sequence)
 
     def failed(self) -> list[tuple[int, int]]:
-        """The messages that are known to have failed, and how often; ascending."""
-        return sorted(self._attempts.failures.items())
+        """The messages that are known to have failed, and how often, as consumers are told;
+        ascending."""
+        return [(one, self._attempts.of(one)) for one in sorted(self._attempts.failures)]
 
     def owed(self, head: int) -> list[tuple[Run, int]]:
         """All owed messages below `head` as (run, failed attempts): those that were read, then

@@ -47,22 +47,20 @@ class Dispatcher:
         position: int,
         settled: SequenceSet | None = None,
         *,
-        failures: Mapping[int, int] | None = None,
-        possibly_delivered_below: int = 0,
+        attempts: Attempts | None = None,
         policy: Policy = DEFAULT,
         priority_index: PriorityIndex | None = None,
         dead_letters: bool = False,
     ) -> None:
         """`position` is the first sequence that is owed and not read. The rest is known from before
-        a restart: `settled` are exceptions above the position, kept and changed here; `failures`
-        are the failed attempts of messages that are owed. A message that is owed below
-        `possibly_delivered_below` and isn't in `failures` counts as failed once. With
-        `dead_letters` a copy of what is given up may be kept; else it is settled at once."""
+        a restart: `settled` are exceptions above the position, and `attempts` those of messages
+        that are owed; both are kept and changed here. With `dead_letters` a copy of what is given
+        up may be kept; else it is settled at once."""
         self.paused = False  #: nothing is delivered; outcomes count as ever
         self._state = QueueState(
             position,
             SequenceSet() if settled is None else settled,
-            Attempts(failures or {}, possibly_delivered_below),
+            Attempts({}, 0) if attempts is None else attempts,
             policy,
             priority_index,
             dead_letters=dead_letters,
@@ -177,9 +175,13 @@ class Dispatcher:
         gets only messages that its selector matches."""
         self._state.join(consumer, priority, selector)
 
-    def detach(self, consumer: int) -> list[Settled]:
-        """Detach a consumer. Its unsettled deliveries return to their places, without a failure."""
-        return self._state.leave(consumer)
+    def detach(
+        self, consumer: int, *, lost: bool = False, now: int = 0
+    ) -> Sequence[Settled | DeadLetter]:
+        """Detach a consumer. Its unsettled deliveries return to their places without a failure;
+        of a consumer that was `lost` it may have seen them, and with a policy that says so they
+        have failed."""
+        return self._state.leave(consumer, Event.LOSE if lost else Event.RELEASE, now)
 
     def credit(self, consumer: int, credit: int) -> None:
         """Set how many more messages the consumer takes; less than none, as of a receiver that
@@ -295,10 +297,10 @@ class Dispatcher:
         known = state.report.failed()
         return array("q", [s for s, n in known if state.exhausted(range(s, s + 1), n)])
 
-    def dead_lettered(self, run: Run) -> list[Settled]:
+    def dead_lettered(self, run: Run, outcome: Outcome = Outcome.DEAD_LETTERED) -> list[Settled]:
         """The copies of these messages are in the group that is being written: they are owed no
-        more."""
-        return self._state.dead_lettered(run)
+        more. With another outcome none is kept."""
+        return self._state.dead_lettered(run, outcome)
 
     def wake(self, now: int) -> list[Effect]:
         """Times have come: of delays and of locks."""

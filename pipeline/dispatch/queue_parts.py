@@ -104,8 +104,7 @@ class QueueParts:
     def exhausted(self, run: Run, failures: int) -> bool:
         """Whether these failed as often as they may; all of them have so many failures."""
         limit = self._policy.delivery_attempts_max
-        uncertain = 1 if run[0] < self._attempts.possibly_delivered_below else 0
-        return limit > 0 and failures - uncertain >= limit
+        return limit > 0 and self._attempts.known(run[0], failures) >= limit
 
     def _go_on(self, buckets: set[int]) -> None:
         """Messages of these buckets needn't wait for another one any more."""

@@ -4,7 +4,8 @@ Rule 1: a message that is owed is in exactly one place: not read yet, waiting, h
         or given up while its copy isn't kept; or it is final and gone.
 Rule 2: a move gives the effects that it has, and they are complete: what is to be recorded can be
         read from them alone. Where a delivery that ends goes is what `TRANSITIONS` says.
-Rule 3: failed attempts are those that were shown. A possible one is told to consumers as one more.
+Rule 3: failed attempts are those that were shown. A possible one is told to consumers as one more,
+        and gives nothing up.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,6 @@ from distributary.pipeline.dispatch.queue_parts import QueueParts
 from distributary.pipeline.dispatch.ready import Eligibility
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.transitions import FAILURES, Event, State, next_state
-from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.redelivery.giving_up import OUTCOMES, REASONS, keeps
 from distributary.pipeline.redelivery.redelivery_delay import due_times
 from distributary.pipeline.sequences.gathering import gathered
@@ -39,18 +39,18 @@ class QueueState(QueueParts):
         return QueueState(
             self._unread.position,
             self._unread.passed.copy(),
-            Attempts(self._attempts.failures, self._attempts.possibly_delivered_below),
+            self._attempts.copy(),
             replace(self._policy, lock_ms=0, message_groups=False, single_active=False),
             self._unread.priority_index,
             dead_letters=False,
             ready=self._ready.available(),
         )
 
-    def leave(self, consumer: int) -> list[Settled]:
-        """A consumer went: what it held is available again."""
+    def leave(self, consumer: int, event: Event, now: int) -> list[Settled | DeadLetter]:
+        """A consumer went: each of its deliveries ends so, by RELEASE or LOSE."""
         self._turns.detach(consumer)
         held = self._in_flight.detach(consumer)
-        effects = [one for run in held for one in self.release(consumer, run)]
+        effects = [one for run in held for one in self.end(consumer, run, event, now)]
         if self._groups.owner:
             self._go_on(self._groups.detach(consumer))
             self._ready.free(lambda eligible: eligible == consumer)
@@ -234,6 +234,8 @@ class QueueState(QueueParts):
                 return self.give_up(consumer, run, REASONS[event])
             case _ if event in FAILURES:
                 return self.fail(consumer, run, now)
+            case _ if event is Event.LOSE:
+                return self.lose(consumer, run, now)
             case _:
                 return self.release(consumer, run)
 
@@ -244,9 +246,20 @@ class QueueState(QueueParts):
     def release(self, consumer: int, run: Run) -> list[Settled]:
         """These are available again, and didn't fail."""
         effects = []
-        for part, failures in self._attempts.parts(run):
+        for part, failures in self._recorded(run):
             effects.append(Settled(consumer, part, Outcome.RELEASED, False, failures))
             self._attempts.back(part)
+            self._wait(part)
+        return effects
+
+    def lose(self, consumer: int, run: Run, now: int) -> list[Settled | DeadLetter]:
+        """These are available again, and their consumer, which was lost, may have seen them."""
+        if self._policy.lost_consumer_counts:
+            return self.fail(consumer, run, now)
+        effects: list[Settled | DeadLetter] = []
+        for part, failures in self._recorded(run):
+            effects.append(Settled(consumer, part, Outcome.LOST, False, failures))
+            self._attempts.lose(part)
             self._wait(part)
         return effects
 
@@ -254,8 +267,9 @@ class QueueState(QueueParts):
         """An attempt of each of these failed: they are available again, at once or later, unless
         they failed too often."""
         effects: list[Settled | DeadLetter] = []
-        for part, failures in self._attempts.parts(run):
-            if not self.exhausted(part, failures + 1):
+        for part, told in self._attempts.parts(run):
+            failures = self._attempts.recorded(part[0], told)
+            if not self.exhausted(part, told + 1):
                 effects.append(Settled(consumer, part, Outcome.MODIFIED, False, failures))
                 self._attempts.fail(part)
                 self._wait_later(part, failures + 1, now)
@@ -274,7 +288,7 @@ class QueueState(QueueParts):
         if attempts.none:
             effects = [Settled(consumer, run, outcome, True, 0)]
         else:
-            parts = attempts.parts(run)
+            parts = self._recorded(run)
             effects = [Settled(consumer, part, outcome, True, n) for part, n in parts]
             attempts.forget(run)
         gone = self._outstanding.discard(run)
@@ -295,8 +309,7 @@ class QueueState(QueueParts):
         if self._groups.members:
             self._go_on(self._groups.forget(run))
         return [
-            DeadLetter(consumer, part, reason, failures)
-            for part, failures in self._attempts.parts(run)
+            DeadLetter(consumer, part, reason, failures) for part, failures in self._recorded(run)
         ]
 
     def give_up_unheld(self, run: Run, reason: Reason) -> list[Settled | DeadLetter]:
@@ -324,14 +337,14 @@ class QueueState(QueueParts):
             self.hand([(consumer, same)], failures, now, effects, again=True)
         return effects
 
-    def dead_lettered(self, run: Run) -> list[Settled]:
-        """Copies of these are kept."""
+    def dead_lettered(self, run: Run, outcome: Outcome = Outcome.DEAD_LETTERED) -> list[Settled]:
+        """Copies of these are kept, or with another outcome they aren't."""
         effects: list[Settled] = []
         for part in gathered(
             (range(one, one + 1) for one in run if one in self._dead_lettering), len(run)
         ):
             self._dead_lettering.discard(part)
-            effects += self.final(NOBODY, part, Outcome.DEAD_LETTERED)
+            effects += self.final(NOBODY, part, outcome)
         return effects
 
     def wake(self, now: int) -> list[Settled | DeadLetter]:
@@ -353,6 +366,14 @@ class QueueState(QueueParts):
         self._outstanding.clear()
         self._groups.clear()
         self._attempts.clear()
+
+    def _recorded(self, run: Run) -> list[tuple[Run, int]]:
+        """The run in parts of one number of failed attempts each, as the log tells it."""
+        attempts = self._attempts
+        parts = attempts.parts(run)
+        if not attempts.lost:
+            return parts
+        return [(part, attempts.recorded(part[0], told)) for part, told in parts]
 
     def _wait(self, run: Run) -> None:
         if self._groups.members:

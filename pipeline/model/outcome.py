@@ -1,4 +1,4 @@
-"""What became of a delivery: the outcomes of AMQP 1.0 (part 3, section 4) and three of our own."""
+"""What became of a delivery: the outcomes of AMQP 1.0 (part 3, section 4) and those of our own."""
 
 from enum import StrEnum
 
@@ -9,6 +9,7 @@ class Outcome(StrEnum):
     ACCEPTED = "accepted"  #: done; the subscription is owed it no more
     REJECTED = "rejected"  #: the consumer can't take it; archived
     RELEASED = "released"  #: given back unseen; no failure counted
+    LOST = "lost"  #: its consumer was lost, and may have seen it; no failure counted
     MODIFIED = "modified"  #: given back as failed, or as undeliverable to this subscription
     EXPIRED = "expired"  #: its time ran out before a consumer took it
     DEAD_LETTERED = "dead_lettered"  #: given up, its copy is in the dead letters

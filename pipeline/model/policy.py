@@ -61,6 +61,9 @@ class Policy:
     redelivery_multiplier: float = 1.0
     redelivery_delay_ms_max: int = 60_000
     redelivery_jitter: float = 0.0
+    #: Whether a delivery whose consumer was lost (its connection, session or link ended by an
+    #: error) has failed. If not, the message comes again marked as redelivered, and that is all.
+    lost_consumer_counts: bool = False
     #: Whether what is given up (rejected, undeliverable, too many failures) is kept as a copy, in
     #: the queue `DLQ.<subscription>` or in that of `dead_letter_address`.
     dead_letter: bool = True

@@ -31,12 +31,8 @@ def sort(run: Run, attributes: HeaderAttributes | None, now: int, *, by_priority
     of one."""
     if attributes is None:
         return Sorted(run)
-    expired: Run = range(0)
+    run, expired = split_expired(run, attributes, now)
     delayed: tuple[tuple[int, Run], ...] = ()
-    if (expiries := column(attributes.expires_at, "q", run, attributes)) is not None:
-        late = [0 < time <= now for time in expiries]
-        if True in late:
-            expired, run = chosen(run, late), chosen(run, [not one for one in late])
     priorities, low = _priorities(run, attributes) if by_priority else ((), range(0))
     if (times := column(attributes.deliver_at, "q", run, attributes)) is not None and max(
         times
@@ -46,6 +42,18 @@ def sort(run: Run, attributes: HeaderAttributes | None, now: int, *, by_priority
     if low:
         run, low = _without(run, low)
     return Sorted(run, low, expired, delayed, priorities)
+
+
+def split_expired(run: Run, attributes: HeaderAttributes | None, now: int) -> tuple[Run, Run]:
+    """Messages of a batch with these header attributes: those whose time isn't over, and those
+    that have expired."""
+    if attributes is None:
+        return run, range(0)
+    expiries = column(attributes.expires_at, "q", run, attributes)
+    late = [0 < time <= now for time in expiries or ()]
+    if True not in late:
+        return run, range(0)
+    return chosen(run, [not one for one in late]), chosen(run, late)
 
 
 def column(

@@ -128,6 +128,7 @@ def over(below: Policy, said: Table, where: str) -> Policy:
             "redelivery_delay_ms_max", below.redelivery_delay_ms_max, MS_MOST
         ),
         redelivery_jitter=read.number("redelivery_jitter", below.redelivery_jitter, 0, 1),
+        lost_consumer_counts=read.truth("lost_consumer_counts", below.lost_consumer_counts),
         dead_letter=read.truth("dead_letter", below.dead_letter),
         dead_letter_address=read.text("dead_letter_address", below.dead_letter_address),
         dead_letter_expired=read.truth("dead_letter_expired", below.dead_letter_expired),

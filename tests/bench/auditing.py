@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 
 from distributary.jobs.session.session import session
 from distributary.jobs.views.audit_job import Settings, build
+from distributary.pipeline.transforms.materialize.cursors import EMPTY
 from distributary.pipeline.transforms.schema.spark_schema import (
     ACKS,
     CURSORS,
@@ -105,6 +106,7 @@ def make(spark: SparkSession, folder: Path, count: int) -> None:
         f"{last}L AS `group`",
     )
     cursors = cursors.withColumn("failures", F.array().cast(CURSORS["failures"].dataType))
+    cursors = cursors.withColumn("lost", F.lit(bytearray(EMPTY)))
     versions = spark.range(1).selectExpr("1L AS log_version", f"{last}L AS `group`")
     for name, rows, schema in (
         ("messages", published, MESSAGES),

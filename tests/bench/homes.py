@@ -78,6 +78,7 @@ def write_cursors(home: Path, log: TopicLog, backlog: Backlog, settled: list[lis
                 "selector": None,
                 "floor": 0,
                 "settled": BitMap64(members).serialize(),
+                "lost": BitMap64().serialize(),
                 "failures": [],
                 "group": log.journal_version,
                 "log_version": log.version,

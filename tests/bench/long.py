@@ -153,6 +153,7 @@ def _cursors(home: Path, log: TopicLog, backlog: Backlog, settled: list[bytes]) 
             "selector": None,
             "floor": 0,
             "settled": bitmap,
+            "lost": BitMap64().serialize(),
             "failures": [],
             "group": log.journal_version,
             "log_version": log.version,

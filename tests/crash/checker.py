@@ -5,7 +5,7 @@ what had become of it may be there as often as it was sent; any other is there o
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
 from history import (
@@ -46,8 +46,7 @@ class Report:
     never_sent: tuple[tuple[str, str], ...] = ()  #: nobody published it
     doubled: tuple[tuple[str, str], ...] = ()  #: two consumers, or one twice, at the same time
     reordered: tuple[tuple[str, str], ...] = ()  #: first came behind a later one of its publisher
-    unmarked: tuple[tuple[str, str], ...] = ()  #: seen before a crash, came again as if new
-    forgotten: tuple[tuple[str, str], ...] = ()  #: the same after a stop, and not given back
+    unmarked: tuple[tuple[str, str], ...] = ()  #: seen before an end, came again as if new
     marked: tuple[tuple[str, str], ...] = ()  #: marked although it can't have been delivered
     unburied: tuple[tuple[str, str], ...] = ()  #: confirmed as rejected, and there is no copy
     buried_unasked: tuple[tuple[str, str], ...] = ()  #: more copies than it was given up
@@ -83,10 +82,7 @@ class _Delivery:
     holders: Counter[str] = field(default_factory=Counter)
     said: int = 0  #: final outcomes given
     confirmed: int = 0  #: final outcomes that the gateway has confirmed
-    must_be_marked: bool = False  #: held by a consumer when the gateway crashed
-    stopped: bool = False  #: held by a consumer when the gateway was told to stop
-    released: int = 0  #: releases that the gateway has confirmed
-    taken_back: int = 0  #: times it came as if new after a stop: as often it was given back there
+    must_be_marked: bool = False  #: held by a consumer when the gateway ended, however it did
     given_up: int = 0  #: rejections given
     failed: int = 0  #: failures given
     rejected: int = 0  #: rejections that the gateway has confirmed
@@ -147,7 +143,6 @@ class Checker:
             case Settled():
                 delivery = self._delivery(event.subscription, event.message)
                 delivery.confirmed += event.said.final
-                delivery.released += event.said is Said.RELEASED
                 delivery.rejected += event.said is Said.REJECTED
             case Left():
                 for delivery in self._deliveries.values():
@@ -224,35 +219,24 @@ class Checker:
             self._wrong("unmarked", where)
         if not delivery.count and event.delivery_count and not message.may_be_marked:
             self._marked.setdefault(event.subscription, []).append(where)
-        delivery.taken_back += delivery.stopped and not event.delivery_count
-        delivery.must_be_marked = delivery.stopped = False
+        delivery.must_be_marked = False
 
     def _end(self, event: Ended) -> None:
-        """What consumers held may have been delivered: after a crash it must be marked. What was
-        on its way to them, nobody has seen: as many as they had credit for may be marked; after a
-        power cut all that was published until then."""
-        crashed = event.how is not How.STOPPED
-        unknown = event.how in {How.KILLED, How.POWER_CUT, How.GAVE_UP}
+        """What consumers held may have been delivered: it must be marked, as the gateway ended
+        their connections. What was on its way to them, nobody has seen: as many as they had credit
+        for may be marked; after a power cut all that was published until then."""
         for delivery in self._deliveries.values():
-            if delivery.holders.total() > 0:
-                delivery.must_be_marked |= unknown
-                delivery.stopped |= not unknown
+            delivery.must_be_marked |= delivery.holders.total() > 0
             delivery.holders.clear()
         if event.how in {How.POWER_CUT, How.CUT_OFF}:
             for message in self._messages.values():
                 message.may_be_marked = True
-        elif crashed:
+        else:
             for name, credit in event.credit.items():
                 self._may_be_marked[name] = self._may_be_marked.get(name, 0) + credit
 
-    @property
-    def relies_on_releases(self) -> bool:
-        """Whether anything came as if new that a consumer held when its gateway was stopped."""
-        return any(delivery.taken_back for delivery in self._deliveries.values())
-
-    def report(self, released: Mapping[tuple[str, str], int] | None = None) -> Report:
-        """`released`: how often the log says so of (subscription, message). Without it, what came
-        as if new after a stop is taken for given back."""
+    def report(self) -> Report:
+        """What the history was like."""
         found = {kind: tuple(where) for kind, where in self._found.items()}
         found["marked"] = tuple(
             where
@@ -260,15 +244,8 @@ class Checker:
             for where in marked
             if len(marked) > self._may_be_marked.get(name, 0)
         )
-        found["forgotten"] = tuple(
-            where
-            for where, delivery in self._deliveries.items()
-            if released is not None
-            and delivery.taken_back
-            and released.get(where, 0) < delivery.taken_back + delivery.released
-        )
         if not self._flags:
-            found["marked"] = found["unmarked"] = found["forgotten"] = ()
+            found["marked"] = found["unmarked"] = ()
         found["lost"] = tuple(self._lost())
         found["unburied"] = tuple(
             (subscription, message)

@@ -26,7 +26,6 @@ from faults import Fault, Layer, Where
 from fork_server import commands
 from gateway_peer import PeerLost
 from gateway_process import Gateway, until
-from given_back import given_back
 from history import Drained, Ended, History, How
 
 #: Seconds that a point may take to be reached, or anything else that is waited for here.
@@ -342,8 +341,7 @@ class World:
             search(self.history, self.gateway.port, subscription)
         self.gateway.stop()
         self.verify()
-        checker = Checker(flags=(self.home / "dispatch").exists()).read(self.history)
-        return checker.report(given_back(self.home) if checker.relies_on_releases else None)
+        return Checker(flags=(self.home / "dispatch").exists()).read(self.history).report()
 
     def verify(self) -> None:
         """What `distributary verify` says of the home; it must be sound."""

@@ -61,14 +61,14 @@ def test_all_numbers_agree(numbers):
 
 @pytest.mark.spark
 def test_what_the_killed_worker_held_goes_to_the_others(numbers):
-    """worker-2 released what it held, and the three others accepted just that many of it."""
+    """worker-2 was lost with what it held, and the three others accepted just that many of it."""
     workers = {worker["name"]: worker for worker in numbers["workers"]}
     assert sorted(workers) == ["worker-1", "worker-2", "worker-3", "worker-4"]
     held = workers.pop("worker-2")
-    assert held["released"] == numbers["held_by_the_killed"] > 0
+    assert held["lost"] == numbers["held_by_the_killed"] > 0
     assert held["took_over"] == 0
-    assert sum(worker["took_over"] for worker in workers.values()) == held["released"]
-    assert not any(worker["released"] for worker in workers.values())
+    assert sum(worker["took_over"] for worker in workers.values()) == held["lost"]
+    assert not any(worker["lost"] for worker in workers.values())
 
 
 @pytest.mark.spark
@@ -183,7 +183,7 @@ def test_numbers_that_agree_are_not_off():
         ({"undecodable": 1}, "could not be decoded is 1"),
         ({"cursors": GOOD.cursors[1:]}, "pending for auditors is -1"),
         ({"workers": (replace(GOOD.workers[0], accepted=9), GOOD.workers[1])}, "acks is 11"),
-        ({"workers": (GOOD.workers[0], replace(GOOD.workers[1], released=2))}, "worker is 2"),
+        ({"workers": (GOOD.workers[0], replace(GOOD.workers[1], lost=2))}, "worker is 2"),
     ],
 )
 def test_the_check_names_the_number_that_is_off(change, says):
@@ -193,6 +193,6 @@ def test_the_check_names_the_number_that_is_off(change, says):
 
 def test_the_check_wants_a_worker_to_have_died():
     """A demo whose killed worker held nothing has shown nothing."""
-    workers = (GOOD.workers[0], replace(GOOD.workers[1], released=0))
+    workers = (GOOD.workers[0], replace(GOOD.workers[1], lost=0))
     found = off(10, replace(PLAYED, held=0), replace(GOOD, workers=workers))
     assert "held nothing" in found

@@ -12,6 +12,7 @@ from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Deliver, 
 from distributary.pipeline.model.header_attributes import HeaderAttributes
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.policy import Policy
+from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 CARRIERS = ("UA", "DL", "AA")
@@ -90,8 +91,7 @@ class Life:
         return Dispatcher(
             position,
             settled,
-            failures=owed,
-            possibly_delivered_below=max(one.dispatcher.reach, position),
+            attempts=Attempts(owed, max(one.dispatcher.reach, position)),
             policy=POLICY,
             dead_letters=True,
         )
@@ -218,7 +218,7 @@ class Life:
         one = self.random.choice(self.living)
         consumer = self.random.choice(sorted(one.names))
         now = self.now
-        for settled in one.dispatcher.detach(consumer):
+        for settled in one.dispatcher.detach(consumer, lost=self.random.random() < 0.5):
             self._record(one, settled, now, now)
         one.held = {key: at for key, at in one.held.items() if key[0] != consumer}
         self._attach(one, consumer)

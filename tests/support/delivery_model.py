@@ -34,11 +34,17 @@ class Message:
     grouped: bool = False  # it was given to somebody as one of its group, not claimed alone
     due: int = 0  # after a failure: not before this
     failures: int = 0  # those that were shown
-    uncertain: int = 0  # attempts of which nobody knows how they ended
+    uncertain: int = 0  # attempts before a crash of which nobody knows how they ended
+    lost: bool = False  # a lost consumer may have seen it
 
     @property
     def told(self):
-        """Failed attempts, as consumers are told and as they are recorded."""
+        """Failed attempts, as consumers are told."""
+        return self.failures + max(self.uncertain, self.lost)
+
+    @property
+    def recorded(self):
+        """Failed attempts, as they are recorded."""
         return self.failures + self.uncertain
 
     def waits(self, now):
@@ -151,7 +157,7 @@ class Model:
 
     def check_given_up(self, effect, message, reason, consumer):
         assert effect.consumer == consumer
-        assert effect.delivery_count == message.told
+        assert effect.delivery_count == message.recorded
         if self.keeps(reason):
             assert isinstance(effect, DeadLetter), effect
             assert effect.reason is reason
@@ -204,6 +210,12 @@ class Model:
             )
         for message in self.held_by(consumer):
             message.place = "owed"
+
+    def lose(self, consumer):
+        """It may have seen what it held; that comes back, or has failed (`fail`)."""
+        for message in self.held_by(consumer):
+            message.lost = True
+        self.detach(consumer)
 
     def crash(self, possibly_delivered_below):
         """Nobody holds anything, and nothing waits for a time after a failure."""

@@ -6,7 +6,8 @@ use it. `verify` and the audit fold by themselves, on purpose: they judge what c
 Rule 1: a settlement belongs to the incarnation that began in a group before its own, or to none.
 Rule 2: a message that came back has as many failed attempts behind it as the record says were
         before it, and one more if it came back as modified; it counts for as long as it is owed.
-        The highest count is right: with each delivery it can only grow.
+        The highest count is right: with each delivery it can only grow. A message that came back
+        from a lost consumer is in doubt for as long as it is owed.
 Rule 3: rows may come in whatever order. A million sequences take a fraction of a second, and memory
         is taken for what is settled above the floors only.
 """
@@ -46,25 +47,30 @@ class Standing:
     """A subscription while it is folded: settlements of groups after `group` are added to it.
 
     `settled` are final ones from the floor on. `failures` are of sequences that came back with
-    failed attempts behind them; of one that is settled or below the floor they mean nothing.
-    After the last `add` comes a `trim`.
+    failed attempts behind them, `lost` those that came back from lost consumers; of one that is
+    settled or below the floor they mean nothing. After the last `add` comes a `trim`.
     """
 
     group: int
     floor: int
     settled: BitMap64 = field(default_factory=BitMap64)
     failures: dict[int, Failures] = field(default_factory=dict)
+    lost: BitMap64 = field(default_factory=BitMap64)
 
     def add(self, more: "Standing") -> None:
         """Add what settlements of the same incarnation come to."""
         self.floor = max(self.floor, more.floor)
         self.settled |= more.settled
+        self.lost |= more.lost
         for sequence, one in more.failures.items():
             self.failures[sequence] = max(one, self.failures.get(sequence, one))
 
     def trim(self) -> None:
-        """Leave out what says nothing: below the floor, and failures of what is settled."""
+        """Leave out what says nothing: below the floor, and what is said of the settled."""
         self.settled.remove_range(0, self.floor)
+        if self.lost:
+            self.lost.remove_range(0, self.floor)
+            self.lost -= self.settled
         self.failures = {
             sequence: one
             for sequence, one in self.failures.items()
@@ -111,6 +117,7 @@ class Settlements:
         final = rows["final"].to_numpy()
         self._add_final(rows["sequences"].filter(rows["final"]), of_row[final])
         self._add_failed(rows, of_row, ~final)
+        self._add_lost(rows, of_row)
         return rows
 
     def sums(self) -> dict[str, Standing]:
@@ -154,6 +161,15 @@ class Settlements:
             self._settled_count = 0
             for one in self._sums.values():
                 one.settled.run_optimize()
+
+    def _add_lost(self, rows: pa.Table, of_row: Int64s) -> None:
+        lost = pc.equal(rows["outcome"], pa.scalar(Outcome.LOST.value, pa.string())).to_numpy()
+        if not lost.any():
+            return
+        lists = rows["sequences"].filter(pa.array(lost))
+        for nth, one in zip(of_row[lost].tolist(), lists, strict=True):
+            own = np.sort(one.values.to_numpy())
+            self._sums[nth].lost |= bitmap_of(own[own >= int(self._floors[nth])])
 
     def _add_failed(self, rows: pa.Table, of_row: Int64s, back: npt.NDArray[np.bool_]) -> None:
         counts = rows["delivery_count"].to_numpy().astype(np.int64)

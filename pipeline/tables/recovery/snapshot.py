@@ -8,7 +8,7 @@ settlement counts when its group is later than its incarnation's. So the fold do
 order of rows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,7 @@ CURSOR_COLUMNS = {
     "selector": pa.string(),
     "floor": pa.int64(),
     "settled": pa.binary(),
+    "lost": pa.binary(),
     "failures": pa.list_(
         pa.struct([("sequence", pa.int64()), ("failures", pa.int32()), ("group", pa.int64())])
     ),
@@ -77,9 +78,9 @@ WHOLE_LOG = "the whole log"
 class SubscriptionState:
     """One durable subscription: everything owed below `floor` is settled, and `settled` above.
 
-    `failures` are of messages that it is owed. The caller may keep and change `settled`. `began` is
-    the group in which its incarnation began; `paused`, `policy` and `made` are as its last event
-    has them.
+    `failures` are of messages that it is owed, `lost` are those of them that lost consumers may
+    have seen. The caller may keep and change `settled` and `lost`. `began` is the group in which
+    its incarnation began; `paused`, `policy` and `made` are as its last event has them.
     """
 
     key: SubscriptionKey
@@ -91,6 +92,7 @@ class SubscriptionState:
     paused: bool = False
     policy: str = ""
     made: Made = MADE_BY_CLIENT
+    lost: SequenceSet = field(default_factory=SequenceSet)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,6 +174,7 @@ def load(home: Home, log: TopicLog) -> Snapshot:
             fold.incarnation.last.paused,
             fold.incarnation.last.policy,
             fold.incarnation.last.made,
+            set_of(fold.standing.lost),
         )
         for name, fold in sorted(folds.items())
     ]
@@ -206,16 +209,19 @@ def _cursors(home: Home, log: TopicLog) -> dict[str, Standing]:
             r["floor"],
             _bitmap(r["subscription"], r["settled"]),
             _failures(r["subscription"], r["failures"]),
+            _bitmap(r["subscription"], r["lost"]),
         )
         for r in rows
     }
 
 
-def _bitmap(subscription: str, data: bytes) -> BitMap64:
+def _bitmap(subscription: str, data: bytes | None) -> BitMap64:
+    if data is None:
+        raise _Unusable(f"cursors doesn't say which messages of {subscription} were lost")
     try:
         return BitMap64.deserialize(data)
     except (ValueError, TypeError) as error:
-        raise _Unusable(f"the settled bitmap of {subscription} is damaged: {error}") from error
+        raise _Unusable(f"a bitmap of {subscription} is damaged: {error}") from error
 
 
 def _failures(subscription: str, rows: list[dict[str, int]] | None) -> dict[int, Failures]:

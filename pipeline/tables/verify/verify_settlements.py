@@ -28,7 +28,7 @@ NAME = "settlements"
 FLOORS = "floors"
 COLUMNS = ["group", "subscription", "topic", "outcome", "final", "floor", "sequences"]
 #: Outcomes after which a subscription may be owed the message again, if the row isn't final.
-_BACK = (Outcome.RELEASED, Outcome.MODIFIED)
+_BACK = (Outcome.RELEASED, Outcome.LOST, Outcome.MODIFIED)
 #: Rows of a batch that are made Python objects, to be said what is wrong with them.
 SHOWN_MAX = 100
 #: Bytes of rows that are looked at together: small files cost as much as big ones otherwise.

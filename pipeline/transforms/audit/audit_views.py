@@ -140,10 +140,15 @@ def register(
         ("cursors", mine.cursors),
     ):
         rows.createOrReplaceTempView(name)
-    cursors = mine.cursors.where("settled_count > 0").select("subscription", "settled")
-    cursors.mapInArrow(_unpacked, "subscription string, sequence long").createOrReplaceTempView(
-        "settled_in_cursors"
-    )
+    for name, bitmaps in (
+        (
+            "settled_in_cursors",
+            mine.cursors.where("settled_count > 0").select("subscription", "settled"),
+        ),
+        ("lost_in_cursors", mine.cursors.where("lost IS NOT NULL").select("subscription", "lost")),
+    ):
+        members = bitmaps.mapInArrow(_unpacked, "subscription string, sequence long")
+        members.createOrReplaceTempView(name)
     for name in VIEWS:
         rows = spark.sql(read("views", name))
         if name in SMALL:

@@ -44,6 +44,7 @@ PARTIAL = StructType(
         CURSORS["floor"],
         CURSORS["settled"],
         CURSORS["failures"],
+        CURSORS["lost"],
         *(CURSORS[outcome] for outcome in COUNTED),
     ]
 )
@@ -66,6 +67,7 @@ _ARROW = {
     "settled": pa.binary(),
     "settled_count": pa.int64(),
     "failures": ARROW_FAILURES,
+    "lost": pa.binary(),
     **dict.fromkeys(COUNTED, pa.int64()),
     "group": pa.int64(),
     "log_version": pa.int64(),
@@ -89,6 +91,7 @@ class Cursor:
     settled: bytes = EMPTY
     settled_count: int = 0
     failures: dict[int, Failures] = field(default_factory=dict)
+    lost: bytes = EMPTY
     counts: tuple[int, ...] = (0,) * len(COUNTED)
 
     @classmethod
@@ -103,6 +106,7 @@ class Cursor:
             bytes(row.settled),
             row.settled_count,
             {one.sequence: Failures(one.failures, one.group) for one in row.failures},
+            EMPTY if row.lost is None else bytes(row.lost),
             tuple(row[outcome] for outcome in COUNTED),
         )
 
@@ -113,8 +117,8 @@ class Cursor:
             failures = {
                 one["sequence"]: Failures(one["failures"], one["group"]) for one in part["failures"]
             }
-            settled = BitMap64.deserialize(part["settled"])
-            standing.add(Standing(self.group, part["floor"], settled, failures))
+            settled, lost = map(BitMap64.deserialize, (part["settled"], part["lost"]))
+            standing.add(Standing(self.group, part["floor"], settled, failures, lost))
             counts = [had + part[of] for had, of in zip(counts, COUNTED, strict=True)]
         return replace(self._at(standing), counts=tuple(counts))
 
@@ -127,8 +131,8 @@ class Cursor:
         return self._at(standing)
 
     def _standing(self) -> Standing:
-        settled = BitMap64.deserialize(self.settled)
-        return Standing(self.group, self.floor, settled, dict(self.failures))
+        settled, lost = map(BitMap64.deserialize, (self.settled, self.lost))
+        return Standing(self.group, self.floor, settled, dict(self.failures), lost)
 
     def _at(self, standing: Standing) -> "Cursor":
         standing.trim()
@@ -139,6 +143,7 @@ class Cursor:
             settled=standing.settled.serialize(),
             settled_count=len(standing.settled),
             failures=standing.failures,
+            lost=standing.lost.serialize(),
         )
 
 
@@ -248,6 +253,7 @@ def partials(
             pa.array([part.floor for part in found], pa.int64()),
             pa.array([part.settled.serialize() for part in found], pa.binary()),
             pa.array([_listed(part.failures) for part in found], ARROW_FAILURES),
+            pa.array([part.lost.serialize() for part in found], pa.binary()),
             *(
                 pa.array([counts[name, outcome] for name in sums], pa.int64())
                 for outcome in COUNTED

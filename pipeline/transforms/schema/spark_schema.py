@@ -71,6 +71,11 @@ CURSORS = _table(
         ArrayType(FAILURE),
         "of messages owed that came back: failed attempts, as of the last group that says so",
     ),
+    (
+        "lost",
+        BinaryType(),
+        "sequences owed that lost consumers may have seen: a bitmap as `settled`",
+    ),
     ("accepted", LongType(), "deliveries accepted since its last beginning"),
     ("rejected", LongType(), "deliveries rejected"),
     ("released", LongType(), "deliveries given back with no failure counted"),

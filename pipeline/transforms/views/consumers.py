@@ -13,6 +13,7 @@ OUTCOMES = (
     "accepted",
     "rejected",
     "released",
+    "lost",
     "modified",
     "dead_lettered",
     "expired",
@@ -38,7 +39,7 @@ def consumers(
     settled = _window(each_once(_days(tables.acks, since, until)), since, until)
     took = (F.unix_micros("settled_at") - F.unix_micros("delivered_at")) / 1_000_000
     # What a lost consumer held has the time of the loss for both: no time to settle.
-    timed = F.when(F.col("outcome") != "released", took)
+    timed = F.when(~F.col("outcome").isin("released", "lost"), took)
     by_consumer = settled.groupBy("subscription", "consumer").agg(
         F.count("*").alias("deliveries"),
         *(F.count_if(F.col("outcome") == outcome).alias(outcome) for outcome in OUTCOMES),

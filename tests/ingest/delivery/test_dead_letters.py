@@ -4,9 +4,11 @@ settlement, so that after a crash both are there or neither."""
 import random
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 from gateway_links import Got, Incoming, encoded
+from gateway_management import Manager
 from gateway_peer import Connect, Peer, PeerLost
 from gateway_process import Gateway, until
 from proton import Delivery, Message
@@ -294,10 +296,87 @@ def test_the_table_says_what_became_of_a_dead_letter(own_gateway: Make, connect:
     gateway.verified()
 
 
-def dead_lettered(gateway: Gateway) -> list[dict[str, object]]:
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("how", ["rejected", "undeliverable", "failed"])
+def test_what_is_given_up_after_its_time_has_expired(
+    own_gateway: Make, connect: Connect, how: str, kept: bool
+) -> None:
+    """As by a client that finds it expired in its prefetch: it is no dead letter, unless the policy
+    keeps those, and then it says so. What was in time, in the same breath, is one as ever."""
+    policy = {"delivery_attempts_max": 1, "dead_letter_expired": kept}
+    with own_gateway({"subscription": policy, "commit": {"interval_ms": 50}}) as gateway:
+        peer = connect("who", port=gateway.port)
+        consumer = of_queue(peer, "q")
+        consumer.link.flow(2)
+        both = [encoded("short", ttl=1.5), encoded("long", ttl=600)]
+        peer.sender("q", capabilities=("queue",)).publish_data(both)
+        taken = consumer.take(2)
+        time.sleep(1.6)
+        if how == "rejected":
+            consumer.confirm(taken, Delivery.REJECTED)
+        else:
+            fail(consumer, taken, undeliverable=how == "undeliverable")
+        why = {"rejected": "rejected", "undeliverable": "undeliverable", "failed": "exhausted"}[how]
+        dead = dead_of(peer, "queue/q")
+        dead.drain(10)
+        letters = {(got.body, said(got.message)["reason"]) for got in dead.inbox}
+        assert letters == {("long", why), *([("short", "expired")] if kept else [])}
+        assert consumer.nothing()
+        peer.close()
+        gateway.stop()
+        gateway.verified()
+        assert len(rows_of(gateway, "expired")) == 1 - kept
+
+
+def test_a_dead_letter_is_counted_all_the_time(own_gateway: Make, connect: Connect) -> None:
+    """At its source until the copy is kept, in the dead letters from then on: never nowhere."""
+    with own_gateway({"journal": {"linger_ms": 1_000}}) as gateway:
+        peer, operator = connect(port=gateway.port), connect(port=gateway.port)
+        fill(peer, "q", "bad", "good")
+        consumer, manager = of_queue(peer, "q"), Manager(operator)
+        consumer.settle(consumer.take(1), Delivery.REJECTED)
+        seen = set[tuple[int, int]]()
+        deadline = time.monotonic() + 10
+        while (1, 1) not in seen and time.monotonic() < deadline:
+            rows = {row["name"]: row["backlog"] for row in queues(manager)}
+            seen.add((rows["q"], rows.get("DLQ.queue/q", 0)))
+            peer.turn(0.01)
+        assert seen == {(2, 0), (1, 1)}, "in both, or in none"
+
+
+def queues(manager: Manager) -> list[dict[str, Any]]:
+    names = ("q", "DLQ.queue/q")
+    answers = [manager.ask("READ", "queue", name) for name in names]
+    return [answer.body for answer in answers if answer.status == 200]
+
+
+def test_dead_letters_are_in_the_log(own_gateway: Make, connect: Connect) -> None:
+    """With the subscription, the queue and the reason: the first of a kind at once, the others
+    summed up."""
+    with own_gateway() as gateway:
+        peer = connect(port=gateway.port)
+        fill(peer, "q", *range(9))
+        consumer = of_queue(peer, "q")
+        for _ in range(4):
+            consumer.confirm(consumer.take(1), Delivery.REJECTED)
+        fail(consumer, consumer.take(1), undeliverable=True)
+        told = gateway.events("messages.dead_lettered")
+        assert [(one["reason"], one["messages"]) for one in told] == [
+            ("rejected", 1),
+            ("undeliverable", 1),
+        ]
+        places = {(one["subscription"], one["queue"], one["level"]) for one in told}
+        assert places == {("queue/q", "queue://DLQ.queue/q", "warning")}
+
+
+def rows_of(gateway: Gateway, outcome: str) -> list[dict[str, object]]:
     from deltalake import DeltaTable  # noqa: PLC0415
 
     from distributary.pipeline.tables.home.home import Home  # noqa: PLC0415
 
     rows = DeltaTable(Home(gateway.home).topic_log).to_pyarrow_table().to_pylist()
-    return [row for row in rows if row["outcome"] == "dead_lettered"]
+    return [row for row in rows if row["outcome"] == outcome]
+
+
+def dead_lettered(gateway: Gateway) -> list[dict[str, object]]:
+    return rows_of(gateway, "dead_lettered")

@@ -102,8 +102,9 @@ def test_what_came_back_before_a_kill_is_not_in_doubt(own_gateway: Make, connect
         assert counts(peer.durable("t", "mine")) == expected(range(6))
 
 
-def test_an_orderly_stop_leaves_nothing_in_doubt(own_gateway: Make, connect: Connect) -> None:
-    """What consumers held is recorded as given back; failed attempts of before still count."""
+def test_an_orderly_stop_marks_what_consumers_held(own_gateway: Make, connect: Connect) -> None:
+    """It ends their connections with an error: they may have seen that, and nothing else is marked.
+    Failed attempts of before still count."""
     with own_gateway() as gateway:
         peer = connect("c", port=gateway.port)
         receiver = peer.durable("t", "mine")
@@ -114,7 +115,7 @@ def test_an_orderly_stop_leaves_nothing_in_doubt(own_gateway: Make, connect: Con
         gateway.start()
         assert gateway.events("store.opened")[-1]["doubtful"] == 0
         peer = connect("c", port=gateway.port)
-        assert counts(peer.durable("t", "mine")) == expected(range(6), n0=1, n1=1)
+        assert counts(peer.durable("t", "mine")) == expected(range(6), n0=2, n1=2, n2=1, n3=1)
 
 
 def test_a_gateway_that_gives_up_leaves_its_marks(own_gateway: Make, connect: Connect) -> None:

@@ -20,6 +20,7 @@ OWN = {
     *("commit.failed", "batch.committed", "upkeep.done", "upkeep.failed", "backlogs.uncounted"),
     *("messages.unreadable", "messages.readable", "connections.fewer", "lines.left_out"),
     *("policies.kept", "policies.reloaded", "backlog.overflowed", "retention.dropped"),
+    "messages.dead_lettered",
     *("security.open", "security.cleartext", "security.kept", "security.reloaded"),
     *("http.listening", "http.waits"),
 }

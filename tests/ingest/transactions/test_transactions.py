@@ -141,7 +141,8 @@ ENDS = ("session", "connection", "socket", "coordinator")
 
 @pytest.mark.parametrize("end", ENDS)
 def test_whatever_ends_undischarged_is_rolled_back(gateway: Gateway, topic: str, end: str) -> None:
-    """Its messages never were, what it retired comes again, counted; prefetch comes uncounted."""
+    """Its messages never were, what it retired comes again, counted; prefetch comes uncounted, but
+    for that of a lost connection, which may have been seen."""
     with Jms(gateway.port) as other:
         other.publish(topic, 0, 1, 2, capabilities=QUEUE)
         with Jms(gateway.port) as jms:
@@ -168,7 +169,7 @@ def test_whatever_ends_undischarged_is_rolled_back(gateway: Gateway, topic: str,
         other.credit(3)
         again = other.expect(*["transfer"] * 3)
         assert [text_of(one.payload) for one in again] == [0, 1, 2]
-        assert [count_of(one) for one in again] == [1, 0, 0]
+        assert [count_of(one) for one in again] == ([1, 1, 1] if end == "socket" else [1, 0, 0])
         other.subscribed("to", source(f"{topic}-to", QUEUE), handle=1)
         assert other.empty(handle=1)
 
@@ -355,7 +356,7 @@ def test_the_relay_posts_where_each_message_says(gateway: Gateway, topic: str) -
 
 def test_a_finished_transaction_is_unknown(gateway: Gateway, topic: str) -> None:
     """Its discharge is rejected; a message in it ends its link, an outcome in it its consumer's,
-    whose messages go back. The condition isn't the one that leaves JMS clients in doubt."""
+    whose messages go back, marked. The condition isn't the one that leaves JMS clients in doubt."""
     with Jms(gateway.port) as jms, Jms(gateway.port, topic) as other:
         other.subscribed("N", durable(topic))
         other.publish(f"{topic}-q", "kept", capabilities=QUEUE)
@@ -378,7 +379,7 @@ def test_a_finished_transaction_is_unknown(gateway: Gateway, topic: str) -> None
         other.subscribed("q", source(f"{topic}-q", QUEUE), handle=1)
         other.credit(1, handle=1)
         [again] = other.expect("transfer")
-        assert (text_of(again.payload), count_of(again)) == ("kept", 0)
+        assert (text_of(again.payload), count_of(again)) == ("kept", 1)
 
 
 def test_another_connections_transaction_is_unknown(gateway: Gateway, topic: str) -> None:

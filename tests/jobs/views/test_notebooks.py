@@ -157,12 +157,12 @@ def test_who_got_what(kernel: Kernel) -> None:
     assert [row["consumer"] for row in workers] == [
         f"worker-{number}/dispatchers|global" for number in (1, 2, 3, 4)
     ]
-    lost = [int(row["released"]) for row in workers]
+    lost = [int(row["lost"]) for row in workers]
     assert [count > 0 for count in lost] == [False, True, False, False]
     took_over = run.table(2)
     assert {row["lost_by"] for row in took_over} == {"worker-2/dispatchers|global"}
     assert sum(int(row["messages"]) for row in took_over) == lost[1]
-    assert [row["outcome"] for row in run.table(3)] == ["released", "accepted"]
+    assert [row["outcome"] for row in run.table(3)] == ["lost", "accepted"]
     assert run.pictures == 1
 
 

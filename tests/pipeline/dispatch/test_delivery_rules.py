@@ -24,6 +24,7 @@ from distributary.pipeline.log.failures import Failures, PossiblyDelivered
 from distributary.pipeline.model.header_attributes import HeaderAttributes
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.policy import DEFAULT, Backlog, Overflow
+from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.sequences.sequence_set import SequenceSet
 
 SECOND = 1_000_000
@@ -41,6 +42,7 @@ POLICIES = {
     "redelivery_delay_ms": [0, 0, 2_000],
     "redelivery_multiplier": [1.0, 2.0],
     "redelivery_delay_ms_max": [5_000],
+    "lost_consumer_counts": [False, False, True],
     "dead_letter": [True, True, False],
     "dead_letter_expired": [True, False],
     "single_active": [False, False, False, True],
@@ -108,6 +110,7 @@ class History:
         )
         #: What the log has: final runs, the last floor, failures as a fold of it reads them.
         self.final_runs, self.floor, self.known, self.crashed = [], 0, {}, False
+        self.lost = set()
 
     def go(self):
         names, weights = list(WEIGHTS), list(WEIGHTS.values())
@@ -310,11 +313,11 @@ class History:
                 assert len(own) == 1
                 final = outcome is Outcome.ACCEPTED
                 message.place = "gone" if final else "owed"
-                count = message.told
+                count = message.recorded
                 assert own[0] == replace(own[0], outcome=outcome, final=final, delivery_count=count)
 
     def check_failed(self, own, message):
-        before = message.told
+        before = message.recorded
         self.model.fail(message, self.delayed_until(before + 1))
         assert isinstance(own[0], Settled)
         assert (own[0].outcome, own[0].delivery_count) == (Outcome.MODIFIED, before)
@@ -335,13 +338,22 @@ class History:
         consumer = self.some_consumer()
         if consumer is None:
             return
-        held = [one.sequence for one in self.model.held_by(consumer)]
-        effects = self.real.detach(consumer)
+        lost = self.random.random() < 0.5
+        held = self.model.held_by(consumer)
+        effects = self.real.detach(consumer, lost=lost, now=self.now)
         self.record(effects)
-        assert sorted(one for effect in effects for one in effect.run) == held
+        if lost and self.model.policy.lost_consumer_counts:
+            self.check_ended(effects, consumer, held, (Outcome.MODIFIED, True, False))
+            self.model.detach(consumer)
+            return
+        said = sorted(one for effect in effects for one in effect.run)
+        assert said == [one.sequence for one in held]
         for effect in effects:
-            assert (effect.outcome, effect.final) == (Outcome.RELEASED, False)
-        self.model.detach(consumer)
+            outcome = Outcome.LOST if lost else Outcome.RELEASED
+            assert (effect.outcome, effect.final) == (outcome, False)
+            for one in effect.run:
+                assert effect.delivery_count == self.model.messages[one].recorded
+        (self.model.lose if lost else self.model.detach)(consumer)
 
     def time_passes(self, seconds=None):
         """The caller wakes it when it said, at the latest."""
@@ -398,7 +410,7 @@ class History:
         for effect in effects:
             assert (effect.outcome, effect.final) == (Outcome.DEAD_LETTERED, True)
             for one in effect.run:
-                assert effect.delivery_count == self.model.messages[one].told
+                assert effect.delivery_count == self.model.messages[one].recorded
                 self.model.messages[one].place = "gone"
 
     def pause(self):
@@ -430,10 +442,11 @@ class History:
                 self.model.consumers[message.holder].lost[message.sequence] = message.since
             message.place = "owed" if message.sequence >= position else "gone"
             message.failures = message.uncertain = message.due = 0
-            message.grouped = False
+            message.grouped = message.lost = False
         self.model.owners.clear()
         self.real.rewind(position)
         self.final_runs, self.floor, self.known = [], position, {}
+        self.lost = set()
         assert (self.real.position, self.real.floor) == (position, position)
         assert self.real.outstanding == 0
         self.now += GRAIN_US
@@ -443,6 +456,8 @@ class History:
         self.say(*effects)
         settled = [one for one in effects if isinstance(one, Settled)]
         for one in settled:
+            if one.outcome is Outcome.LOST:
+                self.lost.update(one.run)
             if one.final:
                 self.final_runs.append(one.run)
             elif count := one.delivery_count + (one.outcome is Outcome.MODIFIED):
@@ -464,8 +479,11 @@ class History:
         self.real = Dispatcher(
             cursor.floor,
             SequenceSet(cursor.settled),
-            failures=possible.failures(owed),
-            possibly_delivered_below=possible.below,
+            attempts=Attempts(
+                possible.failures(owed),
+                possible.below,
+                SequenceSet(range(one, one + 1) for one in self.lost if one not in cursor),
+            ),
             policy=self.model.policy,
             priority_index=self.priority_index,
             dead_letters=self.model.dead_letters,

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
 from distributary.pipeline.log.failures import Failures, PossiblyDelivered
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.sequences.sequence_set import SequenceSet
 
 NEW, RETURNED, FINAL = "new", "returned", "final"  # a consumer's number is the fourth place
@@ -328,8 +329,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         self.real = Dispatcher(
             cursor.floor,
             SequenceSet(cursor.settled),
-            failures=self.possible.failures(owed),
-            possibly_delivered_below=self.possible.below,
+            attempts=Attempts(self.possible.failures(owed), self.possible.below),
         )
         self.model.restart(cursor.floor)
         self.since.clear()

@@ -11,6 +11,7 @@ from test_dispatcher import NEW, RETURNED, DispatcherMachine, dealt_by
 
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.sequences.sequence_set import SequenceSet
 
 
@@ -62,9 +63,7 @@ TestViewMachine.settings = settings(max_examples=150, stateful_step_count=50)
 def test_a_view_is_apart():
     """What is read and settled in a view is neither read nor settled for consumers, and the other
     way round."""
-    dispatcher = Dispatcher(
-        10, SequenceSet([range(12, 14)]), failures={11: 2}, possibly_delivered_below=11
-    )
+    dispatcher = Dispatcher(10, SequenceSet([range(12, 14)]), attempts=Attempts({11: 2}, 11))
     view = dispatcher.view()
     dispatcher.attach(1)
     dispatcher.credit(1, 2)

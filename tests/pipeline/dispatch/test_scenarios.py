@@ -44,6 +44,7 @@ from distributary.pipeline.dispatch.priority_index import PriorityIndex
 from distributary.pipeline.model.header_attributes import HeaderAttributes
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.policy import DEFAULT
+from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.sequences.sequence_set import SequenceSet
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*.txt"))
@@ -113,8 +114,10 @@ class Story:
         return Dispatcher(
             position,
             SequenceSet(map(parse_run, said["settled"])),
-            failures={int(one): int(count) for one, count in options(said["failed"]).items()},
-            possibly_delivered_below=max(map(int, said["possibly-delivered"]), default=0),
+            attempts=Attempts(
+                {int(one): int(count) for one, count in options(said["failed"]).items()},
+                max(map(int, said["possibly-delivered"]), default=0),
+            ),
             policy=policy_of(said["policy"]),
             priority_index=self.priority_index,
             dead_letters="dead-letters" in words,

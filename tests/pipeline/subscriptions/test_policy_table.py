@@ -91,6 +91,7 @@ _POLICIES = st.builds(
     dead_letter_expired=st.booleans(),
     consumers_max=st.integers(0, 99),
     single_active=st.booleans(),
+    lost_consumer_counts=st.booleans(),
     message_groups=st.booleans(),
     lock_ms=_MS,
     backlog=st.builds(Backlog, _MS, _MS, _MS, st.sampled_from(Overflow)),

@@ -66,12 +66,12 @@ class TenThousandTest extends KeptClient {
     }
 
     @Test
-    @DisplayName("After a cut wire nobody said what was seen: all come again, in order.")
+    @DisplayName("After a cut wire all come again, in order; what may have been seen is marked.")
     void wireCut() throws Exception {
         try (Wire wire = new Wire(Gateway.SHARED)) {
             prefetchedBy(open(wire.uri(PREFETCH), name("many")));
             wire.cut();
-            expectAll(open(failover(Gateway.SHARED) + "&" + PREFETCH, name("many")), i -> 1);
+            expectMarkedBeginning(open(failover(Gateway.SHARED) + "&" + PREFETCH, name("many")));
         }
     }
 
@@ -81,7 +81,12 @@ class TenThousandTest extends KeptClient {
         Gateway gateway = ownGateway();
         prefetchedBy(open(uri(gateway, PREFETCH), "c"));
         gateway.crash();
-        MessageConsumer consumer = receivingAt(open(uri(gateway, PREFETCH), "c"));
+        expectMarkedBeginning(open(uri(gateway, PREFETCH), "c"));
+    }
+
+    /** All come in order; marked are those that were seen, and what else may have been sent. */
+    private void expectMarkedBeginning(Connection client) throws Exception {
+        MessageConsumer consumer = receivingAt(client);
         boolean marked = true;
         for (int i = 0; i < COUNT; i++) {
             Message message = next(consumer);

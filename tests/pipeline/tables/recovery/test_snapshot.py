@@ -38,6 +38,7 @@ class Model:
         self.cursors: dict[SubscriptionKey, Cursor] = {}
         self.selectors: dict[SubscriptionKey, str | None] = {}
         self.failed: dict[SubscriptionKey, dict[int, Failures]] = {}
+        self.lost: dict[SubscriptionKey, set[int]] = {}
         self.began: dict[SubscriptionKey, int] = {}
         self.said: dict[SubscriptionKey, tuple[bool, str]] = {}
 
@@ -57,6 +58,8 @@ class Model:
                         known = self.failed[key].get(one, Failures(0, 0)).count
                         if not settlement.final and count and count >= known:
                             self.failed[key][one] = Failures(count, number)
+                        if settlement.outcome == Outcome.LOST:
+                            self.lost[key].add(one)
         for record in group.subscriptions:
             if record.event == DELETED:
                 self.cursors.pop(record.key, None)
@@ -65,6 +68,7 @@ class Model:
                 self.cursors[record.key] = Cursor(record.floor)
                 self.selectors[record.key] = record.definition.selector
                 self.failed[record.key] = {}
+                self.lost[record.key] = set()
                 self.began[record.key] = number
             self.said[record.key] = (record.paused, record.policy)
 
@@ -72,6 +76,13 @@ class Model:
         """Of what is owed, by the subscriptions that live."""
         return {
             key: {one: what for one, what in self.failed[key].items() if one not in cursor}
+            for key, cursor in self.cursors.items()
+        }
+
+    def in_doubt(self) -> dict[SubscriptionKey, set[int]]:
+        """What lost consumers may have seen of what is owed."""
+        return {
+            key: {one for one in self.lost[key] if one not in cursor}
             for key, cursor in self.cursors.items()
         }
 
@@ -103,7 +114,7 @@ def history(seed: int, count: int) -> Iterator[Group]:
             first = floors[key] + chance.randrange(0, 300)
             runs = [range(first, first + chance.randint(1, 40), chance.randint(1, 4))]
             final = chance.random() < 0.8
-            back = chance.choice([Outcome.RELEASED, Outcome.MODIFIED])
+            back = chance.choice([Outcome.RELEASED, Outcome.MODIFIED, Outcome.LOST])
             one = settled(
                 *runs,
                 subscription=key.id,
@@ -134,6 +145,7 @@ def write_cursors(home: Home, model: Model, *, number: int, version: int) -> Non
                     {"sequence": one, "failures": what.count, "group": what.group}
                     for one, what in model.failures()[key].items()
                 ],
+                "lost": BitMap64(model.in_doubt()[key]).serialize(),
                 "group": number,
                 "log_version": version,
             }
@@ -146,6 +158,9 @@ def check(snapshot: Snapshot, model: Model) -> None:
     found = {s.key: Cursor(s.floor, tuple(s.settled.runs())) for s in snapshot.subscriptions}
     assert found == model.cursors
     assert {s.key: s.failures for s in snapshot.subscriptions} == model.failures()
+    assert {
+        s.key: {one for run in s.lost.runs() for one in run} for s in snapshot.subscriptions
+    } == model.in_doubt()
     for one in snapshot.subscriptions:
         assert one.began == model.began[one.key]
         assert (one.paused, one.policy) == model.said[one.key]
@@ -341,6 +356,7 @@ def test_a_damaged_bitmap_is_not_used(tmp_path: Path) -> None:
         "selector": pa.array([None], pa.string()),
         "floor": [0],
         "settled": [b"\x07damaged"],
+        "lost": [BitMap64().serialize()],
         "failures": pa.array([[]], CURSOR_COLUMNS["failures"]),
         "group": [2],
         "log_version": [2],

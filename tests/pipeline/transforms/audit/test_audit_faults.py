@@ -15,7 +15,13 @@ from distributary.pipeline.transforms.audit.audit_checks import NAMES, Result, c
 from distributary.pipeline.transforms.audit.audit_views import VIEWS
 
 A, B = "worker-a/link", "worker-b/link"
-FINAL = {"accepted": True, "released": False, "modified": False, "dead_lettered": True}
+FINAL = {
+    "accepted": True,
+    "released": False,
+    "lost": False,
+    "modified": False,
+    "dead_lettered": True,
+}
 
 
 @dataclass
@@ -138,7 +144,8 @@ def gaps(story: Story) -> None:
 def sound(story: Story) -> None:
     """Released, given again with turns kept, failed, buried, delivered early by its priority; one
     that failed for the last time, which has two records of one delivery."""
-    story.settled(0, 2, outcome="released", consumer=B)
+    story.settled(0, outcome="released", consumer=B)
+    story.settled(2, outcome="lost", consumer=B)
     story.settled(1, 3, consumer=A)
     story.log.next_group()
     story.settled(0, outcome="modified", began=2)

@@ -97,8 +97,8 @@ class History:
 
     def _settle_some(self, name: str, model: Model, some: list[int]) -> None:
         """With one outcome; a row for each number of failed attempts behind them."""
-        outcome = self.random.choice((*COUNTED, *ENDED, *NEVER_OWED))
-        final = outcome not in ("released", "modified")
+        outcome = self.random.choice((*COUNTED, "lost", *ENDED, *NEVER_OWED))
+        final = outcome not in ("released", "modified", "lost")
         if final:
             model.owed.difference_update(some)
             model.settled.update(some)

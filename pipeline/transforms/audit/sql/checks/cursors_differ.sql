@@ -3,7 +3,7 @@
 -- Guarantee: a cursor says where its subscription stands as of its group. `materialize` folds it
 --   from sums and bitmaps; here it is matched anew, message by message.
 -- A row: a cursor that is missing, that nobody owns, or in which something differs: the definition,
---   the floor, a message settled above it, a failure, a count.
+--   the floor, a message settled above it, one that was lost with a consumer, a failure, a count.
 -- What to do: a restart of the gateway begins with this table, so what it says too much is lost and
 --   what it says too little comes again: stop the job, move tables/cursors away with the other
 --   tables of Spark and the checkpoints, and run `distributary jobs materialize`.
@@ -45,6 +45,14 @@ noted AS (
   FROM (SELECT subscription, explode(failures) AS one FROM cursors)
   WHERE one.sequence >= (SELECT first_sequence FROM bounds)
 ),
+gone AS (
+  SELECT DISTINCT c.subscription, s.sequence
+  FROM settlements s
+  JOIN living l ON l.incarnation = s.incarnation
+  JOIN cursors c ON c.subscription = l.subscription
+  LEFT ANTI JOIN final t ON t.subscription = c.subscription AND t.sequence = s.sequence
+  WHERE s.outcome = 'lost' AND s.sequence >= c.floor
+),
 counted AS (
   SELECT l.subscription,
          count_if(a.outcome = 'accepted') AS accepted, count_if(a.outcome = 'rejected') AS rejected,
@@ -75,6 +83,13 @@ SELECT CASE WHEN c.subscription IS NULL THEN 'settled, but not in the cursor'
 FROM (SELECT * FROM settled_in_cursors WHERE sequence >= (SELECT first_sequence FROM bounds)) c
 FULL OUTER JOIN final t ON t.subscription = c.subscription AND t.sequence = c.sequence
 WHERE c.subscription IS NULL OR t.subscription IS NULL
+UNION ALL
+SELECT CASE WHEN c.subscription IS NULL THEN 'lost with a consumer, but not in the cursor'
+            ELSE 'lost in the cursor, but not with a consumer' END,
+       coalesce(c.subscription, g.subscription), coalesce(c.sequence, g.sequence), NULL, NULL, NULL
+FROM (SELECT * FROM lost_in_cursors WHERE sequence >= (SELECT first_sequence FROM bounds)) c
+FULL OUTER JOIN gone g ON g.subscription = c.subscription AND g.sequence = c.sequence
+WHERE c.subscription IS NULL OR g.subscription IS NULL
 UNION ALL
 SELECT 'failures differ', coalesce(n.subscription, f.subscription),
        coalesce(n.sequence, f.sequence), NULL, NULL,

@@ -1,9 +1,11 @@
-"""The answer to a peer's open, in Proton's terms."""
+"""Our answers to a peer's open, end and close, in Proton's terms."""
 
 from typing import Any
 
-from proton import Condition, symbol
+from proton import Condition, Session, symbol
 from proton import Connection as ProtonConnection
+
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED
 
 #: What a peer may rely on.
 OFFERED_CAPABILITIES = (
@@ -31,3 +33,11 @@ def refused(
     connection.open()
     info: Any = {symbol("invalid-field"): symbol(field)}
     connection.condition = Condition(condition, description, info)
+
+
+def closed(endpoint: ProtonConnection | Session, late: str) -> None:
+    """The answer to an end or a close: what was said before is durable, or (`late`) why that isn't
+    known."""
+    if late:
+        endpoint.condition = Condition(LIMIT_EXCEEDED, late)
+    endpoint.close()

@@ -1,0 +1,161 @@
+"""What a lost consumer had comes again marked as redelivered, and gives nothing up; what a consumer
+leaves behind when it ends its link, session or connection by itself comes unmarked.
+
+Delivery counts are those of the header: JMS reads `redelivered` from any above 0.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from deltalake import DeltaTable
+from gateway_links import Incoming
+from gateway_peer import Connect, Peer
+from gateway_process import Gateway
+from proton import Condition, Delivery, Endpoint
+
+Make = Callable[..., Gateway]
+
+LOST = ("socket", "connection error", "session error", "link error", "silence")
+WELL = ("detach", "close of the link", "end", "close")
+NAME = "work|global"
+#: Milliseconds of silence after which a peer is dropped.
+IDLE_MS = 1_000
+
+
+def marks(incoming: Incoming, number: int) -> list[tuple[object, int]]:
+    """The next messages: body and delivery count."""
+    return [(got.body, got.message.delivery_count) for got in incoming.take(number)]
+
+
+def ended(peer: Peer, holder: Incoming, how: str) -> None:
+    """End the link of a consumer so, and wait for the answer if there is one."""
+    error = Condition("amqp:internal-error", "it goes wrong")
+    session, connection = holder.link.session, peer.connection
+    match how:
+        case "socket":
+            peer.drop()
+        case "silence":
+            pass  # the gateway drops it
+        case "connection error":
+            connection.condition = error
+            connection.close()
+            peer.until(lambda: connection.state & Endpoint.REMOTE_CLOSED, "a close")
+        case "session error" | "end":
+            if how == "session error":
+                session.condition = error
+            session.close()
+            peer.until(lambda: session.state & Endpoint.REMOTE_CLOSED, "an end")
+        case "link error":
+            holder.link.condition = error
+            peer.leave(holder, closed=True)  # refused, as there is another consumer
+        case "detach" | "close of the link":
+            peer.leave(holder, closed=how != "detach")
+        case "close":
+            peer.close()
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_what_a_lost_consumer_had_comes_marked(
+    own_gateway: Make, connect: Connect, topic: str, how: str
+) -> None:
+    """What it had and hadn't settled, however it was lost; what it never had comes as new."""
+    with own_gateway({"amqp": {"idle_timeout_ms": IDLE_MS}}) as gateway:
+        peer, another = connect(port=gateway.port), connect(port=gateway.port)
+        holder = peer.shared_durable(topic, NAME)
+        keeper = another.shared_durable(topic, NAME) if how == "link error" else None
+        connect(port=gateway.port).sender(topic).publish(*range(6))
+        taken = holder.take(4)
+        holder.confirm(taken[1:2])
+        ended(peer, holder, how)
+        other = keeper or connect(port=gateway.port).shared_durable(topic, NAME)
+        came = sorted(marks(other, 5))
+        assert came == [(0, 1), (2, 1), (3, 1), (4, 0), (5, 0)]
+
+
+@pytest.mark.parametrize("how", WELL)
+def test_what_is_left_at_a_clean_end_comes_unmarked(connect: Connect, topic: str, how: str) -> None:
+    """Who ends well has said before what its application has seen: the rest is prefetch."""
+    peer, other = connect(), connect()
+    holder, keeper = peer.shared_durable(topic, NAME), other.shared_durable(topic, NAME)
+    other.sender(topic).publish(*range(4))
+    holder.take(4)
+    ended(peer, holder, how)
+    assert marks(keeper, 4) == [(n, 0) for n in range(4)]
+
+
+def test_a_loss_gives_nothing_up(own_gateway: Make, connect: Connect) -> None:
+    """Twelve losses, where three failures are too many: the mark stays at one, and the failures
+    that consumers say count beside it, over a kill and a stop."""
+    with own_gateway({"subscription": {"delivery_attempts_max": 3}}) as gateway:
+        for nth in range(12):
+            peer = connect("c", port=gateway.port)
+            receiver = peer.durable("t", "mine")
+            if not nth:
+                connect(port=gateway.port).sender("t").publish("x", "y")
+            [got] = receiver.take(1)
+            assert got.message.delivery_count == min(nth, 1)
+            if nth == 6:
+                gateway.stop()
+                gateway.start()
+            else:
+                peer.drop()
+        for failures in range(3):
+            receiver = connect("c", port=gateway.port).durable("t", "mine")
+            [got] = receiver.take(1)
+            assert (got.body, got.message.delivery_count) == ("x", 1 + failures)
+            got.delivery.local.failed = True
+            receiver.confirm([got], Delivery.MODIFIED)
+            receiver.peer.drop()
+        peer = connect("c", port=gateway.port)
+        assert peer.durable("t", "mine").bodies() == ["y"]
+
+
+def test_a_loss_is_in_the_log(own_gateway: Make, connect: Connect) -> None:
+    """A row of its own says who had what when it was lost; a kill of the gateway right behind it
+    loses no mark, nor does a start from the whole log."""
+    with own_gateway({"commit": {"interval_ms": 50}}) as gateway:
+        peer = connect("c", port=gateway.port)
+        receiver = peer.durable("t", "mine")
+        connect(port=gateway.port).sender("t").publish(*range(4))
+        receiver.take(3)
+        peer.drop()
+        other = connect("c", port=gateway.port)
+        other.leave(other.durable("t", "mine"), closed=False)  # behind it in the log
+        gateway.kill()
+        gateway.start()
+        peer = connect("c", port=gateway.port)
+        receiver = peer.durable("t", "mine")
+        assert [one.message.delivery_count for one in receiver.take(4)] == [1, 1, 1, 0]
+        gateway.stop()
+        table = DeltaTable(gateway.home / "tables/topic_log").to_pyarrow_table(
+            filters=[("record", "=", "settlement")],
+            columns=["group", "consumer", "outcome", "final", "delivery_count", "sequences"],
+        )
+        lost = [row for row in table.to_pylist() if row["outcome"] == "lost"]
+        first = min(lost, key=lambda row: row.pop("group"))
+        assert first == {
+            "consumer": "c/mine",
+            "outcome": "lost",
+            "final": False,
+            "delivery_count": 0,
+            "sequences": [0, 1, 2],
+        }
+
+
+def test_where_a_policy_says_so_a_loss_counts(own_gateway: Make, connect: Connect) -> None:
+    """Then a message that takes its consumers down is given up, as any that fails."""
+    policy = {"delivery_attempts_max": 2, "lost_consumer_counts": True}
+    with own_gateway({"subscription": policy}) as gateway:
+        publisher = connect(port=gateway.port)
+        for nth in range(2):
+            peer = connect("c", port=gateway.port)
+            receiver = peer.durable("t", "mine")
+            if not nth:
+                publisher.sender("t").publish("poison", "good")
+            [got] = receiver.take(1)
+            assert (got.body, got.message.delivery_count) == ("poison", nth)
+            peer.drop()
+        assert connect("c", port=gateway.port).durable("t", "mine").bodies() == ["good"]
+        queue = "queue://DLQ.container/c/mine"
+        dead = publisher.receiver(queue, capabilities=("queue",))
+        assert dead.bodies() == ["poison"]
