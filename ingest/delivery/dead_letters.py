@@ -139,11 +139,12 @@ class DeadLetters:
         while at < len(run) and not pending.subscription.ended:
             batch = await self._lookup.batch(topic, run[at], run[at] + 1)
             if batch is None:  # what retention has taken can't be copied, nor is it owed for ever
-                self._write(pending, None, run[at : at + 1])
+                self._write(pending, None, run[at : at + 1], {})
                 at += 1
                 continue
             stop = min(bisect_left(run, batch.stop, lo=at), at + BREAK_MESSAGES)
-            self._write(pending, batch, run[at:stop])
+            topics = await self._lookup.topics(topic, run[at:stop])
+            self._write(pending, batch, run[at:stop], topics)
             at = stop
             await self._turn()
 
@@ -155,18 +156,22 @@ class DeadLetters:
             self._written.clear()
             await self._written.wait()
 
-    def _write(self, pending: _Pending, batch: RecordBatch | None, run: Run) -> None:
+    def _write(
+        self, pending: _Pending, batch: RecordBatch | None, run: Run, topics: dict[int, str]
+    ) -> None:
         """Put the copies and settlements of those messages that are still given up into one
-        group."""
+        group. `topics` says where each was published."""
         subscription = pending.subscription
         if subscription.key is None or subscription.ended:
             return
         now = clock.now()
         reason = pending.dead_letter.reason
         attempts = pending.dead_letter.delivery_count + (reason in _IN_ONE_MORE)
-        info = DeadLetterInfo(
-            subscription.key.id, subscription.definition.topic, reason, attempts, now
-        )
+        name, claimed = subscription.key.id, subscription.definition.topic
+        infos = {
+            topic: DeadLetterInfo(name, topic, reason, attempts, now)
+            for topic in {claimed, *topics.values()}
+        }
         copies: list[Copy] = []
         settlements: list[Settlement] = []
         for settled in subscription.dispatcher.dead_lettered(run):
@@ -174,7 +179,10 @@ class DeadLetters:
                 subscription.settlement(settled, pending.consumer, pending.delivered_at or now, now)
             )
             if batch is not None:
-                copies += [copy(message_at(batch, one), one, info) for one in settled.run]
+                copies += [
+                    copy(message_at(batch, one), one, infos[topics.get(one, claimed)])
+                    for one in settled.run
+                ]
         if not settlements:
             return
         queue = dead_letters_of(subscription)

@@ -276,10 +276,12 @@ class DeliveryService:
         cut, self._cut = self._cut, {}
         for consumer in cut:
             self.eased(consumer)
+        patterns = self._log.recent.patterns
         for topic in topics:
-            attached = self._attached.get(topic)
-            if attached:
-                self._queue.add_all(attached, topic)
+            for word in (topic, *patterns.of(topic)):
+                attached = self._attached.get(word)
+                if attached:
+                    self._queue.add_all(attached, word)
 
     def run(self) -> None:
         """Serve those that are due, as many as may be until the loop turns; the others then, in the

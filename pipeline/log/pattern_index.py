@@ -5,6 +5,7 @@ Rule 1: a topic is looked up once, when it becomes known, and again when there a
 Rule 2: a look-up goes over the topic's words, not over the patterns.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,6 +38,9 @@ class PatternIndex:
 
     def __contains__(self, pattern: str) -> bool:
         return pattern in self._claims
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._claims)
 
     def __len__(self) -> int:
         return len(self._claims)

@@ -13,7 +13,13 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from distributary.pipeline.model.address import PREFIXES, Destination, Kind, kind_of_topic
+from distributary.pipeline.model.address import (
+    NAME_CHARACTERS_MAX,
+    PREFIXES,
+    Destination,
+    Kind,
+    kind_of_topic,
+)
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
 
 #: What the word of a pattern in the log begins with.
@@ -50,6 +56,8 @@ SYNTAX: Final = {
     PatternStyle.RABBITMQ: Syntax("*", "#", anywhere=True),
 }
 
+#: What no name has, and is longer than one.
+_ANY: Final = "\0" * (NAME_CHARACTERS_MAX + 1)
 #: A pattern as the log has it means the same in every style.
 _IN_THE_LOG: Final = Syntax(WORD, REST, anywhere=True)
 
@@ -158,6 +166,17 @@ def _expression_of(word: str) -> str:
 @lru_cache(maxsize=1_024)
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(expression(pattern))
+
+
+def stand_ins(pattern: str) -> list[str]:
+    """Names that stand for all that match: what is true of each of them, of a rule that knows `*`
+    for any characters and `?` for one, is true of every topic of the pattern. Each wildcard is in
+    them as more characters than a name has, and a rest as no word, too."""
+    names: list[list[str]] = [[]]
+    for word in pattern.removeprefix(PATTERN_PREFIX).split("."):
+        longer = [[*name, _ANY if word in (WORD, REST) else word] for name in names]
+        names = names + longer if word == REST else longer
+    return [".".join(name) for name in names]
 
 
 def least(pattern: str) -> str:

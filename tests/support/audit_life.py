@@ -15,6 +15,13 @@ from distributary.pipeline.model.policy import Policy
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 CARRIERS = ("UA", "DL", "AA")
+#: What subscriptions claim, and the topics of each.
+CLAIMED = {
+    "flights": ("flights",),
+    "weather": ("weather",),
+    "pattern://*": ("flights", "weather"),
+    "pattern://weather.#": ("weather",),
+}
 POLICY = Policy(delivery_attempts_max=3)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OUTCOMES = (
@@ -56,7 +63,10 @@ class Life:
         self.us = 0
         self.log.next_group()
         for nth, (topic, carrier) in enumerate(
-            [("flights", None), ("flights", "UA"), ("weather", None), ("weather", "DL")]
+            [
+                *(("flights", None), ("flights", "UA"), ("weather", None), ("weather", "DL")),
+                *(("pattern://*", None), ("pattern://*", "AA"), ("pattern://weather.#", "DL")),
+            ]
         ):
             one = Subscriber(f"global/s{nth}", topic, carrier, self._made(0), 0)
             self._event(one, "created", 0)
@@ -127,11 +137,12 @@ class Life:
 
     def _offer(self, one: Subscriber, wanted: int) -> bool:
         """Whether something became of it."""
-        mine = [
+        mine = sorted(
             (sequence, priority)
-            for sequence, carrier, priority in self.published[one.topic]
+            for topic in CLAIMED[one.topic]
+            for sequence, carrier, priority in self.published[topic]
             if sequence >= wanted and one.carrier in (None, carrier)
-        ]
+        )
         if not mine:
             one.dispatcher.skip_to(self.log.sequence)
             return True
@@ -250,7 +261,7 @@ class Life:
             self._serve()
             return
         first = self.log.sequence
-        self._publish_to(one.topic)
+        self._publish_to(CLAIMED[one.topic][0])
         left = range(first, self.log.sequence)
         one.dispatcher.exclude(left)
         self.log.settle(
