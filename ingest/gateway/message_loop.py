@@ -41,6 +41,7 @@ from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.no_local import NoLocal
 from distributary.ingest.publish.producer import Producer
 from distributary.ingest.publish.restored_duplicates import restore_duplicates
+from distributary.ingest.publish.routes import Routes
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.runtime.turns import TaskTurns
@@ -112,7 +113,8 @@ class MessageLoop:
         topics = TopicDirectory(log.recent, self._subscription_changed)
         delivery = DeliveryService(host, store, log, topics, self._keep_queue, self.complete)
         backlogs = Backlogs(host, log, topics, delivery, self.engine.pump)
-        intake = Intake(log, policies, backlogs, host.settings.delivery.duplicates_max)
+        routes, ids_max = Routes(self._keep_queue), host.settings.delivery.duplicates_max
+        intake = Intake(log, policies, backlogs, routes, ids_max)
         return MessageParts(
             host.counts, store, no_local, log, marking, topics, delivery, backlogs, intake
         )

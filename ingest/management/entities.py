@@ -229,6 +229,8 @@ def _written(policy: Policy | TopicPolicy | Backlog, prefix: str = "") -> Map:
         value = getattr(policy, one.name)
         if isinstance(value, Backlog):
             pairs += _written(value, "backlog_").pairs
+        elif isinstance(value, tuple):
+            pairs.append((prefix + one.name, [str(route) for route in value]))
         else:
             pairs.append((prefix + one.name, value))
     return Map(tuple(pairs))

@@ -47,6 +47,7 @@ class Subscriber:
     names: dict[int, str] = field(default_factory=dict)
     held: dict[tuple[int, int], int] = field(default_factory=dict)  #: -> when it was delivered
     excluded: set[int] = field(default_factory=set)
+    reach: int = 0  #: the mark that outlives the process: nothing from here on was delivered
 
     @property
     def selector(self) -> str | None:
@@ -101,7 +102,7 @@ class Life:
             position,
             settled,
             failures=owed,
-            possibly_delivered_below=max(one.dispatcher.reach, position),
+            possibly_delivered_below=max(one.reach, position),
             policy=POLICY,
             dead_letters=True,
         )
@@ -242,12 +243,14 @@ class Life:
         one.held.clear()
         one.final.clear()
         one.failures.clear()
+        one.reach = 0
         self._event(one, "rewound", floor)
         one.floor = floor
 
     def _kill(self) -> None:
         """The process dies: of what consumers held nothing is recorded; they come again."""
         for one in self.living:
+            one.reach = max(one.reach, one.dispatcher.reach)
             one.dispatcher = self._made(one.dispatcher.floor, one)
             one.held.clear()
             for consumer in sorted(one.names):
