@@ -25,6 +25,8 @@ JOIN_BYTES_MAX = 1 << 18
 #: Bytes that a batch takes beside its messages' and its header attributes', measured: with one
 #: message in each they are most.
 BATCH_BYTES = 320
+#: Bytes of a batch's entry in the line of each pattern that its topic matches.
+LINE_BYTES = 24
 #: Entries of a topic's line that are gone before it is cut: makes leaving O(1) on average.
 _TRIM_AT = 1_024
 
@@ -99,10 +101,11 @@ class RecentMessages:
         """The next messages of the log, which are all of `topic`."""
         assert batch.first == self.head, f"batch {batch.first} does not follow {self.head}"  # noqa: S101
         self._of_topic.setdefault(topic, _TopicBatches()).add(topic, batch)
-        for pattern in self.patterns.of(topic):
+        patterns = self.patterns.of(topic)
+        for pattern in patterns:
             self._of_pattern[pattern].add(topic, batch)
         attributes_bytes = batch.attributes.size if batch.attributes is not None else 0
-        size = BATCH_BYTES + len(batch.blob) + attributes_bytes
+        size = BATCH_BYTES + len(batch.blob) + attributes_bytes + LINE_BYTES * len(patterns)
         self._order.append((topic, batch.first, batch.stop, size))
         self._bytes += size
         self.head = batch.stop

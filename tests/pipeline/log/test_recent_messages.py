@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.pipeline.log.recent_messages import BATCH_BYTES, RecentMessages
+from distributary.pipeline.log.recent_messages import BATCH_BYTES, LINE_BYTES, RecentMessages
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.topic_pattern import matches
 
@@ -76,6 +76,15 @@ def test_a_pattern_finds_what_its_topics_have_in_their_order(
                 assert recent.find(watched, wanted) is (expected[1] if expected else None)
                 found = expected[0] if expected and expected[1].first <= wanted else None
                 assert recent.topic_of(watched, wanted) == found
+
+
+def test_what_patterns_take_counts_too() -> None:
+    """So many patterns of one topic don't take more than the limit, but messages leave sooner."""
+    recent = RecentMessages(head=0, bytes_max=1_000_000)
+    for nth in range(1_000):
+        recent.watch("pattern://" + ".".join(["*"] * nth + ["#"]))
+    recent.add("a." * 600 + "b", batch(0, 1))
+    assert recent.bytes == BATCH_BYTES + SIZE + 602 * LINE_BYTES
 
 
 @given(publishes, st.integers(0, 20 * BATCH_BYTES))
