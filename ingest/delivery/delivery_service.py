@@ -276,11 +276,9 @@ class DeliveryService:
         cut, self._cut = self._cut, {}
         for consumer in cut:
             self.eased(consumer)
-        patterns = self._log.recent.patterns
         for topic in topics:
-            for word in (topic, *patterns.of(topic)):
-                attached = self._attached.get(word)
-                if attached:
+            for word in (topic, *self._log.recent.patterns.of(topic)):
+                if attached := self._attached.get(word):
                     self._queue.add_all(attached, word)
 
     def run(self) -> None:
