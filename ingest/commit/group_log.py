@@ -37,6 +37,7 @@ from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import Failure, Worker
 from distributary.pipeline.errors import JournalFull, StoreError
+from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.log.publish_times import Moments
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.message import (
@@ -45,6 +46,7 @@ from distributary.pipeline.model.message import (
     Settlement,
     SubscriptionRecord,
 )
+from distributary.pipeline.model.topic_pattern import matches
 from distributary.pipeline.tables.journal import frame
 from distributary.pipeline.tables.journal.segment import FrameRef
 
@@ -64,12 +66,13 @@ class Log:
         self,
         host: Host,
         store: Store,
+        patterns: PatternIndex,
         no_local: NoLocalRule,
         lowest_floor: Callable[[], int],
         complete: Callable[[GroupDurable | CreditGiven], None],
     ) -> None:
-        """`lowest_floor`: below it nothing is owed to any durable subscription, by what is in
-        memory."""
+        """`patterns` are those that subscriptions will have. `lowest_floor`: below it nothing is
+        owed to any durable subscription, by what is in memory."""
         self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
         self._counts = host.counts
         self._journal, self._table = store.journal, store.table
@@ -79,7 +82,8 @@ class Log:
         self._next_group, self._next_sequence = state.next_group, state.next_sequence
         cache_bytes = host.settings.delivery.cache_bytes
         #: The messages of the last minutes, by topic.
-        self.recent = RecentMessages(head=state.next_sequence, bytes_max=cache_bytes)
+        head = state.next_sequence
+        self.recent = RecentMessages(head=head, bytes_max=cache_bytes, patterns=patterns)
         self._waiting = PendingGroup()
         self._full_groups: deque[PendingGroup] = deque()  # what waits before it, large enough each
         self._waiting_bytes = 0
@@ -207,11 +211,11 @@ class Log:
         self._closed_count += 1
 
     def coming(self, topic: str) -> tuple[int, int]:
-        """How many messages of this topic aren't durable yet, and their bytes."""
+        """How many messages of this topic or pattern aren't durable yet, and their bytes."""
         groups = [*self._full_groups, self._waiting]
         if self._writing is not None:
             groups.append(self._writing.waiting)
-        runs = [run for group in groups for run in group.runs if run.topic == topic]
+        runs = [run for group in groups for run in group.runs if matches(topic, run.topic)]
         return sum(run.count for run in runs), sum(len(run.blob) for run in runs)
 
     def settle(self, settlement: Settlement) -> None:

@@ -153,11 +153,12 @@ class DeadLetters:
         while at < len(run) and not pending.subscription.ended:
             batch = await self._lookup.batch(topic, run[at], run[at] + 1)
             if batch is None:  # what retention has taken can't be copied, nor is it owed for ever
-                self._write(pending, None, run[at : at + 1])
+                self._write(pending, None, run[at : at + 1], {})
                 at += 1
                 continue
             stop = min(bisect_left(run, batch.stop, lo=at), at + BREAK_MESSAGES)
-            self._write(pending, batch, run[at:stop])
+            topics = await self._lookup.topics(topic, run[at:stop])
+            self._write(pending, batch, run[at:stop], topics)
             at = stop
             await self._turn()
 
@@ -169,19 +170,29 @@ class DeadLetters:
             self._written.clear()
             await self._written.wait()
 
-    def _write(self, pending: _Pending, batch: RecordBatch | None, run: Run) -> None:
+    def _write(
+        self, pending: _Pending, batch: RecordBatch | None, run: Run, topics: dict[int, str]
+    ) -> None:
         """End those of these messages that are still given up: those whose time was over have
-        expired, whatever a consumer said of them then."""
+        expired, whatever a consumer said of them then. `topics`
+        says where each was published."""
         reason = pending.dead_letter.reason
         if batch is None or reason not in _SAID:
-            self._end(pending, reason, batch, run)
+            self._end(pending, reason, batch, run, topics)
             return
         rest, expired = split_expired(run, batch.attributes, pending.at)
         for why, part in ((reason, rest), (Reason.EXPIRED, expired)):
             if part:
-                self._end(pending, why, batch, part)
+                self._end(pending, why, batch, part, topics)
 
-    def _end(self, pending: _Pending, why: Reason, batch: RecordBatch | None, run: Run) -> None:
+    def _end(
+        self,
+        pending: _Pending,
+        why: Reason,
+        batch: RecordBatch | None,
+        run: Run,
+        topics: dict[int, str],
+    ) -> None:
         """Put the copies, if any are to be kept, and settlements of those messages that are still
         given up into one group."""
         subscription, said = pending.subscription, pending.dead_letter.reason
@@ -202,7 +213,7 @@ class DeadLetters:
         if not keeps:
             self._log.write((), settlements, Inside())
             return
-        self._keep(pending, why, batch, settlements)
+        self._keep(pending, why, batch, settlements, topics)
 
     def _keep(
         self,
@@ -210,17 +221,21 @@ class DeadLetters:
         why: Reason,
         batch: RecordBatch | None,
         settlements: list[Settlement],
+        topics: dict[int, str],
     ) -> None:
         """Put the copies of what is settled so into the group, too."""
         subscription, now = pending.subscription, settlements[0].settled_at
         said = pending.dead_letter.reason
         attempts = pending.dead_letter.delivery_count + (said in _IN_ONE_MORE)
-        topic = subscription.definition.topic
-        info = DeadLetterInfo(settlements[0].subscription, topic, why, attempts, now)
+        name, claimed = settlements[0].subscription, subscription.definition.topic
+        infos = {
+            topic: DeadLetterInfo(name, topic, why, attempts, now)
+            for topic in {claimed, *topics.values()}
+        }
         copies: list[Copy] = []
         if batch is not None:
             copies = [
-                copy(message_at(batch, one), one, info)
+                copy(message_at(batch, one), one, infos[topics.get(one, claimed)])
                 for settlement in settlements
                 for run in settlement.sequences
                 for one in run
@@ -233,7 +248,7 @@ class DeadLetters:
         subscription.copying += len(copies)
         self._log.write(runs, settlements, Inside())
         self._log.after(partial(self._durable, subscription, len(copies), size))
-        self._tell((info.subscription, queue.topic, why.value), len(copies))
+        self._tell((name, queue.topic, why.value), len(copies))
 
     def _durable(self, subscription: Subscription, count: int, size: int) -> None:
         subscription.copying -= count

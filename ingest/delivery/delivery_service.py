@@ -245,9 +245,9 @@ class DeliveryService:
         for consumer in cut:
             self.eased(consumer)
         for topic in topics:
-            attached = self._attached.get(topic)
-            if attached:
-                self._queue.add_all(attached, topic)
+            for word in (topic, *self._log.recent.patterns.of(topic)):
+                if attached := self._attached.get(word):
+                    self._queue.add_all(attached, word)
 
     def run(self) -> None:
         """Serve those that are due, as many as may be until the loop turns; the others then, in the

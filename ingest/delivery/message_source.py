@@ -8,7 +8,7 @@ it, which is said in the log and by management, and is asked for again after
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -21,6 +21,8 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.header_attributes import HeaderAttributes
 from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.topic_pattern import is_pattern
+from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.hint import HintFilter
 from distributary.pipeline.tables.reading.paging import Page
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
@@ -52,7 +54,7 @@ class Paging:
         self._complete = complete
         #: Topics of which a page couldn't be read when it was last asked for, and why.
         self._unreadable: dict[str, str] = {}
-        self._reader: Worker[Page] = Worker("reader", host.loop)
+        self._reader: Worker[Page | dict[int, str]] = Worker("reader", host.loop)
 
     def find(self, subscription: Subscription, wanted: int) -> RecordBatch | None:
         """The batch with `wanted` or the first one after it. None if there is none yet, a page
@@ -152,12 +154,29 @@ class Paging:
     ) -> None:
         size = self._limits.page_bytes
 
-        def told(page: Page | Failure) -> None:
+        def told(page: Page | dict[int, str] | Failure) -> None:
+            assert not isinstance(page, dict)  # noqa: S101
             if not isinstance(page, Failure) and self._unreadable.pop(topic, ""):
                 _events.info("messages.readable", topic=topic)
             done(page)
 
         self._reader.submit(lambda: self._table.page(topic, start, size, hint_filter), told)
+
+    async def topics(self, pattern: str, sequences: Sequence[int]) -> dict[int, str]:
+        """Where these committed messages (ascending), which match the pattern, were published.
+        Raises as `page` does."""
+        came: asyncio.Future[dict[int, str] | Failure] = self._loop.create_future()
+
+        def done(found: Page | dict[int, str] | Failure) -> None:
+            assert not isinstance(found, Page)  # noqa: S101
+            if not came.done():
+                came.set_result(found)
+
+        self._reader.submit(lambda: self._table.topics(pattern, sequences), done)
+        found = await came
+        if isinstance(found, Failure):
+            raise self._unread(pattern, sequences[0], found) or found
+        return found
 
     def _unread(self, topic: str, start: int, failure: Failure) -> StoreError | None:
         """Say that the page can't be read; None if that is a bug, which stops everything."""
@@ -224,6 +243,19 @@ class Lookup:
                     return batch if batch.first < stop else None
             sequence = self._page.covered
         return None
+
+    async def topics(self, topic: str, run: Run) -> dict[int, str]:
+        """Where each of these messages, ascending, was published, which is `topic` or matches it.
+        Raises StoreError, as `Paging.page` does."""
+        if not is_pattern(topic):
+            return dict.fromkeys(run, topic)
+        found: dict[int, str] = {}
+        for sequence in run:
+            here = self._recent.topic_of(topic, sequence)
+            if here is not None:
+                found[sequence] = here
+        older = [sequence for sequence in run if sequence not in found]
+        return found | (await self._paging.topics(topic, older) if older else {})
 
     def forget(self) -> None:
         """Forget the page."""

@@ -2,7 +2,8 @@
 
 A topic on which there is any subscription has a priority index
 (`pipeline.dispatch.priority_index`). Publishing to it costs nothing more for each of them: only
-messages that aren't plain are told, once for the topic. All methods run on the loop's thread.
+messages that aren't plain are told, once for the topic. A pattern has its own, as if it were a
+topic that has all messages of those that match. All methods run on the loop's thread.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -10,7 +11,9 @@ from dataclasses import dataclass, field
 
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.pipeline.dispatch.priority_index import Ahead, PriorityIndex
+from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.topic_pattern import is_pattern
 
 
 @dataclass(slots=True, eq=False)
@@ -22,8 +25,10 @@ class _Topic:
 class TopicDirectory:
     """The subscriptions of all topics: the named ones, and those that are served."""
 
-    def __init__(self, changed: Callable[[Subscription], None]) -> None:
-        """`changed` is told of a subscription that came, went, or is another one than it was."""
+    def __init__(self, recent: RecentMessages, changed: Callable[[Subscription], None]) -> None:
+        """The patterns of subscriptions are watched in `recent`. `changed` is told of a
+        subscription that came, went, or is another one than it was."""
+        self._recent, self._patterns = recent, recent.patterns
         self._topics: dict[str, _Topic] = {}
         self._changed = changed
         #: Topics of which the priority index was told anything that may still be there.
@@ -35,8 +40,11 @@ class TopicDirectory:
         return self._topics.setdefault(topic, _Topic()).priority_index
 
     def add(self, subscription: Subscription) -> None:
-        topic = self._topics.setdefault(subscription.definition.topic, _Topic())
+        name = subscription.definition.topic
+        topic = self._topics.setdefault(name, _Topic())
         if subscription not in topic.subscriptions:
+            if is_pattern(name):
+                self._recent.watch(name)
             topic.subscriptions[subscription] = None
             self._changed(subscription)
 
@@ -58,11 +66,24 @@ class TopicDirectory:
             if not topic.subscriptions:
                 del self._topics[name]
                 self._told.pop(name, None)
+                if is_pattern(name):
+                    self._recent.unwatch(name)
 
     def of(self, topic: str) -> Collection[Subscription]:
-        """The subscriptions of a topic, as of now."""
+        """The subscriptions of a topic, or of a pattern, as of now."""
         found = self._topics.get(topic)
         return tuple(found.subscriptions) if found else ()
+
+    def words(self, topic: str) -> Iterator[str]:
+        """What has subscriptions of those under which a topic's messages are found: its own word,
+        and the patterns that it matches."""
+        if topic in self._topics:
+            yield topic
+        yield from self._patterns.of(topic)
+
+    def owed(self, topic: str) -> Collection[Subscription]:
+        """The subscriptions that are owed a message of this topic, as of now."""
+        return [one for word in self.words(topic) for one in self.of(word)]
 
     def all(self) -> Iterator[Subscription]:
         """All subscriptions."""
@@ -71,18 +92,17 @@ class TopicDirectory:
 
     def arrived(self, topic: str, batch: RecordBatch) -> None:
         """Messages with header attributes became durable."""
-        known = self._topics.get(topic)
-        if known is not None and batch.attributes is not None:
-            known.priority_index.add(batch.first, batch.stop, batch.attributes)
-            self._told[topic] = None
+        if batch.attributes is not None:
+            for word in self.words(topic):
+                self._topics[word].priority_index.add(batch.first, batch.stop, batch.attributes)
+                self._told[word] = None
 
     def seed(self, priority_statistics: Iterable[Ahead]) -> None:
         """Add the messages from before the start, as the table's statistics have them."""
         for ahead in priority_statistics:
-            known = self._topics.get(ahead.topic)
-            if known is not None:
-                known.priority_index.seed(ahead)
-                self._told[ahead.topic] = None
+            for word in self.words(ahead.topic):
+                self._topics[word].priority_index.seed(ahead)
+                self._told[word] = None
 
     def trim(self) -> None:
         """Remove from all priority indexes what no subscription is owed any more."""

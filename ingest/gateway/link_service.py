@@ -107,7 +107,8 @@ class LinkService:
         attach = termini.read(link.proton, link.desired_capabilities)
         if self._node.attached(link, attach):
             return
-        intent = attach_intent.decide_intent(attach, link.connection.container, self._bare)
+        container, style = link.connection.container, self._settings.delivery.pattern_style
+        intent = attach_intent.decide_intent(attach, container, self._bare, style)
         if isinstance(intent, attach_intent.Make):
             intent = self._made(link, intent.kind, attach)
         self._perform(link, intent)

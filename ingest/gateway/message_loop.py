@@ -42,6 +42,7 @@ from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.no_local import NoLocal
 from distributary.ingest.publish.producer import Producer
 from distributary.ingest.publish.restored_duplicates import restore_duplicates
+from distributary.ingest.publish.routes import Routes
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.runtime.turns import TaskTurns
@@ -53,6 +54,7 @@ from distributary.ingest.subscriptions.subscription_directory import Subscriptio
 from distributary.ingest.subscriptions.subscription_service import SubscriptionService
 from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
 from distributary.ingest.transactions.coordinator import Coordinator
+from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.log.transaction import unknown
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.subscription import Made, Origin, SubscriptionKey
@@ -79,13 +81,14 @@ class MessageLoop:
         #: The peers' connections.
         self.engine = Engine(host.loop, self, limits, access, sure=sure)
         self._counts = host.counts
-        self._messages = parts = self._message_parts(host, store, policies)
+        self._messages = parts = self._message_parts(host, store, access, policies)
         self._log, self._delivery, self._intake = parts.log, parts.delivery, parts.intake
         self._topics, self._backlogs = parts.topics, parts.backlogs
         self._subscriptions = SubscriptionService(parts, access, policies, limits.quota)
         temporary = TemporaryNodes(self._subscriptions, parts.log, limits.temporary_max)
         admission = Admission(access, self._subscriptions, temporary)
-        self._addresses = AddressResolver(admission, self._subscriptions, Kind(limits.bare_address))
+        bare, style = Kind(limits.bare_address), host.settings.delivery.pattern_style
+        self._addresses = AddressResolver(admission, self._subscriptions, bare, style)
         self._transactions = Coordinator(host, parts, self.finish_pass)
         directory, turns = self._subscriptions.directory, TaskTurns(host.loop)
         self._node = open_node(
@@ -103,14 +106,18 @@ class MessageLoop:
         self._floors = IdleFloors(host, parts, directory)
         self._restore(store, policies)
 
-    def _message_parts(self, host: Host, store: Store, policies: Policies) -> MessageParts:
-        no_local = NoLocal()
-        log = Log(host, store, no_local, self._lowest_floor, self.complete)
+    def _message_parts(
+        self, host: Host, store: Store, access: Access, policies: Policies
+    ) -> MessageParts:
+        patterns = PatternIndex()
+        no_local = NoLocal(patterns, lambda: access.rights.permissions)
+        log = Log(host, store, patterns, no_local, self._lowest_floor, self.complete)
         marking = DispatchMarking(host, log, store.marks, self.complete)
-        topics = TopicDirectory(self._subscription_changed)
+        topics = TopicDirectory(log.recent, self._subscription_changed)
         delivery = DeliveryService(host, store, log, topics, self._keep_queue, self.complete)
         backlogs = Backlogs(host, log, topics, delivery, self.engine.pump)
-        intake = Intake(log, policies, backlogs, host.settings.delivery.duplicates_max)
+        routes, ids_max = Routes(self._keep_queue), host.settings.delivery.duplicates_max
+        intake = Intake(log, policies, backlogs, routes, ids_max)
         return MessageParts(
             host.counts, store, no_local, log, marking, topics, delivery, backlogs, intake
         )

@@ -20,6 +20,7 @@ from distributary.pipeline.model.address import Destination, Kind, destination_o
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
 from distributary.pipeline.model.policy import Backlog, Policy, TopicPolicy
 from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.model.topic_pattern import PatternStyle, consumed
 from distributary.pipeline.subscriptions.policy_table import of_text
 from distributary.pipeline.subscriptions.registry import key_of_queue
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
@@ -208,12 +209,12 @@ def queue_of(name: str) -> Destination | AmqpError:
     return found
 
 
-def topic_of(name: str) -> Destination | AmqpError:
-    """The topic of this name or address."""
+def topic_of(name: str, style: PatternStyle) -> Destination | AmqpError:
+    """The topic, or the pattern of topics, of this name or address."""
     found = destination_of(name, None, Kind.TOPIC)
     if isinstance(found, Destination) and found.kind is not Kind.TOPIC:
         return AmqpError(INVALID_FIELD, f"'{name}' is a {found.kind}, no topic")
-    return found
+    return found if isinstance(found, AmqpError) else consumed(found, style)
 
 
 def _id(subscription: Subscription) -> str:
@@ -228,6 +229,8 @@ def _written(policy: Policy | TopicPolicy | Backlog, prefix: str = "") -> Map:
         value = getattr(policy, one.name)
         if isinstance(value, Backlog):
             pairs += _written(value, "backlog_").pairs
+        elif isinstance(value, tuple):
+            pairs.append((prefix + one.name, [str(route) for route in value]))
         else:
             pairs.append((prefix + one.name, value))
     return Map(tuple(pairs))

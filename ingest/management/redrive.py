@@ -23,6 +23,7 @@ from distributary.pipeline.model.amqp_error import NOT_FOUND, AmqpError
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
+from distributary.pipeline.model.topic_pattern import matches
 from distributary.pipeline.selector.matching import Selections
 from distributary.pipeline.subscriptions.registry import key_of_queue
 
@@ -169,7 +170,7 @@ class Redrive:
         except InvalidRequest:
             return None
         found = self._directory.get(key)
-        if found is None or not found.durable or found.definition.topic != where.topic:
+        if found is None or not found.durable or not matches(found.definition.topic, where.topic):
             return None
         return key if job.may(where.topic) and job.fits(found.definition, data) else None
 

@@ -146,7 +146,7 @@ class Requests:
     async def _topic(self, user: str, request: Request) -> Answer:
         """A topic is there by its name alone: making it checks the name, ending it ends what its
         subscriptions are."""
-        topic = topic_of(request.name)
+        topic = topic_of(request.name, self._settings.delivery.pattern_style)
         if isinstance(topic, AmqpError):
             return refused(topic)
         if why := self._access.amqp_error(user, request.verb, topic.topic):
@@ -246,7 +246,7 @@ class Requests:
         if key.queue or not key.durable:
             text = "a subscription that is made is durable; queues are made as such"
             return AmqpError(INVALID_FIELD, f"{key.id}: {text}")
-        topic = topic_of(str(said["topic"]))
+        topic = topic_of(str(said["topic"]), self._settings.delivery.pattern_style)
         if isinstance(topic, AmqpError):
             return topic
         shared = said.get("shared", key.container is None) is True

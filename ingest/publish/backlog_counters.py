@@ -47,10 +47,21 @@ class BacklogCounters:
 
     def seed(self, parts: Iterable[Part]) -> None:
         """What there was before the start: ascending for each topic."""
-        for topic, stop, messages, size, at in parts:
-            if topic in self._topic_directory:
-                counter = self._counters.setdefault(topic, BacklogCounter())
-                counter.add(stop - messages, stop, messages, size, at)
+        of_patterns: dict[str, list[Part]] = {}
+        for part in parts:
+            for word in self._topic_directory.words(part[0]):
+                if word == part[0]:
+                    self._add(word, part)
+                else:
+                    of_patterns.setdefault(word, []).append(part)
+        for pattern, some in of_patterns.items():
+            for part in sorted(some, key=_stop):
+                self._add(pattern, part)
+
+    def _add(self, word: str, part: Part) -> None:
+        _, stop, messages, size, at = part
+        counter = self._counters.setdefault(word, BacklogCounter())
+        counter.add(stop - messages, stop, messages, size, at)
 
     def seed_slowly(self, loop: asyncio.AbstractEventLoop, table: TopicLog, since: int) -> None:
         """The same from the table, while the gateway serves: until then less seems to wait."""
@@ -96,12 +107,11 @@ class BacklogCounters:
 
     def arrived(self, topic: str, batch: RecordBatch, at: int) -> None:
         """Messages became durable; they were published at this time."""
-        counter = self._counters.get(topic)
-        if counter is None:
-            if topic not in self._topic_directory:
-                return
-            counter = self._counters[topic] = BacklogCounter()
-        counter.add(batch.first, batch.stop, batch.count, len(batch.blob), at)
+        for word in self._topic_directory.words(topic):
+            counter = self._counters.get(word)
+            if counter is None:
+                counter = self._counters[word] = BacklogCounter()
+            counter.add(batch.first, batch.stop, batch.count, len(batch.blob), at)
 
     def first_owed(self, topic: str, since: int) -> int:
         """The first sequence from which a topic's messages must be counted, when some subscription
@@ -111,11 +121,12 @@ class BacklogCounters:
     def count_again(
         self, topic: str, parts: Iterable[Part], recent: RecentMessages, since: int, now: int
     ) -> None:
-        """Count a topic anew from this sequence on, that of `first_owed`: what the table has, and
-        behind it what is in memory. Of what was forgotten it is no matter when it was published."""
+        """Count a topic or pattern anew from this sequence on, that of `first_owed`: what the table
+        has, ascending for each topic, and behind it what is in memory. Of what was forgotten it is
+        no matter when it was published."""
         before, counter = self._counters.get(topic), BacklogCounter()
         reach = since
-        for _, stop, messages, size, at in parts:
+        for _, stop, messages, size, at in sorted(parts, key=_stop):
             counter.add(stop - messages, stop, messages, size, at)
             reach = stop
         while (batch := recent.find(topic, max(reach, recent.floor))) is not None:
@@ -177,6 +188,10 @@ class BacklogCounters:
         unread = max(unread - dispatcher.beyond_below(stop), 0)
         selects = subscription.definition.selector is not None
         return Dropped(read + unread, at_most=selects and unread > 0)
+
+
+def _stop(part: Part) -> int:
+    return part[1]
 
 
 def _before(table: TopicLog, since: int, head: int) -> Iterator[Part]:

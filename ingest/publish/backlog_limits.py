@@ -29,6 +29,7 @@ from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Reason
 from distributary.pipeline.model.policy import Backlog, Overflow
+from distributary.pipeline.model.topic_pattern import is_pattern, matches
 from distributary.pipeline.selector.matching import Selections
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
@@ -63,10 +64,12 @@ class _Room:
 
 @dataclass(slots=True, eq=False)
 class _Topic:
-    """The limited subscriptions of a topic, by what happens when they are full."""
+    """The limited subscriptions of a topic, by what happens when they are full. `shared`: some have
+    a pattern, so other topics' messages take their room, too: it is measured each time."""
 
     refusing: _Room = field(default_factory=_Room)
     dropping: _Room = field(default_factory=_Room)
+    shared: bool = False
 
 
 _events = structlog.get_logger("gateway")
@@ -123,6 +126,8 @@ class Backlogs:
     def changed(self, subscription: Subscription) -> None:
         """It came or went, or has another policy or place."""
         topic, limit = subscription.definition.topic, subscription.dispatcher.policy.backlog
+        if is_pattern(topic):
+            self._topics.clear()
         self._topics.pop(topic, None)
         self._filtered.pop(subscription, None)
         if limit.limits and not subscription.ended:
@@ -138,9 +143,10 @@ class Backlogs:
         if len(self._topics) >= _TOPICS_MAX:
             self._topics.clear()
         found = _Topic()
-        for subscription in self._topic_directory.of(topic):
+        for subscription in self._topic_directory.owed(topic):
             limit = subscription.dispatcher.policy.backlog
             if limit.limits:
+                found.shared |= subscription.definition.topic != topic
                 refuses = limit.overflow is Overflow.REFUSE
                 (found.refusing if refuses else found.dropping).subscriptions.append(subscription)
                 if limit.age_ms_max and not refuses:
@@ -160,7 +166,7 @@ class Backlogs:
             return count, None
         room, sizes = found.refusing, array("I", lengths)
         now, taken = clock.now(), 0
-        if now < room.until and room.take(count, sum(sizes)):
+        if not found.shared and now < room.until and room.take(count, sum(sizes)):
             taken = count
         else:
             self._measure(topic, room, now)
@@ -180,16 +186,17 @@ class Backlogs:
 
     def _measure(self, topic: str, room: _Room, now: int) -> None:
         """How much fits now, with what is on its way to the disk."""
-        coming_messages, coming_bytes = self._log.coming(topic)
+        coming = {topic: self._coming(topic)}
         room.messages = room.bytes = room.until = _NO_LIMIT
-        counter = self.counters.of(topic)
         for subscription in room.subscriptions:
             limit, has = subscription.dispatcher.policy.backlog, self.counters.waiting(subscription)
-            before = (room.messages, room.bytes, room.until)
+            before, word = (room.messages, room.bytes, room.until), subscription.definition.topic
+            messages, size = coming[word] if word in coming else self._coming(word)
+            counter = self.counters.of(word)
             if limit.messages_max:
-                room.messages = min(room.messages, limit.messages_max - has.messages)
+                room.messages = min(room.messages, limit.messages_max - has.messages - messages)
             if limit.bytes_max:
-                room.bytes = min(room.bytes, limit.bytes_max - has.bytes)
+                room.bytes = min(room.bytes, limit.bytes_max - has.bytes - size)
             if limit.age_ms_max:
                 # Where nothing waits, what comes now will be the oldest.
                 first = counter.published_at(subscription.dispatcher.floor) if counter else None
@@ -200,9 +207,15 @@ class Backlogs:
                 room.full = _full(subscription, limit)
         if room.until <= now:
             room.messages = 0
-        messages, size = self._admitted.get(topic, (0, 0))
-        room.messages = max(room.messages - coming_messages - messages, 0)
-        room.bytes = max(room.bytes - coming_bytes - size, 0)
+        room.messages, room.bytes = max(room.messages, 0), max(room.bytes, 0)
+
+    def _coming(self, word: str) -> tuple[int, int]:
+        """Messages and bytes of a topic or pattern that are on their way to the disk."""
+        messages, size = self._log.coming(word)
+        for topic, (some, their_size) in self._admitted.items():
+            if matches(word, topic):
+                messages, size = messages + some, size + their_size
+        return messages, size
 
     # What is too much.
 
@@ -212,7 +225,7 @@ class Backlogs:
         found = self._of(topic)
         if found is not None and found.dropping.subscriptions:
             room = found.dropping
-            if not room.take(batch.count, len(batch.blob)):
+            if found.shared or not room.take(batch.count, len(batch.blob)):
                 self._begin(topic)
 
     def _scan(self) -> None:

@@ -14,11 +14,13 @@ from distributary.ingest.net.link import Link
 from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.relay import Resolve, Routed
+from distributary.ingest.publish.routes import Routes
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.policies import Policies
 from distributary.pipeline.log.duplicates import Windows
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.message import PublishBatch
+from distributary.pipeline.model.policy import Route
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,8 +35,11 @@ class Posted:
 class Intake:
     """Takes runs of messages from links. `ids_max` is how many ids are remembered."""
 
-    def __init__(self, log: Log, policies: Policies, backlogs: Backlogs, ids_max: int) -> None:
+    def __init__(
+        self, log: Log, policies: Policies, backlogs: Backlogs, routes: Routes, ids_max: int
+    ) -> None:
         self._log, self._policies, self._backlogs = log, policies, backlogs
+        self._routes = routes
         #: The ids of what was published.
         self.windows = Windows(ids_max)
 
@@ -96,7 +101,8 @@ class Intake:
                     messages=policy.duplicates_messages,
                     age=policy.duplicates_ms * 1_000,
                 )
-            runs += parts_without(one.run, places) if places else [one.run]
+            for run in parts_without(one.run, places) if places else [one.run]:
+                runs += self._routes.with_copies(run, policy.routes) if policy.routes else [run]
         self._log.publish_together(runs, receipt)
         self._backlogs.published()
 
@@ -126,15 +132,21 @@ class Intake:
                 age=policy.duplicates_ms * 1_000,
             )
             if places:
-                self._publish_but(run, places, receipt)
+                self._publish_but(run, places, receipt, policy.routes)
                 return
-        self._log.publish(run, receipt)
+        if policy.routes:
+            self._log.publish_together(self._routes.with_copies(run, policy.routes), receipt)
+        else:
+            self._log.publish(run, receipt)
 
-    def _publish_but(self, run: PublishBatch, places: Sequence[int], receipt: Receipt) -> None:
+    def _publish_but(
+        self, run: PublishBatch, places: Sequence[int], receipt: Receipt, routes: Sequence[Route]
+    ) -> None:
         """The messages at these places are left out."""
         link = receipt.link
         for rest in parts_without(run, places):
-            self._log.publish(rest, Receipt(link, b"", 0, 0))
+            runs = self._routes.with_copies(rest, routes)
+            self._log.publish_together(runs, Receipt(link, b"", 0, 0))
         self._log.acknowledge(receipt)
 
 

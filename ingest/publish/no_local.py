@@ -1,30 +1,45 @@
 """Subscriptions that aren't owed all that is published to their topic: no-local ones (JMS 2.0,
-section 8.3.2), and all but one when the gateway publishes for one subscription alone.
+section 8.3.2), patterns where their maker may not consume from the topic, and all but one when the
+gateway publishes for one subscription alone.
 
 The log doesn't know which connection published a message. So the messages that a subscription isn't
 owed are settled when they get their sequences; for a durable subscription that is recorded in the
 messages' own group, and holds without a consumer and after a restart.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from distributary.ingest.commit.group_log import Inside
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.net.link import Peer
 from distributary.ingest.runtime import clock
+from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.model.message import Settlement
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.sequences.sequence_set import Run
+from distributary.pipeline.subscriptions.permission import Action, Permissions
+
+#: Topics of which is remembered which patterns aren't owed their messages.
+_TOPICS_MAX = 100_000
 
 
 class NoLocal:
     """The subscriptions by topic. Implements the log's `NoLocalRule`.
 
     A durable no-local subscription isn't owed what its container publishes, on whatever connection;
-    one without a name isn't owed what its consumer's connection publishes.
+    one without a name isn't owed what its consumer's connection publishes. A subscription of a
+    pattern that a client has made isn't owed the messages of topics that this client's user may not
+    consume from, as the permissions are when a message gets its sequence.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patterns: PatternIndex, permissions: Callable[[], Permissions]) -> None:
+        self._patterns, self._permissions = patterns, permissions
+        #: Of subscriptions of patterns that clients have made: whose rights they have.
+        self._users: dict[Subscription, str] = {}
+        #: Topic -> subscriptions of patterns that aren't owed its messages, by those permissions.
+        self._forbidden: dict[str, Sequence[Subscription]] = {}
+        self._forbidden_by: Permissions | None = None
         self._all: dict[str, dict[Subscription, None]] = {}
         self._owners: dict[str, dict[Subscription, str | Peer]] = {}
         #: What those that are watched were found not to be owed since then.
@@ -39,12 +54,24 @@ class NoLocal:
         self._watched.pop(subscription, None)
 
     def __contains__(self, topic: str) -> bool:
-        return topic in self._owners
+        if topic in self._owners:
+            return True
+        patterns = self._patterns.of(topic)
+        return bool(patterns) and (
+            any(pattern in self._owners for pattern in patterns) or bool(self._closed_to(topic))
+        )
 
-    def add(self, subscription: Subscription, connection: Peer | None = None) -> None:
-        """Watch it; `connection` is its consumer's if it has no name."""
+    def add(
+        self, subscription: Subscription, user: str | None = None, connection: Peer | None = None
+    ) -> None:
+        """Watch it. `user` is the client's that has made it; `connection` is its consumer's if it
+        has no name."""
         topic = subscription.definition.topic
         self._all.setdefault(topic, {})[subscription] = None
+        if is_pattern(topic):
+            self._forbidden.clear()
+            if user is not None:
+                self._users[subscription] = user
         if not subscription.definition.no_local:
             return
         owner = connection if subscription.key is None else subscription.key.container
@@ -54,15 +81,17 @@ class NoLocal:
     def remove(self, subscription: Subscription) -> None:
         """The subscription has ended."""
         topic = subscription.definition.topic
+        if self._users.pop(subscription, None) is not None:
+            self._forbidden.clear()
         _drop(self._all, topic, subscription)
         _drop(self._owners, topic, subscription)
 
     def of_topic(self, topic: str) -> Iterable[Subscription]:
-        """The subscriptions of a topic, private ones too, but not browsers."""
+        """The subscriptions of a topic or pattern, private ones too, but not browsers."""
         return self._all.get(topic, {})
 
     def topics(self) -> Iterable[str]:
-        """The topics with subscriptions."""
+        """The topics and patterns with subscriptions."""
         return self._all
 
     def exclude(self, topic: str, publisher: Peer | Inside, run: range) -> list[Settlement]:
@@ -70,12 +99,40 @@ class NoLocal:
         if isinstance(publisher, Inside):
             if publisher.only is None:
                 return []
-            others = [one for one in self._all.get(topic, {}) if one.key != publisher.only]
+            there = (one for word in self._words(topic) for one in self._all.get(word, ()))
+            others = [one for one in there if one.key != publisher.only]
             return self._excluded(others, run, Outcome.REDRIVEN, "")
         own = (publisher, publisher.container)
-        owners = self._owners.get(topic, {}).items()
+        owners = (
+            pair for word in self._words(topic) for pair in self._owners.get(word, {}).items()
+        )
         local = [subscription for subscription, owner in owners if owner in own]
-        return self._excluded(local, run, Outcome.LOCAL, publisher.container)
+        found = self._excluded(local, run, Outcome.LOCAL, publisher.container)
+        closed = [one for one in self._closed_to(topic) if one not in local]
+        return found + self._excluded(closed, run, Outcome.FORBIDDEN, "")
+
+    def _words(self, topic: str) -> tuple[str, ...]:
+        """Under what the subscriptions that may be owed the topic's messages are found."""
+        return (topic, *self._patterns.of(topic))
+
+    def _closed_to(self, topic: str) -> Sequence[Subscription]:
+        """The subscriptions of patterns that aren't owed the topic's messages."""
+        permissions = self._permissions()
+        if permissions.grants is None or not self._users:
+            return ()
+        if permissions is not self._forbidden_by or len(self._forbidden) >= _TOPICS_MAX:
+            self._forbidden.clear()
+            self._forbidden_by = permissions
+        found = self._forbidden.get(topic)
+        if found is None:
+            there = (one for word in self._patterns.of(topic) for one in self._all.get(word, ()))
+            found = self._forbidden[topic] = [
+                one
+                for one in there
+                if one in self._users
+                and not permissions.allow(self._users[one], Action.CONSUME, topic)
+            ]
+        return found
 
     def _excluded(
         self, subscriptions: Iterable[Subscription], run: range, outcome: Outcome, consumer: str

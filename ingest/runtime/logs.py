@@ -17,6 +17,7 @@ OF_PEERS = frozenset(
         *("connection.opened", "connection.closed", "connection.failed", "connection.bug"),
         *("permission.refused", "client_id.refused", "transaction.failed", "management.answered"),
         *("temporary.made", "temporary.ended", "connections.waiting", "selector.failed"),
+        "route.failed",
         "http.bug",
     }
 )

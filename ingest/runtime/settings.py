@@ -11,6 +11,7 @@ import msgspec
 from distributary.pipeline.codec.amqp_types import DecodeLimits
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.policy import DEFAULT, DEFAULT_TOPIC, Policy, TopicPolicy
+from distributary.pipeline.model.topic_pattern import PatternStyle
 from distributary.pipeline.selector.parser import SelectorLimits
 from distributary.pipeline.subscriptions import policy_table
 from distributary.pipeline.subscriptions.quota import Quota
@@ -154,6 +155,7 @@ class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policies: str
     duplicates_max: int
     hint_matches_max: int
+    pattern_style: PatternStyle
 
     @property
     def selector(self) -> SelectorLimits:

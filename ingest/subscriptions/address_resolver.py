@@ -6,17 +6,23 @@ from distributary.ingest.subscriptions.subscription_service import SubscriptionS
 from distributary.pipeline.model.address import Kind, destination_of
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.subscription import Made, Origin
+from distributary.pipeline.model.topic_pattern import PatternStyle, published
 from distributary.pipeline.subscriptions.rights import LinkOperation
 
 
 class AddressResolver:
     """Finds the topic of an address, as one link's user may use it. `bare` is what an address
-    without a scheme means."""
+    without a scheme means, `style` says what a pattern is, to which nobody sends."""
 
     def __init__(
-        self, admission: Admission, subscriptions: SubscriptionService, bare: Kind
+        self,
+        admission: Admission,
+        subscriptions: SubscriptionService,
+        bare: Kind,
+        style: PatternStyle,
     ) -> None:
-        self._admission, self._subscriptions, self._bare = admission, subscriptions, bare
+        self._admission, self._subscriptions = admission, subscriptions
+        self._bare, self._style = bare, style
 
     def resolve(
         self, link: Link, operation: LinkOperation, address: str, said: Kind | None
@@ -26,7 +32,9 @@ class AddressResolver:
         destination = destination_of(address, said, self._bare)
         if isinstance(destination, AmqpError):
             return destination
-        amqp_error = self._admission.sending(link.connection, destination, operation)
+        amqp_error = published(destination, self._style) or self._admission.sending(
+            link.connection, destination, operation
+        )
         if amqp_error is not None:
             return amqp_error
         if destination.is_queue and not destination.is_temporary:

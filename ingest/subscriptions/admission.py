@@ -11,6 +11,7 @@ from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
 from distributary.pipeline.model.address import Destination, is_temporary
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.subscriptions.registry import key_of_queue
 from distributary.pipeline.subscriptions.rights import LinkOperation
 from distributary.pipeline.subscriptions.temporary_destination import Deed, Ownership
@@ -57,7 +58,19 @@ class Admission:
             amqp_error = temporary_amqp_error(deed, ownership, topic)
             operation = LinkOperation.CONSUME_OWN_TEMPORARY
             return amqp_error or self._access.amqp_error(user, operation, topic)
+        if is_pattern(topic):
+            return self._claiming(user, topic, key)
         return self._access.amqp_error(user, operation, topic, key)
+
+    def _claiming(self, user: str, pattern: str, key: SubscriptionKey | None) -> AmqpError | None:
+        """Why this user may not consume from this pattern. The user's own subscription has the
+        topics that the user may consume from; who joins another's needs all of them."""
+        directory = self._subscriptions.directory
+        if key is not None and key in directory and not directory.is_maker(key, user):
+            return self._access.amqp_error(user, LinkOperation.CONSUME, pattern, key)
+        operation = LinkOperation.CONSUME_PATTERN
+        amqp_error = self._access.amqp_error(user, operation, pattern)
+        return amqp_error or self._access.rights.names.amqp_error(user, key)
 
     def making(self, user: str, destination: Destination) -> AmqpError | None:
         """Why this user may not create this queue by using it first."""

@@ -19,6 +19,7 @@ from distributary.ingest.subscriptions.subscription_directory import Subscriptio
 from distributary.pipeline.codec.amqp_writer import Writable
 from distributary.pipeline.model.amqp_error import LOCKED, AmqpError
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.topic_pattern import matches
 from distributary.pipeline.sequences.gathering import stretches
 from distributary.pipeline.subscriptions.subscription_operations import EVENTS, Operation, new_floor
 from distributary.pipeline.tables.recovery import never_owed as table_of_never_owed
@@ -187,7 +188,7 @@ class Seek:
         for _ in range(COUNTS_MAX):
             committed = self._table.sequence_version
             parts = await self._reads.read(
-                lambda: [part for part in self._table.volumes(since) if part[0] == topic]
+                lambda: [part for part in self._table.volumes(since) if matches(topic, part[0])]
             )
             if self._table.sequence_version == committed:
                 break  # nothing has left memory for the table meanwhile

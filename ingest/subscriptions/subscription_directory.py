@@ -21,6 +21,7 @@ from distributary.pipeline.model.subscription import (
     MADE_BY_CLIENT,
     Definition,
     Made,
+    Origin,
     SubscriptionEvent,
     SubscriptionKey,
 )
@@ -53,7 +54,7 @@ class SubscriptionDirectory:
         }
         self.no_local = parts.no_local
         for key, subscription in self._all.items():
-            self.no_local.add(subscription)
+            self.no_local.add(subscription, self._client(key))
             parts.topics.add(subscription)
             self.census.add(key, self._made[key])
         policies.follow(self._reconsider)
@@ -93,6 +94,15 @@ class SubscriptionDirectory:
     def made(self, key: SubscriptionKey) -> Made:
         """How the subscription of this key, which exists, was created."""
         return self._made[key]
+
+    def _client(self, key: SubscriptionKey) -> str | None:
+        """The user of the client that has made it; None if no client has."""
+        made = self._made[key]
+        return made.user if made.origin is Origin.CLIENT else None
+
+    def is_maker(self, key: SubscriptionKey, user: str) -> bool:
+        """Whether a client of this user has made the subscription of this key, which exists."""
+        return self._client(key) == user
 
     def own_policy(self, key: SubscriptionKey) -> str:
         """What the subscription says of its policy, as text; empty if it says nothing."""
@@ -195,7 +205,7 @@ class SubscriptionDirectory:
             subscription.dispatcher.paused = self.paused(key)
             self._delivery.end(before)
             self.no_local.remove(before)
-        self.no_local.add(subscription)
+        self.no_local.add(subscription, self._client(key))
         self._topics.add(subscription)
         self._all[key] = subscription
         if key.durable:

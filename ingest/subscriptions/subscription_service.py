@@ -36,6 +36,7 @@ from distributary.pipeline.model.subscription import (
     SubscriptionEvent,
     SubscriptionKey,
 )
+from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.subscriptions import attach_intent
 from distributary.pipeline.subscriptions.quota import Quota
 from distributary.pipeline.subscriptions.registry import (
@@ -98,7 +99,7 @@ class SubscriptionService:
         """Let the link consume, or refuse it. `selector` is the consumer's own."""
         if key is None:
             subscription = self.directory.private(definition)
-            self.directory.no_local.add(subscription, link.connection)
+            self.directory.no_local.add(subscription, link.connection.user, link.connection)
             self._join(link, subscription, LinkKind.PRIVATE)
             return
         existing = self.directory.get(key)
@@ -176,7 +177,9 @@ class SubscriptionService:
         """Whether the link's user may know that the subscription is there."""
         key, user = subscription.key, link.connection.user
         assert key is not None  # noqa: S101
-        return self._access.rights.sees(user, key, subscription.definition.topic)
+        topic = subscription.definition.topic
+        own = is_pattern(topic) and self.directory.is_maker(key, user)
+        return own or self._access.rights.sees(user, key, topic)
 
     def browse(self, link: Link, queue: Destination, selector: str | None) -> None:
         """Let the link see what the queue has, when the queue is there."""

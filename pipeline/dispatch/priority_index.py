@@ -128,8 +128,9 @@ class PriorityIndex:
         last = self._last
         if last is not None:
             near = abs(earliest - last[0]) <= TOGETHER_US
-            if near and stop - last[1] <= STRETCH_MAX:
-                self._last = (min(earliest, last[0]), last[1], stop)
+            start, end = min(first, last[1]), max(stop, last[2])
+            if near and end - start <= STRETCH_MAX:
+                self._last = (min(earliest, last[0]), start, end)
                 return
             heappush(self._lapses, last)
         self._last = (earliest, first, stop)

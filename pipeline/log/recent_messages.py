@@ -1,7 +1,8 @@
 """Recent messages in memory: what was just published, so that most deliveries read no disk.
 
 Batches come in the order of their sequences and leave in that order, the oldest first, but only
-when the table has them: what isn't committed can be read nowhere else.
+when the table has them: what isn't committed can be read nowhere else. A pattern that is watched
+has a line of its own, with the batches of all topics that match it.
 """
 
 from array import array
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.model.header_attributes import joined
 from distributary.pipeline.model.message import RecordBatch
 
@@ -23,25 +25,57 @@ JOIN_BYTES_MAX = 1 << 18
 #: Bytes that a batch takes beside its messages' and its header attributes', measured: with one
 #: message in each they are most.
 BATCH_BYTES = 320
+#: Bytes of a batch's entry in the line of each pattern that its topic matches.
+LINE_BYTES = 24
 #: Entries of a topic's line that are gone before it is cut: makes leaving O(1) on average.
 _TRIM_AT = 1_024
 
 
 @dataclass(slots=True)
 class _TopicBatches:
-    """The batches of one topic, ascending; those before `start` are gone."""
+    """The batches of one topic, or of all that match a pattern, ascending; those before `start`
+    are gone. `topics` are those of a pattern's batches, of which those below `since` are missing
+    until somebody asks for them."""
 
     firsts: list[int] = field(default_factory=list)
     batches: list[RecordBatch | None] = field(default_factory=list)
     start: int = 0
+    topics: list[str] | None = None
+    since: int = 0
+
+    def add(self, topic: str, batch: RecordBatch) -> None:
+        self.firsts.append(batch.first)
+        self.batches.append(batch)
+        if self.topics is not None:
+            self.topics.append(topic)
+
+    def at(self, sequence: int) -> int:
+        """The index of the batch with this sequence, if there is one."""
+        return max(bisect_right(self.firsts, sequence) - 1, self.start)
+
+    def drop_first(self, first: int) -> bool:
+        """The batch that begins so leaves, if it is here; whether none is left."""
+        if self.start == len(self.batches) or self.firsts[self.start] != first:
+            return False
+        self.batches[self.start] = None
+        self.start += 1
+        if self.start >= _TRIM_AT:
+            del self.firsts[: self.start], self.batches[: self.start]
+            if self.topics is not None:
+                del self.topics[: self.start]
+            self.start = 0
+        return self.start == len(self.batches)
 
 
 class RecentMessages:
     """A window over the log's end: `floor .. head - 1` is all here."""
 
-    def __init__(self, *, head: int, bytes_max: int) -> None:
+    def __init__(self, *, head: int, bytes_max: int, patterns: PatternIndex | None = None) -> None:
+        """`patterns` are those that are watched: none yet."""
         self._bytes_max = bytes_max
+        self.patterns = PatternIndex() if patterns is None else patterns
         self._of_topic: dict[str, _TopicBatches] = {}
+        self._of_pattern: dict[str, _TopicBatches] = {}
         #: Topic, first and end of each batch, and its bytes, also of those that are forgotten.
         self._order: deque[tuple[str, int, int, int]] = deque()
         self._bytes = 0
@@ -66,11 +100,12 @@ class RecentMessages:
     def add(self, topic: str, batch: RecordBatch) -> None:
         """The next messages of the log, which are all of `topic`."""
         assert batch.first == self.head, f"batch {batch.first} does not follow {self.head}"  # noqa: S101
-        of_topic = self._of_topic.setdefault(topic, _TopicBatches())
-        of_topic.firsts.append(batch.first)
-        of_topic.batches.append(batch)
+        self._of_topic.setdefault(topic, _TopicBatches()).add(topic, batch)
+        patterns = self.patterns.of(topic)
+        for pattern in patterns:
+            self._of_pattern[pattern].add(topic, batch)
         attributes_bytes = batch.attributes.size if batch.attributes is not None else 0
-        size = BATCH_BYTES + len(batch.blob) + attributes_bytes
+        size = BATCH_BYTES + len(batch.blob) + attributes_bytes + LINE_BYTES * len(patterns)
         self._order.append((topic, batch.first, batch.stop, size))
         self._bytes += size
         self.head = batch.stop
@@ -81,6 +116,42 @@ class RecentMessages:
         self._committed = max(self._committed, through)
         self._evict()
 
+    def watch(self, pattern: str) -> None:
+        """The batches of all topics that match this pattern are found under its word, too, until
+        `unwatch`."""
+        if pattern not in self.patterns:
+            self.patterns.add(pattern)
+            self._of_pattern[pattern] = _TopicBatches(topics=[], since=self.head)
+
+    def unwatch(self, pattern: str) -> None:
+        """Nobody looks for this pattern any more."""
+        self.patterns.remove(pattern)
+        self._of_pattern.pop(pattern, None)
+
+    def topic_of(self, pattern: str, sequence: int) -> str | None:
+        """The topic of this message, which matches the watched pattern; None if it isn't here."""
+        mine = self._matching(pattern, sequence) if sequence >= self.floor else None
+        if mine is None or mine.topics is None:
+            return None
+        at = mine.at(sequence)
+        batch = mine.batches[at] if at < len(mine.batches) else None
+        here = batch is not None and batch.first <= sequence < batch.stop
+        return mine.topics[at] if here else None
+
+    def _matching(self, pattern: str, sequence: int) -> _TopicBatches | None:
+        """The line of a pattern, complete from this sequence on; None if it isn't watched."""
+        mine = self._of_pattern.get(pattern)
+        if mine is None or sequence >= mine.since:
+            return mine
+        whole = self._of_pattern[pattern] = _TopicBatches(topics=[])
+        for topic, first, _, _ in self._order:
+            of_topic = self._of_topic.get(topic) if pattern in self.patterns.of(topic) else None
+            if of_topic is not None:
+                batch = of_topic.batches[of_topic.at(first)]
+                assert batch is not None  # noqa: S101
+                whole.add(topic, batch)
+        return whole
+
     def forget(self, topic: str) -> None:
         """No reader needs this topic's messages any more: they leave memory now. Their bytes
         count until they would have left."""
@@ -88,15 +159,16 @@ class RecentMessages:
         self._joined, self._joined_key = None, ("", 0, 0)
 
     def find(self, topic: str, sequence: int, most: int = 1) -> RecordBatch | None:
-        """The batch of `topic` with `sequence`, else the first one after it, else None.
+        """The batch of `topic`, or of a watched pattern, with `sequence`, else the first one after
+        it, else None.
 
         Small ones are joined while they hold no more than `most` messages. `sequence` must not be
         below the floor.
         """
-        of_topic = self._of_topic.get(topic)
+        of_topic = self._of_topic.get(topic) or self._matching(topic, sequence)
         if of_topic is None:
             return None
-        at = max(bisect_right(of_topic.firsts, sequence) - 1, of_topic.start)
+        at = of_topic.at(sequence)
         while at < len(of_topic.batches):
             batch = of_topic.batches[at]
             if batch is not None and batch.stop > sequence:
@@ -125,16 +197,11 @@ class RecentMessages:
             self._drop_first(topic, first)
 
     def _drop_first(self, topic: str, first: int) -> None:
-        of_topic = self._of_topic.get(topic)
-        if of_topic is None or of_topic.firsts[of_topic.start] != first:
-            return  # it was forgotten
-        of_topic.batches[of_topic.start] = None
-        of_topic.start += 1
-        if of_topic.start == len(of_topic.batches):
+        of_topic = self._of_topic.get(topic)  # None: it was forgotten
+        if of_topic is not None and of_topic.drop_first(first):
             del self._of_topic[topic]
-        elif of_topic.start >= _TRIM_AT:
-            del of_topic.firsts[: of_topic.start], of_topic.batches[: of_topic.start]
-            of_topic.start = 0
+        for pattern in self.patterns.of(topic):
+            self._of_pattern[pattern].drop_first(first)
 
 
 def _small(batches: Sequence[RecordBatch | None], at: int, most: int) -> list[RecordBatch]:

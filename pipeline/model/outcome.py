@@ -14,6 +14,7 @@ class Outcome(StrEnum):
     EXPIRED = "expired"  #: its time ran out before a consumer took it
     DEAD_LETTERED = "dead_lettered"  #: given up, its copy is in the dead letters
     LOCAL = "local"  #: its own container published it, and no-local says that it isn't owed that
+    FORBIDDEN = "forbidden"  #: a pattern's maker may not consume from the topic of it
     REDRIVEN = "redriven"  #: it went again to one other subscription, and only that is owed it
     DROPPED = "dropped"  #: the backlog was full
 

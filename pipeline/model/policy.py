@@ -6,6 +6,7 @@ Every field has a default that limits nothing. 0 means: no such limit.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from distributary.pipeline.model.address import PREFIXES, Destination
 from distributary.pipeline.model.subscription import Origin
 
 
@@ -82,6 +83,19 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class Route:
+    """Messages also go to this destination: those that the selector selects, all if it is None."""
+
+    to: Destination
+    selector: str | None = None
+
+    def __str__(self) -> str:
+        """As it is written."""
+        address = PREFIXES[self.to.kind] + self.to.name
+        return address if self.selector is None else f"{address} where {self.selector}"
+
+
+@dataclass(frozen=True, slots=True)
 class TopicPolicy:
     """What holds for all that is published to a topic or queue.
 
@@ -91,6 +105,8 @@ class TopicPolicy:
 
     duplicates_messages: int = 0
     duplicates_ms: int = 0
+    #: Where copies of its messages go, in one group with them. A copy isn't routed again.
+    routes: tuple[Route, ...] = ()
     #: What holds for each of its subscriptions that has no limit of its own.
     backlog: Backlog = Backlog()
 

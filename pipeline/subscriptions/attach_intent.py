@@ -17,6 +17,7 @@ from distributary.pipeline.model.address import (
 )
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
+from distributary.pipeline.model.topic_pattern import PatternStyle, consumed, published
 from distributary.pipeline.selector.lexer import SelectorError
 from distributary.pipeline.selector.parser import SelectorLimits, parse
 from distributary.pipeline.subscriptions.registry import key_of_link, key_of_lookup, key_of_queue
@@ -117,9 +118,12 @@ class Coordinate:
 AttachIntent: TypeAlias = Produce | Relay | Coordinate | Subscribe | Browse | Lookup | AmqpError
 
 
-def decide_intent(attach: Attach, container: str, bare: Kind) -> AttachIntent | Make:
+def decide_intent(
+    attach: Attach, container: str, bare: Kind, style: PatternStyle
+) -> AttachIntent | Make:
     """What an attach asks for, or why it is refused. `bare` is the kind of an address that
-    doesn't name its own. Source and target: AMQP 1.0 part 3, section 3.5."""
+    doesn't name its own, `style` says which characters of a source's address are wildcards. Source
+    and target: AMQP 1.0 part 3, section 3.5."""
     if attach.coordinator:
         return _coordinator(attach)
     if attach.dynamic:
@@ -139,7 +143,10 @@ def decide_intent(attach: Attach, container: str, bare: Kind) -> AttachIntent | 
     destination = destination_of(attach.address, said, bare)
     if isinstance(destination, AmqpError):
         return destination
-    return intent_for(destination, attach, container)
+    if attach.outgoing:
+        meant = consumed(destination, style)
+        return meant if isinstance(meant, AmqpError) else intent_for(meant, attach, container)
+    return published(destination, style) or intent_for(destination, attach, container)
 
 
 def _coordinator(attach: Attach) -> Coordinate | AmqpError:

@@ -22,6 +22,7 @@ from enum import StrEnum
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.address import PREFIXES, Kind, kind_of_topic
 from distributary.pipeline.model.amqp_error import UNAUTHORIZED, AmqpError
+from distributary.pipeline.model.topic_pattern import is_pattern, stand_ins
 
 #: In place of a user's name: everybody.
 EVERYBODY = "*"
@@ -59,9 +60,12 @@ class Permissions:
     grants: Mapping[str, Grants] | None
 
     def allow(self, user: str, action: Action, topic: str) -> bool:
-        """Whether the user may do this to the destination, named as in the log."""
+        """Whether the user may do this to the destination, named as in the log; to a pattern, if to
+        every topic that matches it."""
         if self.grants is None:
             return True
+        if is_pattern(topic):
+            return all(self.allow(user, action, name) for name in stand_ins(topic))
         kind, name = _parts(topic)
         return any(
             pattern.matches(kind, name)

@@ -9,6 +9,7 @@ record (a text of JSON); the keys are the same everywhere, those of a backlog be
     [[topic]]
     match = "queue://orders*"      # the topic or queue; a pattern as in permissions
     duplicates_messages = 10_000
+    routes = ["queue://audit where amount > 100"]
 
 Rule 1: the defaults hold, then every line that matches, in the order of the file, then what the
         subscription says itself. Each overrides single keys of those before it.
@@ -18,6 +19,7 @@ Rule 2: every table must be right over the defaults alone; what it contradicts i
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -25,6 +27,7 @@ from typing import TypeAlias
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.address import Destination, Kind, destination_of
+from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.policy import (
     DEFAULT,
     DEFAULT_TOPIC,
@@ -32,8 +35,11 @@ from distributary.pipeline.model.policy import (
     Overflow,
     Policy,
     Redefine,
+    Route,
     TopicPolicy,
 )
+from distributary.pipeline.selector.lexer import SelectorError
+from distributary.pipeline.selector.parser import parse as parse_selector
 from distributary.pipeline.subscriptions.permission import Pattern, fits, pattern_of
 
 #: What is said of a policy: its keys as in `pipeline.model.policy`.
@@ -43,8 +49,13 @@ Table: TypeAlias = Mapping[str, object]
 MS_MOST = 10 * 365 * 24 * 3_600 * 1_000
 #: More than any log holds, and exact as a double, which JSON's readers elsewhere make of it.
 COUNT_MOST = 2**53 - 1
+#: Routes of one topic: each costs a publisher what one more message does.
+ROUTES_MOST = 32
 #: Ids that one topic remembers at most; each takes about 150 bytes.
 DUPLICATES_MOST = 1_000_000
+
+#: What stands between the address of a route and its selector.
+_WHERE = re.compile(r"\s+where\s+", re.IGNORECASE)
 
 _MATCH = "match"
 _SUBSCRIPTION, _TOPIC = "subscription", "topic"
@@ -96,6 +107,30 @@ class _Reader:
         if not isinstance(value, str):
             raise self.wrong(f"{key} must be a string")
         return value
+
+    def routes(self, key: str, below: tuple[Route, ...]) -> tuple[Route, ...]:
+        """A route or a list of them, as `ADDRESS` or `ADDRESS where SELECTOR`; an empty text is
+        none."""
+        value = self._take(key)
+        if value is None:
+            return below
+        if isinstance(value, str):
+            value = [value] if value.strip() else []
+        if not isinstance(value, list) or len(value) > ROUTES_MOST:
+            raise self.wrong(f"{key} must be a route, or a list of {ROUTES_MOST} at most")
+        return tuple(self._route(key, text) for text in value)
+
+    def _route(self, key: str, text: object) -> Route:
+        address, *selector = _WHERE.split(text, maxsplit=1) if isinstance(text, str) else ("",)
+        to = destination_of(address.strip(), None, Kind.TOPIC)
+        if isinstance(to, AmqpError):
+            raise self.wrong(f"{key} has {quoted(str(text))}: {to.description}")
+        if to.is_temporary:
+            raise self.wrong(f"{key} has {quoted(str(text))}: nobody names a temporary destination")
+        try:
+            return Route(to, parse_selector(selector[0]).text if selector else None)
+        except SelectorError as error:
+            raise self.wrong(f"{key} has {quoted(str(text))}: {error}") from None
 
     def word(self, key: str, below: str, words: Iterable[str]) -> str:
         """One of these words."""
@@ -151,6 +186,7 @@ def topic_over(below: TopicPolicy, said: Table, where: str) -> TopicPolicy:
             "duplicates_messages", below.duplicates_messages, DUPLICATES_MOST
         ),
         duplicates_ms=read.whole("duplicates_ms", below.duplicates_ms, MS_MOST),
+        routes=read.routes("routes", below.routes),
         backlog=_backlog(read, below.backlog),
     )
     read.finish()

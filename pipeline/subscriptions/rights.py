@@ -31,6 +31,7 @@ class LinkOperation(StrEnum):
     COORDINATE = "declare and end transactions"
     MAKE_QUEUE = "use a queue that isn't there yet"
     CONSUME = "attach a consumer"
+    CONSUME_PATTERN = "attach a consumer of a pattern; messages need `consume` on their topic"
     BROWSE = "browse a queue"
     MAKE_DURABLE = "make a durable subscription by attaching to it"
     REDEFINE = "put another definition in the place of a durable subscription"
@@ -91,6 +92,7 @@ def right(operation: UserOperation) -> Right:
             | LinkOperation.COORDINATE
             | LinkOperation.SEND_TO_OWN_TEMPORARY
             | LinkOperation.CONSUME_OWN_TEMPORARY
+            | LinkOperation.CONSUME_PATTERN
             | Verb.GET_TYPES
             | Verb.GET_OPERATIONS
         ):

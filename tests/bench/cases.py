@@ -11,7 +11,7 @@ from distributary.ingest.runtime.load_settings import load
 from tests.bench.attacks import ATTACKS
 from tests.bench.auditing import auditing
 from tests.bench.bench import Bench, Measurement
-from tests.bench.claims import attributes, idle_1000, selectors_10
+from tests.bench.claims import attributes, idle_1000, patterns, selectors_10
 from tests.bench.compaction import compaction
 from tests.bench.crowd import crowd
 from tests.bench.decoding import decode
@@ -262,6 +262,7 @@ CASES = (
         Budget(facts_max={"slower_pct": 10, "cpu_ratio": 1.1}),
         own=True,
     ),
+    Case("patterns", "patterns", patterns, Budget(facts_max={"cpu_ratio": 1.2}), own=True),
     Case(
         "dispatch",
         "dispatch",

@@ -1,9 +1,9 @@
 """What subscriptions cost a publisher and each other: ten selectors on one topic, a thousand
-subscriptions that nobody consumes, and messages with header attributes."""
+subscriptions that nobody consumes, ten thousand patterns, and messages with header attributes."""
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tests.bench import frames
@@ -15,6 +15,8 @@ from tests.bench.server import fresh_home
 SELECTED: Final = 10
 #: Subscriptions that nobody consumes, and the messages of a round that they are owed.
 IDLE: Final = 1_000
+#: Subscriptions of patterns that the topic doesn't match.
+PATTERNS: Final = 10_000
 ROUND: Final = 50_000
 #: Milliseconds that messages with a time to live have: none of them expires here.
 TTL_MS: Final = 3_600_000
@@ -80,6 +82,27 @@ def idle_1000(bench: Bench) -> Measurement:
     return measurement
 
 
+def patterns(bench: Bench) -> Measurement:
+    """Publishing to one topic before and after ten thousand durable subscriptions claim patterns
+    that it doesn't match."""
+    measurement, count = Measurement(), bench.settings.count(ROUND)
+    with bench.fresh():
+        topic, rounds = f"{bench.name('one')}.eu", range(bench.settings.repeat + 1)
+        bench.subscribe([bench.name("idle")], topic)
+        _publish(bench, topic, count)
+        before = [_publish(bench, topic, count) for _ in rounds]
+        peer = Peer(bench.server.endpoint)
+        for nth in range(PATTERNS):
+            peer.attach(frames.shared_durable(bench.name("claims"), f"other.{nth}.*"))
+            peer.detach(closed=False)
+        peer.close()
+        bench.server.wait_quiet()
+        pairs = zip(before, [_publish(bench, topic, count) for _ in rounds], strict=True)
+        measurement.facts |= _ratios(list(pairs))
+        measurement.rss_mb = bench.server.rss_mb()
+    return measurement
+
+
 def attributes(bench: Bench) -> Measurement:
     """Publishing and draining with an expiry on every message, and with priorities drawn at
     random, each against plain messages."""
@@ -132,7 +155,11 @@ def _through(bench: Bench, count: int, **fields: object) -> Round:
 
 def _compared(bench: Bench, usual: Round, other: Round) -> dict[str, float]:
     """Rounds that take turns, so that a machine that gets slower gets slower for both."""
-    pairs = [(usual(), other()) for _ in range(bench.settings.repeat + 1)]
+    return _ratios([(usual(), other()) for _ in range(bench.settings.repeat + 1)])
+
+
+def _ratios(pairs: Sequence[tuple[tuple[float, float], tuple[float, float]]]) -> dict[str, float]:
+    """How much slower the second of each pair is, and how many times its work."""
 
     def ratio(which: int) -> float:
         one, another = ([pair[side][which] for pair in pairs] for side in (0, 1))

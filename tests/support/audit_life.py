@@ -16,6 +16,13 @@ from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 CARRIERS = ("UA", "DL", "AA")
+#: What subscriptions claim, and the topics of each.
+CLAIMED = {
+    "flights": ("flights",),
+    "weather": ("weather",),
+    "pattern://*": ("flights", "weather"),
+    "pattern://weather.#": ("weather",),
+}
 POLICY = Policy(delivery_attempts_max=3)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OUTCOMES = (
@@ -41,6 +48,7 @@ class Subscriber:
     names: dict[int, str] = field(default_factory=dict)
     held: dict[tuple[int, int], int] = field(default_factory=dict)  #: -> when it was delivered
     excluded: set[int] = field(default_factory=set)
+    reach: int = 0  #: the mark that outlives the process: nothing from here on was delivered
 
     @property
     def selector(self) -> str | None:
@@ -57,7 +65,10 @@ class Life:
         self.us = 0
         self.log.next_group()
         for nth, (topic, carrier) in enumerate(
-            [("flights", None), ("flights", "UA"), ("weather", None), ("weather", "DL")]
+            [
+                *(("flights", None), ("flights", "UA"), ("weather", None), ("weather", "DL")),
+                *(("pattern://*", None), ("pattern://*", "AA"), ("pattern://weather.#", "DL")),
+            ]
         ):
             one = Subscriber(f"global/s{nth}", topic, carrier, self._made(0), 0)
             self._event(one, "created", 0)
@@ -91,7 +102,7 @@ class Life:
         return Dispatcher(
             position,
             settled,
-            attempts=Attempts(owed, max(one.dispatcher.reach, position)),
+            attempts=Attempts(owed, max(one.reach, position)),
             policy=POLICY,
             dead_letters=True,
         )
@@ -127,11 +138,12 @@ class Life:
 
     def _offer(self, one: Subscriber, wanted: int) -> bool:
         """Whether something became of it."""
-        mine = [
+        mine = sorted(
             (sequence, priority)
-            for sequence, carrier, priority in self.published[one.topic]
+            for topic in CLAIMED[one.topic]
+            for sequence, carrier, priority in self.published[topic]
             if sequence >= wanted and one.carrier in (None, carrier)
-        ]
+        )
         if not mine:
             one.dispatcher.skip_to(self.log.sequence)
             return True
@@ -231,12 +243,14 @@ class Life:
         one.held.clear()
         one.final.clear()
         one.failures.clear()
+        one.reach = 0
         self._event(one, "rewound", floor)
         one.floor = floor
 
     def _kill(self) -> None:
         """The process dies: of what consumers held nothing is recorded; they come again."""
         for one in self.living:
+            one.reach = max(one.reach, one.dispatcher.reach)
             one.dispatcher = self._made(one.dispatcher.floor, one)
             one.held.clear()
             for consumer in sorted(one.names):
@@ -250,7 +264,7 @@ class Life:
             self._serve()
             return
         first = self.log.sequence
-        self._publish_to(one.topic)
+        self._publish_to(CLAIMED[one.topic][0])
         left = range(first, self.log.sequence)
         one.dispatcher.exclude(left)
         self.log.settle(

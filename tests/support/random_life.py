@@ -13,6 +13,13 @@ from datetime import datetime, timedelta
 from spark_log import LogWriter, Row, encoded
 
 TOPICS = ("flights", "weather")
+#: What subscriptions claim, and the topics of each.
+CLAIMED = {
+    "flights": ("flights",),
+    "weather": ("weather",),
+    "pattern://*": TOPICS,
+    "pattern://flights.#": ("flights",),
+}
 #: Selector -> the same as Python.
 SELECTORS = {
     None: lambda _n: True,
@@ -21,7 +28,7 @@ SELECTORS = {
 }
 BEGINNINGS = ("created", "redefined", "rewound", "purged")
 ENDED = ("expired", "dead_lettered", "dropped")
-NEVER_OWED = ("local", "redriven")
+NEVER_OWED = ("local", "forbidden", "redriven")
 #: What becomes of a delivery to a consumer here.
 OUTCOMES = ("accepted", "rejected", "released", "modified")
 
@@ -97,7 +104,7 @@ class Model:
                 self.counts[name][0] += 1
 
     def _claims(self, claim: Claim, sequence: int) -> bool:
-        mine = self.published[sequence][0] == claim.topic
+        mine = self.published[sequence][0] in CLAIMED[claim.topic]
         return mine and SELECTORS[claim.selector](self.numbers[sequence])
 
     def _event(self, row: Row) -> None:
@@ -159,18 +166,21 @@ class Life:
         numbers = [self.random.randrange(8) for _ in range(self.random.randint(1, 6))]
         added = self.log.publish(topic, *(encoded(properties={"n": n}) for n in numbers))
         self.model.numbers.update(zip(added, numbers, strict=True))
-        known = [name for name, claim in self.model.claims.items() if claim.topic == topic]
+        claims = self.model.claims
+        known = [name for name, claim in claims.items() if topic in CLAIMED[claim.topic]]
         if known and self.random.random() < 0.3:
             name = self.random.choice(sorted(known))
-            outcome, who = self.random.choice([("local", "container"), ("redriven", "")])
-            self._settled(name, topic, [added[0]], outcome, final=True, consumer=who)
+            never = [("local", "container"), ("forbidden", ""), ("redriven", "")]
+            outcome, who = self.random.choice(never)
+            claimed = claims[name].topic
+            self._settled(name, claimed, [added[0]], outcome, final=True, consumer=who)
 
     def _define(self) -> None:
         name = f"global/s{self.random.randrange(5)}"
         claim = self.model.claims.get(name)
         if claim is None or self.random.random() < 0.3:
             event = "created" if claim is None else "redefined"
-            topic, selector = self.random.choice(TOPICS), self.random.choice([*SELECTORS])
+            topic, selector = self.random.choice([*CLAIMED]), self.random.choice([*SELECTORS])
             self.log.subscribe(name, topic, event=event, selector=selector)
             return
         event = self.random.choice(["rewound", "rewound", "purged", "deleted", "paused"])
@@ -207,8 +217,11 @@ class Life:
         consumer: str,
         count: int = 0,
     ) -> None:
-        """The floor is the lowest that is owed after it; each lot was held for another time."""
+        """The floor is the lowest that is owed after it, or was published with it; each lot was
+        held for another time."""
         left = set(self.model.claims[name].owed) - set(some if final else [])
+        if outcome in NEVER_OWED:
+            left.update(range(some[0], self.log.sequence))
         self.log.settle(
             name,
             topic,

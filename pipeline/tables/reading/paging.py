@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.subscriptions.hint import HintFilter
 from distributary.pipeline.tables.arrow.arrow_types import Arrow, Chunked, Int32s, Int64s
+from distributary.pipeline.tables.arrow.topic_rows import rows_of
 from distributary.pipeline.tables.delta.message_file import TOPIC_EXACT_MAX, MessageFile, between
 from distributary.pipeline.tables.reading import page_attributes
 from distributary.pipeline.tables.reading.page_attributes import Columns
@@ -47,7 +48,8 @@ STRETCH_MIN = 32
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Messages of one topic, ascending. Every committed one below `covered` is in the batches."""
+    """Messages of one topic or pattern, ascending. Every committed one below `covered` is in the
+    batches."""
 
     batches: tuple[RecordBatch, ...]
     covered: int
@@ -68,7 +70,7 @@ class _Unit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Rows of one topic: message i is `blob[offsets[i]:offsets[i + 1]]`."""
+    """Rows of one topic or pattern: message i is `blob[offsets[i]:offsets[i + 1]]`."""
 
     sequences: Int64s
     offsets: Int32s
@@ -99,7 +101,8 @@ class Pager:
         bytes_max: int,
         hint_filter: HintFilter | None = None,
     ) -> Page:
-        """Messages of `topic` from `start` on: about `bytes_max`, at least one if there is one.
+        """Messages of `topic`, which may be a pattern, from `start` on: about `bytes_max`, at least
+        one if there is one.
 
         `head` is the first sequence that isn't committed in `files`. With `hint_filter` only
         what it lets through, and the page ends where the filter does.
@@ -110,6 +113,24 @@ class Pager:
             return Page((), start)
         parts, limit = self._gather(files, head, topic, start, bytes_max, row_filter)
         return _cut(parts, start, limit, bytes_max, filtered=hint_filter is not None)
+
+    def topics(self, files: Sequence[MessageFile], sequences: Sequence[int]) -> dict[int, str]:
+        """Where each of these messages (ascending) was published, as far as `files` have it."""
+        found: dict[int, str] = {}
+        wanted = np.array(sequences, np.int64)
+        for file in files:
+            if not np.any((wanted >= file.low) & (wanted <= file.high)):
+                continue
+            for unit in self._footer(file)[1]:
+                here = wanted[(wanted >= unit.low) & (wanted <= unit.high)]
+                if not len(here):
+                    continue
+                parquet, columns = self._footer(file)[0], ["sequence", "topic"]
+                table = parquet.read_row_group(unit.index, columns=columns, use_threads=False)
+                rows = table.filter(pc.is_in(table["sequence"], pa.array(here)))
+                names = map(str, rows["topic"].to_pylist())
+                found.update(zip(rows["sequence"].to_numpy().tolist(), names, strict=True))
+        return found
 
     def _gather(
         self,
@@ -200,7 +221,7 @@ class Pager:
         except OSError as error:  # such as a checksum that is wrong; Arrow doesn't name the file
             raise OSError(f"{self._root / unit.path}, row group {unit.index}: {error}") from error
         if not only:
-            table = table.filter(pc.field("topic") == topic)
+            table = table.filter(rows_of(topic, table["topic"]))
         columns_of_attributes = page_attributes.columns_of(table) if unit.attributes else None
         return _sorted(table["sequence"].to_numpy(), table["message"], columns_of_attributes)
 

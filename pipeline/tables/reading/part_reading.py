@@ -22,6 +22,7 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.log_identity import LogIdentity
 from distributary.pipeline.model.message_columns import COPIED
 from distributary.pipeline.sequences.range_text import sequences_of
+from distributary.pipeline.tables.arrow.topic_rows import rows_of
 from distributary.pipeline.tables.delta.commits import json_name
 
 Sequences = npt.NDArray[np.int64]
@@ -45,8 +46,9 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The messages `wanted` (runs as text) of one topic. They lie in `units`, in this order, and
-    are `count`; where that is None, some of those wanted may be no messages of the topic.
+    """The messages `wanted` (runs as text) of one topic or pattern. They lie in `units`, in this
+    order, and are `count`; where that is None, some of those wanted may be no messages of the
+    topic.
 
     `uri` and `options` are those of the table, `identity` says which table that must be.
     """
@@ -154,7 +156,7 @@ def _chosen(
     at = np.searchsorted(wanted, sequences)
     at[at == len(wanted)] = 0
     chosen = wanted[at] == sequences if len(wanted) else np.zeros(len(sequences), np.bool_)
-    ours = cast("Any", pc).equal(table["topic"], topic)
+    ours = rows_of(topic, table["topic"])
     mask = cast("Any", pc).and_(pa.chunked_array([chosen]), ours)
     if not cast("Any", pc.all(mask)).as_py():
         table = table.filter(mask)

@@ -1,5 +1,6 @@
 """Messages that a subscription was never owed, in any incarnation: those of its own container if it
-is no-local, and those that were published for another subscription alone.
+is no-local, those of topics that the maker of its pattern may not consume from, and those that were
+published for another subscription alone.
 
 Each such message is settled in its own group, for the incarnation of that time. An operation that
 begins a new incarnation at an earlier sequence must settle them for that one, too.
@@ -16,7 +17,7 @@ from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.tables.delta import topic_log_schema
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
-_OUTCOMES = (Outcome.LOCAL, Outcome.REDRIVEN)
+_OUTCOMES = (Outcome.LOCAL, Outcome.FORBIDDEN, Outcome.REDRIVEN)
 #: Times that the table is read again because files were merged meanwhile.
 _TRIES_MAX = 3
 

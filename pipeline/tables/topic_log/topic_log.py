@@ -3,7 +3,8 @@
 A commit takes in whole groups, exactly once: the last group and the next free sequence are
 recorded in the commit itself. Its files are on the disk before it appears, and it appears only if
 nobody else made that version. Threads: `commit`, `fence` and `upkeep` on the committer thread
-alone, `page` on the reader thread alone, all else on any. The caller holds the home's lock.
+alone, `page` and `topics` on the reader thread alone, all else on any. The caller holds the home's
+lock.
 """
 
 import datetime as dt
@@ -181,20 +182,32 @@ class TopicLog:
     def page(
         self, topic: str, start: int, bytes_max: int, hint_filter: HintFilter | None = None
     ) -> Page:
-        """Committed messages of `topic` from `start` on: about `bytes_max`, at least one if there
-        is one. Every committed one with `start <= sequence < covered` is in the page; with
-        `hint_filter` every one that it lets through."""
+        """Committed messages of `topic`, or of a pattern, from `start` on: about `bytes_max`, at
+        least one if there is one. Every committed one with `start <= sequence < covered` is in the
+        page; with `hint_filter` every one that it lets through."""
+        return self._paged(
+            topic,
+            lambda at: self._pager.page(
+                at.messages,
+                at.sequence,
+                topic=topic,
+                start=start,
+                bytes_max=bytes_max,
+                hint_filter=hint_filter,
+            ),
+        )
+
+    def topics(self, pattern: str, sequences: Sequence[int]) -> dict[int, str]:
+        """Where each of these committed messages, ascending, which match the pattern, was
+        published."""
+        return self._paged(pattern, lambda at: self._pager.topics(at.messages, sequences))
+
+    def _paged(self, topic: str, read: Callable[[TableState], T]) -> T:
+        """What is read of the newest version. Raises StoreError."""
         while True:
             at = self.state
             try:
-                return self._pager.page(
-                    at.messages,
-                    at.sequence,
-                    topic=topic,
-                    start=start,
-                    bytes_max=bytes_max,
-                    hint_filter=hint_filter,
-                )
+                return read(at)
             except FileNotFoundError as error:
                 if at is self.state:
                     raise StoreError(f"messages of {topic} can't be read: {error}") from error

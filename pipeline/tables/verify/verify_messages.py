@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from distributary.pipeline.model.topic_pattern import is_pattern, matches
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
 from distributary.pipeline.tables.delta import topic_log_schema
 from distributary.pipeline.tables.reading import page_attributes
@@ -72,9 +73,18 @@ class Messages:
     expiring: BitMap64 = field(default_factory=BitMap64)
     first: int = 0  #: the first sequence that is retained; the next one when there is none
     next: int = 0
+    #: Of each pattern that was asked for: all messages of its topics.
+    _of_patterns: dict[str, BitMap64] = field(default_factory=dict)
 
     def of(self, topic: str) -> BitMap64:
-        return self.topics.get(topic, BitMap64())
+        """The messages of a topic, or of all topics that match a pattern, when all were read."""
+        if not is_pattern(topic):
+            return self.topics.get(topic, BitMap64())
+        found = self._of_patterns.get(topic)
+        if found is None:
+            some = (of for name, of in self.topics.items() if matches(topic, name))
+            found = self._of_patterns[topic] = BitMap64().union(*some)
+        return found
 
 
 def check_messages(

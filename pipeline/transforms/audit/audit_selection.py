@@ -22,19 +22,22 @@ TOGETHER_MAX = 32
 
 @dataclass(frozen=True, slots=True, order=True)
 class Claim:
-    """A selector on a topic, and its number."""
+    """A selector on a topic or pattern, and its number."""
 
     topic: str
     number: int
     selector: str
 
 
-def selection(messages: DataFrame, claims: Iterable[Claim]) -> DataFrame:
-    """One row per claim and message of its topic: `claim`, `sequence`, `group` and `selected`,
-    which is null where the row lacks what would tell."""
+def selection(messages: DataFrame, claims: Iterable[Claim], claimed: DataFrame) -> DataFrame:
+    """One row per claim and message of its topics: `claim`, `sequence`, `group` and `selected`,
+    which is null where the row lacks what would tell. `claimed` has the topics of each word."""
     ordered = sorted(claims)
+    words = messages.withColumn("word", F.col("topic"))
+    if any(claim.topic.startswith("pattern://") for claim in ordered):
+        words = messages.join(claimed, on="topic", how="inner")
     lots = [
-        _together(messages, ordered[at : at + TOGETHER_MAX])
+        _together(words, ordered[at : at + TOGETHER_MAX])
         for at in range(0, len(ordered), TOGETHER_MAX)
     ]
     if not lots:
@@ -44,17 +47,18 @@ def selection(messages: DataFrame, claims: Iterable[Claim]) -> DataFrame:
     return reduce(DataFrame.unionByName, lots)
 
 
-def _together(messages: DataFrame, claims: Sequence[Claim]) -> DataFrame:
+def _together(words: DataFrame, claims: Sequence[Claim]) -> DataFrame:
+    """The same of some claims. `words` are the messages, once for each word that claims them."""
     answers: Column | None = None
     topics = []
     for topic, same in groupby(claims, lambda claim: claim.topic):
         topics.append(topic)
-        here = F.col("topic") == topic
+        here = F.col("word") == topic
         listed = F.array(*(_answer(claim) for claim in same))
         answers = F.when(here, listed) if answers is None else answers.when(here, listed)
     assert answers is not None  # noqa: S101 (a lot isn't empty)
     return (
-        messages.where(F.col("topic").isin(*topics))
+        words.where(F.col("word").isin(*topics))
         .select("sequence", "group", F.explode(answers).alias("answer"))
         .select("answer.claim", "sequence", "group", "answer.selected")
     )

@@ -23,13 +23,16 @@ from distributary.pipeline.transforms.audit.audit_selection import Claim, select
 from distributary.pipeline.transforms.schema.home_tables import Tables
 
 #: The views that are SQL, in the order in which one asks the other.
-VIEWS = ("lives", "floors", "incarnations", "settlements", "repeated", "deliveries", "owed")
+VIEWS = (
+    *("lives", "claimed", "floors", "incarnations"),
+    *("settlements", "repeated", "deliveries", "owed"),
+)
 #: What many checks ask is kept while the audit runs: in memory as far as Spark has room for it,
 #: else on its disk. Its plan is forgotten: to plan each check anew from the tables on would cost
 #: more than to make it.
 KEPT = frozenset({"settlements", "repeated"})
-#: A row for each incarnation: every task has all of them.
-SMALL = frozenset({"lives", "incarnations"})
+#: A row for each incarnation, or for each topic that one claims: every task has all of them.
+SMALL = frozenset({"lives", "claimed", "incarnations"})
 
 #: The columns of `messages` that checks look at; selectors see all of them.
 LOOKED_AT = (
@@ -156,8 +159,8 @@ def register(
         elif name in KEPT:
             rows = rows.localCheckpoint(eager=False)
         rows.createOrReplaceTempView(name)
-        if name == "lives":
-            selection(messages, _claims(spark)).createOrReplaceTempView("selection")
+        if name == "claimed":
+            selection(messages, _claims(spark), rows).createOrReplaceTempView("selection")
     return spark, bounds
 
 

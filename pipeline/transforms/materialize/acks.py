@@ -7,7 +7,7 @@ from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.transforms.schema.spark_schema import ACKS
 
 #: Settlements with these outcomes only say that a message wasn't for the subscription.
-NEVER_OWED = (Outcome.LOCAL.value, Outcome.REDRIVEN.value)
+NEVER_OWED = (Outcome.LOCAL.value, Outcome.FORBIDDEN.value, Outcome.REDRIVEN.value)
 
 
 def acks(log: DataFrame) -> DataFrame:

@@ -56,7 +56,7 @@ def _table(*columns: Column) -> StructType:
 
 CURSORS = _table(
     ("subscription", StringType(), "id of the durable subscription; the key of this table"),
-    ("topic", StringType(), "the topic that it claims"),
+    ("topic", StringType(), "the topic that it claims, or its pattern"),
     ("shared", BooleanType(), "whether several consumers may share it"),
     ("selector", StringType(), "the selector, null if it takes everything"),
     ("floor", LongType(), "all that it was owed below this sequence is settled"),
@@ -93,7 +93,7 @@ ACKS = _table(
     (
         "outcome",
         StringType(),
-        "as in topic_log: accepted, ..., dropped; local and redriven were no deliveries",
+        "as in topic_log: accepted, ..., dropped; local, forbidden and redriven were no deliveries",
     ),
     ("final", BooleanType(), "whether the subscription is owed it no more"),
     ("delivery_count", IntegerType(), "failed attempts before this delivery"),
@@ -139,7 +139,7 @@ MESSAGES = _table(
 
 SUBSCRIPTIONS = _table(
     ("subscription", StringType(), "id of the durable subscription"),
-    ("topic", StringType(), "the topic that it claims"),
+    ("topic", StringType(), "the topic that it claims, or its pattern"),
     (
         "event",
         StringType(),

@@ -2,7 +2,7 @@
 
 A message is owed from when it was published, or from when the incarnation began that reaches back
 to it; until it is settled for good, or the incarnation ends. What is settled in its own group as
-`local` or `redriven` was never owed, and `local` never is.
+`local`, `forbidden` or `redriven` was never owed, and `local` and `forbidden` never are.
 """
 
 from datetime import datetime, timedelta
@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.transforms.schema.claimed_topics import by_topic
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.incarnations import incarnations
 from distributary.pipeline.transforms.selector.selecting import selected
@@ -103,25 +104,25 @@ def _stays(
 ) -> DataFrame:
     """Every message that an incarnation was owed: `came_at` and `went_at` (null: it is), whether
     it was `settled`, and when it was published."""
-    life = F.broadcast(
-        incarnation_rows.select(
-            "subscription",
-            "began",
-            "began_at",
-            "ended",
-            "ended_at",
-            "floor",
-            F.col("topic").alias("_topic"),
-            F.col("selector").alias("_selector"),
-        )
+    lives = incarnation_rows.select(
+        "subscription",
+        "began",
+        "began_at",
+        "ended",
+        "ended_at",
+        "floor",
+        F.col("topic").alias("_topic"),
+        F.col("selector").alias("_selector"),
     )
+    messages = tables.messages.where(F.col("group") <= group)
+    life = F.broadcast(by_topic(lives, messages))
     mine = (
         (F.col("topic") == F.col("_topic"))
         & (F.col("sequence") >= F.col("floor"))
         & (F.col("group") < F.coalesce("ended", F.lit(2**63 - 1)))
     )
     owed = (
-        life.join(tables.messages.where(F.col("group") <= group), on=mine, how="inner")
+        life.join(messages, on=mine, how="inner")
         .where(selected(F.col("_selector"), selectors))
         .select(
             "subscription",
@@ -139,7 +140,7 @@ def _stays(
         how="left",
     )
     never = F.coalesce(
-        (F.col("outcome") == Outcome.LOCAL.value)
+        F.col("outcome").isin(Outcome.LOCAL.value, Outcome.FORBIDDEN.value)
         | ((F.col("outcome") == Outcome.REDRIVEN.value) & (F.col("settled_in") == F.col("group"))),
         F.lit(False),
     )

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log.log_position import AtEnd, AtSequence, AtTime, Place
+from distributary.pipeline.transforms.schema.claimed_topics import is_of
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.selector.selecting import selects
 from distributary.pipeline.transforms.views.moment import moment
@@ -58,11 +59,7 @@ def matches(tables: Tables, topic: str, selector: str | None, within: Stretch) -
     Cost: the files of the stretch, of each row group the topic; of the rest what the selector asks
     for.
     """
-    mine = (
-        (F.col("sequence") >= within.start)
-        & (F.col("group") <= within.group)
-        & (F.col("topic") == topic)
-    )
+    mine = (F.col("sequence") >= within.start) & (F.col("group") <= within.group) & is_of(topic)
     return tables.messages.where(mine).where(selects(selector))
 
 

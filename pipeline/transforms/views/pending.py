@@ -14,6 +14,7 @@ from pyspark.sql.types import BooleanType
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.transforms.materialize.settled import without_settled
+from distributary.pipeline.transforms.schema.claimed_topics import by_topic, is_of
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables, whole
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
 from distributary.pipeline.transforms.selector.selecting import selected, selects
@@ -43,23 +44,23 @@ def pending_of_all(tables: Tables) -> DataFrame:
     cursors = tables.cursors
     selectors = [row.selector for row in cursors.select("selector").distinct().collect()]
     # Cursors come first, so that they are read first: messages that came meanwhile aren't theirs.
-    subscribers = F.broadcast(
-        cursors.select(
-            "subscription",
-            F.col("topic").alias("_topic"),
-            F.col("selector").alias("_selector"),
-            F.col("floor").alias("_floor"),
-            F.col("group").alias("_group"),
-        )
+    subscribers = cursors.select(
+        "subscription",
+        F.col("topic").alias("_topic"),
+        F.col("selector").alias("_selector"),
+        F.col("floor").alias("_floor"),
+        F.col("group").alias("_group"),
     )
     lowest = cursors.select(F.min("floor")).scalar()
+    messages = tables.messages.where(F.col("sequence") >= lowest)
+    subscribers = F.broadcast(by_topic(subscribers, messages))
     mine = (
         (F.col("topic") == F.col("_topic"))
         & (F.col("sequence") >= F.col("_floor"))
         & (F.col("group") <= F.col("_group"))
     )
     rows = (
-        subscribers.join(tables.messages.where(F.col("sequence") >= lowest), on=mine, how="inner")
+        subscribers.join(messages, on=mine, how="inner")
         .where(selected(F.col("_selector"), selectors))
         .select("subscription", *MESSAGES.names)
     )
@@ -90,9 +91,7 @@ def owed(messages: DataFrame, cursor: Row) -> DataFrame:
     """Of `messages`, those that the subscription of `cursor` is owed and has not settled, and
     whether they are `expired` or `delayed` now. Columns that `messages` lacks are null."""
     mine = (
-        (F.col("topic") == cursor.topic)
-        & (F.col("sequence") >= cursor.floor)
-        & (F.col("group") <= cursor.group)
+        is_of(cursor.topic) & (F.col("sequence") >= cursor.floor) & (F.col("group") <= cursor.group)
     )
     rows = whole(messages, MESSAGES).where(mine)
     if cursor.settled_count:

@@ -25,6 +25,7 @@ from pyspark.sql.types import (
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import SubscriptionEvent
+from distributary.pipeline.transforms.schema.claimed_topics import is_of
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
 from distributary.pipeline.transforms.schema.incarnations import DECISIVE
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
@@ -187,7 +188,7 @@ def _beginning(events: list[Row], at: Moment) -> Row:
 def _owed(tables: Tables, life: Life) -> DataFrame:
     """Columns of `messages`."""
     mine = (
-        (F.col("topic") == life.began.topic)
+        is_of(life.began.topic)
         & (F.col("sequence") >= life.floor)
         & (F.col("group") <= life.at.group)
     )

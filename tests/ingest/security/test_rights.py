@@ -125,6 +125,9 @@ class Try:
     def relay(self) -> str:
         return self.opened(self.peer.sender(None, opened=False))
 
+    def consume_pattern(self) -> str:
+        return self.opened(self.peer.receiver(f"{self.topic}.*", opened=False))
+
     def send_by_relay(self) -> str:
         relay = self.peer.sender(None)
         return self.outcome(relay, relay.send(encoded(1, address=self.topic)))
@@ -258,6 +261,7 @@ WAYS: tuple[Way, ...] = (
     (L.MAKE_QUEUE, (L.BROWSE,), Try.make_queue_by_browsing),
     (L.CONSUME, (), Try.consume),
     (L.CONSUME, (), Try.consume_durable),
+    (L.CONSUME_PATTERN, (), Try.consume_pattern),
     (L.BROWSE, (), Try.browse),
     (L.MAKE_DURABLE, (L.CONSUME,), Try.make_durable),
     (L.REDEFINE, (L.CONSUME,), Try.redefine),

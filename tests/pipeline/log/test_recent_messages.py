@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.pipeline.log.recent_messages import BATCH_BYTES, RecentMessages
+from distributary.pipeline.log.recent_messages import BATCH_BYTES, LINE_BYTES, RecentMessages
 from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.topic_pattern import matches
 
 SIZE = 10
 topics = st.sampled_from(["flights", "weather", "planes"])
@@ -39,6 +40,51 @@ def test_finds_what_a_list_would_find(steps: list[tuple[str, int, bool]], bytes_
             for name in ("flights", "weather", "planes"):
                 expected = next((s for t, s in everything if t == name and s.stop > wanted), None)
                 assert recent.find(name, wanted) is expected
+
+
+dotted = st.sampled_from(["eu.flights", "eu.planes", "us.planes", "queue://eu.flights"])
+pattern_steps = st.lists(
+    st.tuples(dotted, st.integers(1, 4), st.booleans(), st.sampled_from(["", "eu.*", "*.planes"])),
+    max_size=60,
+)
+
+
+@given(pattern_steps, st.integers(0, 20 * BATCH_BYTES))
+def test_a_pattern_finds_what_its_topics_have_in_their_order(
+    steps: list[tuple[str, int, bool, str]], bytes_max: int
+) -> None:
+    """From the floor on, whenever it began to be watched; each batch has its topic."""
+    recent, everything = RecentMessages(head=7, bytes_max=bytes_max), []
+    for topic, count, commit, toggled in steps:
+        new = batch(recent.head, count)
+        recent.add(topic, new)
+        everything.append((topic, new))
+        if commit:
+            recent.committed(recent.head)
+        word = f"pattern://{toggled}"
+        if toggled and word in recent.patterns:
+            recent.unwatch(word)
+            assert recent.find(word, recent.floor) is None
+        elif toggled:
+            recent.watch(word)
+        for watched in ("pattern://eu.*", "pattern://*.planes"):
+            for wanted in (
+                range(recent.floor, recent.head + 1) if watched in recent.patterns else ()
+            ):
+                behind = (one for one in everything if one[1].stop > wanted)
+                expected = next((one for one in behind if matches(watched, one[0])), None)
+                assert recent.find(watched, wanted) is (expected[1] if expected else None)
+                found = expected[0] if expected and expected[1].first <= wanted else None
+                assert recent.topic_of(watched, wanted) == found
+
+
+def test_what_patterns_take_counts_too() -> None:
+    """So many patterns of one topic don't take more than the limit, but messages leave sooner."""
+    recent = RecentMessages(head=0, bytes_max=1_000_000)
+    for nth in range(1_000):
+        recent.watch("pattern://" + ".".join(["*"] * nth + ["#"]))
+    recent.add("a." * 600 + "b", batch(0, 1))
+    assert recent.bytes == BATCH_BYTES + SIZE + 602 * LINE_BYTES
 
 
 @given(publishes, st.integers(0, 20 * BATCH_BYTES))

@@ -8,6 +8,7 @@ import pytest
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
+from distributary.pipeline.model.topic_pattern import PatternStyle
 from distributary.pipeline.selector.parser import SelectorLimits
 from distributary.pipeline.subscriptions.attach_intent import (
     NO_LOCAL,
@@ -79,7 +80,7 @@ def test_which_subscription_a_link_means(
 
 
 def intent_of(attach: Attach, bare: Kind = Kind.TOPIC) -> AttachIntent | Make:
-    return decide_intent(attach, "c", bare)
+    return decide_intent(attach, "c", bare, PatternStyle.ARTEMIS)
 
 
 QUEUE_KEY = SubscriptionKey(None, "t", durable=True, queue=True)

@@ -41,6 +41,7 @@ def test_every_operation_has_a_row_and_only_harmless_ones_are_free() -> None:
         LinkOperation.COORDINATE,
         LinkOperation.SEND_TO_OWN_TEMPORARY,
         LinkOperation.CONSUME_OWN_TEMPORARY,
+        LinkOperation.CONSUME_PATTERN,
         Verb.GET_TYPES,
         Verb.GET_OPERATIONS,
     }

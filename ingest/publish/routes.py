@@ -1,0 +1,85 @@
+"""Routes: where messages go beside their own topic, by its policy.
+
+A routed copy is the same bytes in one group with its message: after any end of the process both are
+there or neither. It isn't routed again, so no routes go round. All methods run on the loop's
+thread.
+"""
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import structlog
+
+from distributary.ingest.commit.batches import part
+from distributary.ingest.native import pump
+from distributary.ingest.native.batch_reader import BatchReader
+from distributary.pipeline.errors import SelectorFailed
+from distributary.pipeline.model.address import Destination
+from distributary.pipeline.model.message import PublishBatch, RecordBatch
+from distributary.pipeline.model.policy import Route
+from distributary.pipeline.model.subscription import Definition, SubscriptionKey
+from distributary.pipeline.selector.matching import Selections, selected
+from distributary.pipeline.sequences.gathering import stretches
+
+#: Routes whose selectors are kept ready.
+_JOINED_MAX = 1_000
+
+_events = structlog.get_logger("gateway")
+
+
+class Routes:
+    """Makes routed copies."""
+
+    def __init__(self, ensure_queue: Callable[[Destination], SubscriptionKey]) -> None:
+        """`ensure_queue` makes a queue, in the pending group, if it isn't there."""
+        self._ensure_queue = ensure_queue
+        #: The selectors of routes, each under a name of its own, and those that were joined.
+        self._selections = Selections(BatchReader)
+        self._joined: set[Definition] = set()
+        #: Routes of which a selector couldn't be evaluated, which was said.
+        self._failed: set[Route] = set()
+
+    def with_copies(self, run: PublishBatch, routes: Sequence[Route]) -> list[PublishBatch]:
+        """The run, and behind it what of it goes elsewhere by these routes."""
+        found = [run]
+        for route in routes:
+            if route.to.topic == run.topic:
+                continue  # a line of policies may be for the topic that it names, too
+            copies = [replace(one, topic=route.to.topic) for one in self._selected(run, route)]
+            if copies and route.to.is_queue:
+                self._ensure_queue(route.to)
+            found += copies
+        return found
+
+    def _selected(self, run: PublishBatch, route: Route) -> list[PublishBatch]:
+        """The messages of the run that the route's selector selects. Where it can't be evaluated
+        all of them: rather a message too many than one too few."""
+        if route.selector is None:
+            return [run]
+        offsets, _ = pump.laid_out(run.blob, run.lengths, run.count)
+        batch = RecordBatch(0, run.count, run.blob, offsets)
+        try:
+            sequences = selected(self._selections, self._definition(route), batch)
+        except SelectorFailed as failure:
+            if route not in self._failed:
+                self._failed.add(route)
+                _events.error("route.failed", route=str(route), reason=str(failure))
+            return [run]
+        at = array("i", bytes(offsets))
+        return [
+            part(run, some[0], some[-1] + 1, at[some[0]], at[some[-1] + 1])
+            for some in stretches(sequences)
+        ]
+
+    def _definition(self, route: Route) -> Definition:
+        """What stands for the route among the selectors."""
+        definition = Definition(str(route), shared=True, selector=route.selector)
+        if definition not in self._joined:
+            if len(self._joined) >= _JOINED_MAX:  # of policies that are no more
+                for one in self._joined:
+                    self._selections.leave(one)
+                self._joined.clear()
+            self._selections.join(definition)
+            self._joined.add(definition)
+        return definition

@@ -1,0 +1,187 @@
+"""Patterns of topics: what the wildcard characters of an address mean, and which topics match.
+
+Rule 1: a name is words with dots between them. A wildcard stands for a whole word (`*`), or for the
+        rest, which is any number of words, none too (`#`, in ActiveMQ Classic `>`).
+Rule 2: in the log a pattern is one string, `pattern://` and the name in RabbitMQ's syntax, whatever
+        style it was written in; so a durable subscription outlives another style in the settings.
+Rule 3: patterns are for topics: queues and temporary destinations never match.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from distributary.pipeline.model.address import (
+    NAME_CHARACTERS_MAX,
+    PREFIXES,
+    Destination,
+    Kind,
+    kind_of_topic,
+)
+from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
+
+#: What the word of a pattern in the log begins with.
+PATTERN_PREFIX: Final = "pattern://"
+#: Rests in one pattern at most: Spark's regular expressions try all ways to share a name between
+#: them, a name of 128 words 8,000 ways with two and 350,000 with three.
+RESTS_MAX: Final = 2
+#: A word, and the rest, in the log.
+WORD, REST = "*", "#"
+
+
+class PatternStyle(StrEnum):
+    """Whose wildcards consumers write (`delivery.pattern_style`)."""
+
+    ARTEMIS = "artemis"
+    CLASSIC = "classic"
+    RABBITMQ = "rabbitmq"
+    NONE = "none"  #: there are no patterns: every character stands for itself
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """The wildcards of one style; `anywhere`: the rest may stand before other words."""
+
+    word: str
+    rest: str
+    anywhere: bool
+
+
+#: ActiveMQ Artemis: "Wildcard Syntax". ActiveMQ Classic: "Wildcards". RabbitMQ: topic exchanges.
+SYNTAX: Final = {
+    PatternStyle.ARTEMIS: Syntax("*", "#", anywhere=False),
+    PatternStyle.CLASSIC: Syntax("*", ">", anywhere=False),
+    PatternStyle.RABBITMQ: Syntax("*", "#", anywhere=True),
+}
+
+#: What no name has, and is longer than one.
+_ANY: Final = "\0" * (NAME_CHARACTERS_MAX + 1)
+#: A pattern as the log has it means the same in every style.
+_IN_THE_LOG: Final = Syntax(WORD, REST, anywhere=True)
+
+
+def is_pattern(topic: str) -> bool:
+    """Whether this word of the log is a pattern of topics."""
+    return topic.startswith(PATTERN_PREFIX)
+
+
+def consumed(destination: Destination, style: PatternStyle) -> Destination | AmqpError:
+    """What a consumer that names this destination means: a pattern where the name has wildcards,
+    else the destination."""
+    name, syntax = _read_as(destination.name, style)
+    if syntax is None or destination.is_temporary:
+        return destination
+    words = name.split(".")
+    if destination.is_queue:
+        return _wild_queue(destination, words, syntax) or destination
+    if why := _wrong(name, words, syntax):
+        return AmqpError(INVALID_FIELD, f"'{destination.name}' is no pattern: {why}")
+    if syntax.word not in words and syntax.rest not in words:
+        return destination
+    canonical = [REST if word == syntax.rest else word for word in words]
+    return Destination(Kind.TOPIC, PATTERN_PREFIX + ".".join(_shortened(canonical)))
+
+
+def published(destination: Destination, style: PatternStyle) -> AmqpError | None:
+    """Why nobody can publish to this destination, if it is a pattern."""
+    name, syntax = _read_as(destination.name, style)
+    if syntax is None or destination.is_temporary:
+        return None
+    if destination.is_queue:
+        return _wild_queue(destination, name.split("."), syntax)
+    if is_pattern(destination.name) or syntax.word in name or syntax.rest in name:
+        text = f"'{destination.name}' is a pattern: consumers have patterns, a message has a topic"
+        return AmqpError(INVALID_FIELD, text)
+    return None
+
+
+def _read_as(name: str, style: PatternStyle) -> tuple[str, Syntax | None]:
+    """The name without a prefix, and its syntax; None if nothing in it can be a wildcard."""
+    if is_pattern(name):
+        return name.removeprefix(PATTERN_PREFIX), _IN_THE_LOG
+    syntax = SYNTAX.get(style)
+    if syntax is None or not (syntax.word in name or syntax.rest in name):
+        return name, None
+    return name, syntax
+
+
+def _wild_queue(queue: Destination, words: list[str], syntax: Syntax) -> AmqpError | None:
+    if is_pattern(queue.name) or syntax.word in words or syntax.rest in words:
+        text = f"'{queue.topic}' has wildcards: patterns are for topics, a queue has one name"
+        return AmqpError(INVALID_FIELD, text)
+    return None
+
+
+def _wrong(name: str, words: list[str], syntax: Syntax) -> str:
+    """Why this is neither a name nor a pattern; empty if it is one of them."""
+    wild = (syntax.word, syntax.rest)
+    if any(word not in wild and any(one in word for one in wild) for word in words):
+        return f"{syntax.word} and {syntax.rest} stand for whole words between dots"
+    if not syntax.anywhere and syntax.rest in words[:-1]:
+        return f"{syntax.rest} stands at its end alone"
+    if len([word for word in _shortened(words) if word == syntax.rest]) > RESTS_MAX:
+        return f"{syntax.rest} stands in it {RESTS_MAX} times at most"
+    if REST in words and syntax.rest != REST:
+        return f"a word of {REST} alone can't be told from a wildcard"
+    if syntax is _IN_THE_LOG and not {WORD, REST} & set(words):
+        return f"there is no wildcard in {name}"
+    return ""
+
+
+def _shortened(words: list[str]) -> list[str]:
+    """The same pattern with one rest where some follow each other."""
+    pairs = zip(words, ["", *words], strict=False)
+    return [word for word, before in pairs if not word == before == REST]
+
+
+def matches(topic: str, name: str) -> bool:
+    """Whether the destination `name` is among those of `topic`, both words of the log: a pattern's
+    topics, or the one itself."""
+    if not is_pattern(topic):
+        return topic == name
+    if is_pattern(name) or kind_of_topic(name) is not Kind.TOPIC:
+        return False
+    return _compiled(topic).fullmatch(f"{name}.") is not None
+
+
+def expression(pattern: str) -> str:
+    """A regular expression (of Python, of Java) for a topic's name with a dot behind it. It says
+    nothing of other destinations than topics: `NOT_TOPICS` are what theirs begin with."""
+    words = pattern.removeprefix(PATTERN_PREFIX).split(".")
+    return "^" + "".join(_expression_of(word) for word in words) + "$"
+
+
+#: What the words of all destinations begin with that are no topics.
+NOT_TOPICS: Final = tuple(prefix for kind, prefix in PREFIXES.items() if kind is not Kind.TOPIC)
+
+
+def _expression_of(word: str) -> str:
+    if word == WORD:
+        return r"[^.]*\."
+    return r"([^.]*\.)*" if word == REST else re.escape(word) + r"\."
+
+
+@lru_cache(maxsize=1_024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(expression(pattern))
+
+
+def stand_ins(pattern: str) -> list[str]:
+    """Names that stand for all that match: what is true of each of them, of a rule that knows `*`
+    for any characters and `?` for one, is true of every topic of the pattern. Each wildcard is in
+    them as more characters than a name has, and a rest as no word, too."""
+    names: list[list[str]] = [[]]
+    for word in pattern.removeprefix(PATTERN_PREFIX).split("."):
+        longer = [[*name, _ANY if word in (WORD, REST) else word] for name in names]
+        names = names + longer if word == REST else longer
+    return [".".join(name) for name in names]
+
+
+def least(pattern: str) -> str:
+    """What the names of all matching topics begin with, as far as the pattern says it."""
+    words = pattern.removeprefix(PATTERN_PREFIX).split(".")
+    known = words[: next(nth for nth, word in enumerate(words) if word in (WORD, REST))]
+    # The dot behind it isn't there where the rest is none.
+    return ".".join(known)

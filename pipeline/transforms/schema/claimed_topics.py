@@ -1,0 +1,52 @@
+"""Which messages are of the topic that a subscription claims, or of its pattern's topics."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+
+from distributary.pipeline.model.topic_pattern import NOT_TOPICS, expression, is_pattern
+
+_PATTERNS = "_pattern string, _expression string"
+
+
+def is_of(topic: str) -> Column:
+    """Whether a row with the column `topic` is of this topic, or of one that matches the
+    pattern."""
+    if not is_pattern(topic):
+        return F.col("topic") == topic
+    dotted = F.concat(F.col("topic"), F.lit("."))
+    return _is_topic() & dotted.rlike(expression(topic))
+
+
+def by_topic(claims: DataFrame, messages: DataFrame) -> DataFrame:
+    """`claims` have a column `_topic`: each with a pattern becomes one for each topic of `messages`
+    that matches it, so that claims meet messages by equal topics.
+
+    Cost: what finds out whether there are patterns; if there are, the topics of `messages` once.
+    """
+    words = claims.select("_topic").where(F.col("_topic").startswith("pattern://")).distinct()
+    patterns = [row._topic for row in words.collect()]
+    if not patterns:
+        return claims
+    pairs = _pairs(patterns, messages)
+    known = claims.where(~F.col("_topic").isin(patterns))
+    each = claims.withColumnRenamed("_topic", "_pattern").join(pairs, on="_pattern", how="inner")
+    return known.unionByName(each.drop("_pattern"))
+
+
+def _pairs(patterns: Sequence[str], messages: DataFrame) -> DataFrame:
+    """Each pattern with each topic that matches it: `_pattern`, `_topic`."""
+    rows = [(pattern, expression(pattern)) for pattern in patterns]
+    expressions = F.broadcast(messages.sparkSession.createDataFrame(rows, _PATTERNS))
+    topics = messages.select("topic").distinct().where(_is_topic())
+    return topics.join(expressions, on=F.expr("concat(topic, '.') RLIKE _expression")).select(
+        "_pattern", F.col("topic").alias("_topic")
+    )
+
+
+def _is_topic() -> Column:
+    other = F.lit(False)
+    for prefix in NOT_TOPICS:
+        other |= F.col("topic").startswith(prefix)
+    return ~other
