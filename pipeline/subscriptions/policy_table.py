@@ -43,6 +43,8 @@ Table: TypeAlias = Mapping[str, object]
 MS_MOST = 10 * 365 * 24 * 3_600 * 1_000
 #: More than any log holds, and exact as a double, which JSON's readers elsewhere make of it.
 COUNT_MOST = 2**53 - 1
+#: What ActiveMQ writes for "no limit" of a subscription's consumers; it is the same as 0.
+NO_LIMIT = -1
 #: Ids that one topic remembers at most; each takes about 150 bytes.
 DUPLICATES_MOST = 1_000_000
 
@@ -131,7 +133,9 @@ def over(below: Policy, said: Table, where: str) -> Policy:
         dead_letter=read.truth("dead_letter", below.dead_letter),
         dead_letter_address=read.text("dead_letter_address", below.dead_letter_address),
         dead_letter_expired=read.truth("dead_letter_expired", below.dead_letter_expired),
-        consumers_max=read.whole("consumers_max", below.consumers_max, COUNT_MOST),
+        consumers_max=max(
+            read.whole("consumers_max", below.consumers_max, COUNT_MOST, NO_LIMIT), 0
+        ),
         single_active=read.truth("single_active", below.single_active),
         message_groups=read.truth("message_groups", below.message_groups),
         lock_ms=read.whole("lock_ms", below.lock_ms, MS_MOST),

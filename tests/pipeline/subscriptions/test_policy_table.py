@@ -57,6 +57,18 @@ def test_a_later_line_overrides_single_keys_of_an_earlier_one() -> None:
     assert policies.of_subscription("container/a/queue%2Forders") == DEFAULT
 
 
+def test_no_limit_of_consumers_has_two_words() -> None:
+    """ActiveMQ's -1 and 0 are one; over a line with a limit, both take it away."""
+    for none in (0, -1):
+        policies = written(
+            {"match": "queue/*", "consumers_max": 3}, {"match": "queue/many", "consumers_max": none}
+        )
+        assert policies.of_subscription("queue/many").consumers_max == 0
+        assert policies.of_subscription("queue/few").consumers_max == 3
+    with pytest.raises(InvalidRequest, match="consumers_max must be a whole number from -1"):
+        written({"match": "*", "consumers_max": -2})
+
+
 def test_topics_and_queues_have_patterns_of_their_own() -> None:
     """As permissions have: a name, or one behind a prefix."""
     policies = written(
