@@ -14,7 +14,7 @@ from proton import Session
 
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.pump import Outcomes, Pump, Received, Stop, address
-from distributary.ingest.net import transactional
+from distributary.ingest.net import open_answer, transactional
 from distributary.ingest.net.containment import NotGivenBack
 from distributary.ingest.net.handler import Handler
 from distributary.ingest.net.link import BROKEN_VALUES, BrokenFrame, Link, Peer
@@ -289,6 +289,7 @@ class Inbound:
         connection = self._connection
         try:
             connection.container = connection.proton.remote_container or ""
+            connection.sole = open_answer.sole(connection.proton)
         except BROKEN_VALUES as error:
             raise BrokenFrame(f"open: {error}") from error
         self._handler.opened(connection)
