@@ -35,6 +35,9 @@ SELECTOR_DESCRIPTORS = frozenset(
 NO_LOCAL_DESCRIPTORS = frozenset(
     {NO_LOCAL, "apache.org:no-local-filter:list", "apache.org:jms-no-local-filter:string"}
 )
+#: Why no-local is refused there: a message would be local to one consumer and not to the next, and
+#: the log doesn't know who published it.
+NO_LOCAL_GLOBAL = "no-local is for subscriptions of a container; a global one has none"
 #: What a link can do beyond what its connection says: that of a topic's consumer, of a producer.
 CONSUMER_OFFERS = ("SHARED-SUBS",)
 PRODUCER_OFFERS = ("DELAYED_DELIVERY",)
@@ -178,8 +181,8 @@ def _consumer(attach: Attach, container: str, destination: Destination) -> Attac
         return Subscribe(key_of_queue(destination), definition, selector)
     shared = "shared" in attach.capabilities
     global_ = "global" in attach.capabilities
-    if no_local and (shared or (global_ and attach.durable)):
-        return AmqpError(INVALID_FIELD, "no-local is for the subscriptions of one container, alone")
+    if no_local and global_ and (shared or attach.durable):
+        return AmqpError(INVALID_FIELD, NO_LOCAL_GLOBAL)
     key = key_of_link(
         container, attach.name, shared=shared, global_=global_, durable=attach.durable
     )
