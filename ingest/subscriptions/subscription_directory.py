@@ -15,6 +15,7 @@ from distributary.ingest.runtime.policies import Policies, keeps_dead_letters
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
 from distributary.pipeline.log.backlog_counter import NOTHING, Dropped
 from distributary.pipeline.log.failures import PossiblyDelivered
+from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.message import SubscriptionRecord
 from distributary.pipeline.model.policy import Policy, Redefine, TopicPolicy
 from distributary.pipeline.model.subscription import (
@@ -24,6 +25,7 @@ from distributary.pipeline.model.subscription import (
     SubscriptionEvent,
     SubscriptionKey,
 )
+from distributary.pipeline.subscriptions.attach_intent import not_created
 from distributary.pipeline.subscriptions.quota import Census, Quota
 from distributary.pipeline.tables.recovery.snapshot import SubscriptionState
 
@@ -104,6 +106,16 @@ class SubscriptionDirectory:
     def topic_policy(self, topic: str) -> TopicPolicy:
         """What holds for all that is published to a topic or queue."""
         return self._policies.of_topic(topic)
+
+    def absent(self, topic: str, key: SubscriptionKey | None = None) -> AmqpError | None:
+        """Why a client that uses this topic or queue, or this durable subscription on it, finds
+        nothing there; None if it is there, or begins with its use."""
+        created = self._policies.of_topic(topic).create_on_use
+        if not created and topic not in self._topics:
+            return not_created(topic)
+        if key is not None and key.durable and key not in self._all:
+            return None if self.policy(key, topic).create_on_use else not_created(key.id)
+        return None
 
     def _reconsider(self) -> None:
         """The policies have changed."""

@@ -75,6 +75,8 @@ class Policy:
     #: Milliseconds that a consumer may hold a delivery; then it has failed and goes to the next.
     lock_ms: int = 0
     redefine: Redefine = Redefine.AUTO
+    #: Whether a client's first use of a durable subscription or queue creates it.
+    create_on_use: bool = True
     backlog: Backlog = Backlog()
 
 
@@ -88,6 +90,8 @@ class TopicPolicy:
 
     duplicates_messages: int = 0
     duplicates_ms: int = 0
+    #: Whether a client's first use of a topic or queue creates it.
+    create_on_use: bool = True
     #: What holds for each of its subscriptions that has no limit of its own.
     backlog: Backlog = Backlog()
 

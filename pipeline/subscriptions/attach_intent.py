@@ -15,7 +15,12 @@ from distributary.pipeline.model.address import (
     kind_of_topic,
     said_by,
 )
-from distributary.pipeline.model.amqp_error import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError
+from distributary.pipeline.model.amqp_error import (
+    INVALID_FIELD,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    AmqpError,
+)
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 from distributary.pipeline.selector.lexer import SelectorError
 from distributary.pipeline.selector.parser import SelectorLimits, parse
@@ -208,6 +213,12 @@ def unreadable(selector: str, limits: SelectorLimits) -> AmqpError | None:
     except SelectorError as error:
         return AmqpError(INVALID_FIELD, str(error))
     return None
+
+
+def not_created(what: str) -> AmqpError:
+    """The refusal of what isn't there, where an operator doesn't want that its use creates it."""
+    text = f"there is no '{what}', and its use doesn't create it (create_on_use of its policy)"
+    return AmqpError(NOT_FOUND, text)
 
 
 def offered(topic: str | None, *, outgoing: bool) -> tuple[str, ...]:

@@ -140,6 +140,7 @@ def over(below: Policy, said: Table, where: str) -> Policy:
         message_groups=read.truth("message_groups", below.message_groups),
         lock_ms=read.whole("lock_ms", below.lock_ms, MS_MOST),
         redefine=Redefine(read.word("redefine", below.redefine, Redefine)),
+        create_on_use=read.truth("create_on_use", below.create_on_use),
         backlog=_backlog(read, below.backlog),
     )
     read.finish()
@@ -154,6 +155,7 @@ def topic_over(below: TopicPolicy, said: Table, where: str) -> TopicPolicy:
             "duplicates_messages", below.duplicates_messages, DUPLICATES_MOST
         ),
         duplicates_ms=read.whole("duplicates_ms", below.duplicates_ms, MS_MOST),
+        create_on_use=read.truth("create_on_use", below.create_on_use),
         backlog=_backlog(read, below.backlog),
     )
     read.finish()
