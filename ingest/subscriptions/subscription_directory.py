@@ -6,6 +6,7 @@ beginning may follow an end.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import structlog
 
@@ -17,7 +18,7 @@ from distributary.pipeline.log.backlog_counter import NOTHING, Dropped
 from distributary.pipeline.log.failures import PossiblyDelivered
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.message import SubscriptionRecord
-from distributary.pipeline.model.policy import Policy, Redefine, TopicPolicy
+from distributary.pipeline.model.policy import Policy, TopicPolicy
 from distributary.pipeline.model.subscription import (
     MADE_BY_CLIENT,
     Definition,
@@ -86,10 +87,11 @@ class SubscriptionDirectory:
             topic = self._all[key].definition.topic if key in self._all else ""
         return self._policies.of_subscription(key, topic, self.own_policy(key))
 
-    def redefine(self, key: SubscriptionKey) -> Redefine:
-        """What the policy of this key says about a consumer that wants another definition."""
-        made = self._made.get(key, MADE_BY_CLIENT)
-        return self.policy(key).redefine.of(made.origin)
+    def attach_policy(self, key: SubscriptionKey) -> Policy:
+        """The same for a consumer that attaches: what it says of another definition is not
+        `auto`."""
+        policy, made = self.policy(key), self._made.get(key, MADE_BY_CLIENT)
+        return replace(policy, redefine=policy.redefine.of(made.origin))
 
     def made(self, key: SubscriptionKey) -> Made:
         """How the subscription of this key, which exists, was created."""
@@ -282,6 +284,11 @@ class SubscriptionDirectory:
         subscription.dispatcher.paused = paused
         event = SubscriptionEvent.PAUSED if paused else SubscriptionEvent.RESUMED
         self.record(event, subscription)
+
+    def share(self, subscription: Subscription, *, shared: bool) -> None:
+        """Make a subscription without consumers shared, or exclusive; what it is owed stays."""
+        subscription.definition = replace(subscription.definition, shared=shared)
+        self.record(SubscriptionEvent.CONFIGURED, subscription)
 
     def configure(self, subscription: Subscription, policy: str) -> None:
         """Set the text of the subscription's own policy."""

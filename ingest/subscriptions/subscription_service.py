@@ -110,8 +110,7 @@ class SubscriptionService:
             existing.definition if existing else None,
             len(existing.consumers) if existing else 0,
             definition,
-            self.directory.policy(key).consumers_max,
-            self.directory.redefine(key),
+            self.directory.attach_policy(key),
         )
         if decision.reason:
             link.refuse(_REFUSED[decision.action], f"{key.id}: {decision.reason}")
@@ -120,18 +119,20 @@ class SubscriptionService:
             case AttachAction.JOIN:
                 assert existing is not None  # noqa: S101
                 self._join(link, existing, _kind(key), selector)
-            case AttachAction.CREATE | AttachAction.REDEFINE if not self.directory.sure(key):
+            case _ if not self.directory.sure(key):
                 # A group holds one event of a subscription, no more: their order would be lost.
                 again = partial(self._again, link, key, definition, selector)
                 self._log.after(link.later(again))
-            case AttachAction.CREATE | AttachAction.REDEFINE if amqp_error := self._undefined(
-                link, key, definition
-            ):
+            case _ if amqp_error := self._undefined(link, key, definition):
                 link.refuse(amqp_error.condition, amqp_error.description)
             case AttachAction.CREATE:
                 made = Made(Origin.CLIENT, link.connection.user)
                 created = self.directory.define(SubscriptionEvent.CREATED, key, definition, made)
                 self._join(link, created, _kind(key), selector)
+            case AttachAction.CHANGE_SHARING:
+                assert existing is not None  # noqa: S101
+                self.directory.share(existing, shared=definition.shared)
+                self._join(link, existing, _kind(key), selector)
             case AttachAction.REDEFINE:
                 assert existing is not None  # noqa: S101
                 redefined = self.directory.define(

@@ -75,6 +75,9 @@ class Policy:
     #: Milliseconds that a consumer may hold a delivery; then it has failed and goes to the next.
     lock_ms: int = 0
     redefine: Redefine = Redefine.AUTO
+    #: Whether a durable subscription without consumers becomes shared, or exclusive, by a consumer
+    #: that wants it so.
+    sharing_may_change: bool = False
     #: Whether a client's first use of a durable subscription or queue creates it.
     create_on_use: bool = True
     backlog: Backlog = Backlog()

@@ -140,6 +140,7 @@ def over(below: Policy, said: Table, where: str) -> Policy:
         message_groups=read.truth("message_groups", below.message_groups),
         lock_ms=read.whole("lock_ms", below.lock_ms, MS_MOST),
         redefine=Redefine(read.word("redefine", below.redefine, Redefine)),
+        sharing_may_change=read.truth("sharing_may_change", below.sharing_may_change),
         create_on_use=read.truth("create_on_use", below.create_on_use),
         backlog=_backlog(read, below.backlog),
     )

@@ -104,6 +104,7 @@ _POLICIES = st.builds(
     consumers_max=st.integers(0, 99),
     single_active=st.booleans(),
     message_groups=st.booleans(),
+    sharing_may_change=st.booleans(),
     create_on_use=st.booleans(),
     lock_ms=_MS,
     backlog=st.builds(Backlog, _MS, _MS, _MS, st.sampled_from(Overflow)),
