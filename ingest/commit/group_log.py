@@ -66,13 +66,15 @@ class Log:
         store: Store,
         no_local: NoLocalRule,
         lowest_floor: Callable[[], int],
+        served_floor: Callable[[], int],
         complete: Callable[[GroupDurable | CreditGiven], None],
     ) -> None:
         """`lowest_floor`: below it nothing is owed to any durable subscription, by what is in
-        memory."""
+        memory; `served_floor`: nor to anybody else who is served."""
         self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
         self._counts = host.counts
         self._journal, self._table = store.journal, store.table
+        self._lowest_floor, self._served_floor = lowest_floor, served_floor
         self._exclusion, self._complete = no_local, complete
         self.moments = Moments()
         state = store.snapshot
@@ -86,15 +88,18 @@ class Log:
         self._brought = 0  # of them, since a peer was last asked to wait
         self._writing: SealedGroup | None = None
         self._worker: Worker[FrameRef] = Worker("journal", host.loop)
-        self._committer = Committer(
-            host, store, self.recent, lambda: Floors(self.last_group, lowest_floor()), complete
-        )
+        self._committer = Committer(host, store, self.recent, self._floors, complete)
         #: Id of each durable subscription that lives -> the group in which its incarnation began.
         self.begun = {one.key.id: one.began for one in state.subscriptions}
         self._lingering: asyncio.TimerHandle | None = None
         self._write_seconds = 0.0  # the last write of a group, its fsync included
         self._full = False
         self._ending = False
+
+    def _floors(self) -> Floors:
+        limits = self._settings.upkeep.limits
+        served = self._served_floor() if limits.retains_less else 0
+        return Floors(self.last_group, self._lowest_floor(), served)
 
     # What comes in.
 

@@ -102,7 +102,8 @@ class MessageLoop:
 
     def _message_parts(self, host: Host, store: Store, policies: Policies) -> MessageParts:
         no_local = NoLocal()
-        log = Log(host, store, no_local, self._lowest_floor, self.complete)
+        floors = (self._lowest_floor, self._served_floor)
+        log = Log(host, store, no_local, *floors, self.complete)
         marking = DispatchMarking(host, log, store.marks, self.complete)
         topics = TopicDirectory(self._subscription_changed)
         delivery = DeliveryService(host, store, log, topics, self._keep_queue, self.complete)
@@ -261,6 +262,10 @@ class MessageLoop:
 
     def _lowest_floor(self) -> int:
         return self._subscriptions.directory.lowest_floor()
+
+    def _served_floor(self) -> int:
+        floors = (one.dispatcher.floor for one in self._topics.all())
+        return min(floors, default=self._log.next_sequence)
 
     def _subscription_changed(self, subscription: Subscription) -> None:
         self._backlogs.changed(subscription)
