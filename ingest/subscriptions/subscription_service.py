@@ -39,6 +39,7 @@ from distributary.pipeline.model.subscription import (
 from distributary.pipeline.subscriptions import attach_intent
 from distributary.pipeline.subscriptions.quota import Quota
 from distributary.pipeline.subscriptions.registry import (
+    LIFETIMES,
     AttachAction,
     LeaveAction,
     LinkKind,
@@ -236,7 +237,7 @@ class SubscriptionService:
             waits -= 1
             if not waits and link.alive and not link.ended:
                 topic, browser = subscription.definition.topic, kind is LinkKind.BROWSER
-                termini.echo(link.proton, topic, presettled=browser)
+                termini.echo(link.proton, topic, presettled=browser, lifetime=LIFETIMES[kind])
                 link.offered_capabilities = attach_intent.offered(topic, outgoing=True)
                 link.open()
 

@@ -246,6 +246,26 @@ class LeaveAction(StrEnum):
     REFUSE_IN_USE = "refuse in use"  #: the link goes with an error, the subscription stays
 
 
+class Lifetime(StrEnum):
+    """When a subscription ends by itself; the words are AMQP's expiry policies (part 3, section
+    3.5.6). The other two, `session-end` and `connection-close`, no JMS client asks for: what isn't
+    durable ends with its last link, earlier than they say, and the answer says so."""
+
+    LINK_DETACH = "link-detach"
+    NEVER = "never"
+
+
+#: What the answer to an attach says; None: what was asked for, of which nothing depends.
+LIFETIMES: dict[LinkKind, Lifetime | None] = {
+    LinkKind.LOOKUP: Lifetime.NEVER,
+    LinkKind.DURABLE: Lifetime.NEVER,
+    LinkKind.VOLATILE: Lifetime.LINK_DETACH,
+    LinkKind.PRIVATE: Lifetime.LINK_DETACH,
+    LinkKind.QUEUE: None,
+    LinkKind.BROWSER: Lifetime.LINK_DETACH,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class LeaveDecision:
     """What a link's end does to its subscription; `reason` is for the peer if refused."""

@@ -11,11 +11,13 @@ from distributary.pipeline.subscriptions.registry import (
     ATTACH,
     JMS,
     LEAVE,
+    LIFETIMES,
     LOOKUPS,
     MEANINGS,
     AttachAction,
     Fit,
     LeaveAction,
+    Lifetime,
     LinkKind,
     Presence,
     decide_attach,
@@ -269,3 +271,12 @@ def test_a_consumer_and_its_lookup_mean_the_same():
     for name, global_ in [("N", False), ("N|global", True)]:
         link = key_of_link("c1", name, shared=True, global_=global_, durable=True)
         assert key_of_lookup("c1", name) == link
+
+
+def test_what_is_said_of_a_lifetime_is_what_a_detach_does():
+    """What lives for ever is kept by a detach that doesn't close, and only that."""
+    assert LIFETIMES.keys() == set(LinkKind)
+    for kind, lifetime in LIFETIMES.items():
+        if lifetime is not None:
+            kept = decide_leave(kind, closed=False, others=0).action is KEEP
+            assert kept == (lifetime is Lifetime.NEVER)
