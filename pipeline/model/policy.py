@@ -80,6 +80,9 @@ class Policy:
     sharing_may_change: bool = False
     #: Whether a client's first use of a durable subscription or queue creates it.
     create_on_use: bool = True
+    #: Bytes of one page of older messages, of which two are in memory at most; 0: as its topic's
+    #: policy says, else as for all.
+    page_bytes: int = 0
     backlog: Backlog = Backlog()
 
 
@@ -95,6 +98,8 @@ class TopicPolicy:
     duplicates_ms: int = 0
     #: Whether a client's first use of a topic or queue creates it.
     create_on_use: bool = True
+    #: Bytes of one page of older messages for each of its subscriptions; 0: as for all.
+    page_bytes: int = 0
     #: What holds for each of its subscriptions that has no limit of its own.
     backlog: Backlog = Backlog()
 

@@ -45,6 +45,9 @@ MS_MOST = 10 * 365 * 24 * 3_600 * 1_000
 COUNT_MOST = 2**53 - 1
 #: What ActiveMQ writes for "no limit" of a subscription's consumers; it is the same as 0.
 NO_LIMIT = -1
+#: Bytes of a page: a few messages at least; at most what two of them may take of a machine.
+PAGE_LEAST = 4_096
+PAGE_MOST = 1 << 28
 #: Ids that one topic remembers at most; each takes about 150 bytes.
 DUPLICATES_MOST = 1_000_000
 
@@ -73,6 +76,13 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self.wrong(f"{key} must be a whole number from {least} to {most}")
         return value
+
+    def size(self, key: str, below: int, least: int, most: int) -> int:
+        """So many bytes, or 0 for no word about it."""
+        size = self.whole(key, below, most)
+        if 0 < size < least:
+            raise self.wrong(f"{key} must be 0, or {least} at least")
+        return size
 
     def number(self, key: str, below: float, least: float, most: float) -> float:
         value = self._take(key)
@@ -142,6 +152,7 @@ def over(below: Policy, said: Table, where: str) -> Policy:
         redefine=Redefine(read.word("redefine", below.redefine, Redefine)),
         sharing_may_change=read.truth("sharing_may_change", below.sharing_may_change),
         create_on_use=read.truth("create_on_use", below.create_on_use),
+        page_bytes=read.size("page_bytes", below.page_bytes, PAGE_LEAST, PAGE_MOST),
         backlog=_backlog(read, below.backlog),
     )
     read.finish()
@@ -157,6 +168,7 @@ def topic_over(below: TopicPolicy, said: Table, where: str) -> TopicPolicy:
         ),
         duplicates_ms=read.whole("duplicates_ms", below.duplicates_ms, MS_MOST),
         create_on_use=read.truth("create_on_use", below.create_on_use),
+        page_bytes=read.size("page_bytes", below.page_bytes, PAGE_LEAST, PAGE_MOST),
         backlog=_backlog(read, below.backlog),
     )
     read.finish()

@@ -106,6 +106,7 @@ _POLICIES = st.builds(
     message_groups=st.booleans(),
     sharing_may_change=st.booleans(),
     create_on_use=st.booleans(),
+    page_bytes=st.sampled_from([0, 4_096, 1 << 28]),
     lock_ms=_MS,
     backlog=st.builds(Backlog, _MS, _MS, _MS, st.sampled_from(Overflow)),
 )
@@ -136,6 +137,8 @@ WRONG = [
     ({"redelivery_delay_ms": -1}, "redelivery_delay_ms must be a whole number"),
     ({"redelivery_delay_ms_max": 2**63}, "redelivery_delay_ms_max must be a whole number"),
     ({"redelivery_jitter": float("inf")}, "redelivery_jitter must be a number from 0 to 1"),
+    ({"page_bytes": 4_095}, "page_bytes must be 0, or 4096 at least"),
+    ({"page_bytes": 2**40}, "page_bytes must be a whole number from 0 to 268435456"),
     ({"consumers_max": 10**30}, "consumers_max must be a whole number"),
     ({"redelivery_multiplier": 0.5}, "redelivery_multiplier must be a number from 1"),
     ({"redelivery_multiplier": float("nan")}, "redelivery_multiplier must be a number"),
