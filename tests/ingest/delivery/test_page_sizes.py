@@ -13,7 +13,7 @@ from distributary.ingest.runtime.host import Halt, Host
 from distributary.ingest.runtime.load_settings import load
 from distributary.ingest.runtime.policies import Policies
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
-from distributary.pipeline.log.message_counts import SubscriptionCounts
+from distributary.pipeline.log.message_counts import Histogram, MessageCounts
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
@@ -45,12 +45,13 @@ def test_a_page_is_as_big_as_the_policy_says(
     policy = Policies(loop, settings).of_subscription(SubscriptionKey(None, name, True), topic)
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run(topic, bodies(MESSAGES, BYTES))))])
-    dispatcher, counts = Dispatcher(0, policy=policy), SubscriptionCounts()
-    subscription = Subscription(None, Definition(topic, shared=True), dispatcher, counts)
+    counts, dispatcher = MessageCounts(1, Histogram(())), Dispatcher(0, policy=policy)
+    definition = Definition(topic, shared=True)
+    subscription = Subscription(None, definition, dispatcher, counts.unnamed)
     subscription.consumers[1] = None  # type: ignore[assignment] (somebody is served)
     came = asyncio.Event()
     recent = RecentMessages(head=MESSAGES, bytes_max=1)
-    host = Host(loop, settings, Halt(loop))
+    host = Host(loop, settings, Halt(loop), counts)
     paging = Paging(host, recent, log, lambda _page: came.set())
     assert paging.find(subscription, 0) is None
     loop.run_until_complete(asyncio.wait_for(came.wait(), 30))
