@@ -69,13 +69,16 @@ class Log:
         patterns: PatternIndex,
         no_local: NoLocalRule,
         lowest_floor: Callable[[], int],
+        served_floor: Callable[[], int],
         complete: Callable[[GroupDurable | CreditGiven], None],
     ) -> None:
         """`patterns` are those that subscriptions will have. `lowest_floor`: below it nothing is
-        owed to any durable subscription, by what is in memory."""
+        owed to any durable subscription, by what is in memory; `served_floor`: nor to anybody else
+        who is served."""
         self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
         self._counts = host.counts
         self._journal, self._table = store.journal, store.table
+        self._lowest_floor, self._served_floor = lowest_floor, served_floor
         self._exclusion, self._complete = no_local, complete
         self.moments = Moments()
         state = store.snapshot
@@ -92,15 +95,18 @@ class Log:
         #: How many groups have become durable since the start, and how many were closed to more.
         self._durable_count = self._closed_count = 0
         self._worker: Worker[FrameRef] = Worker("journal", host.loop)
-        self._committer = Committer(
-            host, store, self.recent, lambda: Floors(self.last_group, lowest_floor()), complete
-        )
+        self._committer = Committer(host, store, self.recent, self._floors, complete)
         #: Id of each durable subscription that lives -> the group in which its incarnation began.
         self.begun = {one.key.id: one.began for one in state.subscriptions}
         self._lingering: asyncio.TimerHandle | None = None
         self._write_seconds = 0.0  # the last write of a group, its fsync included
         self._full = False
         self._ending = False
+
+    def _floors(self) -> Floors:
+        limits = self._settings.upkeep.limits
+        served = self._served_floor() if limits.retains_less else 0
+        return Floors(self.last_group, self._lowest_floor(), served)
 
     # What comes in.
 

@@ -27,6 +27,9 @@ REST = 1.0
 REST_BEHIND = 9.0
 #: Seconds until it is asked again whether anything is due, when nothing was.
 IDLE_SECONDS = 0.2
+#: Seconds until it is asked again without a commit, where what is settled goes before its day is
+#: over: outcomes make room, and need no commit for that.
+LOOK_SECONDS = 10.0
 
 
 #: What a job of the committer's thread gives back.
@@ -35,10 +38,12 @@ Result: TypeAlias = Commit | Upkeep | Failure | None
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """Below `floor` nothing is owed to any durable subscription, once `group` is in the table."""
+    """Below `floor` nothing is owed to any durable subscription, and below `served` nothing to
+    anybody, once `group` is in the table."""
 
     group: int
     floor: int
+    served: int = 0
 
 
 class UpkeepClock:
@@ -62,8 +67,9 @@ class UpkeepClock:
         self._table, self._owned, self._submit = table, owned, submit
         self._retry_seconds = host.settings.commit.retry_ms / 1_000
         self._floors, self._behind = floors, behind
+        self._looks = host.settings.upkeep.limits.retains_less
         self._taken: Floors | None = None
-        self._floor = 0
+        self._floor = self._served = 0
         self._running = False
         self._ended = False
         self._next = 0.0
@@ -74,10 +80,11 @@ class UpkeepClock:
         if self._running or self._ended or self._halt.on or self._loop.time() < self._next:
             return
         self._take_floors()
-        floor = min(self._floor, self._floors().floor)  # one may have begun further back meanwhile
+        floors = self._floors()  # one may have begun further back meanwhile
+        floor, served = min(self._floor, floors.floor), min(self._served, floors.served)
         self._running = True
         now = clock.now()
-        self._submit(lambda: self._step(now, floor), self._done)
+        self._submit(lambda: self._step(now, floor, served), self._done)
 
     def end(self) -> None:
         """Begin no more steps."""
@@ -87,14 +94,15 @@ class UpkeepClock:
 
     def _take_floors(self) -> None:
         if self._taken is not None and self._table.journal_version >= self._taken.group:
-            self._floor, self._taken = self._taken.floor, None
+            self._floor, self._served = self._taken.floor, self._taken.served
+            self._taken = None
         if self._taken is None:
             self._taken = self._floors()
 
-    def _step(self, now: int, floor: int) -> Upkeep | None:
+    def _step(self, now: int, floor: int, served: int) -> Upkeep | None:
         """On the committer's thread."""
         self._owned()
-        return self._table.upkeep(now=now, floor=floor)
+        return self._table.upkeep(now=now, floor=floor, served=served)
 
     def _done(self, result: Result) -> None:
         self._running = False
@@ -104,6 +112,8 @@ class UpkeepClock:
             return
         if result is None:
             self._next = self._loop.time() + IDLE_SECONDS
+            if self._looks:
+                self._arm(self._loop.time() + LOOK_SECONDS)
             return
         _events.debug(
             "upkeep.done",
@@ -129,5 +139,11 @@ class UpkeepClock:
 
     def _rest(self, seconds: float) -> None:
         self._next = self._loop.time() + seconds
+        self._arm(self._next)
+
+    def _arm(self, at: float) -> None:
+        """The next look at `at`, if no commit comes before it."""
+        if self._timer is not None:
+            self._timer.cancel()
         if not self._ended:
-            self._timer = self._loop.call_at(self._next, self.tick)
+            self._timer = self._loop.call_at(at, self.tick)

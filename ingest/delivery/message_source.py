@@ -115,6 +115,7 @@ class Paging:
             start,
             lambda page: self._paged(subscription, pages, start, page),
             hint_filter,
+            subscription.dispatcher.policy.page_bytes,
         )
 
     def _paged(
@@ -151,8 +152,10 @@ class Paging:
         start: int,
         done: Callable[[Page | Failure], None],
         hint_filter: HintFilter | None = None,
+        page_bytes: int = 0,
     ) -> None:
-        size = self._limits.page_bytes
+        """`page_bytes`: 0 for those of the settings."""
+        size = page_bytes or self._limits.page_bytes
 
         def told(page: Page | dict[int, str] | Failure) -> None:
             assert not isinstance(page, dict)  # noqa: S101

@@ -11,6 +11,7 @@ from typing import assert_never
 import structlog
 
 from distributary.ingest.delivery.consumer import Consumer
+from distributary.ingest.gateway.containers import Containers
 from distributary.ingest.management.node import Node
 from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link, Peer
@@ -53,7 +54,7 @@ class LinkService:
         self._access, self._admission = parts.access, parts.admission
         self._subscriptions, self._temporary = parts.subscriptions, parts.temporary
         self._transactions, self._node = parts.transactions, parts.node
-        self._containers: dict[str, Peer] = {}
+        self._containers = Containers()
         self._bare = Kind(host.settings.amqp.bare_address)
 
     # Connections.
@@ -61,18 +62,13 @@ class LinkService:
     def opened(self, connection: Peer) -> None:
         name = self._settings.gateway.container_id
         container = connection.container
-        former = self._containers.get(container)
-        if former is not None and not former.alive:
-            former.leave(True)  # its peer is back before all of it was given back
         wrong: str | None = self._too_long("a container-id", container)
         wrong = wrong or self._access.unnamed(connection.user, container)
-        if not wrong and container and container in self._containers:
-            wrong = f"container-id '{container}' is in use by another connection"
+        wrong = wrong or self._containers.refused(connection)
         if wrong:
             connection.refuse(name, INVALID_FIELD, wrong, "container-id")
             return
-        if container:
-            self._containers[container] = connection
+        self._containers.add(connection)
         connection.accept(name)
         _events.debug(
             "connection.opened", container=container, peer=connection.peer, user=connection.user
@@ -80,8 +76,8 @@ class LinkService:
 
     def closed(self, connection: Peer) -> None:
         self._transactions.closed(connection)
-        if self._containers.get(connection.container) is connection:
-            del self._containers[connection.container]
+        if connection in self._containers:
+            self._containers.remove(connection)
             _events.debug("connection.closed", container=connection.container)
 
     def failed(self, connection: Peer, reason: str) -> None:

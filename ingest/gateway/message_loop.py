@@ -111,7 +111,8 @@ class MessageLoop:
     ) -> MessageParts:
         patterns = PatternIndex()
         no_local = NoLocal(patterns, lambda: access.rights.permissions)
-        log = Log(host, store, patterns, no_local, self._lowest_floor, self.complete)
+        floors = (self._lowest_floor, self._served_floor)
+        log = Log(host, store, patterns, no_local, *floors, self.complete)
         marking = DispatchMarking(host, log, store.marks, self.complete)
         topics = TopicDirectory(log.recent, self._subscription_changed)
         delivery = DeliveryService(host, store, log, topics, self._keep_queue, self.complete)
@@ -274,6 +275,10 @@ class MessageLoop:
 
     def _lowest_floor(self) -> int:
         return self._subscriptions.directory.lowest_floor()
+
+    def _served_floor(self) -> int:
+        floors = (one.dispatcher.floor for one in self._topics.all())
+        return min(floors, default=self._log.next_sequence)
 
     def _subscription_changed(self, subscription: Subscription) -> None:
         self._backlogs.changed(subscription)

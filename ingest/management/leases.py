@@ -105,8 +105,8 @@ class Leases:
             text = f"there are {self._most} holders already (management.holders_max)"
             return Answer(CONFLICT, f"{key.id}: {text}")
         definition, present = subscription.definition, len(subscription.consumers)
-        most = self._directory.policy(key).consumers_max
-        decision = decide_attach(definition, present, definition, most)
+        policy = self._directory.attach_policy(key)
+        decision = decide_attach(definition, present, definition, policy)
         if decision.action is AttachAction.JOIN:
             return None
         return Answer(CONFLICT, f"{key.id}: {decision.reason}")

@@ -251,10 +251,8 @@ class Requests:
             return topic
         shared = said.get("shared", key.container is None) is True
         no_local = said.get("no_local") is True
-        if no_local and (shared or key.container is None):
-            return AmqpError(
-                INVALID_FIELD, "no-local is for the subscriptions of one container, alone"
-            )
+        if no_local and key.container is None:
+            return AmqpError(INVALID_FIELD, attach_intent.NO_LOCAL_GLOBAL)
         if no_local and "since" in said:
             text = "no-local knows what its container publishes from now on: it can't begin before"
             return AmqpError(INVALID_FIELD, text)

@@ -1,19 +1,31 @@
-"""Our answers to a peer's open, end and close, in Proton's terms."""
+"""A peer's open, and our answers to its open, end and close, in Proton's terms."""
 
 from typing import Any
 
-from proton import Condition, Session, symbol
+from cproton import lib as proton
+from proton import Condition, Data, Session, symbol
 from proton import Connection as ProtonConnection
 
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED
+from distributary.pipeline.subscriptions.container_ids import SOLE_CONNECTION
 
 #: What a peer may rely on.
 OFFERED_CAPABILITIES = (
     "ANONYMOUS-RELAY",
     "DELAYED_DELIVERY",
     "SHARED-SUBS",
-    "sole-connection-for-container",
+    SOLE_CONNECTION,
 )
+
+
+def sole(connection: ProtonConnection) -> bool:
+    """Whether the peer's open desires the container id for this connection alone. Raises what
+    Proton does on broken values."""
+    data = Data(proton.pn_connection_remote_desired_capabilities(connection._impl))
+    data.rewind()
+    desired = data.get_object() if data.next() else None
+    words = getattr(desired, "elements", desired)  # an array, a list, or one
+    return SOLE_CONNECTION in (words if isinstance(words, list | tuple) else [words])
 
 
 def accepted(connection: ProtonConnection, container_id: str) -> None:

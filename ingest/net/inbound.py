@@ -293,6 +293,7 @@ class Inbound:
         connection = self._connection
         try:
             connection.container = connection.proton.remote_container or ""
+            connection.sole = endpoint_answers.sole(connection.proton)
         except BROKEN_VALUES as error:
             raise BrokenFrame(f"open: {error}") from error
         self._handler.opened(connection)

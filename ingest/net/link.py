@@ -66,6 +66,7 @@ class Peer(Protocol):
     closing: bool  #: we have closed it: nothing counts any more but the peer's own close
     broken: bool  #: a bug has shown with this peer, and it is about to end for it
     container: str
+    sole: bool  #: its peer desires to be the only one with this container id
     user: str
     peer: str  #: its address
     outflow: Outflow

@@ -21,6 +21,7 @@ from distributary.pipeline.subscriptions.attach_intent import (
     SELECTOR_DESCRIPTORS,
     Attach,
 )
+from distributary.pipeline.subscriptions.registry import Lifetime
 
 #: What may become of a delivery (AMQP 1.0 part 3, section 3.4).
 OUTCOMES = (
@@ -99,12 +100,13 @@ def echo(
     *,
     message_bytes_max: int = 0,
     presettled: bool = False,
+    lifetime: Lifetime | None = None,
 ) -> None:
     """Answer the attach with what was asked for, except what isn't honoured: unknown filters.
 
-    A terminus that doesn't say the kind of its `topic` is told, and a dynamic one its address. The
-    settle mode is the peer's own, unless what we send is `presettled`; receiver-settle-mode is
-    `first` whatever it asked.
+    A source says the `lifetime` of what it is, if one is given. A terminus that doesn't say the
+    kind of its `topic` is told, and a dynamic one its address. The settle mode is the peer's own,
+    unless what we send is `presettled`; receiver-settle-mode is `first` whatever it asked.
     """
     _copy(link)
     link.snd_settle_mode = ProtonLink.SND_SETTLED if presettled else link.remote_snd_settle_mode
@@ -112,6 +114,8 @@ def echo(
     if message_bytes_max:
         link.max_message_size = message_bytes_max
     terminus = link.source if link.is_sender else link.target
+    if lifetime is not None:
+        _put_lifetime(terminus, lifetime)
     words = _symbols(terminus.capabilities)
     if topic is None:
         return
@@ -120,6 +124,19 @@ def echo(
         _put(terminus.capabilities, [kind_of_topic(topic), *sorted(words)])
     if terminus.dynamic:
         _name(terminus, topic)
+
+
+def _put_lifetime(source: Terminus, lifetime: Lifetime) -> None:
+    """How long the subscription lives, and whether it outlives the gateway. It ends at once, so
+    there is no time-out."""
+    if lifetime is Lifetime.NEVER:
+        source.expiry_policy = Terminus.EXPIRE_NEVER
+        if source.durability == Terminus.NONDURABLE:
+            source.durability = Terminus.CONFIGURATION
+    else:
+        source.expiry_policy = Terminus.EXPIRE_WITH_LINK
+        source.durability = Terminus.NONDURABLE
+    source.timeout = 0
 
 
 def _put_outcomes(source: Terminus, asked: frozenset[str]) -> None:

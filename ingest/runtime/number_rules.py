@@ -15,6 +15,8 @@ BY_NAME = {
     "amqp.producer_credit": 2**31 - 1,
     "management.requests_max": 2**31 - 1,
 }
+#: What isn't from 0 on.
+LEAST = {"upkeep.retention_seconds": -1}
 
 
 def rules(settings: Settings) -> list[tuple[bool, str]]:
@@ -27,9 +29,10 @@ def rules(settings: Settings) -> list[tuple[bool, str]]:
         for key in table.__struct_fields__:
             value = getattr(table, key)
             if isinstance(value, int) and not isinstance(value, bool):
-                most = _most(f"{section}.{key}")
-                said = f"{section}.{key} must be a whole number from 0 to {most}"
-                found.append((0 <= value <= most, said))
+                name = f"{section}.{key}"
+                least, most = LEAST.get(name, 0), _most(name)
+                said = f"{name} must be a whole number from {least} to {most}"
+                found.append((least <= value <= most, said))
     return found
 
 

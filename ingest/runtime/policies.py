@@ -48,9 +48,9 @@ class Policies:
         (None). `own` is what its record says. Raises InvalidRequest when that isn't right."""
         written = self._written.value
         policy = written.default if key is None else written.of_subscription(key.id, own)
-        if policy.backlog.limits:
-            return policy
-        return replace(policy, backlog=self.of_topic(topic).backlog)
+        of_topic = self.of_topic(topic)
+        backlog = policy.backlog if policy.backlog.limits else of_topic.backlog
+        return replace(policy, backlog=backlog, page_bytes=policy.page_bytes or of_topic.page_bytes)
 
     def check_own(self, key: SubscriptionKey, own: str) -> None:
         """Raises InvalidRequest when a subscription can't say this of itself."""

@@ -125,6 +125,8 @@ class UpkeepSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_entries_max: int
     log_retention_days: int
     retention_days: int
+    retention_seconds: int
+    retention_bytes: int
     idle_floor_sequences: int
     removed_bytes_max: int
 
@@ -135,6 +137,8 @@ class UpkeepSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.log_retention_days,
             self.retention_days,
             self.removed_bytes_max,
+            self.retention_seconds,
+            self.retention_bytes,
         )
 
 

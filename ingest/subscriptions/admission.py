@@ -43,7 +43,8 @@ class Admission:
                 LinkOperation.SEND_TO_OWN_TEMPORARY if own else LinkOperation.SEND_TO_TEMPORARY
             )
             return amqp_error or self._access.amqp_error(user, operation, topic)
-        return self._access.amqp_error(user, operation, topic) or self.making(user, destination)
+        amqp_error = self._access.amqp_error(user, operation, topic)
+        return amqp_error or self.making(user, destination)
 
     def consuming(
         self, link: Link, topic: str, key: SubscriptionKey | None, operation: LinkOperation
@@ -59,8 +60,10 @@ class Admission:
             operation = LinkOperation.CONSUME_OWN_TEMPORARY
             return amqp_error or self._access.amqp_error(user, operation, topic)
         if is_pattern(topic):
-            return self._claiming(user, topic, key)
-        return self._access.amqp_error(user, operation, topic, key)
+            amqp_error = self._claiming(user, topic, key)
+        else:
+            amqp_error = self._access.amqp_error(user, operation, topic, key)
+        return amqp_error or self._subscriptions.directory.absent(topic, key)
 
     def _claiming(self, user: str, pattern: str, key: SubscriptionKey | None) -> AmqpError | None:
         """Why this user may not consume from this pattern. The user's own subscription has the
@@ -73,12 +76,16 @@ class Admission:
         return amqp_error or self._access.rights.names.amqp_error(user, key)
 
     def making(self, user: str, destination: Destination) -> AmqpError | None:
-        """Why this user may not create this queue by using it first."""
+        """Why this user may not create this topic or queue by using it first."""
+        directory, topic = self._subscriptions.directory, destination.topic
+        if not destination.is_queue:
+            return directory.absent(topic)
         if not self._subscriptions.lacks(destination):
             return None
-        amqp_error = self._access.amqp_error(user, LinkOperation.MAKE_QUEUE, destination.topic)
-        census = self._subscriptions.directory.census
-        return amqp_error or census.amqp_error(key_of_queue(destination), user)
+        key = key_of_queue(destination)
+        amqp_error = directory.absent(topic, key)
+        amqp_error = amqp_error or self._access.amqp_error(user, LinkOperation.MAKE_QUEUE, topic)
+        return amqp_error or directory.census.amqp_error(key, user)
 
     def making_temporary(self, user: str, topic: str) -> AmqpError | None:
         """Why this user may not make a temporary destination."""

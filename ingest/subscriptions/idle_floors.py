@@ -33,6 +33,8 @@ class IdleFloors:
         self._loop, self._log, self._directory = host.loop, parts.log, directory
         #: By how much a floor moves until it is recorded.
         self._record_sequences = host.settings.upkeep.idle_floor_sequences
+        #: Whose floors keep messages in the table.
+        self._all = parts.topics.all if host.settings.upkeep.limits.retains_less else self._durable
         self._lookup = parts.delivery.paging.lookup()
         self._task: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(LOOK_SECONDS, self._begin)
@@ -62,12 +64,15 @@ class IdleFloors:
             await asyncio.sleep(0)
         self._lookup.forget()
 
+    def _durable(self) -> Iterator[Subscription]:
+        return (one for one in self._directory.all() if one.durable)
+
     def _candidates(self) -> Iterator[Subscription]:
-        """Durable ones that have read everything up to their floor, and may be owed nothing."""
+        """Those that have read everything up to their floor, and may be owed nothing."""
         head = self._log.recent.head
-        for one in self._directory.all():
+        for one in self._all():
             position = one.dispatcher.position
-            idle = one.durable and one.dispatcher.floor == position < head
+            idle = one.dispatcher.floor == position < head
             if idle and one.next_message != position:
                 yield one
 
@@ -85,7 +90,9 @@ class IdleFloors:
 
     def _record(self, subscription: Subscription) -> None:
         floor = subscription.dispatcher.floor
-        if subscription.ended or floor - subscription.recorded < self._record_sequences:
+        if not subscription.durable or subscription.ended:
+            return
+        if floor - subscription.recorded < self._record_sequences:
             return
         now = clock.now()
         nothing = Settled(NOBODY, range(floor, floor), Outcome.ACCEPTED, True, 0)

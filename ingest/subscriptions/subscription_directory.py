@@ -6,6 +6,7 @@ beginning may follow an end.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import structlog
 
@@ -15,8 +16,9 @@ from distributary.ingest.runtime.policies import Policies, keeps_dead_letters
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
 from distributary.pipeline.log.backlog_counter import NOTHING, Dropped
 from distributary.pipeline.log.failures import PossiblyDelivered
+from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.message import SubscriptionRecord
-from distributary.pipeline.model.policy import Policy, Redefine, TopicPolicy
+from distributary.pipeline.model.policy import Policy, TopicPolicy
 from distributary.pipeline.model.subscription import (
     MADE_BY_CLIENT,
     Definition,
@@ -25,7 +27,9 @@ from distributary.pipeline.model.subscription import (
     SubscriptionEvent,
     SubscriptionKey,
 )
+from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.redelivery.attempts import Attempts
+from distributary.pipeline.subscriptions.attach_intent import not_created
 from distributary.pipeline.subscriptions.quota import Census, Quota
 from distributary.pipeline.tables.recovery.snapshot import SubscriptionState
 
@@ -86,10 +90,11 @@ class SubscriptionDirectory:
             topic = self._all[key].definition.topic if key in self._all else ""
         return self._policies.of_subscription(key, topic, self.own_policy(key))
 
-    def redefine(self, key: SubscriptionKey) -> Redefine:
-        """What the policy of this key says about a consumer that wants another definition."""
-        made = self._made.get(key, MADE_BY_CLIENT)
-        return self.policy(key).redefine.of(made.origin)
+    def attach_policy(self, key: SubscriptionKey) -> Policy:
+        """The same for a consumer that attaches: what it says of another definition is not
+        `auto`."""
+        policy, made = self.policy(key), self._made.get(key, MADE_BY_CLIENT)
+        return replace(policy, redefine=policy.redefine.of(made.origin))
 
     def made(self, key: SubscriptionKey) -> Made:
         """How the subscription of this key, which exists, was created."""
@@ -115,6 +120,16 @@ class SubscriptionDirectory:
     def topic_policy(self, topic: str) -> TopicPolicy:
         """What holds for all that is published to a topic or queue."""
         return self._policies.of_topic(topic)
+
+    def absent(self, topic: str, key: SubscriptionKey | None = None) -> AmqpError | None:
+        """Why a client that uses this topic or queue, or this durable subscription on it, finds
+        nothing there; None if it is there, or begins with its use. A pattern is always there."""
+        created = is_pattern(topic) or self._policies.of_topic(topic).create_on_use
+        if not created and topic not in self._topics:
+            return not_created(topic)
+        if key is not None and key.durable and key not in self._all:
+            return None if self.policy(key, topic).create_on_use else not_created(key.id)
+        return None
 
     def _reconsider(self) -> None:
         """The policies have changed."""
@@ -280,6 +295,11 @@ class SubscriptionDirectory:
         subscription.dispatcher.paused = paused
         event = SubscriptionEvent.PAUSED if paused else SubscriptionEvent.RESUMED
         self.record(event, subscription)
+
+    def share(self, subscription: Subscription, *, shared: bool) -> None:
+        """Make a subscription without consumers shared, or exclusive; what it is owed stays."""
+        subscription.definition = replace(subscription.definition, shared=shared)
+        self.record(SubscriptionEvent.CONFIGURED, subscription)
 
     def configure(self, subscription: Subscription, policy: str) -> None:
         """Set the text of the subscription's own policy."""

@@ -40,6 +40,7 @@ from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.subscriptions import attach_intent
 from distributary.pipeline.subscriptions.quota import Quota
 from distributary.pipeline.subscriptions.registry import (
+    LIFETIMES,
     AttachAction,
     LeaveAction,
     LinkKind,
@@ -111,8 +112,7 @@ class SubscriptionService:
             existing.definition if existing else None,
             len(existing.consumers) if existing else 0,
             definition,
-            self.directory.policy(key).consumers_max,
-            self.directory.redefine(key),
+            self.directory.attach_policy(key),
         )
         if decision.reason:
             link.refuse(_REFUSED[decision.action], f"{key.id}: {decision.reason}")
@@ -121,18 +121,20 @@ class SubscriptionService:
             case AttachAction.JOIN:
                 assert existing is not None  # noqa: S101
                 self._join(link, existing, _kind(key), selector)
-            case AttachAction.CREATE | AttachAction.REDEFINE if not self.directory.sure(key):
+            case _ if not self.directory.sure(key):
                 # A group holds one event of a subscription, no more: their order would be lost.
                 again = partial(self._again, link, key, definition, selector)
                 self._log.after(link.later(again))
-            case AttachAction.CREATE | AttachAction.REDEFINE if amqp_error := self._undefined(
-                link, key, definition
-            ):
+            case _ if amqp_error := self._undefined(link, key, definition):
                 link.refuse(amqp_error.condition, amqp_error.description)
             case AttachAction.CREATE:
                 made = Made(Origin.CLIENT, link.connection.user)
                 created = self.directory.define(SubscriptionEvent.CREATED, key, definition, made)
                 self._join(link, created, _kind(key), selector)
+            case AttachAction.CHANGE_SHARING:
+                assert existing is not None  # noqa: S101
+                self.directory.share(existing, shared=definition.shared)
+                self._join(link, existing, _kind(key), selector)
             case AttachAction.REDEFINE:
                 assert existing is not None  # noqa: S101
                 redefined = self.directory.define(
@@ -238,7 +240,7 @@ class SubscriptionService:
             waits -= 1
             if not waits and link.alive and not link.ended:
                 topic, browser = subscription.definition.topic, kind is LinkKind.BROWSER
-                termini.echo(link.proton, topic, presettled=browser)
+                termini.echo(link.proton, topic, presettled=browser, lifetime=LIFETIMES[kind])
                 link.offered_capabilities = attach_intent.offered(topic, outgoing=True)
                 link.open()
 

@@ -15,10 +15,11 @@ from pyspark.sql.types import StructType
 from distributary.jobs.tables.delta_commit import Commits
 from distributary.jobs.tables.delta_files import Folder, partitions, transaction
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.tables.delta.commits import SPARK_APP
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 
 #: Under this name each table's commits say their last group.
-APPLICATION = "distributary"
+APPLICATION = SPARK_APP
 
 #: Where Delta keeps a table's own log, and what it makes there before the first entry; a file that
 #: isn't whole yet begins with a dot.

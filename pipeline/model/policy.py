@@ -79,6 +79,14 @@ class Policy:
     #: Milliseconds that a consumer may hold a delivery; then it has failed and goes to the next.
     lock_ms: int = 0
     redefine: Redefine = Redefine.AUTO
+    #: Whether a durable subscription without consumers becomes shared, or exclusive, by a consumer
+    #: that wants it so.
+    sharing_may_change: bool = False
+    #: Whether a client's first use of a durable subscription or queue creates it.
+    create_on_use: bool = True
+    #: Bytes of one page of older messages, of which two are in memory at most; 0: as its topic's
+    #: policy says, else as for all.
+    page_bytes: int = 0
     backlog: Backlog = Backlog()
 
 
@@ -107,6 +115,10 @@ class TopicPolicy:
     duplicates_ms: int = 0
     #: Where copies of its messages go, in one group with them. A copy isn't routed again.
     routes: tuple[Route, ...] = ()
+    #: Whether a client's first use of a topic or queue creates it.
+    create_on_use: bool = True
+    #: Bytes of one page of older messages for each of its subscriptions; 0: as for all.
+    page_bytes: int = 0
     #: What holds for each of its subscriptions that has no limit of its own.
     backlog: Backlog = Backlog()
 

@@ -25,7 +25,7 @@ class SubscriptionEvent(StrEnum):
     PURGED = "purged"  #: its backlog was dropped; it is owed what comes from now on
     PAUSED = "paused"  #: its consumers get nothing; what is published is kept for it
     RESUMED = "resumed"
-    CONFIGURED = "configured"  #: it has another policy
+    CONFIGURED = "configured"  #: it has another policy, or has become shared or exclusive
     DELETED = "deleted"
 
 

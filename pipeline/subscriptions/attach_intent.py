@@ -15,7 +15,12 @@ from distributary.pipeline.model.address import (
     kind_of_topic,
     said_by,
 )
-from distributary.pipeline.model.amqp_error import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError
+from distributary.pipeline.model.amqp_error import (
+    INVALID_FIELD,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    AmqpError,
+)
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 from distributary.pipeline.model.topic_pattern import PatternStyle, consumed, published
 from distributary.pipeline.selector.lexer import SelectorError
@@ -36,6 +41,9 @@ SELECTOR_DESCRIPTORS = frozenset(
 NO_LOCAL_DESCRIPTORS = frozenset(
     {NO_LOCAL, "apache.org:no-local-filter:list", "apache.org:jms-no-local-filter:string"}
 )
+#: Why no-local is refused there: a message would be local to one consumer and not to the next, and
+#: the log doesn't know who published it.
+NO_LOCAL_GLOBAL = "no-local is for subscriptions of a container; a global one has none"
 #: What a link can do beyond what its connection says: that of a topic's consumer, of a producer.
 CONSUMER_OFFERS = ("SHARED-SUBS",)
 PRODUCER_OFFERS = ("DELAYED_DELIVERY",)
@@ -185,8 +193,8 @@ def _consumer(attach: Attach, container: str, destination: Destination) -> Attac
         return Subscribe(key_of_queue(destination), definition, selector)
     shared = "shared" in attach.capabilities
     global_ = "global" in attach.capabilities
-    if no_local and (shared or (global_ and attach.durable)):
-        return AmqpError(INVALID_FIELD, "no-local is for the subscriptions of one container, alone")
+    if no_local and global_ and (shared or attach.durable):
+        return AmqpError(INVALID_FIELD, NO_LOCAL_GLOBAL)
     key = key_of_link(
         container, attach.name, shared=shared, global_=global_, durable=attach.durable
     )
@@ -212,6 +220,12 @@ def unreadable(selector: str, limits: SelectorLimits) -> AmqpError | None:
     except SelectorError as error:
         return AmqpError(INVALID_FIELD, str(error))
     return None
+
+
+def not_created(what: str) -> AmqpError:
+    """The refusal of what isn't there, where an operator doesn't want that its use creates it."""
+    text = f"there is no '{what}', and its use doesn't create it (create_on_use of its policy)"
+    return AmqpError(NOT_FOUND, text)
 
 
 def offered(topic: str | None, *, outgoing: bool) -> tuple[str, ...]:

@@ -51,6 +51,11 @@ MS_MOST = 10 * 365 * 24 * 3_600 * 1_000
 COUNT_MOST = 2**53 - 1
 #: Routes of one topic: each costs a publisher what one more message does.
 ROUTES_MOST = 32
+#: What ActiveMQ writes for "no limit" of a subscription's consumers; it is the same as 0.
+NO_LIMIT = -1
+#: Bytes of a page: a few messages at least; at most what two of them may take of a machine.
+PAGE_LEAST = 4_096
+PAGE_MOST = 1 << 28
 #: Ids that one topic remembers at most; each takes about 150 bytes.
 DUPLICATES_MOST = 1_000_000
 
@@ -82,6 +87,13 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self.wrong(f"{key} must be a whole number from {least} to {most}")
         return value
+
+    def size(self, key: str, below: int, least: int, most: int) -> int:
+        """So many bytes, or 0 for no word about it."""
+        size = self.whole(key, below, most)
+        if 0 < size < least:
+            raise self.wrong(f"{key} must be 0, or {least} at least")
+        return size
 
     def number(self, key: str, below: float, least: float, most: float) -> float:
         value = self._take(key)
@@ -167,11 +179,16 @@ def over(below: Policy, said: Table, where: str) -> Policy:
         dead_letter=read.truth("dead_letter", below.dead_letter),
         dead_letter_address=read.text("dead_letter_address", below.dead_letter_address),
         dead_letter_expired=read.truth("dead_letter_expired", below.dead_letter_expired),
-        consumers_max=read.whole("consumers_max", below.consumers_max, COUNT_MOST),
+        consumers_max=max(
+            read.whole("consumers_max", below.consumers_max, COUNT_MOST, NO_LIMIT), 0
+        ),
         single_active=read.truth("single_active", below.single_active),
         message_groups=read.truth("message_groups", below.message_groups),
         lock_ms=read.whole("lock_ms", below.lock_ms, MS_MOST),
         redefine=Redefine(read.word("redefine", below.redefine, Redefine)),
+        sharing_may_change=read.truth("sharing_may_change", below.sharing_may_change),
+        create_on_use=read.truth("create_on_use", below.create_on_use),
+        page_bytes=read.size("page_bytes", below.page_bytes, PAGE_LEAST, PAGE_MOST),
         backlog=_backlog(read, below.backlog),
     )
     read.finish()
@@ -187,6 +204,8 @@ def topic_over(below: TopicPolicy, said: Table, where: str) -> TopicPolicy:
         ),
         duplicates_ms=read.whole("duplicates_ms", below.duplicates_ms, MS_MOST),
         routes=read.routes("routes", below.routes),
+        create_on_use=read.truth("create_on_use", below.create_on_use),
+        page_bytes=read.size("page_bytes", below.page_bytes, PAGE_LEAST, PAGE_MOST),
         backlog=_backlog(read, below.backlog),
     )
     read.finish()

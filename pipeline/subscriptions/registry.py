@@ -6,11 +6,11 @@ Rule 3: the caller decides and performs in one step: between the two, nothing el
         subscription.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from distributary.pipeline.model.address import Destination
-from distributary.pipeline.model.policy import Redefine
+from distributary.pipeline.model.policy import Policy, Redefine
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 
 #: Ends the subscription's name in a link name; what follows counts links, or says the scope.
@@ -106,6 +106,7 @@ class Fit(StrEnum):
 
     ABSENT = "absent"  #: there is nothing
     OTHER_SHARING = "other sharing"  #: shared, and wanted exclusively; or the other way round
+    CHANGING_SHARING = "changing sharing"  #: the same but for the sharing, which may change
     OTHER_DEFINITION = "other definition"  #: another topic, selector or no-local
     FIXED_DEFINITION = "fixed definition"  #: the same, and it may not be redefined
     SAME_SHARED = "same, shared"
@@ -123,6 +124,7 @@ class Presence(StrEnum):
 class AttachAction(StrEnum):
     CREATE = "create"
     JOIN = "join"
+    CHANGE_SHARING = "change sharing"  #: make it shared, or exclusive, as it is; then join
     REDEFINE = "redefine"  #: drop the backlog, take the new definition, then join
     REFUSE_IN_USE = "refuse in use"
     REFUSE_FIXED = "refuse fixed"
@@ -140,6 +142,7 @@ class AttachDecision:
 _CREATE = AttachDecision(AttachAction.CREATE)
 _JOIN = AttachDecision(AttachAction.JOIN)
 _REDEFINE = AttachDecision(AttachAction.REDEFINE)
+_CHANGE_SHARING = AttachDecision(AttachAction.CHANGE_SHARING)
 _OTHER_SHARING = AttachDecision(
     AttachAction.REFUSE_IN_USE,
     "A subscription of this name exists, and only one of it and what is wanted is shared.",
@@ -170,6 +173,9 @@ ATTACH: dict[tuple[Fit, Presence], AttachDecision] = {
     (Fit.OTHER_SHARING, Presence.NOBODY): _OTHER_SHARING,
     (Fit.OTHER_SHARING, Presence.SOME): _OTHER_SHARING,
     (Fit.OTHER_SHARING, Presence.FULL): _OTHER_SHARING,
+    (Fit.CHANGING_SHARING, Presence.NOBODY): _CHANGE_SHARING,
+    (Fit.CHANGING_SHARING, Presence.SOME): _OTHER_SHARING,
+    (Fit.CHANGING_SHARING, Presence.FULL): _OTHER_SHARING,
     (Fit.OTHER_DEFINITION, Presence.NOBODY): _REDEFINE,
     (Fit.OTHER_DEFINITION, Presence.SOME): _OTHER_DEFINITION,
     (Fit.OTHER_DEFINITION, Presence.FULL): _OTHER_DEFINITION,
@@ -185,17 +191,19 @@ ATTACH: dict[tuple[Fit, Presence], AttachDecision] = {
 }
 
 
+#: What holds for a subscription of which nobody says anything.
+JMS = Policy(redefine=Redefine.REPLACE)
+
+
 def decide_attach(
     existing: Definition | None,
     consumers: int,
     wanted: Definition,
-    consumers_max: int = 0,
-    redefine: Redefine = Redefine.REPLACE,
+    policy: Policy = JMS,
 ) -> AttachDecision:
-    """What a link that wants this definition does to the subscription of its key.
-    `consumers_max` is how many consumers the subscription may have (0: any number), `redefine`
-    what its policy says, not `auto`."""
-    return ATTACH[_fit(existing, wanted, redefine), _presence(consumers, consumers_max)]
+    """What a link that wants this definition does to the subscription of its key. `policy` is the
+    subscription's; its `redefine` isn't `auto`."""
+    return ATTACH[_fit(existing, wanted, policy), _presence(consumers, policy.consumers_max)]
 
 
 def _presence(consumers: int, consumers_max: int) -> Presence:
@@ -204,11 +212,16 @@ def _presence(consumers: int, consumers_max: int) -> Presence:
     return Presence.FULL if 0 < consumers_max <= consumers else Presence.SOME
 
 
-def _fit(existing: Definition | None, wanted: Definition, redefine: Redefine) -> Fit:
+def _fit(existing: Definition | None, wanted: Definition, policy: Policy) -> Fit:
     if existing is None:
         return Fit.ABSENT
     if existing.shared != wanted.shared:
-        return Fit.OTHER_SHARING
+        if not policy.sharing_may_change:
+            return Fit.OTHER_SHARING
+        fit = _fit(existing, replace(wanted, shared=existing.shared), policy)
+        same = fit in (Fit.SAME_SHARED, Fit.SAME_EXCLUSIVE)
+        return Fit.CHANGING_SHARING if same else fit
+    redefine = policy.redefine
     silent = wanted.selector is None and not wanted.no_local and wanted.topic == existing.topic
     if existing != wanted and not (silent and redefine is Redefine.INHERIT):
         replaced = redefine is Redefine.REPLACE
@@ -231,6 +244,26 @@ class LeaveAction(StrEnum):
     KEEP = "keep"
     DELETE = "delete"
     REFUSE_IN_USE = "refuse in use"  #: the link goes with an error, the subscription stays
+
+
+class Lifetime(StrEnum):
+    """When a subscription ends by itself; the words are AMQP's expiry policies (part 3, section
+    3.5.6). The other two, `session-end` and `connection-close`, no JMS client asks for: what isn't
+    durable ends with its last link, earlier than they say, and the answer says so."""
+
+    LINK_DETACH = "link-detach"
+    NEVER = "never"
+
+
+#: What the answer to an attach says; None: what was asked for, of which nothing depends.
+LIFETIMES: dict[LinkKind, Lifetime | None] = {
+    LinkKind.LOOKUP: Lifetime.NEVER,
+    LinkKind.DURABLE: Lifetime.NEVER,
+    LinkKind.VOLATILE: Lifetime.LINK_DETACH,
+    LinkKind.PRIVATE: Lifetime.LINK_DETACH,
+    LinkKind.QUEUE: None,
+    LinkKind.BROWSER: Lifetime.LINK_DETACH,
+}
 
 
 @dataclass(frozen=True, slots=True)

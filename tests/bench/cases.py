@@ -27,6 +27,7 @@ from tests.bench.restarts import restart, standby
 from tests.bench.retroactive import retroactive
 from tests.bench.scraping import scraping
 from tests.bench.selectors import selectors
+from tests.bench.settled import settled
 from tests.bench.subscriber import subscriber
 from tests.bench.transactions import transactions
 
@@ -231,6 +232,13 @@ CASES = (
         Budget(
             facts_max={"files_per_million": 200, "log_entries": 20_000, "commit_p99_ms": 250},
         ),
+        own=True,
+    ),
+    Case(
+        "settled",
+        "settled",
+        settled,
+        Budget(facts_max={"at_once_table_mb": 1, "at_once_disk_mb": 3}),
         own=True,
     ),
     Case("compaction", "compaction", compaction, Budget(facts_max={"p99_ratio": 2}), own=True),

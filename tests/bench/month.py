@@ -43,7 +43,7 @@ ENTRIES_MAX: Final = 18_000
 COMMITS_A_MINUTE: Final = 43_200
 
 
-class _Writer:
+class MonthWriter:
     """Makes the groups of the month, one a commit."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ def month(bench: Bench) -> Measurement:
     limits = UpkeepLimits(max(1_000, ENTRIES_MAX * commits // COMMITS_A_MINUTE), 7, 0)
     with fresh_home(bench.folder) as home:
         log = TopicLog.open(Home(home).topic_log, limits=limits)
-        writer, steps, waits = _Writer(), [], []
+        writer, steps, waits = MonthWriter(), [], []
         began, written, late = time.perf_counter(), 0, 0.0
         for nth in range(commits):
             at = BEGIN_US + nth * DAYS * DAY_US // commits

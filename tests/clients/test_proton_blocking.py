@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from gateway_process import Gateway
-from proton import ConnectionException, Message, SymbolList, Terminus, Timeout
+from proton import ConnectionException, Message, SymbolList, Terminus, Timeout, symbol
 from proton.reactor import AtMostOnce, Copy, DurableSubscription, LinkOption, Selector
 from proton.utils import BlockingConnection, LinkDetached, SendException, SyncRequestResponse
 
@@ -211,10 +211,12 @@ def test_a_topic_that_can_not_be_is_refused(connect: Connect) -> None:
 
 
 def test_a_container_id_in_use_is_refused(connect: Connect) -> None:
-    """The second connection hears why."""
+    """The second connection that wants it alone hears why; one that doesn't is welcome."""
     connect("taken")
+    connect("taken")
+    sole = [symbol("sole-connection-for-container")]
     with pytest.raises(ConnectionException, match="container"):
-        connect("taken")
+        connect("taken", desired_capabilities=sole)
 
 
 def test_a_message_of_five_megabytes(connect: Connect, topic: str) -> None:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from gateway_codec import decode, encode
-from gateway_fields import KINDS, Fields, composite, make, words  # noqa: F401 (part of this client)
+from gateway_fields import KINDS, Fields, composite, make, words
 from proton import Described, symbol, ubyte, uint, ushort
 
 #: Seconds that an answer may take.
@@ -54,8 +54,12 @@ def number(value: object) -> int:
     return value
 
 
-def open_frame(container: str, frame_bytes_max: int = 1 << 20) -> bytes:
-    return frame(OPEN, container, "localhost", uint(frame_bytes_max), ushort(10))
+def open_frame(container: str, frame_bytes_max: int = 1 << 20, *, sole: bool = False) -> bytes:
+    """`sole`: it desires the container id for itself alone."""
+    fields = [container, "localhost", uint(frame_bytes_max), ushort(10)]
+    if sole:
+        fields += [None] * 4 + [words("sole-connection-for-container")]
+    return frame(OPEN, *fields)
 
 
 def begin_frame(channel: int = 0) -> bytes:
@@ -234,9 +238,9 @@ class Raw:
         return list(self.frames())
 
 
-def begun(port: int, container: str, *more: bytes) -> Raw:
+def begun(port: int, container: str, *more: bytes, sole: bool = False) -> Raw:
     """A raw connection with one session, and what is sent with it."""
     return Raw(
         port,
-        hello=b"".join([AMQP_HEADER, open_frame(container), begin_frame(), *more]),
+        hello=b"".join([AMQP_HEADER, open_frame(container, sole=sole), begin_frame(), *more]),
     )

@@ -178,9 +178,18 @@ def delivery(
 
 
 class Jms(Raw):
-    """A connection of the Qpid JMS client, with its connection session on channel 0."""
+    """A connection of the Qpid JMS client, with its connection session on channel 0. `sole`: it
+    desires its client id for itself, as the client does."""
 
-    def __init__(self, port: int, client_id: str | None = None, *, opened: bool = True) -> None:
+    def __init__(
+        self,
+        port: int,
+        client_id: str | None = None,
+        *,
+        opened: bool = True,
+        sole: bool = True,
+    ) -> None:
+        self._desired = DESIRED if sole else DESIRED[1:]
         super().__init__(port, hello=SASL_HEADER)
         self.name = client_id or f"{UUID}-{self.socket.getsockname()[1]}"
         self.expect("sasl-mechanisms")
@@ -204,7 +213,7 @@ class Jms(Raw):
             max_frame_size=1_048_576,
             channel_max=32_767,
             idle_time_out=30_000,
-            desired_capabilities=DESIRED,
+            desired_capabilities=self._desired,
             properties={symbol("product"): "QpidJMS", symbol("version"): "2.10.0"},
         )
 

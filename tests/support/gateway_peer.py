@@ -53,6 +53,7 @@ class Peer:
         user: str = "",
         password: str = "",
         frame_bytes_max: int = 0,
+        sole: bool = False,
     ) -> None:
         self.container = container or f"peer-{next(_numbers)}"
         self.socket = socket.create_connection(("127.0.0.1", port))
@@ -60,6 +61,8 @@ class Peer:
         self.socket.setblocking(False)
         self.connection = Connection()
         self.connection.container = self.container
+        if sole:
+            self.connection.desired_capabilities = [symbol("sole-connection-for-container")]
         self._collector = Collector()
         self.connection.collect(self._collector)
         if user:

@@ -20,6 +20,8 @@ from distributary.pipeline.tables.delta.store import Store
 
 LOG: Final = "_delta_log"
 ENGINE: Final = "distributary"
+#: The application of each of Spark's tables; its version is the last group that is wholly in.
+SPARK_APP: Final = "distributary"
 #: What the names of our data files begin with, before the tier.
 _TIER: Final = "t"
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

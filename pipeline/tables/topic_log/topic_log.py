@@ -41,7 +41,7 @@ from distributary.pipeline.tables.reading import table_statistics
 from distributary.pipeline.tables.reading.paging import Page, Pager
 from distributary.pipeline.tables.reading.table_statistics import Volume
 from distributary.pipeline.tables.topic_log import group_rows as rows
-from distributary.pipeline.tables.upkeep.table_upkeep import Steps, Upkeep, day_of
+from distributary.pipeline.tables.upkeep.table_upkeep import Owed, Steps, Upkeep, day_of
 from distributary.pipeline.tables.upkeep.upkeep_limits import DEFAULT_LIMITS, UpkeepLimits
 
 T = TypeVar("T")
@@ -320,13 +320,14 @@ class TopicLog:
             f"somebody else goes on committing to {self.path}; stop the other writer"
         )
 
-    def upkeep(self, *, now: int, floor: int) -> Upkeep | None:
+    def upkeep(self, *, now: int, floor: int, served: int | None = None) -> Upkeep | None:
         """Do one bounded step of what keeps the table small and quick, if one is due.
 
-        `now` is in microseconds; nothing below `floor` is owed to any durable subscription, as of
-        the last commit. After a StoreError the table is as it was, and a later call tries again.
+        `now` is in microseconds; nothing below `floor` is owed to any durable subscription, and
+        nothing below `served` to anybody (by default the same), as of the last commit. After a
+        StoreError the table is as it was, and a later call tries again.
         """
-        return self._steps.take(now=now, floor=floor)
+        return self._steps.take(now=now, owed=Owed(floor, floor if served is None else served))
 
 
 def _now() -> int:

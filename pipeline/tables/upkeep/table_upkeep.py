@@ -26,7 +26,13 @@ from distributary.pipeline.tables.delta.log_entries import ENTRIES_MAX, LogEntri
 from distributary.pipeline.tables.delta.store import Store, beside
 from distributary.pipeline.tables.delta.table_state import TableState
 from distributary.pipeline.tables.delta.table_writer import TableWriter
-from distributary.pipeline.tables.upkeep import day_retention, event_retention, merge, tiers
+from distributary.pipeline.tables.upkeep import (
+    day_retention,
+    event_retention,
+    merge,
+    settled_retention,
+    tiers,
+)
 from distributary.pipeline.tables.upkeep.orphans import Orphans
 from distributary.pipeline.tables.upkeep.recluster import Recluster
 from distributary.pipeline.tables.upkeep.upkeep_limits import CHECKPOINT_COMMITS, UpkeepLimits
@@ -34,6 +40,11 @@ from distributary.pipeline.tables.upkeep.upkeep_limits import CHECKPOINT_COMMITS
 _DAY_US: Final = 86_400_000_000
 #: Groups of a day may be committed for so long after it: only then the day is over.
 DAY_GRACE_US: Final = 600_000_000
+#: How often at most what is settled goes.
+SETTLED_INTERVAL_US: Final = 10_000_000
+#: What was settled lies on the disk for so long after it went from the table: a reader that has
+#: just asked which files there are reads them meanwhile.
+READERS_US: Final = 120_000_000
 #: How often at most it is asked what Spark's job has seen, while the log waits for it.
 SEEN_INTERVAL_US: Final = 60_000_000
 
@@ -50,6 +61,15 @@ class Upkeep:
     messages: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """The first sequence that any durable subscription may be owed, and the first that anybody may
+    be who is served."""
+
+    durable: int
+    anybody: int
+
+
 class Steps:
     """Chooses and does the steps; all on the committer's thread."""
 
@@ -61,14 +81,18 @@ class Steps:
         self._log: LogEntries | None = None
         #: Versions that removed files, since our start, and the bytes of these.
         self._removed: deque[tuple[int, int]] = deque()
+        #: Versions that took what was settled, and when: what they removed goes from the disk soon.
+        self._taken: deque[tuple[int, int]] = deque()
+        self._settled_asked = 0
         self._reclusterer = Recluster(writer)
         self._events_asked = ""  #: the first day to keep when nothing more could be forgotten
         self._orphans: Orphans | None = Orphans(writer.store, writer.state)
-        self._kinds: list[Callable[[int, int], Upkeep | None]] = [
+        self._kinds: list[Callable[[int, Owed], Upkeep | None]] = [
             self._checkpoint,
             self._merge,
             self._recluster,
             self._retain,
+            self._retain_less,
             self._forget_events,
             self._clean,
             self._remove_orphans,
@@ -80,7 +104,7 @@ class Steps:
         if self._orphans is not None:
             self._orphans.reach(self._writer.state.version)
 
-    def take(self, *, now: int, floor: int) -> Upkeep | None:
+    def take(self, *, now: int, owed: Owed) -> Upkeep | None:
         """One step, or None when nothing is due. Raises StoreError when it can't be done now."""
         self._writer.ready()
         began = time.perf_counter()
@@ -90,7 +114,7 @@ class Steps:
                 # Also one that fails has had its turn: a rotten file must not stop all others.
                 self._kinds = turn[nth + 1 :] + turn[: nth + 1]
                 before = self._writer.state
-                if done := kind(now, floor):
+                if done := kind(now, owed):
                     self._note_removed(before)
                     return replace(done, seconds=time.perf_counter() - began)
         except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
@@ -103,10 +127,12 @@ class Steps:
             self._log = LogEntries(self._store)
         return self._log
 
-    def _checkpoint(self, now: int, _floor: int) -> Upkeep | None:
+    def _checkpoint(self, now: int, _owed: Owed) -> Upkeep | None:
         state, last = self._writer.state, self._entries.checkpointed
         # An entry that is old can go only below a checkpoint, however few commits there were.
         waiting = self._entries.oldest >= last and self._old(now) and state.version > last
+        soon = self._left_behind(now)
+        waiting = waiting or max(last, 0) < soon <= state.version
         if state.version - max(last, 0) < CHECKPOINT_COMMITS and not waiting:
             return None
         removed = self._writer.removed
@@ -122,7 +148,7 @@ class Steps:
         removed.clear()
         return Upkeep("checkpoint", 1, 0, 0.0)
 
-    def _merge(self, now: int, _floor: int) -> Upkeep | None:
+    def _merge(self, now: int, _owed: Owed) -> Upkeep | None:
         today = day_of(now - DAY_GRACE_US)
         files = self._writer.state.files
         while run := tiers.choose(files, today=today, full=self._full):
@@ -146,15 +172,15 @@ class Steps:
         self._full -= gone
         return Upkeep("merge", len(files), sum(file.size for file in files), 0.0)
 
-    def _recluster(self, now: int, _floor: int) -> Upkeep | None:
+    def _recluster(self, now: int, _owed: Owed) -> Upkeep | None:
         done = self._reclusterer.take(now=now, today=day_of(now - DAY_GRACE_US), full=self._full)
         return None if done is None else Upkeep("spread", *done, 0.0)
 
-    def _retain(self, now: int, floor: int) -> Upkeep | None:
+    def _retain(self, now: int, owed: Owed) -> Upkeep | None:
         if not self._limits.retention_days:
             return None
         before = day_of(now - self._limits.retention_days * _DAY_US)
-        files = day_retention.expired(self._writer.state.files, before=before, floor=floor)
+        files = day_retention.expired(self._writer.state.files, before=before, floor=owed.durable)
         if not files:
             return None
         text = commits.encode("DELETE", at=now, removed=files)
@@ -164,7 +190,37 @@ class Steps:
         messages = sum(file.rows for file in files if file.record == topic_log_schema.MESSAGE)
         return Upkeep("retention", len(files), size, 0.0, messages)
 
-    def _forget_events(self, now: int, _floor: int) -> Upkeep | None:
+    def _retain_less(self, now: int, owed: Owed) -> Upkeep | None:
+        """What nobody is owed goes by time and bytes, in one commit every few seconds."""
+        limits = self._limits
+        if not limits.retains_less or 0 <= now - self._settled_asked < SETTLED_INTERVAL_US:
+            return None
+        self._settled_asked = now
+        seconds = limits.retention_seconds
+        bounds = settled_retention.Bounds(
+            owed.anybody,
+            self._seen.group(now),
+            now - seconds * 1_000_000 if seconds >= 0 else 0,
+            limits.retention_bytes,
+            now - limits.log_retention_days * _DAY_US,
+        )
+        going = settled_retention.choose(self._writer.state.files, bounds)
+        if going is None:
+            return None
+        files = going.files + going.cut
+
+        def write(added: list[AddedFile]) -> bytes:
+            added += settled_retention.write(self._store, going)
+            # As with events: what is left of a file that was cut is nothing new.
+            rearranged = [{"add": commits.add_action(one, data_change=False)} for one in added]
+            return commits.encode("DELETE", at=now, removed=files) + commits.lines(rearranged)
+
+        gone = {file.path for file in files}
+        self._writer.make(write, lambda at, new: at.swapped(gone, new))
+        self._taken.append((self._writer.state.version, now))
+        return Upkeep("settled", len(files), sum(file.size for file in files), 0.0)
+
+    def _forget_events(self, now: int, _owed: Owed) -> Upkeep | None:
         """Asked once for each day: what can be forgotten changes when retention has moved on."""
         if not self._limits.retention_days:
             return None
@@ -187,11 +243,13 @@ class Steps:
         self._writer.make(write, lambda at, new: at.swapped(gone, new))
         return Upkeep("events", len(gone), sum(file.size for file in found.files), 0.0)
 
-    def _clean(self, now: int, _floor: int) -> Upkeep | None:
+    def _clean(self, now: int, _owed: Owed) -> Upkeep | None:
         state = self._writer.state
         below = max(state.version + 1 - self._limits.log_entries_max, self._too_much())
         many = self._entries.oldest + ENTRIES_MAX <= below
-        if not many and not self._old(now):
+        soon = self._left_behind(now)
+        below = max(below, soon)
+        if not many and self._entries.oldest >= soon and not self._old(now):
             return None
         cleaned = self._writer.durably(
             lambda: self._entries.clean(
@@ -226,6 +284,18 @@ class Steps:
             total, below = total - size, version + 1
         return below
 
+    def _left_behind(self, now: int) -> int:
+        """The version below which entries go because they have taken what was settled, and their
+        readers have had time enough; 0 if there is none."""
+        below = 0
+        for version, at in self._taken:
+            if now - at < READERS_US:
+                break
+            below = version + 1
+        while self._taken and self._taken[0][0] < self._entries.oldest:
+            self._taken.popleft()
+        return below
+
     def _old(self, now: int) -> bool:
         """Whether the oldest entry is kept for nobody any more."""
         return self._entries.oldest_made_at() < self._since(now)
@@ -233,7 +303,7 @@ class Steps:
     def _since(self, now: int) -> int:
         return now - self._limits.log_retention_days * _DAY_US
 
-    def _remove_orphans(self, _now: int, _floor: int) -> Upkeep | None:
+    def _remove_orphans(self, _now: int, _owed: Owed) -> Upkeep | None:
         if self._orphans is None:
             return None
         files, done = self._orphans.step(self._entries.oldest)
@@ -254,6 +324,12 @@ class _Seen:
         self._asked: int | None = None
         self._position: int | None = None
         self._sure: int | None = None
+        self._group: int | None = None
+
+    def group(self, now: int) -> int | None:
+        """The last group that all of its tables have; None when there is no job."""
+        self.version(now)
+        return self._group
 
     def version(self, now: int) -> int | None:
         """The last version that nobody will read again; None when there is no job."""
@@ -266,8 +342,9 @@ class _Seen:
         try:
             cursors = DeltaTable(self._cursors, storage_options=self._options)
         except TableNotFoundError:
-            self._position = self._sure = None
+            self._position = self._sure = self._group = None
             return
+        self._group = cursors.transaction_version(commits.SPARK_APP) or 0
         table = cursors.to_pyarrow_table(columns=["log_version"])
         position = pc.max(table["log_version"]).as_py()
         if self._sure is None:

@@ -209,13 +209,16 @@ def _check_end(view: JournalView, table: TableView, findings: Findings) -> None:
 
 
 def _check_shared(view: JournalView, table: TableView, rows: GroupRows, findings: Findings) -> None:
-    """Groups that both have are the same groups."""
+    """Groups that both have are the same groups, but for what retention has taken of them."""
+    retained = table.state.first_sequence
     for one in view.frames:
         if one.group > table.state.group or not rows.first <= one.group <= rows.last:
             continue
         at = one.group - rows.first
         count = int(rows.counts[at])
-        if count != one.count or (count and int(rows.firsts[at]) != one.first):
+        first = max(one.first, retained)
+        due = max(one.first + one.count - first, 0)
+        if count != due or (count and int(rows.firsts[at]) != first):
             findings.problem(
                 f"group {one.group} has {one.count} messages from sequence {one.first} on in the "
                 f"journal, but {count} from {int(rows.firsts[at]) if count else 'nowhere'} on in "

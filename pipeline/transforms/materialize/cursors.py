@@ -49,11 +49,13 @@ PARTIAL = StructType(
     ]
 )
 
-#: What is read of an event that begins an incarnation, or ends it.
+#: What is read of an event that begins an incarnation, ends it, or changes its sharing.
 EVENT = ("subscription", "group", "event", "topic", "shared", "selector", "floor")
 
-#: The events that begin an incarnation, or end it.
-DECISIVE = sorted(event.value for event in [*BEGINNINGS, SubscriptionEvent.DELETED])
+#: The events that begin an incarnation, end it, or change its sharing.
+DECISIVE = sorted(
+    event.value for event in [*BEGINNINGS, SubscriptionEvent.DELETED, SubscriptionEvent.CONFIGURED]
+)
 
 ARROW_FAILURES = pa.list_(
     pa.struct([("sequence", pa.int64()), ("failures", pa.int32()), ("group", pa.int64())])
@@ -173,7 +175,7 @@ def fold(before: Cursors, log: DataFrame, *, group: int) -> Cursors:
 
 
 def events(log: DataFrame) -> list[Row]:
-    """What begins and ends incarnations."""
+    """What begins and ends incarnations, and changes them."""
     decisive = (F.col("record") == "subscription") & F.col("event").isin(*DECISIVE)
     return log.where(decisive).select(*EVENT).collect()
 
@@ -187,6 +189,9 @@ def begin(before: Cursors, said: Iterable[Row]) -> Cursors:
             continue
         if event.event == "deleted":
             began.pop(event.subscription, None)
+        elif event.event == SubscriptionEvent.CONFIGURED:
+            if (present := began.get(event.subscription)) is not None:
+                began[event.subscription] = replace(present, shared=event.shared)
         else:
             began[event.subscription] = Cursor(
                 event.subscription,

@@ -89,10 +89,11 @@ test("TLS, and a certificate for a login", async (t) => {
     }
 });
 
-test("a container id in use is refused, and its owner goes on", async (t) => {
+test("a container id that is wanted alone is refused while it is in use, and its owner goes on", async (t) => {
     const owner = await connect(t, { container_id: "rhea-owner" });
     const inbox = await receive(owner, "rhea-owner");
-    const second = dial(t, { container_id: "rhea-owner" });
+    const desired_capabilities = ["sole-connection-for-container"];
+    const second = dial(t, { container_id: "rhea-owner", desired_capabilities });
     const { error } = await event(second, "connection_error");
     assert.equal(error.condition, "amqp:invalid-field");
     await publish(await sender(owner, "rhea-owner"), "a");

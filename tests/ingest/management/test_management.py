@@ -317,7 +317,7 @@ def test_a_policy_of_its_own_holds_at_once(connect: Connect, manager: Manager, t
     peer.receiver(f"queue://{topic}", capabilities=("queue",))
     second = peer.receiver(f"queue://{topic}", capabilities=("queue",), opened=False)
     assert peer.amqp_error(second) == "amqp:resource-limit-exceeded"
-    assert manager.ask("UPDATE", "queue", topic, policy={"consumers_max": -1}).status == 400
+    assert manager.ask("UPDATE", "queue", topic, policy={"consumers_max": -2}).status == 400
 
 
 def test_what_an_operator_said_outlives_a_redefinition(

@@ -57,6 +57,35 @@ def test_a_client_id_in_use_is_refused_and_free_again_afterwards(
         pass
 
 
+def test_who_doesnt_want_a_container_alone_shares_it(gateway: Gateway, topic: str) -> None:
+    """Two connections without the capability bear one id; one that desires it is refused while
+    they are there, and they are refused while it is. Each scope says what the two may do: the
+    container's shared subscription has two consumers, its exclusive one is locked."""
+    hello = AMQP_HEADER + frame_of("open", container_id=topic)
+    with Jms(gateway.port, topic, sole=False) as one, Jms(gateway.port, topic, sole=False) as two:
+        shared = consumer("S", source(topic, ("topic", "shared"), durable=True))
+        for jms in (one, two):
+            jms.send(shared)
+            assert jms.expect("attach")[0]["source"] is not None
+        exclusive = consumer("E", source(topic, ("topic",), durable=True), handle=1)
+        one.send(exclusive)
+        assert one.expect("attach")[0]["source"] is not None
+        two.send(exclusive)
+        attach, detach = two.expect("attach", "detach")
+        assert (attach["source"], detach.error) == (None, "amqp:resource-locked")
+        two.detach(closed=True, handle=1)
+        with Jms(gateway.port, topic, opened=False) as sole:
+            _, close = sole.expect("open", "close")
+            assert close["error"]["info"] == {symbol("invalid-field"): symbol("container-id")}
+            assert "for itself alone" in close["error"]["description"]
+            sole.send(frame_of("close"))
+        for jms in (one, two):
+            jms.send(frame_of("close"))
+            jms.expect("close")
+    with Jms(gateway.port, topic), Raw(gateway.port, hello=hello) as late:
+        assert [late.read().kind, late.read().kind] == ["open", "close"]
+
+
 REFUSED: dict[str, tuple[bytes, str, str]] = {
     "a consumer of an unknown subscription": (lookup("nobody"), "source", "amqp:not-found"),
     "a consumer of a temporary topic that isn't": (

@@ -398,3 +398,38 @@ def test_an_echo_is_answered(raw: NewRaw, topic: str) -> None:
     other.send(frame_of("flow", **window, handle=0, delivery_count=0, link_credit=5, echo=True))
     [answer] = other.heard()
     assert answer.kind == "flow"
+
+
+EXPIRIES = ["link-detach", "session-end", "connection-close", "never", None]
+
+
+@pytest.mark.parametrize("expiry", EXPIRIES)
+@pytest.mark.parametrize("durable", [0, 1, 2])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_source_is_told_how_long_it_lives(
+    raw: NewRaw, topic: str, durable: int, expiry: str | None, shared: bool
+) -> None:
+    """A durable subscription for ever, whatever ends, any other one as long as a link is on it;
+    both without a time-out. So nobody relies on an end that doesn't come."""
+    one = raw()
+    asked = {"durable": durable, "expiry_policy": expiry, "timeout": 30}
+    words = ["topic"] + ["shared"] * shared
+    said = consume(one, source(topic, **asked, capabilities=words))["source"]
+    assert isinstance(said, Fields)
+    keeps = durable > 0 or expiry == "never"
+    assert said["expiry-policy"] == ("never" if keeps else "link-detach")
+    assert said["durable"] == ((durable or 1) if keeps else 0)
+    assert said["timeout"] in (0, None)
+    leave(one)
+    one.send(frame_of("attach", name="N", handle=0, role=True, source=None, target=make("target")))
+    found = one.next(ATTACH)["source"]
+    assert (found is not None) is keeps
+
+
+@pytest.mark.parametrize("durable", [0, 2])
+def test_what_a_queue_is_asked_is_answered(raw: NewRaw, topic: str, durable: int) -> None:
+    """It lives until an operator deletes it: nothing depends on its links' lifetimes."""
+    asked = {"durable": durable, "expiry_policy": "link-detach", "capabilities": ["queue"]}
+    said = consume(raw(), source(topic, **asked))["source"]
+    assert isinstance(said, Fields)
+    assert (said["durable"], said["expiry-policy"]) == (durable, "link-detach")

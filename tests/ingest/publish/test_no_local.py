@@ -137,13 +137,37 @@ def filters_of(incoming: Incoming) -> list[object]:
     return [one.value for one in values]
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_shared_subscription_does_not_hear_its_container(
+    connect: Connect, topic: str, durable: bool
+) -> None:
+    """Whichever of the container's connections publishes, and whichever consumes: those two share
+    what others publish. A global subscription beside it hears all."""
+    name = f"c{topic}"
+    one, two, other = connect(name), connect(name), connect()
+    deaf = [
+        peer.receiver(
+            topic, "n", durable=durable, capabilities=("topic", "shared"), filters=no_local()
+        )
+        for peer in (one, two)
+    ]
+    assert all(filters_of(link) == ["NoLocalFilter{}"] for link in deaf)
+    hears = other.shared(topic, "n|global")
+    for peer in (one, two):
+        peer.sender(topic).publish("own", "own, too")
+    other.sender(topic).publish(*range(4))
+    assert deaf[0].bodies(2) + deaf[1].bodies(2) == [0, 1, 2, 3]
+    assert len(hears.take(8)) == 8
+    assert all(link.nothing() for link in deaf)
+
+
 @pytest.mark.parametrize("what", ["shared", "shared durable", "global", "queue"])
 def test_what_is_nobodys_own_can_not_be_no_local(connect: Connect, topic: str, what: str) -> None:
-    """Several share it, so there is nobody whose messages it could leave out."""
+    """Several containers share it, so there is none whose messages it could leave out."""
     peer: Peer = connect()
     capabilities = {
-        "shared": ("topic", "shared"),
-        "shared durable": ("topic", "shared"),
+        "shared": ("topic", "shared", "global"),
+        "shared durable": ("topic", "shared", "global"),
         "global": ("topic", "global"),
         "queue": ("queue",),
     }[what]

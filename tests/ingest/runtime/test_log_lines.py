@@ -89,7 +89,7 @@ def test_a_thousand_refusals_are_a_few_lines(own_gateway: Make, connect: Connect
     connect("taken", port=gateway.port)
     for _ in range(40):
         with pytest.raises(Exception, match=r"open|lost|in use"):
-            connect("taken", port=gateway.port).heard()
+            connect("taken", port=gateway.port, sole=True).heard()
     until(lambda: gateway.events("lines.left_out"), "a sum")
     gateway.stop()
     lines = gateway.events("connection.failed")

@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from distributary.pipeline.model.address import Destination, Kind
-from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 from distributary.pipeline.model.topic_pattern import PatternStyle
 from distributary.pipeline.selector.parser import SelectorLimits
 from distributary.pipeline.subscriptions.attach_intent import (
     NO_LOCAL,
+    NO_LOCAL_GLOBAL,
     SELECTOR,
     Attach,
     AttachIntent,
@@ -117,6 +118,22 @@ OTHERS = [
         replace(CONSUMER, filters=(NO_LOCAL,)),
         Subscribe(None, Definition("t", shared=False, no_local=True)),
     ),
+    # A container's shared subscription leaves out what that container publishes; a global one has
+    # no container. Without sharing and durability `global` means nothing.
+    (
+        replace(CONSUMER, capabilities=frozenset({"topic", "shared"}), filters=(NO_LOCAL,)),
+        Subscribe(key("c", "N", durable=False), Definition("t", shared=True, no_local=True)),
+    ),
+    (
+        replace(
+            CONSUMER, capabilities=frozenset({"topic", "shared", "global"}), filters=(NO_LOCAL,)
+        ),
+        AmqpError(INVALID_FIELD, NO_LOCAL_GLOBAL),
+    ),
+    (
+        replace(CONSUMER, capabilities=frozenset({"topic", "global"}), filters=(NO_LOCAL,)),
+        Subscribe(None, Definition("t", shared=False, no_local=True)),
+    ),
     (
         replace(CONSUMER, filters=(SELECTOR,), selectors=("a = 1",)),
         Subscribe(None, Definition("t", shared=False, selector="a = 1")),
@@ -148,7 +165,7 @@ REFUSALS = [
     (replace(CONSUMER, address="$catalog"), "amqp:not-found"),
     (replace(CONSUMER, capabilities=QUEUE, filters=(NO_LOCAL,)), "amqp:invalid-field"),
     (
-        replace(CONSUMER, capabilities=frozenset({"shared"}), filters=(NO_LOCAL,)),
+        replace(CONSUMER, capabilities=frozenset({"shared", "global"}), filters=(NO_LOCAL,)),
         "amqp:invalid-field",
     ),
     (

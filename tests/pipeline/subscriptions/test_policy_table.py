@@ -57,6 +57,18 @@ def test_a_later_line_overrides_single_keys_of_an_earlier_one() -> None:
     assert policies.of_subscription("container/a/queue%2Forders") == DEFAULT
 
 
+def test_no_limit_of_consumers_has_two_words() -> None:
+    """ActiveMQ's -1 and 0 are one; over a line with a limit, both take it away."""
+    for none in (0, -1):
+        policies = written(
+            {"match": "queue/*", "consumers_max": 3}, {"match": "queue/many", "consumers_max": none}
+        )
+        assert policies.of_subscription("queue/many").consumers_max == 0
+        assert policies.of_subscription("queue/few").consumers_max == 3
+    with pytest.raises(InvalidRequest, match="consumers_max must be a whole number from -1"):
+        written({"match": "*", "consumers_max": -2})
+
+
 def test_topics_and_queues_have_patterns_of_their_own() -> None:
     """As permissions have: a name, or one behind a prefix."""
     policies = written(
@@ -93,6 +105,9 @@ _POLICIES = st.builds(
     single_active=st.booleans(),
     lost_consumer_counts=st.booleans(),
     message_groups=st.booleans(),
+    sharing_may_change=st.booleans(),
+    create_on_use=st.booleans(),
+    page_bytes=st.sampled_from([0, 4_096, 1 << 28]),
     lock_ms=_MS,
     backlog=st.builds(Backlog, _MS, _MS, _MS, st.sampled_from(Overflow)),
 )
@@ -123,6 +138,8 @@ WRONG = [
     ({"redelivery_delay_ms": -1}, "redelivery_delay_ms must be a whole number"),
     ({"redelivery_delay_ms_max": 2**63}, "redelivery_delay_ms_max must be a whole number"),
     ({"redelivery_jitter": float("inf")}, "redelivery_jitter must be a number from 0 to 1"),
+    ({"page_bytes": 4_095}, "page_bytes must be 0, or 4096 at least"),
+    ({"page_bytes": 2**40}, "page_bytes must be a whole number from 0 to 268435456"),
     ({"consumers_max": 10**30}, "consumers_max must be a whole number"),
     ({"redelivery_multiplier": 0.5}, "redelivery_multiplier must be a number from 1"),
     ({"redelivery_multiplier": float("nan")}, "redelivery_multiplier must be a number"),

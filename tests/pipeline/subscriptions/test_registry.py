@@ -1,5 +1,7 @@
 """Every row of the tables of attach and leave, and every form that a link name has."""
 
+from dataclasses import replace
+
 import pytest
 
 from distributary.pipeline.model.address import Kind, destination_of
@@ -7,12 +9,15 @@ from distributary.pipeline.model.policy import Redefine
 from distributary.pipeline.model.subscription import Definition, Origin, SubscriptionKey
 from distributary.pipeline.subscriptions.registry import (
     ATTACH,
+    JMS,
     LEAVE,
+    LIFETIMES,
     LOOKUPS,
     MEANINGS,
     AttachAction,
     Fit,
     LeaveAction,
+    Lifetime,
     LinkKind,
     Presence,
     decide_attach,
@@ -24,7 +29,7 @@ from distributary.pipeline.subscriptions.registry import (
 
 SHARED = Definition("orders", shared=True)
 EXCLUSIVE = Definition("orders", shared=False)
-CREATE, JOIN, REDEFINE, REFUSE, FIXED, FULL = AttachAction
+CREATE, JOIN, CHANGE_SHARING, REDEFINE, REFUSE, FIXED, FULL = AttachAction
 KEEP, DELETE, LEAVE_REFUSE = LeaveAction
 
 ATTACH_ROWS = [
@@ -134,7 +139,7 @@ FULL_ROWS = [
 @pytest.mark.parametrize(("existing", "consumers", "most", "wanted", "action"), FULL_ROWS)
 def test_attach_where_consumers_are_limited(existing, consumers, most, wanted, action):
     """Whoever comes when all places are taken is refused; who couldn't have one hears why."""
-    decision = decide_attach(existing, consumers, wanted, most)
+    decision = decide_attach(existing, consumers, wanted, replace(JMS, consumers_max=most))
     assert decision.action is action
     assert bool(decision.reason) == (action in (REFUSE, FULL))
 
@@ -164,9 +169,42 @@ REDEFINE_ROWS = [
 @pytest.mark.parametrize(("said", "existing", "consumers", "wanted", "action"), REDEFINE_ROWS)
 def test_attach_with_another_definition(said, existing, consumers, wanted, action):
     """As the policy says; what is refused changes nothing."""
-    decision = decide_attach(existing, consumers, wanted, redefine=said)
+    decision = decide_attach(existing, consumers, wanted, replace(JMS, redefine=said))
     assert decision.action is action
     assert bool(decision.reason) == (action in (REFUSE, FIXED))
+
+
+SHARING_ROWS = [
+    # what there is, consumers, what is wanted, what happens
+    (SHARED, 0, EXCLUSIVE, CHANGE_SHARING),
+    (EXCLUSIVE, 0, SHARED, CHANGE_SHARING),
+    (SHARED, 1, EXCLUSIVE, REFUSE),
+    (EXCLUSIVE, 1, SHARED, REFUSE),
+    (SHARED, 3, EXCLUSIVE, REFUSE),  # as many as it may have
+    (SHARED, 0, SHARED, JOIN),
+    (EXCLUSIVE, 1, EXCLUSIVE, REFUSE),
+    (None, 0, SHARED, CREATE),
+    # another definition decides, whatever its sharing
+    (SELECTED, 0, EXCLUSIVE, REDEFINE),
+    (SELECTED, 1, EXCLUSIVE, REFUSE),
+    (EXCLUSIVE, 0, Definition("bills", shared=True), REDEFINE),
+]
+
+
+@pytest.mark.parametrize(("existing", "consumers", "wanted", "action"), SHARING_ROWS)
+def test_attach_where_the_sharing_may_change(existing, consumers, wanted, action):
+    """What nobody consumes becomes what is wanted."""
+    policy = replace(JMS, sharing_may_change=True, consumers_max=3)
+    decision = decide_attach(existing, consumers, wanted, policy)
+    assert decision.action is action
+    assert bool(decision.reason) == (action is REFUSE)
+
+
+def test_another_sharing_redefines_nothing_that_is_fixed():
+    """`refuse` and `inherit` hold for it as for the same sharing."""
+    for redefine, action in ((Redefine.REFUSE, FIXED), (Redefine.INHERIT, CHANGE_SHARING)):
+        policy = replace(JMS, sharing_may_change=True, redefine=redefine)
+        assert decide_attach(SELECTED, 0, EXCLUSIVE, policy).action is action
 
 
 def test_an_operators_subscription_is_not_redefined_by_an_omission():
@@ -233,3 +271,12 @@ def test_a_consumer_and_its_lookup_mean_the_same():
     for name, global_ in [("N", False), ("N|global", True)]:
         link = key_of_link("c1", name, shared=True, global_=global_, durable=True)
         assert key_of_lookup("c1", name) == link
+
+
+def test_what_is_said_of_a_lifetime_is_what_a_detach_does():
+    """What lives for ever is kept by a detach that doesn't close, and only that."""
+    assert LIFETIMES.keys() == set(LinkKind)
+    for kind, lifetime in LIFETIMES.items():
+        if lifetime is not None:
+            kept = decide_leave(kind, closed=False, others=0).action is KEEP
+            assert kept == (lifetime is Lifetime.NEVER)

@@ -34,7 +34,7 @@ def test_a_container_id_in_use_is_refused(connect: Connect, gateway: Gateway, to
     """The second open is answered in the form by which JMS clients know it; the first stays, and
     the name is free when it has gone."""
     first = connect(topic)
-    with Raw(gateway.port, hello=AMQP_HEADER + open_frame(topic)) as raw:
+    with Raw(gateway.port, hello=AMQP_HEADER + open_frame(topic, sole=True)) as raw:
         frames = raw.until_end()
     assert [one.code for one in frames] == [OPEN, CLOSE]
     assert frames[0].field(9) == {symbol("amqp:connection-establishment-failed"): True}
@@ -58,6 +58,7 @@ def test_a_refused_connection_can_do_nothing(
         topic,
         sender_frame("s", topic_target(topic)),
         receiver_frame("sneaked", durable_source(topic), handle=1),
+        sole=True,
     ) as raw:
         frames = raw.until_end()
     assert frames[-1].error == "amqp:invalid-field"
