@@ -83,14 +83,12 @@ class Log:
         self.moments = Moments()
         state = store.snapshot
         self._next_group, self._next_sequence = state.next_group, state.next_sequence
-        cache_bytes = host.settings.delivery.cache_bytes
+        head, cache_bytes = state.next_sequence, host.settings.delivery.cache_bytes
         #: The messages of the last minutes, by topic.
-        head = state.next_sequence
         self.recent = RecentMessages(head=head, bytes_max=cache_bytes, patterns=patterns)
         self._waiting = PendingGroup()
         self._full_groups: deque[PendingGroup] = deque()  # what waits before it, large enough each
-        self._waiting_bytes = 0
-        self._brought = 0  # of them, since a peer was last asked to wait
+        self._waiting_bytes = self._brought = 0  # all; since a peer was last asked to wait
         self._writing: SealedGroup | None = None
         #: How many groups have become durable since the start, and how many were closed to more.
         self._durable_count = self._closed_count = 0
@@ -100,12 +98,10 @@ class Log:
         self.begun = {one.key.id: one.began for one in state.subscriptions}
         self._lingering: asyncio.TimerHandle | None = None
         self._write_seconds = 0.0  # the last write of a group, its fsync included
-        self._full = False
-        self._ending = False
+        self._full = self._ending = False
 
     def _floors(self) -> Floors:
-        limits = self._settings.upkeep.limits
-        served = self._served_floor() if limits.retains_less else 0
+        served = self._served_floor() if self._settings.upkeep.limits.retains_less else 0
         return Floors(self.last_group, self._lowest_floor(), served)
 
     # What comes in.

@@ -53,8 +53,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._unheard = 0  #: bytes read since `writable` ended
         self._room = READ_BYTES_FIRST
         self.user = self.container = self.peer = ""
-        self.sole = False
-        self.accepted = self.closing = False
+        self.sole = self.accepted = self.closing = False
         #: One of us has closed: when the engine has no more for the peer, the socket may end.
         self.ending = False
 

@@ -60,8 +60,7 @@ class Inbound:
         ends: Ends,
     ) -> None:
         self._connection, self._pump, self._handler = connection, pump, handler
-        self._limits, self._ends = limits, ends
-        self._collector = collector
+        self._limits, self._ends, self._collector = limits, ends, collector
         self._collector_address = address(collector)
         self._links: dict[int, Link] = {}
         self._handles: dict[tuple[int, int], Link] = {}  # by channel and the peer's handle

@@ -34,12 +34,12 @@ from distributary.pipeline.selector.matching import Selections
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
-#: More than anything counts.
-_NO_LIMIT = 1 << 62
+_events = structlog.get_logger("gateway")
+
+_NO_LIMIT = 1 << 62  # more than anything counts
 #: Messages of which is looked at together whether a selector claims them, about 5 us each.
 _LOOK_AT = 400
-#: Topics of which is remembered whether anything of them is limited.
-_TOPICS_MAX = 10_000
+_TOPICS_MAX = 10_000  # of which is remembered whether anything of them is limited
 
 
 @dataclass(slots=True, eq=False)
@@ -72,9 +72,6 @@ class _Topic:
     shared: bool = False
 
 
-_events = structlog.get_logger("gateway")
-
-
 class Backlogs:
     """The limits of all backlogs. The delivery service is told what is too much."""
 
@@ -87,20 +84,19 @@ class Backlogs:
         pump: Pump,
     ) -> None:
         self._loop, self._log, self._topic_directory = host.loop, log, topic_directory
-        self._delivery, self._pump = delivery, pump
+        self._delivery, self._pump, self._faults = delivery, pump, delivery.faults
         self.counters = BacklogCounters(topic_directory)
         #: Whether publishers may be refused: then the pump accepts nothing on receipt.
         self.refuses = False
         self._lookup, self._retry_seconds = delivery.paging.lookup(), delivery.paging.retry_seconds
-        self._faults = delivery.faults
         self._selections = Selections(BatchReader)
         #: Of subscriptions with a selector: below it what they don't claim is passed over.
         self._filtered: dict[Subscription, int] = {}
         self._topics: dict[str, _Topic | None] = {}  # None: nothing is limited
         #: Messages and bytes of each topic that were admitted and aren't in the log yet.
         self._admitted: dict[str, tuple[int, int]] = {}
-        self._over: dict[str, None] = {}  # topics with too much
-        self._aging: dict[str, None] = {}  # topics with limits by age
+        # Topics with too much, and those with limits by age.
+        self._over, self._aging = dict[str, None](), dict[str, None]()
         self._task: asyncio.Task[None] | None = None
         self._seconds = host.settings.delivery.expiry_scan_ms / 1_000
         self._overflows = SummedLines(host.loop.time)

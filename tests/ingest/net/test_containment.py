@@ -447,6 +447,10 @@ OTHERS = {
     "ingest/management/leases.py durable after": "sets a future",
     "ingest/management/redrive.py _durable after": "sets a future",
     "ingest/management/leases.py _join joined": "sets a future",
+    "ingest/monitoring/http_server.py _again create_task": "the port of metrics, no peer's",
+    "ingest/monitoring/http_server.py _try call_later": "the port of metrics, no peer's",
+    "ingest/monitoring/http_server.py _wait call_later": "`abort` of its socket alone",
+    "ingest/monitoring/http_server.py _advance create_task": "`_answer` catches everything",
     "ingest/gateway/link_service.py attached joined": "no callback: a temporary destination's",
 }
 
