@@ -28,6 +28,7 @@ class Model:
     owed: set[int] = field(default_factory=set)
     settled: set[int] = field(default_factory=set)
     failures: dict[int, int] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
 
     def floor(self, head: int) -> int:
@@ -102,6 +103,8 @@ class History:
         if final:
             model.owed.difference_update(some)
             model.settled.update(some)
+        if outcome == "lost":
+            model.lost.update(some)
         if outcome in COUNTED:
             model.counts[outcome] += len(some)
         floor = model.floor(self.log.sequence)
@@ -115,7 +118,7 @@ class History:
                 outcome=outcome,
                 final=final,
                 delivery_count=count,
-                consumer="worker-1/dispatchers" if outcome in COUNTED else "",
+                consumer="worker-1/dispatchers" if outcome in (*COUNTED, "lost") else "",
             )
         for one in some:
             model.failures[one] = model.failures.get(one, 0) + (outcome == "modified")
@@ -140,6 +143,7 @@ def test_cursors_and_pending_equal_the_model(place: Place, seed: int) -> None:
             assert row.settled_count == len(settled)
             failures = {one.sequence: one.failures for one in row.failures}
             assert failures == {s: n for s, n in model.failures.items() if n and s in model.owed}
+            assert set(BitMap64.deserialize(bytes(row.lost))) == model.lost & set(model.owed)
             found = pending(place.spark, str(place.home.root), name).select("sequence")
             owed = frame_like(found, [(one,) for one in model.owed])
             assert_df_equality(found, owed, ignore_row_order=True)
