@@ -1,5 +1,6 @@
 """Recent messages, against a plain list of everything that was ever published."""
 
+import weakref
 from array import array
 
 import pytest
@@ -76,6 +77,17 @@ def test_a_pattern_finds_what_its_topics_have_in_their_order(
                 assert recent.find(watched, wanted) is (expected[1] if expected else None)
                 found = expected[0] if expected and expected[1].first <= wanted else None
                 assert recent.topic_of(watched, wanted) == found
+
+
+def test_a_pattern_keeps_nothing_that_has_left() -> None:
+    recent, blob = RecentMessages(head=0, bytes_max=0), memoryview(bytes(SIZE))
+    left = weakref.ref(blob)
+    recent.watch("pattern://eu.*")
+    recent.add("eu.flights", RecordBatch(0, 1, blob, bytes(8)))
+    del blob
+    assert left() is not None
+    recent.committed(1)
+    assert left() is None
 
 
 def test_what_patterns_take_counts_too() -> None:
