@@ -37,6 +37,7 @@ from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.intake import Intake
+from distributary.ingest.publish.memory_intake import MemoryIntake
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.no_local import NoLocal
 from distributary.ingest.publish.producer import Producer
@@ -104,10 +105,13 @@ class MessageLoop:
         no_local = NoLocal()
         log = Log(host, store, no_local, self._lowest_floor, self.complete)
         marking = DispatchMarking(host, log, store.marks, self.complete)
-        topics = TopicDirectory(self._subscription_changed)
+        memory_bytes_max = host.settings.delivery.memory_bytes_max
+        topics = TopicDirectory(self._subscription_changed, memory_bytes_max)
         delivery = DeliveryService(host, store, log, topics, self._keep_queue, self.complete)
         backlogs = Backlogs(host, log, topics, delivery, self.engine.pump)
-        intake = Intake(log, policies, backlogs, host.settings.delivery.duplicates_max)
+        memory = MemoryIntake(log, topics, delivery, host.counts)
+        ids_max = host.settings.delivery.duplicates_max
+        intake = Intake(log, policies, backlogs, memory, ids_max)
         return MessageParts(
             host.counts, store, no_local, log, marking, topics, delivery, backlogs, intake
         )
@@ -178,6 +182,8 @@ class MessageLoop:
             self._counts.published(topic, batch.count, len(batch.blob))
             if batch.attributes is not None:
                 self._topics.arrived(topic, batch)
+            if self._topics.streams:
+                self._topics.logged(topic, batch, sealed.group.written_at)
         self._log.accept(sealed.waiting)
         for then in sealed.waiting.then:
             then()

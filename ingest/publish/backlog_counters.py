@@ -132,8 +132,9 @@ class BacklogCounters:
                 del self._counters[topic]
                 self._again.discard(topic)
             elif len(counter) > _KEPT:
-                floors = [one.dispatcher.floor for one in self._topic_directory.of(topic)]
-                counter.trim(min(floors, default=0))
+                readers = self._topic_directory.of(topic)
+                floors = [one.dispatcher.floor for one in readers if one.stream is None]
+                counter.trim(min(floors, default=FOREVER))
 
     def of(self, topic: str) -> BacklogCounter | None:
         """The backlog counter of a topic; None: nothing has come since there are subscriptions."""
@@ -144,7 +145,7 @@ class BacklogCounters:
         selector this is the most that it can be."""
         dispatcher = subscription.dispatcher
         outstanding = dispatcher.outstanding - dispatcher.dead_lettering
-        counter = self._counters.get(subscription.definition.topic)
+        counter = self._counter(subscription)
         if counter is None:
             return Volume(outstanding)
         return waiting(
@@ -155,13 +156,18 @@ class BacklogCounters:
             beyond=dispatcher.beyond,
         )
 
+    def _counter(self, subscription: Subscription) -> BacklogCounter | None:
+        """The counter of what it reads: its topic's messages, or those of the stream."""
+        stream = subscription.stream
+        return self.of(subscription.definition.topic) if stream is None else stream.counter
+
     def owed_below(self, subscription: Subscription, place: int | None = None) -> Dropped:
         """What it is owed below a place, in all if that is None: so much drops an event that takes
         it away."""
         dispatcher = subscription.dispatcher
         stop = FOREVER if place is None else place
         read = dispatcher.outstanding_below(stop)
-        counter = self._counters.get(subscription.definition.topic)
+        counter = self._counter(subscription)
         if counter is None or stop <= dispatcher.position:
             return Dropped(read)
         unread = counter.since(dispatcher.position).messages - counter.since(stop).messages

@@ -120,7 +120,7 @@ class Backlogs:
         topic, limit = subscription.definition.topic, subscription.dispatcher.policy.backlog
         self._topics.pop(topic, None)
         self._filtered.pop(subscription, None)
-        if limit.limits and not subscription.ended:
+        if limit.limits and not subscription.ended and subscription.stream is None:
             if limit.overflow is Overflow.REFUSE:
                 self.refuses = True
                 self._pump.accept_late()
@@ -135,7 +135,7 @@ class Backlogs:
         found = _Topic()
         for subscription in self._topic_directory.of(topic):
             limit = subscription.dispatcher.policy.backlog
-            if limit.limits:
+            if limit.limits and subscription.stream is None:
                 refuses = limit.overflow is Overflow.REFUSE
                 (found.refusing if refuses else found.dropping).subscriptions.append(subscription)
                 if limit.age_ms_max and not refuses:

@@ -13,6 +13,7 @@ from distributary.ingest.native.pump import Received
 from distributary.ingest.net.link import Link
 from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs
+from distributary.ingest.publish.memory_intake import MemoryIntake
 from distributary.ingest.publish.relay import Resolve, Routed
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.policies import Policies
@@ -33,8 +34,16 @@ class Posted:
 class Intake:
     """Takes runs of messages from links. `ids_max` is how many ids are remembered."""
 
-    def __init__(self, log: Log, policies: Policies, backlogs: Backlogs, ids_max: int) -> None:
+    def __init__(
+        self,
+        log: Log,
+        policies: Policies,
+        backlogs: Backlogs,
+        memory: MemoryIntake,
+        ids_max: int,
+    ) -> None:
         self._log, self._policies, self._backlogs = log, policies, backlogs
+        self._memory = memory
         #: The ids of what was published.
         self.windows = Windows(ids_max)
 
@@ -128,7 +137,8 @@ class Intake:
             if places:
                 self._publish_but(run, places, receipt)
                 return
-        self._log.publish(run, receipt)
+        if not self._memory.take(run, receipt, policy.storage):
+            self._log.publish(run, receipt)
 
     def _publish_but(self, run: PublishBatch, places: Sequence[int], receipt: Receipt) -> None:
         """The messages at these places are left out."""

@@ -83,6 +83,9 @@ class NoLocal:
         """Tell their dispatchers, and what is to be recorded for those that last."""
         found: list[Settlement] = []
         for subscription in subscriptions:
+            if subscription.stream is not None:
+                subscription.stream.exclude(run)
+                continue
             subscription.dispatcher.exclude(run)
             if subscription in self._watched:
                 self._watched[subscription].append((outcome, run))

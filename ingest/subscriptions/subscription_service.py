@@ -190,7 +190,9 @@ class SubscriptionService:
         if queue is None:
             link.refuse(NOT_FOUND, f"the queue {key.id} has been deleted")
             return
-        view = Subscription(None, queue.definition, queue.dispatcher.view(), SubscriptionCounts())
+        view = Subscription(
+            None, queue.definition, queue.dispatcher.view(), SubscriptionCounts(), queue.stream
+        )
         view.dispatcher.policy = replace(view.dispatcher.policy, backlog=Backlog())
         self._join(link, view, LinkKind.BROWSER, selector)
         if isinstance(link.owner, Consumer):

@@ -32,6 +32,7 @@ from distributary.pipeline.model.policy import (
     Overflow,
     Policy,
     Redefine,
+    Storage,
     TopicPolicy,
 )
 from distributary.pipeline.subscriptions.permission import Pattern, fits, pattern_of
@@ -150,6 +151,7 @@ def topic_over(below: TopicPolicy, said: Table, where: str) -> TopicPolicy:
             "duplicates_messages", below.duplicates_messages, DUPLICATES_MOST
         ),
         duplicates_ms=read.whole("duplicates_ms", below.duplicates_ms, MS_MOST),
+        storage=Storage(read.word("storage", below.storage, Storage)),
         backlog=_backlog(read, below.backlog),
     )
     read.finish()
