@@ -30,6 +30,11 @@ class Posted:
     run: PublishBatch
     ids: list[bytes]
 
+    def expired(self, now: int) -> bool:
+        """Whether nobody shall get one of them any more, at this time (microseconds)."""
+        times = memoryview(self.run.expires_at).cast("B").cast("q")
+        return any(0 < at <= now for at in times)
+
 
 class Intake:
     """Takes runs of messages from links. `ids_max` is how many ids are remembered."""

@@ -579,3 +579,28 @@ def test_a_transaction_has_so_much_time(own_gateway: Make) -> None:
         other.credit(1, count=1)
         assert other.bodies(1) == ["two"]
         assert session.roll_back() == ""
+
+
+def test_a_message_that_expires_before_the_commit_rolls_it_back(
+    gateway: Gateway, topic: str
+) -> None:
+    """All of it: what was sent beside it never was, what was retired comes again. While it lasts
+    the commit is as ever."""
+    with posting(gateway, topic) as (jms, session, to, other):
+        jms.publish(topic, "taken", capabilities=QUEUE)
+        session.consumer("consumer", source(topic, QUEUE), 1)
+        session.retire(session.transfers(1)[0])
+        state = make("transactional-state", txn_id=session.id)
+        session.post(to, "beside it")
+        session.transfer(to, text_message("short", ttl=50), state=state)
+        time.sleep(0.06)
+        assert session.commit() == "amqp:transaction:timeout"
+        other.credit(3)
+        jms.credit(1, handle=session.links, channel=session.channel, count=1)
+        [again] = session.transfers(1)
+        assert (text_of(again.payload), count_of(again)) == ("taken", 1)
+        session.retire(again)
+        state = make("transactional-state", txn_id=session.id)
+        session.transfer(to, text_message("long", ttl=60_000), state=state)
+        assert session.commit() == ""
+        assert other.bodies(1) == ["long"]
