@@ -163,6 +163,9 @@ class LinkService:
         key, definition = intent.key, intent.definition
         amqp_error = self._admission.consuming(link, definition.topic, key, LinkOperation.CONSUME)
         amqp_error = amqp_error or self._unreadable(definition.selector or intent.selector)
+        if amqp_error is None and link.attach.redeliver and not (key is not None and key.own):
+            text = "'redeliver' is for a durable subscription of the client's own"
+            amqp_error = AmqpError(INVALID_FIELD, text)
         if amqp_error is None and link.attach.priority is None:
             amqp_error = AmqpError(
                 INVALID_FIELD, "the link's property 'priority' must be an integer"

@@ -229,6 +229,9 @@ class SubscriptionService:
         """The consumer counts at once; its attach is answered when what it rests on is durable."""
         name = f"{link.connection.container}/{link.name}"
         link.owner = self._delivery.attach(subscription, link, name, kind, selector)
+        if link.attach.redeliver:
+            subscription.dispatcher.redeliver()
+            self._delivery.changed(subscription)
 
         waits = 1 + (not self.directory.sure(subscription.key))
 
