@@ -24,7 +24,7 @@ from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
 from distributary.ingest.transactions.coordinator import Coordinator
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
-from distributary.pipeline.model.subscription import Made, Origin
+from distributary.pipeline.model.subscription import Made, Origin, SubscriptionKey
 from distributary.pipeline.subscriptions import attach_intent
 from distributary.pipeline.subscriptions.rights import LinkOperation
 
@@ -137,6 +137,8 @@ class LinkService:
                 self._subscribe(link, intent)
             case attach_intent.Browse():
                 self._browse(link, intent)
+            case attach_intent.BrowseSubscription(key, selector):
+                self._browse_subscription(link, key, selector)
             case attach_intent.Coordinate():
                 self._transactions.attach(link)
             case attach_intent.Lookup(key):
@@ -190,6 +192,13 @@ class LinkService:
             link.refuse(amqp_error.condition, amqp_error.description)
         else:
             self._subscriptions.browse(link, queue, intent.selector)
+
+    def _browse_subscription(self, link: Link, key: SubscriptionKey, selector: str | None) -> None:
+        amqp_error = self._unreadable(selector)
+        if amqp_error is not None:
+            link.refuse(amqp_error.condition, amqp_error.description)
+        else:
+            self._subscriptions.browse_subscription(link, key, selector)
 
     def _open_producer(self, link: Link, destination: Destination | None) -> None:
         if not link.alive or link.ended:

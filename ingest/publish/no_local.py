@@ -14,6 +14,7 @@ from distributary.ingest.net.link import Peer
 from distributary.ingest.runtime import clock
 from distributary.pipeline.model.message import Settlement
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.sequences.sequence_set import Run
 
 
@@ -27,6 +28,8 @@ class NoLocal:
     def __init__(self) -> None:
         self._all: dict[str, dict[Subscription, None]] = {}
         self._owners: dict[str, dict[Subscription, str | Peer]] = {}
+        #: Browsers, and which subscription each looks at.
+        self._views: dict[str, dict[Subscription, SubscriptionKey]] = {}
         #: What those that are watched were found not to be owed since then.
         self._watched: dict[Subscription, list[tuple[Outcome, range]]] = {}
 
@@ -51,9 +54,14 @@ class NoLocal:
         assert owner is not None, "a global subscription is nobody's"  # noqa: S101
         self._owners.setdefault(topic, {})[subscription] = owner
 
+    def look(self, view: Subscription, key: SubscriptionKey) -> None:
+        """A browser isn't shown what the subscription that it looks at isn't owed."""
+        self._views.setdefault(view.definition.topic, {})[view] = key
+
     def remove(self, subscription: Subscription) -> None:
-        """The subscription has ended."""
+        """The subscription, or a browser, has ended."""
         topic = subscription.definition.topic
+        _drop(self._views, topic, subscription)
         _drop(self._all, topic, subscription)
         _drop(self._owners, topic, subscription)
 
@@ -67,14 +75,17 @@ class NoLocal:
 
     def exclude(self, topic: str, publisher: Peer | Inside, run: range) -> list[Settlement]:
         """This publisher's messages get these sequences: the records of who isn't owed them."""
+        views = self._views.get(topic, {}).items()
         if isinstance(publisher, Inside):
             if publisher.only is None:
                 return []
             others = [one for one in self._all.get(topic, {}) if one.key != publisher.only]
+            others += [view for view, key in views if key != publisher.only]
             return self._excluded(others, run, Outcome.REDRIVEN, "")
         own = (publisher, publisher.container)
         owners = self._owners.get(topic, {}).items()
         local = [subscription for subscription, owner in owners if owner in own]
+        local += [view for view, key in views if view.definition.no_local and key.container in own]
         return self._excluded(local, run, Outcome.LOCAL, publisher.container)
 
     def _excluded(
@@ -95,7 +106,9 @@ class NoLocal:
 
 
 def _drop(
-    of_topics: dict[str, dict[Subscription, None]] | dict[str, dict[Subscription, str | Peer]],
+    of_topics: dict[str, dict[Subscription, None]]
+    | dict[str, dict[Subscription, str | Peer]]
+    | dict[str, dict[Subscription, SubscriptionKey]],
     topic: str,
     subscription: Subscription,
 ) -> None:

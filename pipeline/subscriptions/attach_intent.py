@@ -8,7 +8,9 @@ reads the attach.
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.address import (
+    SUBSCRIPTION_PREFIX,
     Destination,
     Kind,
     destination_of,
@@ -103,6 +105,15 @@ class Browse:
 
 
 @dataclass(frozen=True, slots=True)
+class BrowseSubscription:
+    """Browse a durable subscription by its id: deliver what it is owed, or what of that a selector
+    matches, and leave it there."""
+
+    key: SubscriptionKey
+    selector: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Lookup:
     """A null source: find the durable subscription, to end it (unsubscribe)."""
 
@@ -114,7 +125,9 @@ class Coordinate:
     """Declare transactions, and discharge them."""
 
 
-AttachIntent: TypeAlias = Produce | Relay | Coordinate | Subscribe | Browse | Lookup | AmqpError
+AttachIntent: TypeAlias = (
+    Produce | Relay | Coordinate | Subscribe | Browse | BrowseSubscription | Lookup | AmqpError
+)
 
 
 def decide_intent(attach: Attach, container: str, bare: Kind) -> AttachIntent | Make:
@@ -133,6 +146,8 @@ def decide_intent(attach: Attach, container: str, bare: Kind) -> AttachIntent | 
         if attach.outgoing:
             return AmqpError(INVALID_FIELD, "a consumer's source must name a topic or queue")
         return Relay()
+    if attach.copy and not attach.durable and attach.address.startswith(SUBSCRIPTION_PREFIX):
+        return _browsed(attach, attach.address.removeprefix(SUBSCRIPTION_PREFIX))
     said = said_by(attach.capabilities)
     if isinstance(said, AmqpError):
         return said
@@ -184,6 +199,18 @@ def _consumer(attach: Attach, container: str, destination: Destination) -> Attac
         container, attach.name, shared=shared, global_=global_, durable=attach.durable
     )
     return Subscribe(key, Definition(destination.topic, shared, selector, no_local))
+
+
+def _browsed(attach: Attach, id_: str) -> BrowseSubscription | AmqpError:
+    """What a browser of the subscription with this id wants."""
+    selector = _selector(attach)
+    if isinstance(selector, AmqpError):
+        return selector
+    try:
+        key = SubscriptionKey.parse(id_)
+    except InvalidRequest as error:
+        return AmqpError(INVALID_FIELD, str(error))
+    return BrowseSubscription(key, selector)
 
 
 def _selector(attach: Attach) -> str | AmqpError | None:
