@@ -203,10 +203,12 @@ class LinkService:
     def _open_producer(self, link: Link, destination: Destination | None) -> None:
         if not link.alive or link.ended:
             return
-        link.owner = Producer(destination.topic if destination else None)
+        topic, desired = destination.topic if destination else None, link.desired_capabilities
+        offers = attach_intent.offered(topic, outgoing=False, desired=desired)
+        link.owner = Producer(topic, returns=attach_intent.RELEASES in offers)
         message_bytes_max = self._settings.amqp.message_bytes_max
-        termini.echo(link.proton, link.owner.topic, message_bytes_max=message_bytes_max)
-        link.offered_capabilities = attach_intent.offered(link.owner.topic, outgoing=False)
+        termini.echo(link.proton, topic, message_bytes_max=message_bytes_max)
+        link.offered_capabilities = offers
         link.open()
         link.grant(self._settings.amqp.producer_credit)
 

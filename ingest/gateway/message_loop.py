@@ -35,6 +35,7 @@ from distributary.ingest.management.replies import ReplyLink
 from distributary.ingest.native.pump import Outcomes, Received
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.intake import Intake
 from distributary.ingest.publish.memory_intake import MemoryIntake
@@ -138,10 +139,17 @@ class MessageLoop:
                 resolve = partial(self._addresses.resolve, link, LinkOperation.POST_BY_RELAY)
                 self._transactions.post(link, received, owner.topic, resolve)
         elif owner.topic is not None:
-            self._intake.take(link, received, owner.topic)
+            if owner.returns and self._nobody_wants(received, owner.topic):
+                relay.release(link, received)
+            else:
+                self._intake.take(link, received, owner.topic)
         else:
             resolve = partial(self._addresses.resolve, link, LinkOperation.SEND_BY_RELAY)
             self._intake.relay(link, received, resolve)
+
+    def _nobody_wants(self, received: Received, topic: str) -> bool:
+        """Whether all of it waits for an outcome, and there is no subscription."""
+        return received.unsettled == received.count and not self._topics.of(topic)
 
     def passed(self) -> None:
         self._transactions.passed()

@@ -40,6 +40,9 @@ NO_LOCAL_DESCRIPTORS = frozenset(
 #: What a link can do beyond what its connection says: that of a topic's consumer, of a producer.
 CONSUMER_OFFERS = ("SHARED-SUBS",)
 PRODUCER_OFFERS = ("DELAYED_DELIVERY",)
+#: A topic's producer that desires it gets back what nobody is subscribed to. A queue, which stores
+#: what nobody takes yet, doesn't offer it.
+RELEASES = "RELEASE-UNDELIVERABLE"
 #: What a coordinator can do: part 4, section 4.5.1 of AMQP.
 COORDINATOR_OFFERS = frozenset(
     {"amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"}
@@ -234,9 +237,13 @@ def unreadable(selector: str, limits: SelectorLimits) -> AmqpError | None:
     return None
 
 
-def offered(topic: str | None, *, outgoing: bool) -> tuple[str, ...]:
-    """The capabilities of a link, by the destination that it has, if it has one."""
-    if not outgoing:
-        return PRODUCER_OFFERS
+def offered(
+    topic: str | None, *, outgoing: bool, desired: frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    """The capabilities of a link, by the destination that it has, if it has one; what it `desired`
+    is among them only if it has it."""
     is_topic = topic and kind_of_topic(topic) in {Kind.TOPIC, Kind.TEMPORARY_TOPIC}
+    if not outgoing:
+        releases = (RELEASES,) if is_topic and RELEASES in desired else ()
+        return PRODUCER_OFFERS + releases
     return CONSUMER_OFFERS if is_topic else ()
