@@ -619,6 +619,7 @@ def test_what_was_open_at_a_kill_never_was(own_gateway: Make) -> None:
             session.retire(session.transfers(1)[0])
             [posted] = session.post(session.producer("t"), "never")
             assert condition_of(session.answer(posted)) == ""
+            jms.publish("other", "written after it")
             gateway.kill()
         gateway.start()
         with Jms(gateway.port) as jms, Jms(gateway.port, "c") as other:
