@@ -114,6 +114,11 @@ class TopicDirectory:
             self.streams[topic] = MemoryStream(self._budget)
         return self.streams[topic], known.memory_index
 
+    @property
+    def memory_bytes(self) -> int:
+        """The bytes that all streams take."""
+        return self._budget.bytes
+
     def only_stream(self, topic: str) -> MemoryStream | None:
         """The topic's stream, if all of its subscriptions read it."""
         known = self._topics.get(topic)

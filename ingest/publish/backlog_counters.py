@@ -106,7 +106,8 @@ class BacklogCounters:
     def first_owed(self, topic: str, since: int) -> int:
         """The first sequence from which a topic's messages must be counted, when some subscription
         is owed those from `since` on."""
-        return min([since, *(one.dispatcher.floor for one in self._topic_directory.of(topic))])
+        readers = [one for one in self._topic_directory.of(topic) if one.stream is None]
+        return min([since, *(one.dispatcher.floor for one in readers)])
 
     def count_again(
         self, topic: str, parts: Iterable[Part], recent: RecentMessages, since: int, now: int
@@ -145,7 +146,7 @@ class BacklogCounters:
         selector this is the most that it can be."""
         dispatcher = subscription.dispatcher
         outstanding = dispatcher.outstanding - dispatcher.dead_lettering
-        counter = self._counter(subscription)
+        counter = self.read_by(subscription)
         if counter is None:
             return Volume(outstanding)
         return waiting(
@@ -156,8 +157,9 @@ class BacklogCounters:
             beyond=dispatcher.beyond,
         )
 
-    def _counter(self, subscription: Subscription) -> BacklogCounter | None:
-        """The counter of what it reads: its topic's messages, or those of the stream."""
+    def read_by(self, subscription: Subscription) -> BacklogCounter | None:
+        """The counter of what a subscription reads: its topic's messages, or those of the stream;
+        None as in `of`."""
         stream = subscription.stream
         return self.of(subscription.definition.topic) if stream is None else stream.counter
 
@@ -167,7 +169,7 @@ class BacklogCounters:
         dispatcher = subscription.dispatcher
         stop = FOREVER if place is None else place
         read = dispatcher.outstanding_below(stop)
-        counter = self._counter(subscription)
+        counter = self.read_by(subscription)
         if counter is None or stop <= dispatcher.position:
             return Dropped(read)
         unread = counter.since(dispatcher.position).messages - counter.since(stop).messages

@@ -41,7 +41,7 @@ class MemoryIntake:
         now = clock.now()
         for _, batch in batches_of(Group(0, stream.head, now, (run,))):
             self._topics.came(topic, batch, now)
-        self._counts.published(topic, run.count, len(run.blob))
+        self._counts.unwritten += run.count
         answer(receipt, pump.ACCEPTED)
         self._log.grant(receipt.link, receipt.credit)
         self._delivery.arrived((topic,))
