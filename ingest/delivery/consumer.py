@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from distributary.ingest.net.link import Link
 from distributary.pipeline.dispatch.dispatcher import Dispatcher, Settled
+from distributary.pipeline.log.memory_stream import MemoryStream
 from distributary.pipeline.log.message_counts import SubscriptionCounts
 from distributary.pipeline.model.message import RecordBatch, Settlement
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
@@ -54,21 +55,22 @@ class Pages:
 class Subscription:
     """A subscription of a topic, and what the service needs to serve it.
 
-    `key` is None for a private one. `counts` are what metrics say of it. `ahead` are the pages of
-    its position, `aside` those of a message elsewhere: one that was returned, or is delivered
-    early. `mark_slot` is its slot of marks, 0 if it has none. `alarm` is the time (microseconds)
-    for which a timer is set, 0 if none is. `hint` is what is known of what its selector matches.
-    `unreadable` says why a page of it couldn't be read, while it waits for that. `next_message` is
-    a position at which the topic is known to have a message, `recorded` the floor that the log has.
-    `copying` messages were given up, and their copies are in the log when the group that waits is
-    durable.
-    `ended`: no message is owed any more.
+    `key` is None for a private one. `counts` are what metrics say of it. With a `stream` it reads
+    that, and its dispatcher knows the numbers there; without one it reads the log, and knows
+    sequences. `ahead` are the pages of its position, `aside` those of a message elsewhere: one that
+    was returned, or is delivered early. `mark_slot` is its slot of marks, 0 if it has none. `alarm`
+    is the time (microseconds) for which a timer is set, 0 if none is. `hint` is what is known of
+    what its selector matches. `unreadable` says why a page of it couldn't be read, while it waits
+    for that. `next_message` is a position at which the topic is known to have a message, `recorded`
+    the floor that the log has. `copying` messages were given up, and their copies
+    are in the log when the group that waits is durable. `ended`: no message is owed any more.
     """
 
     key: SubscriptionKey | None
     definition: Definition
     dispatcher: Dispatcher
     counts: SubscriptionCounts
+    stream: MemoryStream | None = None
     consumers: dict[int, Consumer] = field(default_factory=dict)
     ahead: Pages = field(default_factory=Pages)
     aside: Pages = field(default_factory=Pages)
@@ -87,6 +89,10 @@ class Subscription:
     @property
     def durable(self) -> bool:
         return self.key is not None and self.key.durable
+
+    def head(self, of_log: int) -> int:
+        """What comes after the last message that there is for it; `of_log` is the log's."""
+        return of_log if self.stream is None else self.stream.head
 
     @property
     def reading(self) -> bool:

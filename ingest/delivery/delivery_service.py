@@ -270,7 +270,7 @@ class DeliveryService:
 
     def _serve(self, subscription: Subscription) -> tuple[int, int]:
         """Serve one, as far as one pass goes: bytes that were sent, and evaluations."""
-        dispatcher, head = subscription.dispatcher, self._log.recent.head
+        dispatcher, head = subscription.dispatcher, subscription.head(self._log.recent.head)
         selects = subscription.definition.selector is not None
         sent = work = 0
         missed = stuck = None

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.message_source import Paging
 from distributary.ingest.delivery.selector_faults import SelectorFaults
-from distributary.ingest.delivery.topic_directory import TopicDirectory
+from distributary.ingest.delivery.topic_directory import Lapsed, TopicDirectory
 from distributary.ingest.native.batch_reader import BatchReader
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import watched, went_well
-from distributary.pipeline.dispatch.priority_index import PriorityIndex
 from distributary.pipeline.errors import SelectorFailed, StoreError
+from distributary.pipeline.log.memory_stream import Logged
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Reason
 from distributary.pipeline.model.subscription import Definition
@@ -66,21 +66,21 @@ class Expiry:
     async def _scan(self) -> None:
         self._topics.trim()
         now = clock.now()
-        for topic, priority_index, stretch in self._topics.lapsed(now):
+        for lapsed in self._topics.lapsed(now):
             try:
-                await self._look_through(topic, priority_index, stretch, now)
+                await self._look_through(lapsed, now)
             except StoreError:  # the log says which
-                priority_index.again(stretch, now + self._retry_us)
+                lapsed.priority_index.again(lapsed.stretch, now + self._retry_us)
         self._lookup.forget()
 
-    async def _look_through(
-        self, topic: str, priority_index: PriorityIndex, stretch: range, now: int
-    ) -> None:
+    async def _look_through(self, lapsed: Lapsed, now: int) -> None:
+        topic, stretch = lapsed.topic, lapsed.stretch
         at, next_one = stretch.start, 0
-        while (batch := await self._lookup.batch(topic, at, stretch.stop)) is not None:
+        while (batch := await self._batch(lapsed, at)) is not None:
             expired, later = _expired(batch, range(at, stretch.stop), now)
             if expired:
-                for nth, subscription in enumerate(list(self._topics.of(topic)), 1):
+                readers = [one for one in self._topics.of(topic) if one.stream is lapsed.stream]
+                for nth, subscription in enumerate(readers, 1):
                     try:
                         await self._expire(subscription, batch, expired)
                     except SelectorFailed as failure:
@@ -93,7 +93,17 @@ class Expiry:
             at = batch.stop
             await asyncio.sleep(0)
         if next_one:
-            priority_index.again(stretch, next_one)
+            lapsed.priority_index.again(stretch, next_one)
+
+    async def _batch(self, lapsed: Lapsed, at: int) -> RecordBatch | None:
+        """The batch of the stretch with this message or the first one after it. What a stream has
+        in the log isn't looked at: it expires when it is read."""
+        if lapsed.stream is None:
+            return await self._lookup.batch(lapsed.topic, at, lapsed.stretch.stop)
+        entry = lapsed.stream.find(at)
+        while isinstance(entry, Logged):
+            entry = lapsed.stream.find(entry.stop)
+        return entry if entry is not None and entry.first < lapsed.stretch.stop else None
 
     async def _expire(
         self, subscription: Subscription, batch: RecordBatch, expired: "array[int]"

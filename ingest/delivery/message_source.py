@@ -18,6 +18,7 @@ from distributary.ingest.native import pump
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import Failure, Worker
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.log.memory_stream import Logged, MemoryStream
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.header_attributes import HeaderAttributes
 from distributary.pipeline.model.message import RecordBatch
@@ -60,6 +61,8 @@ class Paging:
         """The batch with `wanted` or the first one after it. None if there is none yet, a page
         must be read first, or the hint says that nothing there can match."""
         recent, dispatcher = self._recent, subscription.dispatcher
+        if subscription.stream is not None:
+            return self._streamed(subscription, subscription.stream, wanted)
         if subscription.hint is not None and _skipped(subscription, wanted):
             return None
         if wanted < recent.floor:
@@ -78,6 +81,28 @@ class Paging:
         if batch is None:
             dispatcher.skip_to(recent.head)
         return batch
+
+    def _streamed(
+        self, subscription: Subscription, stream: MemoryStream, wanted: int
+    ) -> RecordBatch | None:
+        """The same of a stream: what it has in the log is in memory there, or in a page."""
+        entry, recent, topic = stream.find(wanted), self._recent, subscription.definition.topic
+        if entry is None:
+            subscription.dispatcher.skip_to(stream.head)
+            return None
+        if not isinstance(entry, Logged):
+            return entry
+        sequence = entry.sequence_of(wanted)
+        if sequence >= recent.floor:
+            batch = recent.find(topic, sequence)
+        elif not self._page(subscription, subscription.ahead, sequence, forward=False):
+            return None
+        else:
+            batch = next(iter(subscription.ahead.batches), None)
+        if batch is None or batch.first >= entry.sequence + entry.count:
+            subscription.dispatcher.skip_to(entry.stop)  # retention has taken it
+            return None
+        return entry.numbered(batch)
 
     def _page(
         self, subscription: Subscription, pages: Pages, wanted: int, *, forward: bool

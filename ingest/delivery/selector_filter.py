@@ -77,12 +77,15 @@ class SelectorFilter:
         first, stop, sequences, work = batch.first, batch.stop, batch.sequences, 0
         if definition.selector is not None:
             if wanted < dispatcher.position:  # it was delivered before, so it is claimed
-                return Part(first, min(stop, dispatcher.position), None, None, 0)
-            first = max(first, wanted)
-            found = self._selections.matches(
-                definition, batch, wanted, room=dispatcher.room, work_max=work_max
-            )
-            sequences, stop, work = found.sequences, found.stop, found.work
+                stop, sequences = min(stop, dispatcher.position), None
+                if not dispatcher.selectors:
+                    return Part(first, stop, None, None, 0)
+            else:
+                first = max(first, wanted)
+                found = self._selections.matches(
+                    definition, batch, wanted, room=dispatcher.room, work_max=work_max
+                )
+                sequences, stop, work = found.sequences, found.stop, found.work
         selectors = dispatcher.selectors
         if not selectors:
             return Part(first, stop, sequences, None, work)

@@ -3,14 +3,18 @@
 A topic on which there is any subscription has a priority index
 (`pipeline.dispatch.priority_index`). Publishing to it costs nothing more for each of them: only
 messages that aren't plain are told, once for the topic. A pattern has its own, as if it were a
-topic that has all messages of those that match. All methods run on the loop's thread.
+topic that has all messages of those that match.
+A topic whose messages may stay in memory has a stream (`pipeline.log.memory_stream`) as long as any
+subscription reads it, with a priority index by its numbers. All methods run on the loop's thread.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from distributary.ingest.delivery.consumer import Subscription
+from distributary.pipeline.dispatch.dispatcher import FOREVER
 from distributary.pipeline.dispatch.priority_index import Ahead, PriorityIndex
+from distributary.pipeline.log.memory_stream import MemoryBudget, MemoryStream
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.topic_pattern import is_pattern
@@ -20,16 +24,48 @@ from distributary.pipeline.model.topic_pattern import is_pattern
 class _Topic:
     priority_index: PriorityIndex = field(default_factory=PriorityIndex)
     subscriptions: dict[Subscription, None] = field(default_factory=dict)
+    #: Its numbers, of which those are told that read the stream.
+    memory_index: PriorityIndex = field(default_factory=PriorityIndex)
+    readers: int = 0  #: how many of the subscriptions read the stream
+
+    def floor(self, *, reading: bool) -> int:
+        """Nothing below it is owed to those that read the stream, or to the others."""
+        floors = [
+            one.dispatcher.floor
+            for one in self.subscriptions
+            if (one.stream is not None) is reading
+        ]
+        return min(floors, default=FOREVER if reading else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Lapsed:
+    """A stretch of a topic's messages in which some have expired: sequences, or numbers of the
+    stream."""
+
+    topic: str
+    priority_index: PriorityIndex
+    stretch: range
+    stream: MemoryStream | None
 
 
 class TopicDirectory:
     """The subscriptions of all topics: the named ones, and those that are served."""
 
-    def __init__(self, recent: RecentMessages, changed: Callable[[Subscription], None]) -> None:
+    def __init__(
+        self,
+        recent: RecentMessages,
+        changed: Callable[[Subscription], None],
+        memory_bytes_max: int,
+    ) -> None:
         """The patterns of subscriptions are watched in `recent`. `changed` is told of a
         subscription that came, went, or is another one than it was."""
         self._recent, self._patterns = recent, recent.patterns
         self._topics: dict[str, _Topic] = {}
+        self._budget = MemoryBudget(memory_bytes_max)
+        #: The streams by topic.
+        self.streams: dict[str, MemoryStream] = {}
+        self._timed: dict[str, None] = {}  # topics of which a memory index was told anything
         self._changed = changed
         #: Topics of which the priority index was told anything that may still be there.
         self._told: dict[str, None] = {}
@@ -46,6 +82,7 @@ class TopicDirectory:
             if is_pattern(name):
                 self._recent.watch(name)
             topic.subscriptions[subscription] = None
+            topic.readers += subscription.stream is not None
             self._changed(subscription)
 
     def changed(self, subscription: Subscription) -> None:
@@ -61,13 +98,77 @@ class TopicDirectory:
         name = subscription.definition.topic
         topic = self._topics.get(name)
         if topic is not None:
-            topic.subscriptions.pop(subscription, None)
+            if subscription in topic.subscriptions:
+                del topic.subscriptions[subscription]
+                self._leave_stream(topic, subscription)
             self._changed(subscription)
             if not topic.subscriptions:
                 del self._topics[name]
                 self._told.pop(name, None)
                 if is_pattern(name):
                     self._recent.unwatch(name)
+
+    def _leave_stream(self, topic: _Topic, subscription: Subscription) -> None:
+        """One reader fewer, if it was one; the last one takes the stream with it."""
+        if subscription.stream is None:
+            return
+        topic.readers -= 1
+        if not topic.readers:
+            name = subscription.definition.topic
+            self.streams.pop(name).clear()
+            self._timed.pop(name, None)
+            topic.memory_index = PriorityIndex()
+
+    # Streams.
+
+    def stream(self, topic: str) -> tuple[MemoryStream, PriorityIndex]:
+        """The topic's stream and its priority index, for a new subscription that reads it and will
+        be added."""
+        known = self._topics.setdefault(topic, _Topic())
+        if topic not in self.streams:
+            self.streams[topic] = MemoryStream(self._budget)
+        return self.streams[topic], known.memory_index
+
+    @property
+    def memory_bytes(self) -> int:
+        """The bytes that all streams take."""
+        return self._budget.bytes
+
+    def only_stream(self, topic: str) -> MemoryStream | None:
+        """The topic's stream, if all of its subscriptions read it, and none has a pattern that it
+        matches: those read the log."""
+        known = self._topics.get(topic)
+        if known is None or not known.readers or known.readers < len(known.subscriptions):
+            return None
+        if self._patterns.of(topic):
+            return None
+        return self.streams[topic]
+
+    def came(self, topic: str, batch: RecordBatch, at: int) -> None:
+        """Messages came at this time that are in the topic's stream alone."""
+        stream = self.streams[topic]
+        stream.add(batch, at)
+        self._note(topic, batch)
+        if stream.due:
+            stream.trim(self._topics[topic].floor(reading=True))
+
+    def logged(self, topic: str, batch: RecordBatch, at: int) -> None:
+        """Messages became durable: those who read the topic's stream, if it has one, get them
+        there."""
+        stream = self.streams.get(topic)
+        if stream is None:
+            return
+        batch, excluded = stream.add_logged(batch, at)
+        for run in excluded:
+            for one in self._topics[topic].subscriptions:
+                if one.stream is stream:
+                    one.dispatcher.exclude(run)
+        self._note(topic, batch)
+
+    def _note(self, topic: str, batch: RecordBatch) -> None:
+        if batch.attributes is not None:
+            self._topics[topic].memory_index.add(batch.first, batch.stop, batch.attributes)
+            self._timed[topic] = None
 
     def of(self, topic: str) -> Collection[Subscription]:
         """The subscriptions of a topic, or of a pattern, as of now."""
@@ -105,17 +206,26 @@ class TopicDirectory:
                 self._told[word] = None
 
     def trim(self) -> None:
-        """Remove from all priority indexes what no subscription is owed any more."""
+        """Remove from all priority indexes, and from the streams, what no subscription is owed any
+        more."""
         for name in tuple(self._told):
-            topic = self._topics[name]
-            if topic.subscriptions:
-                topic.priority_index.trim(min(s.dispatcher.floor for s in topic.subscriptions))
+            self._topics[name].priority_index.trim(self._topics[name].floor(reading=False))
+        for name, stream in self.streams.items():
+            if len(stream):
+                stream.trim(self._topics[name].floor(reading=True))
+        for name in self._timed:
+            self._topics[name].memory_index.trim(self._topics[name].floor(reading=True))
 
-    def lapsed(self, now: int) -> Iterator[tuple[str, PriorityIndex, range]]:
+    def lapsed(self, now: int) -> Iterator[Lapsed]:
         """The stretches in which a message has expired by `now`; they leave their priority
         indexes."""
         for name in tuple(self._told):
             topic = self._topics.get(name)
             if topic is not None:
                 for stretch in topic.priority_index.lapsed(now):
-                    yield name, topic.priority_index, stretch
+                    yield Lapsed(name, topic.priority_index, stretch, None)
+        for name in tuple(self._timed):
+            topic = self._topics.get(name)
+            if topic is not None and name in self.streams:
+                for stretch in topic.memory_index.lapsed(now):
+                    yield Lapsed(name, topic.memory_index, stretch, self.streams[name])

@@ -25,7 +25,7 @@ from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
 from distributary.ingest.transactions.coordinator import Coordinator
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, LIMIT_EXCEEDED, AmqpError
-from distributary.pipeline.model.subscription import Made, Origin
+from distributary.pipeline.model.subscription import Made, Origin, SubscriptionKey
 from distributary.pipeline.subscriptions import attach_intent
 from distributary.pipeline.subscriptions.rights import LinkOperation
 
@@ -135,6 +135,8 @@ class LinkService:
                 self._subscribe(link, intent)
             case attach_intent.Browse():
                 self._browse(link, intent)
+            case attach_intent.BrowseSubscription(key, selector):
+                self._browse_subscription(link, key, selector)
             case attach_intent.Coordinate():
                 self._transactions.attach(link)
             case attach_intent.Lookup(key):
@@ -161,6 +163,9 @@ class LinkService:
         key, definition = intent.key, intent.definition
         amqp_error = self._admission.consuming(link, definition.topic, key, LinkOperation.CONSUME)
         amqp_error = amqp_error or self._unreadable(definition.selector or intent.selector)
+        if amqp_error is None and link.attach.redeliver and not (key is not None and key.own):
+            text = "'redeliver' is for a durable subscription of the client's own"
+            amqp_error = AmqpError(INVALID_FIELD, text)
         if amqp_error is None and link.attach.priority is None:
             amqp_error = AmqpError(
                 INVALID_FIELD, "the link's property 'priority' must be an integer"
@@ -186,13 +191,22 @@ class LinkService:
         else:
             self._subscriptions.browse(link, queue, intent.selector)
 
+    def _browse_subscription(self, link: Link, key: SubscriptionKey, selector: str | None) -> None:
+        amqp_error = self._unreadable(selector)
+        if amqp_error is not None:
+            link.refuse(amqp_error.condition, amqp_error.description)
+        else:
+            self._subscriptions.browse_subscription(link, key, selector)
+
     def _open_producer(self, link: Link, destination: Destination | None) -> None:
         if not link.alive or link.ended:
             return
-        link.owner = Producer(destination.topic if destination else None)
+        topic, desired = destination.topic if destination else None, link.desired_capabilities
+        offers = attach_intent.offered(topic, outgoing=False, desired=desired)
+        link.owner = Producer(topic, returns=attach_intent.RELEASES in offers)
         message_bytes_max = self._settings.amqp.message_bytes_max
-        termini.echo(link.proton, link.owner.topic, message_bytes_max=message_bytes_max)
-        link.offered_capabilities = attach_intent.offered(link.owner.topic, outgoing=False)
+        termini.echo(link.proton, topic, message_bytes_max=message_bytes_max)
+        link.offered_capabilities = offers
         link.open()
         link.grant(self._settings.amqp.producer_credit)
 

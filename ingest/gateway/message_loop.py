@@ -36,8 +36,10 @@ from distributary.ingest.management.replies import ReplyLink
 from distributary.ingest.native.pump import Outcomes, Received
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.intake import Intake
+from distributary.ingest.publish.memory_intake import MemoryIntake
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.no_local import NoLocal
 from distributary.ingest.publish.producer import Producer
@@ -114,11 +116,13 @@ class MessageLoop:
         floors = (self._lowest_floor, self._served_floor)
         log = Log(host, store, patterns, no_local, *floors, self.complete)
         marking = DispatchMarking(host, log, store.marks, self.complete)
-        topics = TopicDirectory(log.recent, self._subscription_changed)
+        memory_bytes_max = host.settings.delivery.memory_bytes_max
+        topics = TopicDirectory(log.recent, self._subscription_changed, memory_bytes_max)
         delivery = DeliveryService(host, store, log, topics, self._keep_queue, self.complete)
         backlogs = Backlogs(host, log, topics, delivery, self.engine.pump)
+        memory = MemoryIntake(log, topics, delivery, host.counts)
         routes, ids_max = Routes(self._keep_queue), host.settings.delivery.duplicates_max
-        intake = Intake(log, policies, backlogs, routes, ids_max)
+        intake = Intake(log, policies, backlogs, routes, memory, ids_max)
         return MessageParts(
             host.counts, store, no_local, log, marking, topics, delivery, backlogs, intake
         )
@@ -145,10 +149,17 @@ class MessageLoop:
                 resolve = partial(self._addresses.resolve, link, LinkOperation.POST_BY_RELAY)
                 self._transactions.post(link, received, owner.topic, resolve)
         elif owner.topic is not None:
-            self._intake.take(link, received, owner.topic)
+            if owner.returns and self._nobody_wants(received, owner.topic):
+                relay.release(link, received)
+            else:
+                self._intake.take(link, received, owner.topic)
         else:
             resolve = partial(self._addresses.resolve, link, LinkOperation.SEND_BY_RELAY)
             self._intake.relay(link, received, resolve)
+
+    def _nobody_wants(self, received: Received, topic: str) -> bool:
+        """Whether all of it waits for an outcome, and there is no subscription."""
+        return received.unsettled == received.count and not self._topics.of(topic)
 
     def passed(self) -> None:
         self._transactions.passed()
@@ -189,6 +200,8 @@ class MessageLoop:
             self._counts.published(topic, batch.count, len(batch.blob))
             if batch.attributes is not None:
                 self._topics.arrived(topic, batch)
+            if self._topics.streams:
+                self._topics.logged(topic, batch, sealed.group.written_at)
         self._log.accept(sealed.waiting)
         for then in sealed.waiting.then:
             then()

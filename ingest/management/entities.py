@@ -130,7 +130,7 @@ class Entities:
             "outstanding": dispatcher.outstanding + subscription.copying,
             "floor": dispatcher.floor,
             "position": dispatcher.position,
-            "head": self._log.recent.head,
+            "head": subscription.head(self._log.recent.head),
             "backlog": backlog.messages,
             "backlog_bytes": backlog.bytes,
             "unreadable": subscription.unreadable or None,

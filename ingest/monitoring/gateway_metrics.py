@@ -81,7 +81,7 @@ class GatewayMetrics:
         volume = counters.waiting(subscription)
         found.messages += volume.messages
         found.bytes += volume.bytes
-        counter = counters.of(subscription.definition.topic)
+        counter = counters.read_by(subscription)
         oldest = counter.published_at(dispatcher.floor) if counter and volume.messages else None
         if oldest is not None:
             age = max(clock.now() - oldest, 0) / 1_000_000
@@ -131,6 +131,9 @@ class GatewayMetrics:
         yield m.JOURNAL_FULL, [(_NONE, int(log.full))]
         yield m.CACHE, [(_NONE, log.recent.bytes)]
         yield m.CACHE_MAX, [(_NONE, settings.delivery.cache_bytes)]
+        yield m.MEMORY, [(_NONE, self._parts.topics.memory_bytes)]
+        yield m.MEMORY_MAX, [(_NONE, settings.delivery.memory_bytes_max)]
+        yield m.UNWRITTEN, [(_NONE, counts.unwritten)]
         yield m.HEAD, [(_NONE, log.recent.head)]
         yield m.COMMITTED, [(_NONE, table.sequence_version)]
         yield m.UPKEEP, [((kind,), count) for kind, count in counts.upkeep_steps.items()]

@@ -87,6 +87,9 @@ JOURNAL_MAX: Final = _gauge("journal_bytes_max", "from here on publishers wait")
 JOURNAL_FULL: Final = _gauge("journal_full", "1 while the disk takes nothing more")
 CACHE: Final = _gauge("cache_bytes", "bytes of recent messages in memory")
 CACHE_MAX: Final = _gauge("cache_bytes_max", "how many there may be")
+MEMORY: Final = _gauge("memory_bytes", "bytes of messages that are in memory alone")
+MEMORY_MAX: Final = _gauge("memory_bytes_max", "what is above it is written")
+UNWRITTEN: Final = _counter("unwritten_messages", "messages that stayed in memory")
 HEAD: Final = _gauge("head_sequence", "the sequence after the last durable message")
 COMMITTED: Final = _gauge("committed_sequence", "the sequence after the last one in the table")
 UPKEEP: Final = _counter("upkeep_steps", "steps of upkeep", "kind")
@@ -101,6 +104,7 @@ METRICS: Final = (
     *(ACCEPT, GROUP, WRITE, COMMIT, COMMIT_LAG, TURN),
     *(CONNECTIONS, CONNECTIONS_MAX, SUBSCRIPTIONS, UNREADABLE),
     *(LOGINS_REFUSED, PEERS_ENDED, INTERNAL_ERRORS),
-    *(JOURNAL, JOURNAL_MAX, JOURNAL_FULL, CACHE, CACHE_MAX, HEAD, COMMITTED),
+    *(JOURNAL, JOURNAL_MAX, JOURNAL_FULL, CACHE, CACHE_MAX),
+    *(MEMORY, MEMORY_MAX, UNWRITTEN, HEAD, COMMITTED),
     *(UPKEEP, RETENTION, READY),
 )

@@ -29,6 +29,7 @@ ROOM_BYTES = 1 << 20
 NO_DESTINATION = 255
 
 ACCEPTED, REJECTED = int(Descriptor.ACCEPTED), int(Descriptor.REJECTED)
+RELEASED = int(Descriptor.RELEASED)
 
 #: Where a message has its address, and its id.
 _PLACES = ("to_at", "to_size", "id_at", "id_size")

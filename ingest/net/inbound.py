@@ -25,7 +25,6 @@ from distributary.ingest.runtime.collecting import Ends
 from distributary.ingest.runtime.settings import Amqp
 from distributary.ingest.runtime.turns import PeerTurn
 from distributary.pipeline.amqp.performative import WalkedAttach
-from distributary.pipeline.codec.amqp_codes import Descriptor
 from distributary.pipeline.codec.quoting import quoted
 
 #: Unsettled deliveries over which the engine goes, for a disposition, in the time in which it has
@@ -35,7 +34,6 @@ UNSETTLED_LIKE_ONE = 64
 LOST_AT_ONCE = 32
 TOO_MANY = "amqp:resource-limit-exceeded"
 CREDIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
-RELEASED = int(Descriptor.RELEASED)  #: the state of a delivery that may be sent again
 
 
 class EndedPeer(Peer, Protocol):
@@ -204,7 +202,7 @@ class Inbound:
         if link is None or link.ended:
             return  # its deliveries die with it
         if link.credit < 0:
-            pumping.settle(received.deliveries, RELEASED)
+            pumping.settle(received.deliveries, pumping.RELEASED)
             link.end(CREDIT_EXCEEDED, "more messages than credit")
             return
         link.waiting += received.unsettled

@@ -116,7 +116,8 @@ class BacklogCounters:
     def first_owed(self, topic: str, since: int) -> int:
         """The first sequence from which a topic's messages must be counted, when some subscription
         is owed those from `since` on."""
-        return min([since, *(one.dispatcher.floor for one in self._topic_directory.of(topic))])
+        readers = [one for one in self._topic_directory.of(topic) if one.stream is None]
+        return min([since, *(one.dispatcher.floor for one in readers)])
 
     def count_again(
         self, topic: str, parts: Iterable[Part], recent: RecentMessages, since: int, now: int
@@ -143,8 +144,9 @@ class BacklogCounters:
                 del self._counters[topic]
                 self._again.discard(topic)
             elif len(counter) > _KEPT:
-                floors = [one.dispatcher.floor for one in self._topic_directory.of(topic)]
-                counter.trim(min(floors, default=0))
+                readers = self._topic_directory.of(topic)
+                floors = [one.dispatcher.floor for one in readers if one.stream is None]
+                counter.trim(min(floors, default=FOREVER))
 
     def of(self, topic: str) -> BacklogCounter | None:
         """The backlog counter of a topic; None: nothing has come since there are subscriptions."""
@@ -164,7 +166,7 @@ class BacklogCounters:
 
     def _waiting(self, subscription: Subscription, outstanding: int) -> Volume:
         dispatcher = subscription.dispatcher
-        counter = self._counters.get(subscription.definition.topic)
+        counter = self.read_by(subscription)
         if counter is None:
             return Volume(outstanding)
         return waiting(
@@ -175,13 +177,19 @@ class BacklogCounters:
             beyond=dispatcher.beyond,
         )
 
+    def read_by(self, subscription: Subscription) -> BacklogCounter | None:
+        """The counter of what a subscription reads: its topic's messages, or those of the stream;
+        None as in `of`."""
+        stream = subscription.stream
+        return self.of(subscription.definition.topic) if stream is None else stream.counter
+
     def owed_below(self, subscription: Subscription, place: int | None = None) -> Dropped:
         """What it is owed below a place, in all if that is None: so much drops an event that takes
         it away."""
         dispatcher = subscription.dispatcher
         stop = FOREVER if place is None else place
         read = dispatcher.outstanding_below(stop)
-        counter = self._counters.get(subscription.definition.topic)
+        counter = self.read_by(subscription)
         if counter is None or stop <= dispatcher.position:
             return Dropped(read)
         unread = counter.since(dispatcher.position).messages - counter.since(stop).messages

@@ -126,7 +126,7 @@ class Backlogs:
             self._topics.clear()
         self._topics.pop(topic, None)
         self._filtered.pop(subscription, None)
-        if limit.limits and not subscription.ended:
+        if limit.limits and not subscription.ended and subscription.stream is None:
             if limit.overflow is Overflow.REFUSE:
                 self.refuses = True
                 self._pump.accept_late()
@@ -141,7 +141,7 @@ class Backlogs:
         found = _Topic()
         for subscription in self._topic_directory.owed(topic):
             limit = subscription.dispatcher.policy.backlog
-            if limit.limits:
+            if limit.limits and subscription.stream is None:
                 found.shared |= subscription.definition.topic != topic
                 refuses = limit.overflow is Overflow.REFUSE
                 (found.refusing if refuses else found.dropping).subscriptions.append(subscription)

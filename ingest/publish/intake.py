@@ -13,6 +13,7 @@ from distributary.ingest.native.pump import Received
 from distributary.ingest.net.link import Link
 from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs
+from distributary.ingest.publish.memory_intake import MemoryIntake
 from distributary.ingest.publish.relay import Resolve, Routed
 from distributary.ingest.publish.routes import Routes
 from distributary.ingest.runtime import clock
@@ -31,15 +32,26 @@ class Posted:
     run: PublishBatch
     ids: list[bytes]
 
+    def expired(self, now: int) -> bool:
+        """Whether nobody shall get one of them any more, at this time (microseconds)."""
+        times = memoryview(self.run.expires_at).cast("B").cast("q")
+        return any(0 < at <= now for at in times)
+
 
 class Intake:
     """Takes runs of messages from links. `ids_max` is how many ids are remembered."""
 
     def __init__(
-        self, log: Log, policies: Policies, backlogs: Backlogs, routes: Routes, ids_max: int
+        self,
+        log: Log,
+        policies: Policies,
+        backlogs: Backlogs,
+        routes: Routes,
+        memory: MemoryIntake,
+        ids_max: int,
     ) -> None:
         self._log, self._policies, self._backlogs = log, policies, backlogs
-        self._routes = routes
+        self._routes, self._memory = routes, memory
         #: The ids of what was published.
         self.windows = Windows(ids_max)
 
@@ -136,7 +148,7 @@ class Intake:
                 return
         if policy.routes:
             self._log.publish_together(self._routes.with_copies(run, policy.routes), receipt)
-        else:
+        elif not self._memory.take(run, receipt, policy.storage):
             self._log.publish(run, receipt)
 
     def _publish_but(

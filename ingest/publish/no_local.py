@@ -16,6 +16,7 @@ from distributary.ingest.runtime import clock
 from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.model.message import Settlement
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.permission import Action, Permissions
@@ -42,6 +43,8 @@ class NoLocal:
         self._forbidden_by: Permissions | None = None
         self._all: dict[str, dict[Subscription, None]] = {}
         self._owners: dict[str, dict[Subscription, str | Peer]] = {}
+        #: Browsers, and which subscription each looks at.
+        self._views: dict[str, dict[Subscription, SubscriptionKey]] = {}
         #: What those that are watched were found not to be owed since then.
         self._watched: dict[Subscription, list[tuple[Outcome, range]]] = {}
 
@@ -78,11 +81,16 @@ class NoLocal:
         assert owner is not None, "a global subscription is nobody's"  # noqa: S101
         self._owners.setdefault(topic, {})[subscription] = owner
 
+    def look(self, view: Subscription, key: SubscriptionKey) -> None:
+        """A browser isn't shown what the subscription that it looks at isn't owed."""
+        self._views.setdefault(view.definition.topic, {})[view] = key
+
     def remove(self, subscription: Subscription) -> None:
-        """The subscription has ended."""
+        """The subscription, or a browser, has ended."""
         topic = subscription.definition.topic
         if self._users.pop(subscription, None) is not None:
             self._forbidden.clear()
+        _drop(self._views, topic, subscription)
         _drop(self._all, topic, subscription)
         _drop(self._owners, topic, subscription)
 
@@ -96,17 +104,20 @@ class NoLocal:
 
     def exclude(self, topic: str, publisher: Peer | Inside, run: range) -> list[Settlement]:
         """This publisher's messages get these sequences: the records of who isn't owed them."""
+        views = [pair for word in self._words(topic) for pair in self._views.get(word, {}).items()]
         if isinstance(publisher, Inside):
             if publisher.only is None:
                 return []
             there = (one for word in self._words(topic) for one in self._all.get(word, ()))
             others = [one for one in there if one.key != publisher.only]
+            others += [view for view, key in views if key != publisher.only]
             return self._excluded(others, run, Outcome.REDRIVEN, "")
         own = (publisher, publisher.container)
         owners = (
             pair for word in self._words(topic) for pair in self._owners.get(word, {}).items()
         )
         local = [subscription for subscription, owner in owners if owner in own]
+        local += [view for view, key in views if view.definition.no_local and key.container in own]
         found = self._excluded(local, run, Outcome.LOCAL, publisher.container)
         closed = [one for one in self._closed_to(topic) if one not in local]
         return found + self._excluded(closed, run, Outcome.FORBIDDEN, "")
@@ -140,6 +151,9 @@ class NoLocal:
         """Tell their dispatchers, and what is to be recorded for those that last."""
         found: list[Settlement] = []
         for subscription in subscriptions:
+            if subscription.stream is not None:
+                subscription.stream.exclude(run)
+                continue
             subscription.dispatcher.exclude(run)
             if subscription in self._watched:
                 self._watched[subscription].append((outcome, run))
@@ -149,7 +163,9 @@ class NoLocal:
 
 
 def _drop(
-    of_topics: dict[str, dict[Subscription, None]] | dict[str, dict[Subscription, str | Peer]],
+    of_topics: dict[str, dict[Subscription, None]]
+    | dict[str, dict[Subscription, str | Peer]]
+    | dict[str, dict[Subscription, SubscriptionKey]],
     topic: str,
     subscription: Subscription,
 ) -> None:

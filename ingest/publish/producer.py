@@ -2,9 +2,10 @@
 
 
 class Producer:
-    """An incoming link: messages for one topic, or (None) each for its own."""
+    """An incoming link: messages for one topic, or (None) each for its own. `returns`: its peer
+    wants back what nobody is subscribed to."""
 
-    __slots__ = ("topic",)
+    __slots__ = ("returns", "topic")
 
-    def __init__(self, topic: str | None) -> None:
-        self.topic = topic
+    def __init__(self, topic: str | None, *, returns: bool = False) -> None:
+        self.topic, self.returns = topic, returns

@@ -139,6 +139,14 @@ def accept(link: Link, at_once: bytes) -> None:
         link.answered(len(at_once) // 8)
 
 
+def release(link: Link, received: Received) -> None:
+    """Give the sender all of it back: nobody is subscribed to its topic, and it wants to know."""
+    pump.settle(received.deliveries, pump.RELEASED)
+    link.connection.touch()
+    link.answered(received.unsettled)
+    link.grant(received.count)
+
+
 def reject(link: Link, complaint: Complaint) -> None:
     """Tell the sender. What it sent settled can't be rejected any more, so its link ends with the
     error: a loss must not go unheard."""

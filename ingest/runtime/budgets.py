@@ -38,7 +38,8 @@ def together(settings: Settings) -> Together:
         + 2 * journal.waiting_bytes_max
         + accepted
         + COMMIT_COPIES * settings.commit.bytes
-        + settings.delivery.cache_bytes,
+        + settings.delivery.cache_bytes
+        + settings.delivery.memory_bytes_max,
         connection=amqp.write_buffer_bytes + READ_BYTES,
         unsettled=UNSETTLED_BYTES * amqp.connection_unsettled_max,
     )

@@ -149,6 +149,7 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class DeliveryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_bytes: int
+    memory_bytes_max: int
     page_bytes: int
     page_retry_ms: int
     selector_chars_max: int

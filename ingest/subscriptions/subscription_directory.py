@@ -16,6 +16,8 @@ from distributary.ingest.runtime.policies import Policies, keeps_dead_letters
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
 from distributary.pipeline.log.backlog_counter import NOTHING, Dropped
 from distributary.pipeline.log.failures import PossiblyDelivered
+from distributary.pipeline.log.message_counts import SubscriptionCounts
+from distributary.pipeline.model.address import is_temporary
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.message import SubscriptionRecord
 from distributary.pipeline.model.policy import Policy, TopicPolicy
@@ -141,16 +143,33 @@ class SubscriptionDirectory:
         subscription.dispatcher.policy = self.policy(key)
         self._topics.changed(subscription)
 
-    def _dispatcher(
-        self, key: SubscriptionKey, definition: Definition, floor: int | None
-    ) -> Dispatcher:
-        policy = self.policy(key, definition.topic)
-        return Dispatcher(
+    def _new(
+        self, key: SubscriptionKey | None, definition: Definition, floor: int | None
+    ) -> Subscription:
+        """One that is new. It reads its topic's stream, if it ends with the process and messages of
+        the topic may stay in memory; patterns, no-local and limits of backlogs are the log's."""
+        topic = definition.topic
+        policy = self._policies.of_subscription(None, topic)
+        if key is not None:
+            policy = self.policy(key, topic)
+        lasts = (key is not None and key.durable) or definition.no_local or policy.backlog.limits
+        storage = self._policies.of_topic(topic).storage
+        if not (lasts or is_pattern(topic)) and storage.streams(temporary=is_temporary(topic)):
+            stream, index = self._topics.stream(topic)
+            dispatcher = Dispatcher(stream.head, policy=policy, priority_index=index)
+            return Subscription(key, definition, dispatcher, self._counts_of(key, topic), stream)
+        dispatcher = Dispatcher(
             self._log.next_sequence if floor is None else floor,
             policy=policy,
-            priority_index=self._topics.priority_index(definition.topic),
-            dead_letters=keeps_dead_letters(key, definition.topic, policy),
+            priority_index=self._topics.priority_index(topic),
+            dead_letters=key is not None and keeps_dead_letters(key, topic, policy),
         )
+        return Subscription(key, definition, dispatcher, self._counts_of(key, topic))
+
+    def _counts_of(self, key: SubscriptionKey | None, topic: str) -> SubscriptionCounts:
+        if key is None:
+            return self._counts.unnamed
+        return self._counts.of_subscription(key.id, topic)
 
     def _restored(self, state: SubscriptionState, possible: PossiblyDelivered) -> Subscription:
         """One from before the start. A delivery of which nobody knows how it ended has failed."""
@@ -172,12 +191,7 @@ class SubscriptionDirectory:
     def private(self, definition: Definition) -> Subscription:
         """A new subscription without a name: it belongs to its consumer, and nothing of it is
         durable."""
-        policy = self._policies.of_subscription(None, definition.topic)
-        priority_index = self._topics.priority_index(definition.topic)
-        dispatcher = Dispatcher(
-            self._log.next_sequence, policy=policy, priority_index=priority_index
-        )
-        return Subscription(None, definition, dispatcher, self._counts.unnamed)
+        return self._new(None, definition, None)
 
     def sure(self, key: SubscriptionKey | None) -> bool:
         """Whether the last event of this subscription is durable."""
@@ -212,14 +226,12 @@ class SubscriptionDirectory:
         if before is None:
             self._made[key] = made
             self.census.add(key, made)
-        counts = self._counts.of_subscription(key.id, definition.topic)
-        subscription = Subscription(
-            key, definition, self._dispatcher(key, definition, floor), counts
-        )
         if before is not None:
-            subscription.dispatcher.paused = self.paused(key)
             self._delivery.end(before)
             self.no_local.remove(before)
+        subscription = self._new(key, definition, floor)
+        if before is not None:
+            subscription.dispatcher.paused = self.paused(key)
         self.no_local.add(subscription, self._client(key))
         self._topics.add(subscription)
         self._all[key] = subscription

@@ -188,15 +188,31 @@ class SubscriptionService:
         key = self.keep_queue(queue, Made(Origin.CLIENT, link.connection.user))
         self.directory.when_sure(key, link.later(partial(self._browse, link, key, selector)))
 
+    def browse_subscription(self, link: Link, key: SubscriptionKey, selector: str | None) -> None:
+        """Let the link see what a durable subscription is owed, if its user may know of it."""
+        found = self.directory.get(key)
+        if found is None or not key.durable or not self._sees(link, found):
+            link.refuse(NOT_FOUND, f"there is no durable subscription {key.id}")
+            return
+        user, topic = link.connection.user, found.definition.topic
+        amqp_error = self._access.amqp_error(user, LinkOperation.BROWSE, topic, key)
+        if amqp_error is not None:
+            link.refuse(amqp_error.condition, amqp_error.description)
+            return
+        self.directory.when_sure(key, link.later(partial(self._browse, link, key, selector)))
+
     def _browse(self, link: Link, key: SubscriptionKey, selector: str | None) -> None:
-        queue = self.directory.get(key)
+        found = self.directory.get(key)
         if not link.alive or link.ended:
             return
-        if queue is None:
-            link.refuse(NOT_FOUND, f"the queue {key.id} has been deleted")
+        if found is None:
+            link.refuse(NOT_FOUND, f"{key.id} has been deleted")
             return
-        view = Subscription(None, queue.definition, queue.dispatcher.view(), SubscriptionCounts())
+        view = Subscription(
+            None, found.definition, found.dispatcher.view(), SubscriptionCounts(), found.stream
+        )
         view.dispatcher.policy = replace(view.dispatcher.policy, backlog=Backlog())
+        self.directory.no_local.look(view, key)
         self._join(link, view, LinkKind.BROWSER, selector)
         if isinstance(link.owner, Consumer):
             self._delivery.flowed(link.owner)  # its credit may have come before
@@ -232,6 +248,9 @@ class SubscriptionService:
         """The consumer counts at once; its attach is answered when what it rests on is durable."""
         name = f"{link.connection.container}/{link.name}"
         link.owner = self._delivery.attach(subscription, link, name, kind, selector)
+        if link.attach.redeliver:
+            subscription.dispatcher.redeliver()
+            self._delivery.changed(subscription)
 
         waits = 1 + (not self.directory.sure(subscription.key))
 

@@ -24,6 +24,7 @@ from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.publish.intake import Posted
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.relay import Resolve
+from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.transactions.retiring import Retired, Retiring
 from distributary.pipeline.amqp.coordinator_command import Declare, Discharge, command
@@ -166,6 +167,10 @@ class Coordinator:
         work, amqp_error = ended.work, ended.amqp_error
         if ended.step is Step.APPLY and not all(map(self._retiring.holds, work.retired)):
             amqp_error = AmqpError(ILLEGAL_STATE, _taken("a subscription was rewound or purged"))
+        now = clock.now()
+        if amqp_error is None and any(one.expired(now) for one in work.posted):
+            # Of all conditions Qpid JMS takes amqp:transaction:rollback for a commit in doubt.
+            amqp_error = AmqpError(TIMED_OUT, "a message that was sent in it has expired since")
         amqp_error = amqp_error or self._intake.full(work.posted)
         if amqp_error is not None:
             _events.info(

@@ -101,6 +101,7 @@ class WalkedAttach:
     default_outcome: DeliveryState | None  #: None: none, or one that is no outcome
     #: That of a consumer among those of its subscription; None if it says one that is no integer.
     priority: int | None = 0
+    redeliver: bool = False  #: a consumer wants at once what failed and waits
 
 
 def parse(frame: bytes) -> Performative:
@@ -171,6 +172,7 @@ def attach(frame: bytes) -> WalkedAttach:
             symbols_of(value_of(performative.field(_Field.DESIRED))),
             read_state(outcome),
             _priority(performative.field(_Field.PROPERTIES)),
+            _redeliver(performative.field(_Field.PROPERTIES)),
         )
 
 
@@ -185,6 +187,16 @@ def _priority(properties: bytes) -> int | None:
             value = value_of(data)
             return value if isinstance(value, int) and not isinstance(value, bool) else None
     return 0
+
+
+#: The property of an attach by which a consumer that was away demands redelivery.
+REDELIVER = "redeliver"
+
+
+def _redeliver(properties: bytes) -> bool:
+    """Whether an attach demands redelivery."""
+    pairs = pairs_of(properties)
+    return any(key == REDELIVER and value_of(data) is True for key, data in pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,6 +306,10 @@ class Dispatcher:
         """Times have come: of delays and of locks."""
         return [*self._state.wake(now)]
 
+    def redeliver(self) -> None:
+        """What failed and waits for its redelivery may go at once."""
+        self._state.redeliver()
+
     @property
     def next_due(self) -> int | None:
         """When to call `wake`; None: never."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Deliver, Effect, Settled
 from distributary.pipeline.dispatch.message_groups import choose
 from distributary.pipeline.dispatch.queue_parts import QueueParts
+from distributary.pipeline.dispatch.read_cursor import FOREVER
 from distributary.pipeline.dispatch.ready import Eligibility
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.transitions import FAILURES, Event, State, next_state
@@ -356,6 +357,13 @@ class QueueState(QueueParts):
         for consumer, run in self._in_flight.lapse(now):
             effects += self.end(consumer, run, Event.LAPSE, now)
         return effects
+
+    def redeliver(self) -> None:
+        """What waits for its time after a failure waits no more. What is delayed by its own header
+        is put aside again when it is looked at."""
+        for run in self._ready.due(FOREVER):
+            self._go_on(self._groups.due(run))
+            self._ready.put(run)
 
     def rewind(self, position: int) -> None:
         """All from here on is owed; of what was, nothing is known but the consumers."""

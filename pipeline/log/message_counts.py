@@ -111,6 +111,8 @@ class MessageCounts:
         self.turn_seconds = turn_seconds
         #: Steps of upkeep by their kind, and messages that retention took out of the table.
         self.upkeep_steps: dict[str, int] = {}
+        #: Messages that stayed in memory; `published` has them not.
+        self.unwritten = 0
         self.retained_out = 0
 
     def published(self, topic: str, messages: int, size: int) -> None:

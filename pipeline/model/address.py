@@ -33,6 +33,9 @@ PREFIXES = {
     Kind.TEMPORARY_QUEUE: "temp-queue://",
 }
 
+#: What an address begins with that names a subscription by its id, for a browser.
+SUBSCRIPTION_PREFIX = "subscription://"
+
 #: The message annotation `x-opt-jms-dest` (Qpid JMS): the kind of `properties.to`.
 ANNOTATED = {
     0: Kind.QUEUE,
@@ -103,6 +106,11 @@ def destination_of(address: str, said: Kind | None, bare: Kind) -> Destination |
         return AmqpError(INVALID_FIELD, f"'{address}' is said to be a {said}, but names none")
     if not name or name.startswith("$"):
         return AmqpError(NOT_FOUND, f"'{address}' is not the name of a topic or queue")
+    if name.startswith(SUBSCRIPTION_PREFIX):
+        return AmqpError(
+            INVALID_FIELD,
+            f"'{address}' is a subscription, which can only be browsed (distribution mode copy)",
+        )
     if len(name) > NAME_CHARACTERS_MAX or not name.isprintable():
         return AmqpError(
             INVALID_FIELD,

@@ -18,6 +18,24 @@ class Overflow(StrEnum):
     DEAD_LETTER = "dead_letter"  #: the oldest go to the dead letters
 
 
+class Storage(StrEnum):
+    """What of a topic's messages isn't written to the log, as no subscription that outlasts the
+    process wants it. Each word takes in what the ones before it do."""
+
+    LOG = "log"  #: nothing: all is written
+    TEMPORARY = "temporary"  #: non-persistent messages for temporary destinations
+    NON_PERSISTENT = "non_persistent"  #: non-persistent messages
+    MEMORY = "memory"  #: persistent ones, too
+
+    def streams(self, *, temporary: bool) -> bool:
+        """Whether messages of a topic, or of a temporary destination, may stay in memory."""
+        return self is not Storage.LOG and (temporary or self is not Storage.TEMPORARY)
+
+    def skips(self, *, persistent: bool) -> bool:
+        """Whether messages that may stay in memory do."""
+        return self is Storage.MEMORY or not (persistent or self is Storage.LOG)
+
+
 class Redefine(StrEnum):
     """What happens when a consumer attaches to a durable subscription without consumers, and
     wants another topic, selector or no-local."""
@@ -119,6 +137,7 @@ class TopicPolicy:
     create_on_use: bool = True
     #: Bytes of one page of older messages for each of its subscriptions; 0: as for all.
     page_bytes: int = 0
+    storage: Storage = Storage.TEMPORARY
     #: What holds for each of its subscriptions that has no limit of its own.
     backlog: Backlog = Backlog()
 

@@ -76,6 +76,11 @@ class SubscriptionKey:
     queue: bool = False
 
     @property
+    def own(self) -> bool:
+        """Whether it lasts, and belongs to one client id."""
+        return self.durable and self.container is not None
+
+    @property
     def id(self) -> str:
         """The word for this subscription in tables, logs and metrics, e.g. `global/dispatchers`,
         `container/billing/orders` or `queue/orders`; parts are percent-encoded, so the id is

@@ -8,7 +8,9 @@ reads the attach.
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.address import (
+    SUBSCRIPTION_PREFIX,
     Destination,
     Kind,
     destination_of,
@@ -47,6 +49,9 @@ NO_LOCAL_GLOBAL = "no-local is for subscriptions of a container; a global one ha
 #: What a link can do beyond what its connection says: that of a topic's consumer, of a producer.
 CONSUMER_OFFERS = ("SHARED-SUBS",)
 PRODUCER_OFFERS = ("DELAYED_DELIVERY",)
+#: A topic's producer that desires it gets back what nobody is subscribed to. A queue, which stores
+#: what nobody takes yet, doesn't offer it.
+RELEASES = "RELEASE-UNDELIVERABLE"
 #: What a coordinator can do: part 4, section 4.5.1 of AMQP.
 COORDINATOR_OFFERS = frozenset(
     {"amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"}
@@ -112,6 +117,15 @@ class Browse:
 
 
 @dataclass(frozen=True, slots=True)
+class BrowseSubscription:
+    """Browse a durable subscription by its id: deliver what it is owed, or what of that a selector
+    matches, and leave it there."""
+
+    key: SubscriptionKey
+    selector: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Lookup:
     """A null source: find the durable subscription, to end it (unsubscribe)."""
 
@@ -123,7 +137,9 @@ class Coordinate:
     """Declare transactions, and discharge them."""
 
 
-AttachIntent: TypeAlias = Produce | Relay | Coordinate | Subscribe | Browse | Lookup | AmqpError
+AttachIntent: TypeAlias = (
+    Produce | Relay | Coordinate | Subscribe | Browse | BrowseSubscription | Lookup | AmqpError
+)
 
 
 def decide_intent(
@@ -145,10 +161,19 @@ def decide_intent(
         if attach.outgoing:
             return AmqpError(INVALID_FIELD, "a consumer's source must name a topic or queue")
         return Relay()
+    if attach.copy and not attach.durable and attach.address.startswith(SUBSCRIPTION_PREFIX):
+        return _browsed(attach, attach.address.removeprefix(SUBSCRIPTION_PREFIX))
+    return _at(attach, attach.address, container, bare, style)
+
+
+def _at(
+    attach: Attach, address: str, container: str, bare: Kind, style: PatternStyle
+) -> AttachIntent:
+    """What an attach asks for at this address."""
     said = said_by(attach.capabilities)
     if isinstance(said, AmqpError):
         return said
-    destination = destination_of(attach.address, said, bare)
+    destination = destination_of(address, said, bare)
     if isinstance(destination, AmqpError):
         return destination
     if attach.outgoing:
@@ -201,6 +226,18 @@ def _consumer(attach: Attach, container: str, destination: Destination) -> Attac
     return Subscribe(key, Definition(destination.topic, shared, selector, no_local))
 
 
+def _browsed(attach: Attach, id_: str) -> BrowseSubscription | AmqpError:
+    """What a browser of the subscription with this id wants."""
+    selector = _selector(attach)
+    if isinstance(selector, AmqpError):
+        return selector
+    try:
+        key = SubscriptionKey.parse(id_)
+    except InvalidRequest as error:
+        return AmqpError(INVALID_FIELD, str(error))
+    return BrowseSubscription(key, selector)
+
+
 def _selector(attach: Attach) -> str | AmqpError | None:
     """The text of the one selector; a blank one selects everything, as if there were none."""
     match attach.selectors:
@@ -228,9 +265,13 @@ def not_created(what: str) -> AmqpError:
     return AmqpError(NOT_FOUND, text)
 
 
-def offered(topic: str | None, *, outgoing: bool) -> tuple[str, ...]:
-    """The capabilities of a link, by the destination that it has, if it has one."""
-    if not outgoing:
-        return PRODUCER_OFFERS
+def offered(
+    topic: str | None, *, outgoing: bool, desired: frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    """The capabilities of a link, by the destination that it has, if it has one; what it `desired`
+    is among them only if it has it."""
     is_topic = topic and kind_of_topic(topic) in {Kind.TOPIC, Kind.TEMPORARY_TOPIC}
+    if not outgoing:
+        releases = (RELEASES,) if is_topic and RELEASES in desired else ()
+        return PRODUCER_OFFERS + releases
     return CONSUMER_OFFERS if is_topic else ()

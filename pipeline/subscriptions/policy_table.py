@@ -36,6 +36,7 @@ from distributary.pipeline.model.policy import (
     Policy,
     Redefine,
     Route,
+    Storage,
     TopicPolicy,
 )
 from distributary.pipeline.selector.lexer import SelectorError
@@ -206,6 +207,7 @@ def topic_over(below: TopicPolicy, said: Table, where: str) -> TopicPolicy:
         routes=read.routes("routes", below.routes),
         create_on_use=read.truth("create_on_use", below.create_on_use),
         page_bytes=read.size("page_bytes", below.page_bytes, PAGE_LEAST, PAGE_MOST),
+        storage=Storage(read.word("storage", below.storage, Storage)),
         backlog=_backlog(read, below.backlog),
     )
     read.finish()

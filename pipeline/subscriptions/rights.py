@@ -32,7 +32,7 @@ class LinkOperation(StrEnum):
     MAKE_QUEUE = "use a queue that isn't there yet"
     CONSUME = "attach a consumer"
     CONSUME_PATTERN = "attach a consumer of a pattern; messages need `consume` on their topic"
-    BROWSE = "browse a queue"
+    BROWSE = "browse a queue or a durable subscription"
     MAKE_DURABLE = "make a durable subscription by attaching to it"
     REDEFINE = "put another definition in the place of a durable subscription"
     LOOK_UP = "look up a durable subscription, to end it"

@@ -23,6 +23,7 @@ from tests.bench.materializing import batches, freshness, materialize
 from tests.bench.mixed import interleaved
 from tests.bench.month import month
 from tests.bench.neighbours import neighbours
+from tests.bench.replies import reply
 from tests.bench.restarts import restart, standby
 from tests.bench.retroactive import retroactive
 from tests.bench.scraping import scraping
@@ -294,6 +295,7 @@ CASES = (
         Budget(facts_max={"publish_ratio": 1.3, "through_ratio": 1.3}),
         own=True,
     ),
+    Case("reply", "reply", reply, Budget(facts_max={"ratio_p50": 0.5}), own=True),
     Case("subscriber", "subscriber", subscriber, own=True),
     Case("retroactive", "retroactive", retroactive, own=True),
     Case("materialize", "materialize", materialize, Budget(20_000), own=True),

@@ -116,10 +116,10 @@ def _attach(name: str, role: bytes, source: bytes, target: bytes, first_count: b
     return frame(described(ATTACH, listing(fields)))
 
 
-def attach_sender(name: str, topic: str) -> bytes:
+def attach_sender(name: str, topic: str, capability: str = "topic") -> bytes:
     """A link that publishes to `topic`, as a JMS producer's."""
     source = described(SOURCE, listing([string(name)]))
-    target = [string(topic), NULL, NULL, NULL, NULL, NULL, symbols(["topic"])]
+    target = [string(topic), NULL, NULL, NULL, NULL, NULL, symbols([capability])]
     return _attach(name, FALSE, source, described(TARGET, listing(target)), uint(0))
 
 
@@ -156,6 +156,14 @@ def plain_consumer(name: str, topic: str) -> bytes:
     return attach_receiver(name, topic, ["topic"], durable=False)
 
 
+def temporary_consumer(name: str) -> bytes:
+    """The link of a client that makes a temporary queue and consumes from it."""
+    source = [NULL, uint(0), symbol("link-detach"), NULL, TRUE]
+    return _attach(
+        name, TRUE, described(SOURCE, listing(source)), described(TARGET, listing([])), NULL
+    )
+
+
 def flow(received: int, credit: int) -> bytes:
     """The receiver of `received` messages so far will take `credit` more."""
     session = [uint(received), uint(WINDOW), uint(0), uint(WINDOW)]
@@ -173,11 +181,12 @@ def close() -> bytes:
 # --- messages and their settlement
 
 
-def message(data_bytes: int, topic: str, ttl_ms: int = 0) -> bytes:
-    """A persistent message: header, properties, two application properties, opaque data last."""
+def message(data_bytes: int, topic: str, ttl_ms: int = 0, *, durable: bool = True) -> bytes:
+    """A message: header, properties, two application properties, opaque data last."""
     properties = [string("ID:0000-1111:1:1"), NULL, string(topic)]
     small = mapping({"k": short_string("v"), "n": b"\x71" + struct.pack(">i", 5)})
-    header = [TRUE, ubyte(4), uint(ttl_ms)] if ttl_ms else [TRUE, ubyte(4)]
+    lasts = TRUE if durable else FALSE
+    header = [lasts, ubyte(4), uint(ttl_ms)] if ttl_ms else [lasts, ubyte(4)]
     sections = [
         described(HEADER, listing(header)),
         described(PROPERTIES, listing(properties)),

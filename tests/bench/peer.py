@@ -52,13 +52,15 @@ class Peer:
         #: How many transfers the session takes before its first flow says so anew.
         self.window = frames.number(self._expect(frames.BEGIN)[2]) or 0
 
-    def attach(self, attach: bytes) -> None:
-        """Attach the link; a refusal is an error with the server's words."""
+    def attach(self, attach: bytes) -> list[object]:
+        """Attach the link, and give the fields of the answer; a refusal is an error with the
+        server's words."""
         self._send(attach)
         fields = self._expect(frames.ATTACH)
         terminus = 6 if fields[2] else 5  # a receiver's own terminus is its target
         if fields[terminus] is None:
             raise LoadError(f"link refused: {frames.error_text(self._expect(frames.DETACH))}")
+        return fields
 
     def attach_without_blocking(self, attach: bytes) -> None:
         """As `attach`; from now on the socket never blocks."""

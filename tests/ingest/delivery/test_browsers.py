@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from gateway_frames import begun, composite, credit_frame, frame_of, make, receiver_frame
 from gateway_links import Incoming, encoded
-from gateway_peer import Connect, Peer, selector
+from gateway_peer import Connect, Peer, no_local, selector
 from gateway_process import Gateway
 from proton import Delivery, Link, ubyte
 
@@ -197,6 +197,80 @@ def test_a_copy_of_a_topic_is_no_browser(connect: Connect, topic: str) -> None:
     assert plain.nothing()
     assert peer.leave(durable, closed=False) == ""
     assert peer.durable(topic, "d").nothing()
+
+
+def looking(peer: Peer, id_: str, **options: object) -> Incoming:
+    """A browser of a subscription, as JMS clients make one of a queue of that name."""
+    return browser(peer, f"subscription://{id_}", **options)
+
+
+def test_a_durable_subscription_is_browsed(connect: Connect, topic: str) -> None:
+    """Beside its consumer, and without one: what it is owed, with the counts that a consumer would
+    see, and nothing is taken. By its own selector, and by the browser's."""
+    peer = connect(f"browsing-{topic}")
+    link = peer.durable(topic, "N", filters=selector("n < 8"))
+    sender = peer.sender(topic)
+    numbered = [encoded(n, properties={"n": n}) for n in range(10)]
+    sender.publish_data(numbered[:6])
+    assert link.bodies(1) == [0]
+    failed(link, 2)
+    id_ = f"container/{peer.container}/N"
+    for _ in range(2):
+        assert seen(looking(peer, id_)) == [(1, 1), (2, 1), *fresh(range(3, 6))]
+    assert seen(looking(peer, id_, filters=selector("n = 2 OR n = 4 OR n = 9"))) == [(2, 1), (4, 0)]
+    peer.leave(link, closed=False)
+    staying = looking(connect(), id_)
+    assert seen(staying) == [(1, 1), (2, 1), *fresh(range(3, 6))]
+    sender.publish_data(numbered[6:])
+    assert seen(staying) == fresh(range(6, 8))
+    got = peer.durable(topic, "N", filters=selector("n < 8")).take(7)
+    assert [(one.body, one.message.delivery_count) for one in got][:3] == [(1, 1), (2, 1), (3, 0)]
+
+
+def test_a_browser_sees_nothing_that_its_subscription_is_not_owed(
+    connect: Connect, topic: str
+) -> None:
+    """Not what no-local leaves out, before and while it looks."""
+    peer, other = connect(f"local-{topic}"), connect()
+    link = peer.durable(topic, "N", filters=no_local())
+    own, theirs = peer.sender(topic), other.sender(topic)
+    own.publish("own")
+    theirs.publish("theirs")
+    staying = looking(other, f"container/{peer.container}/N")
+    assert seen(staying) == [("theirs", 0)]
+    own.publish("own again")
+    theirs.publish("theirs again")
+    assert seen(staying) == [("theirs again", 0)]
+    assert link.bodies(2) == ["theirs", "theirs again"]
+
+
+@pytest.mark.parametrize(
+    ("id_", "condition"),
+    [
+        ("global/nobody's", "amqp:not-found"),
+        ("global/nobody's:volatile", "amqp:not-found"),
+        ("queue/nothing", "amqp:not-found"),
+        ("orders", "amqp:invalid-field"),
+    ],
+)
+def test_what_is_no_subscription_is_not_browsed(connect: Connect, id_: str, condition: str) -> None:
+    """Nothing is made by looking."""
+    peer = connect()
+    for _ in range(2):
+        link = looking(peer, id_, opened=False)
+        assert peer.amqp_error(link) == condition
+
+
+def test_a_subscription_is_no_destination(connect: Connect) -> None:
+    """Nobody sends to one or consumes from one by such an address."""
+    peer = connect()
+    address = "subscription://global/N"
+    assert peer.amqp_error(peer.sender(address, opened=False)) == "amqp:invalid-field"
+    assert peer.amqp_error(peer.receiver(address, opened=False)) == "amqp:invalid-field"
+    relay = peer.sender(None)
+    delivery = relay.send(encoded("?", address=address))
+    assert relay.outcome(delivery) == Delivery.REJECTED
+    assert delivery.remote.condition.name == "amqp:invalid-field"
 
 
 def test_a_selector_that_is_none_is_refused_as_for_consumers(connect: Connect, topic: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from gateway_codec import Encoded
 from gateway_fields import Fields, composite, make
 from gateway_frames import ATTACH, CLOSE, DETACH, DISPOSITION, TRANSFER, Frame, Raw, begun, frame_of
-from gateway_links import decoded
+from gateway_links import decoded, encoded
 from gateway_peer import Connect
 from proton import Described, symbol
 
@@ -157,6 +157,46 @@ def test_a_queues_consumer_is_offered_nothing_a_producer_a_delay(raw: NewRaw, to
         said = {**termini, "desired_capabilities": desired}
         one.send(frame_of("attach", name=f"P{handle}", handle=handle, role=False, **said))
         assert one.next(ATTACH)["offered-capabilities"] == ["DELAYED_DELIVERY"]
+
+
+def sent(one: Raw, handle: int, number: int, *, durable: bool = True) -> object:
+    """Send a message; the state that it gets."""
+    place = {"handle": handle, "delivery_id": number, "delivery_tag": bytes([number])}
+    payload = encoded(f"message {number}", durable=durable)
+    one.send(frame_of("transfer", **place, message_format=0, payload=payload))
+    answer = one.next(DISPOSITION)
+    assert (answer["first"], answer["settled"]) == (number, True)
+    return answer["state"].kind
+
+
+def test_a_producer_gets_back_what_nobody_is_subscribed_to(
+    raw: NewRaw, connect: Connect, topic: str
+) -> None:
+    """If it desires that, on a topic: it is offered, and told by the outcome. A queue stores, and
+    what has its outcome on receipt keeps it."""
+    one = raw("producer")
+    attaches = [
+        (topic, ["RELEASE-UNDELIVERABLE"], ["DELAYED_DELIVERY", "RELEASE-UNDELIVERABLE"]),
+        (topic, None, ["DELAYED_DELIVERY"]),
+        (f"queue://{topic}", ["RELEASE-UNDELIVERABLE"], ["DELAYED_DELIVERY"]),
+    ]
+    for handle, (address, desired, offered) in enumerate(attaches):
+        termini = {"source": make("source"), "target": make("target", address=address)}
+        said = {**termini, "desired_capabilities": desired, "initial_delivery_count": 0}
+        one.send(frame_of("attach", name=f"P{handle}", handle=handle, role=False, **said))
+        assert one.next(ATTACH)["offered-capabilities"] == offered
+    assert sent(one, 0, 1) == "released"
+    assert sent(one, 0, 2, durable=False) == "accepted"
+    assert sent(one, 1, 3) == "accepted"
+    assert sent(one, 2, 4) == "accepted"
+    peer = connect()
+    link = peer.receiver(topic)
+    link.link.flow(9)
+    peer.write()
+    assert sent(one, 0, 5) == "accepted"
+    assert link.bodies() == ["message 5"]
+    peer.leave(link, closed=True)
+    assert sent(one, 0, 6) == "released"
 
 
 def test_a_refused_link_is_offered_nothing(raw: NewRaw) -> None:

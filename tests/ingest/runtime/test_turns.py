@@ -24,6 +24,7 @@ from distributary.ingest.runtime.turns import (
     next_sockets,
 )
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
+from distributary.pipeline.log.message_counts import SubscriptionCounts
 from distributary.pipeline.model.policy import Policy
 from distributary.pipeline.model.subscription import Definition
 
@@ -166,11 +167,12 @@ def test_alarms_that_ring_together_ring_in_parts() -> None:
 
         alarms = Alarms(loop, rings)
         for _ in range(2 * RUNG_AT_ONCE + 1):
+            definition = Definition("t", shared=False)
             dispatcher = Dispatcher(0, policy=Policy(lock_ms=1))
             dispatcher.attach(1)
             dispatcher.credit(1, 1)
             dispatcher.offer(0, 1)
-            alarms.look(Subscription(None, Definition("t", shared=False), dispatcher))
+            alarms.look(Subscription(None, definition, dispatcher, SubscriptionCounts()))
         await over
         return rung
 

@@ -180,6 +180,14 @@ class Try:
         self.place.operator.done("CREATE", "queue", f"tried-{self.number}")
         return self.make_queue_by_browsing()
 
+    def browse_subscription(self) -> str:
+        self.durable()
+        return self.browse_nothing()
+
+    def browse_nothing(self) -> str:
+        address = f"subscription://{self.key}"
+        return self.opened(self.peer.receiver(address, copy=True, opened=False))
+
     def make_durable(self) -> str:
         link = self.peer.shared_durable(self.topic, f"{self.name}|global", opened=False)
         return self.opened(link)
@@ -263,6 +271,7 @@ WAYS: tuple[Way, ...] = (
     (L.CONSUME, (), Try.consume_durable),
     (L.CONSUME_PATTERN, (), Try.consume_pattern),
     (L.BROWSE, (), Try.browse),
+    (L.BROWSE, (), Try.browse_subscription),
     (L.MAKE_DURABLE, (L.CONSUME,), Try.make_durable),
     (L.REDEFINE, (L.CONSUME,), Try.redefine),
     (L.LOOK_UP, (), Try.look_up),
@@ -279,7 +288,14 @@ WAYS: tuple[Way, ...] = (
 )
 #: Those in which the name of a subscription is used.
 NAMED = {
-    *(Try.consume_durable, Try.make_durable, Try.redefine, Try.look_up, Try.end_durable),
+    *(
+        Try.consume_durable,
+        Try.browse_subscription,
+        Try.make_durable,
+        Try.redefine,
+        Try.look_up,
+        Try.end_durable,
+    ),
     *(Try.set_policy, Try.set_dead_letters, Try.set_new_dead_letters, Try.update_dead_letters),
 }
 
@@ -440,6 +456,9 @@ def test_of_what_one_may_not_see_nothing_is_said(place: Place, user: str) -> Non
             )
     there, nowhere = Try(place, user), Try(place, user)
     assert (there.look_up() == nowhere.look_up_nothing()) is (not sees)
+    there, nowhere = Try(place, user), Try(place, user)
+    if not sees:
+        assert there.browse_subscription() == nowhere.browse_nothing() == NOT_FOUND
     there = Try(place, user)
     there.durable()
     topic = manager.ask("READ", "topic", there.topic)

@@ -580,3 +580,61 @@ def test_a_transaction_has_so_much_time(own_gateway: Make) -> None:
         other.credit(1, count=1)
         assert other.bodies(1) == ["two"]
         assert session.roll_back() == ""
+
+
+def test_a_message_that_expires_before_the_commit_rolls_it_back(
+    gateway: Gateway, topic: str
+) -> None:
+    """All of it: what was sent beside it never was, what was retired comes again. While it lasts
+    the commit is as ever."""
+    with posting(gateway, topic) as (jms, session, to, other):
+        jms.publish(topic, "taken", capabilities=QUEUE)
+        session.consumer("consumer", source(topic, QUEUE), 1)
+        session.retire(session.transfers(1)[0])
+        state = make("transactional-state", txn_id=session.id)
+        session.post(to, "beside it")
+        session.transfer(to, text_message("short", ttl=50), state=state)
+        time.sleep(0.06)
+        assert session.commit() == "amqp:transaction:timeout"
+        other.credit(3)
+        jms.credit(1, handle=session.links, channel=session.channel, count=1)
+        [again] = session.transfers(1)
+        assert (text_of(again.payload), count_of(again)) == ("taken", 1)
+        session.retire(again)
+        state = make("transactional-state", txn_id=session.id)
+        session.transfer(to, text_message("long", ttl=60_000), state=state)
+        assert session.commit() == ""
+        assert other.bodies(1) == ["long"]
+
+
+def test_what_was_open_at_a_kill_never_was(own_gateway: Make) -> None:
+    """A persistent message that its sender was told will be accepted with the commit: it isn't
+    there, its transaction is unknown, and what was retired comes again. All of it done once more
+    is there once."""
+    with own_gateway() as gateway:
+        with Jms(gateway.port) as jms, Jms(gateway.port, "c") as other:
+            other.subscribed("N", durable("t"))
+            jms.publish("q", "taken", capabilities=QUEUE)
+            session = transacted(jms)
+            session.consumer("consumer", source("q", QUEUE), 1)
+            session.retire(session.transfers(1)[0])
+            [posted] = session.post(session.producer("t"), "never")
+            assert condition_of(session.answer(posted)) == ""
+            jms.publish("other", "written after it")
+            gateway.kill()
+        gateway.start()
+        with Jms(gateway.port) as jms, Jms(gateway.port, "c") as other:
+            other.subscribed("N", durable("t"))
+            other.credit(2)
+            former = session.id
+            session = transacted(jms)
+            assert session.answer(session.send_discharge(fail=False, of=former)).kind == "rejected"
+            session.consumer("consumer", source("q", QUEUE), 1)
+            [again] = session.transfers(1)
+            assert text_of(again.payload) == "taken"
+            session.retire(again)
+            session.post(session.producer("t"), "once")
+            assert session.commit() == ""
+            assert other.bodies(1) == ["once"]
+        gateway.stop()
+        gateway.verified()

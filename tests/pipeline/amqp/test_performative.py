@@ -154,6 +154,14 @@ def test_a_priority_that_is_no_integer_is_seen() -> None:
         assert performative.attach(attach_frame(properties=properties)).priority == found
 
 
+def test_a_demand_for_redelivery_is_the_value_true() -> None:
+    """And nothing else."""
+    for said, found in ((TRUE, True), (NULL, False), (text("yes"), False)):
+        properties = compound([symbol("redeliver"), said], 0xC1)
+        assert performative.attach(attach_frame(properties=properties)).redeliver is found
+    assert not performative.attach(attach_frame()).redeliver
+
+
 @given(form=forms, source=forms, target=forms, wide=st.booleans())
 def test_an_attach_is_read_in_every_form(form: str, source: str, target: str, wide: bool) -> None:
     """By name or number, in short and long lists: the same, and the engine gets numbers."""

@@ -17,6 +17,7 @@ from distributary.pipeline.subscriptions.attach_intent import (
     Attach,
     AttachIntent,
     Browse,
+    BrowseSubscription,
     Lookup,
     Make,
     Produce,
@@ -113,6 +114,15 @@ OTHERS = [
         replace(CONSUMER, capabilities=QUEUE, copy=True, selectors=("a = 1",)),
         Browse(Destination(Kind.QUEUE, "t"), "a = 1"),
     ),
+    # A JMS client calls everything that it browses a queue.
+    (
+        replace(CONSUMER, capabilities=QUEUE, copy=True, address="subscription://container/c/N"),
+        BrowseSubscription(key("c", "N", durable=True)),
+    ),
+    (
+        replace(CONSUMER, copy=True, address="subscription://global/N", selectors=("a = 1",)),
+        BrowseSubscription(key(None, "N", durable=True), "a = 1"),
+    ),
     (replace(CONSUMER, copy=True), Subscribe(None, Definition("t", shared=False))),
     (
         replace(CONSUMER, filters=(NO_LOCAL,)),
@@ -161,6 +171,13 @@ REFUSALS = [
     (replace(PRODUCER, present=False), "amqp:invalid-field"),
     (replace(CONSUMER, address=None), "amqp:invalid-field"),
     (replace(CONSUMER, dynamic=True), "amqp:invalid-field"),
+    (replace(CONSUMER, copy=True, address="subscription://N"), "amqp:invalid-field"),
+    (replace(CONSUMER, address="subscription://global/N"), "amqp:invalid-field"),
+    (
+        replace(CONSUMER, copy=True, durable=True, address="subscription://global/N"),
+        "amqp:invalid-field",
+    ),
+    (replace(PRODUCER, address="subscription://global/N"), "amqp:invalid-field"),
     (replace(PRODUCER, capabilities=QUEUE | {"topic"}), "amqp:invalid-field"),
     (replace(CONSUMER, address="$catalog"), "amqp:not-found"),
     (replace(CONSUMER, capabilities=QUEUE, filters=(NO_LOCAL,)), "amqp:invalid-field"),

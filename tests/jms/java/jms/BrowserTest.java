@@ -10,6 +10,7 @@ import jakarta.jms.JMSContext;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
+import jakarta.jms.Queue;
 import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
 import jakarta.jms.TemporaryQueue;
@@ -45,6 +46,21 @@ class BrowserTest extends OneClient {
 
     private static List<String> numbers(int count) {
         return IntStream.range(0, count).mapToObj(Integer::toString).toList();
+    }
+
+    @Test
+    @DisplayName("A topic's durable subscription is browsed by its id, with and without a selector.")
+    void subscription() throws Exception {
+        String id = "browsing-" + topic.getTopicName();
+        Connection own = connect(id);
+        Session theirs = auto(own);
+        theirs.createDurableConsumer(topic, "s").close();
+        publishMany(own, topic, 3);
+        Queue it = session.createQueue("subscription://container/" + id + "/s");
+        assertEquals(numbers(3), shown(session.createBrowser(it)));
+        assertEquals(List.of(), shown(session.createBrowser(it, "JMSPriority > 4")));
+        expect(theirs.createDurableConsumer(topic, "s"), "0", "1", "2");
+        assertEquals(List.of(), shown(session.createBrowser(it)));
     }
 
     @ParameterizedTest

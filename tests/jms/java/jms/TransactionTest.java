@@ -335,6 +335,27 @@ class TransactionTest extends OneClient {
     }
 
     @Test
+    @DisplayName("A message that expires before the commit rolls all of it back.")
+    void expired() throws Exception {
+        MessageConsumer consumer = session.createConsumer(topic);
+        publish(connection, queue, "taken");
+        Session transacted = transacted();
+        MessageConsumer taking = transacted.createConsumer(queue);
+        expect(taking, "taken");
+        send(transacted, topic, "beside it");
+        MessageProducer producer = transacted.createProducer(topic);
+        producer.setTimeToLive(50);
+        producer.send(transacted.createTextMessage("short"));
+        Thread.sleep(100);
+        assertThrows(TransactionRolledBackException.class, transacted::commit);
+        expectNothing(consumer);
+        Message taken = next(taking);
+        assertEquals("taken", taken.getBody(String.class));
+        assertTrue(taken.getJMSRedelivered());
+        transacted.commit();
+    }
+
+    @Test
     @DisplayName("Outside of transactions the same connection's messages go at once.")
     void notAll() throws Exception {
         MessageConsumer consumer = session.createConsumer(topic);

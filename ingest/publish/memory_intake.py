@@ -1,0 +1,48 @@
+"""Messages that need no disk: from the publisher to the stream of their topic, and so to consumers.
+
+What stays in memory is what no durable subscription and no queue wants, and what the topic's policy
+(`storage`) lets stay there; it is gone with the process, as are all that could get it. What doesn't
+fit is written, like every other message.
+"""
+
+from distributary.ingest.commit.batches import batches_of
+from distributary.ingest.commit.group_log import Log, Receipt, answer
+from distributary.ingest.delivery.delivery_service import DeliveryService
+from distributary.ingest.delivery.topic_directory import TopicDirectory
+from distributary.ingest.native import pump
+from distributary.ingest.runtime import clock
+from distributary.pipeline.log.message_counts import MessageCounts
+from distributary.pipeline.model.message import Group, PublishBatch
+from distributary.pipeline.model.policy import Storage
+
+
+class MemoryIntake:
+    """Takes runs that need not be written. All methods run on the loop's thread."""
+
+    def __init__(
+        self, log: Log, topics: TopicDirectory, delivery: DeliveryService, counts: MessageCounts
+    ) -> None:
+        self._log, self._topics, self._delivery = log, topics, delivery
+        self._counts = counts
+
+    def take(self, run: PublishBatch, receipt: Receipt, storage: Storage) -> bool:
+        """Take the run, accept it and have it delivered in this pass; False: it is to be written.
+
+        A run is written while earlier ones of its topic wait for the log, so that it doesn't
+        overtake them.
+        """
+        if run.topic not in self._topics.streams:
+            return False
+        stream, topic = self._topics.only_stream(run.topic), run.topic
+        if stream is None or not storage.skips(persistent=any(run.durable)):
+            return False
+        if not stream.fits(len(run.blob)) or self._log.coming(topic)[0]:
+            return False
+        now = clock.now()
+        for _, batch in batches_of(Group(0, stream.head, now, (run,))):
+            self._topics.came(topic, batch, now)
+        self._counts.unwritten += run.count
+        answer(receipt, pump.ACCEPTED)
+        self._log.grant(receipt.link, receipt.credit)
+        self._delivery.arrived((topic,))
+        return True

@@ -1,0 +1,175 @@
+"""The messages of one topic for those of its subscriptions that end with the process.
+
+Such a subscription reads numbers of its own, not sequences: what need not be written gets a number
+and has no sequence. What is written all the same has a number, too, when it is durable; its bytes
+aren't kept here but found in the log.
+
+Rule 1: numbers are dense and rise in the order in which messages came.
+Rule 2: what is in memory alone is here until nobody is owed it; all streams together have no more
+        bytes than the budget says.
+"""
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from distributary.pipeline.codec.buffers import Bytes
+from distributary.pipeline.log.backlog_counter import BacklogCounter
+from distributary.pipeline.log.recent_messages import BATCH_BYTES
+from distributary.pipeline.model.header_attributes import HeaderAttributes
+from distributary.pipeline.model.message import RecordBatch
+
+#: Bytes that a stream takes until it is looked at what of it nobody is owed any more.
+_TRIM_BYTES = 65_536
+
+
+@dataclass(slots=True, eq=False)
+class MemoryBudget:
+    """The bytes of memory that all streams take together."""
+
+    bytes_max: int
+    bytes: int = 0
+
+    def fits(self, size: int) -> bool:
+        """Whether a batch with so many bytes of messages may come."""
+        return self.bytes + size + BATCH_BYTES <= self.bytes_max
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logged:
+    """Messages that lie in the log: the first of the numbers, how many, and the first's
+    sequence."""
+
+    first: int
+    count: int
+    sequence: int
+
+    @property
+    def stop(self) -> int:
+        """The number after the last message."""
+        return self.first + self.count
+
+    def sequence_of(self, number: int) -> int:
+        """The sequence of the message with this number, or of the first one."""
+        return self.sequence + max(number - self.first, 0)
+
+    def numbered(self, batch: RecordBatch) -> RecordBatch:
+        """What this batch of the log has of these messages, under their numbers: one at least."""
+        listed = batch.sequences or range(batch.first, batch.stop)
+        begin = bisect_left(listed, self.sequence)
+        end = bisect_left(listed, self.sequence + self.count)
+        first = self.first + listed[begin] - self.sequence
+        offsets = bytes(memoryview(batch.offsets).cast("B")[4 * begin : 4 * (end + 1)])
+        attributes = batch.attributes
+        if attributes is not None:
+            attributes = HeaderAttributes(
+                first,
+                None,
+                bytes(attributes.priority)[begin:end],
+                _times(attributes.expires_at, begin, end),
+                _times(attributes.deliver_at, begin, end),
+                _times(attributes.groups, begin, end),
+            )
+        return RecordBatch(first, end - begin, batch.blob, offsets, attributes=attributes)
+
+
+Entry: TypeAlias = RecordBatch | Logged
+
+
+class MemoryStream:
+    """One topic's stream. Sizes are in bytes."""
+
+    __slots__ = ("_budget", "_bytes", "_entries", "_excluded", "_trim_at", "counter", "head")
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self._entries: list[Entry] = []
+        self._bytes = 0
+        self._trim_at = _TRIM_BYTES
+        self._excluded: dict[range, None] = {}
+        self.head = 0  #: the number of the next message
+        #: How many messages there are, and their bytes, by number.
+        self.counter = BacklogCounter()
+
+    def __len__(self) -> int:
+        """How many batches and stretches of the log it has."""
+        return len(self._entries)
+
+    @property
+    def due(self) -> bool:
+        """Whether it has grown so much that `trim` is worth its while."""
+        return self._bytes >= self._trim_at
+
+    def fits(self, size: int) -> bool:
+        """Whether a batch with so many bytes of messages may come."""
+        return self._budget.fits(size)
+
+    def add(self, batch: RecordBatch, at: int) -> None:
+        """The next messages, which came at this time (microseconds) and are nowhere else; the
+        first one has the number `head`."""
+        assert batch.first == self.head, f"batch {batch.first} does not follow {self.head}"  # noqa: S101
+        self._entries.append(batch)
+        self._weigh(_size(batch))
+        self.counter.add(batch.first, batch.stop, batch.count, len(batch.blob), at)
+        self.head = batch.stop
+
+    def add_logged(self, batch: RecordBatch, at: int) -> tuple[RecordBatch, list[range]]:
+        """The next messages, which became durable: a batch of one group. The same batch under its
+        numbers, and which of these nobody here is owed."""
+        assert batch.sequences is None, "a group's batch is dense"  # noqa: S101
+        logged = Logged(self.head, batch.count, batch.first)
+        last = self._entries[-1] if self._entries else None
+        if isinstance(last, Logged) and last.sequence + last.count == batch.first:
+            self._entries[-1] = replace(last, count=last.count + batch.count)
+        else:
+            self._entries.append(logged)
+        self.counter.add(self.head, logged.stop, batch.count, len(batch.blob), at)
+        self.head = logged.stop
+        shift = logged.first - batch.first
+        gone = [run for run in self._excluded if run.start in range(batch.first, batch.stop)]
+        for run in gone:
+            del self._excluded[run]
+        out = [range(run.start + shift, run.stop + shift) for run in gone]
+        return logged.numbered(batch), out
+
+    def exclude(self, run: range) -> None:
+        """Nobody here is owed what gets these sequences of the log; it isn't durable yet."""
+        self._excluded[run] = None
+
+    def find(self, number: int) -> Entry | None:
+        """What has the message with this number, else the first one after it; None: none has."""
+        at = bisect_right(self._entries, number, key=_stop)
+        return self._entries[at] if at < len(self._entries) else None
+
+    def trim(self, below: int) -> None:
+        """Forget all below this number: nobody is owed any of it."""
+        gone = bisect_right(self._entries, below, key=_stop)
+        self._weigh(-sum(map(_size, self._entries[:gone])))
+        del self._entries[:gone]
+        self.counter.trim(below)
+        self._trim_at = max(2 * self._bytes, _TRIM_BYTES)
+
+    def clear(self) -> None:
+        """Forget all of it: nobody reads this stream any more."""
+        self.trim(self.head)
+
+    def _weigh(self, size: int) -> None:
+        self._bytes += size
+        self._budget.bytes += size
+
+
+def _stop(entry: Entry) -> int:
+    return entry.stop
+
+
+def _size(entry: Entry) -> int:
+    """The bytes that an entry takes; what lies in the log takes hardly any."""
+    if isinstance(entry, Logged):
+        return 0
+    attributes = entry.attributes
+    return BATCH_BYTES + len(entry.blob) + (attributes.size if attributes is not None else 0)
+
+
+def _times(column: Bytes, begin: int, end: int) -> bytes:
+    """Elements of a column of 8 bytes each; an empty one stays empty."""
+    return bytes(memoryview(column).cast("B")[8 * begin : 8 * end])
