@@ -192,3 +192,28 @@ def test_without_anybody_it_is_written(own_gateway: Make, connect: Connect) -> N
         peer.sender("queue://work").publish(2)
         gateway.stop()
         assert {name for name, _ in written(gateway)} == {"nobody", "queue://work"}
+
+
+def test_a_pattern_has_what_its_topics_have(own_gateway: Make, connect: Connect) -> None:
+    """Who claims a pattern reads the log: as long as there is one that matches, all is written, and
+    each gets all, in one order. Before and after it messages stay in memory."""
+    with own_gateway(MEMORY) as gateway:
+        peer, other = connect(port=gateway.port), connect("maker", port=gateway.port)
+        plain, sender = peer.receiver("orders.eu"), other.sender("orders.eu")
+        sender.publish(0)
+        claims = other.receiver("orders.*")
+        lasting = other.durable("orders.#", "kept")
+        sender.publish(1, 2)
+        assert claims.bodies(2) == lasting.bodies(2) == [1, 2]
+        other.leave(claims, closed=True)
+        other.leave(lasting, closed=False)
+        sender.publish(3)
+        assert plain.bodies(4) == [0, 1, 2, 3]
+        lasting = other.durable("orders.#", "kept")
+        assert lasting.bodies(1) == [3]
+        other.leave(lasting, closed=True)
+        sender.publish(4)
+        assert plain.bodies() == [4]
+        gateway.stop()
+        assert written(gateway) == [("orders.eu", n) for n in range(3)]
+        gateway.verified()
