@@ -103,7 +103,7 @@ class DeadLetters:
 
     def _begin(self) -> None:
         if self._task is None and self._pending:
-            work = watched(self._run(), self._loop, "burial")
+            work = watched(self._run(), self._loop, "dead letters")
             self._task = self._loop.create_task(work)
             self._task.add_done_callback(self._ended)
 

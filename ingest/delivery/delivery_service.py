@@ -34,7 +34,7 @@ from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.registry import LinkKind
 
-#: Seconds that burials may take at the end, when nobody is served any more.
+#: Seconds that dead-lettering may take at the end, when nobody is served any more.
 FINISH_SECONDS = 5.0
 #: Subscriptions of a topic that are served until those of the next topic have their turn.
 TOPIC_SUBSCRIPTIONS = 64
@@ -359,7 +359,7 @@ class DeliveryService:
                 self._set_credit(consumer)
 
     async def finish(self) -> None:
-        """The last peer has gone: bury what is given up, and begin nothing more."""
+        """The last peer has gone: dead-letter what is given up, and begin nothing more."""
         self._expiry.close()
         await self._dead_letters.finish(FINISH_SECONDS)
 

@@ -291,7 +291,7 @@ class Dispatcher:
         return self._state.report.owed(head)
 
     def exhausted(self) -> Run:
-        """What is owed and failed as often as it may, as after a crash before its burial, or under
+        """What is owed and failed as often as it may, as after a crash before its copy, or under
         a policy that allows less than the one before."""
         state = self._state
         known = state.report.failed()

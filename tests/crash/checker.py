@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
 from history import (
-    Buried,
+    DeadLettered,
     Delivered,
     Drained,
     Ended,
@@ -86,7 +86,7 @@ class _Delivery:
     given_up: int = 0  #: rejections given
     failed: int = 0  #: failures given
     rejected: int = 0  #: rejections that the gateway has confirmed
-    buried: int = 0  #: copies among the dead letters
+    dead_lettered: int = 0  #: copies among the dead letters
 
 
 @dataclass(slots=True)
@@ -151,8 +151,8 @@ class Checker:
                 self._end(event)
             case Drained():
                 self._drained.add(event.subscription)
-            case Buried():
-                self._bury(event)
+            case DeadLettered():
+                self._dead_letter(event)
             case Searched():
                 self._searched.add(event.subscription)
 
@@ -191,17 +191,17 @@ class Checker:
         delivery.count += 1
         delivery.holders[event.consumer] += 1
 
-    def _bury(self, event: Buried) -> None:
+    def _dead_letter(self, event: DeadLettered) -> None:
         where = event.subscription, event.message
         message = self._messages.get(event.message)
         if message is None:
             self._wrong("never_sent", where)
             return
         delivery = self._delivery(*where)
-        delivery.buried += 1
-        if delivery.buried > delivery.given_up + delivery.failed // ATTEMPTS:
+        delivery.dead_lettered += 1
+        if delivery.dead_lettered > delivery.given_up + delivery.failed // ATTEMPTS:
             self._wrong("buried_unasked", where)
-        if delivery.buried + delivery.confirmed - delivery.rejected > message.sent:
+        if delivery.dead_lettered + delivery.confirmed - delivery.rejected > message.sent:
             self._wrong("buried_and_settled", where)
 
     def _order(self, event: Delivered, message: _Message, delivery: _Delivery) -> None:
@@ -250,7 +250,7 @@ class Checker:
         found["unburied"] = tuple(
             (subscription, message)
             for (subscription, message), delivery in self._deliveries.items()
-            if subscription in self._searched and delivery.buried < delivery.rejected
+            if subscription in self._searched and delivery.dead_lettered < delivery.rejected
         )
         promised = [m for m in self._messages.values() if m.publish.kept and m.accepted]
         return Report(
@@ -268,7 +268,7 @@ class Checker:
                 continue
             for subscription in sorted(message.owed_to & self._drained):
                 delivery = self._deliveries.get((subscription, name))
-                if delivery is None or not (delivery.said or delivery.buried):
+                if delivery is None or not (delivery.said or delivery.dead_lettered):
                     yield subscription, name
 
 

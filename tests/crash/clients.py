@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from gateway_links import Got, Incoming, Outgoing, encoded
 from gateway_peer import Peer, PeerLost
 from history import (
-    Buried,
+    DeadLettered,
     Delivered,
     Event,
     History,
@@ -358,7 +358,7 @@ def search(history: History, port: int, subscription: Subscription) -> None:
                 message = got.message
                 assert message.annotations["x-opt-dead-letter-subscription"] == subscription.id
                 body = str(message.body).split(" ", 1)[0]
-                history.add(Buried(subscription.name, body))
+                history.add(DeadLettered(subscription.name, body))
             link.confirm(inbox)
     history.add(Searched(subscription.name))
 

@@ -122,7 +122,7 @@ class Drained:
 
 
 @dataclass(frozen=True, slots=True)
-class Buried:
+class DeadLettered:
     """A copy of the message lay among the subscription's dead letters."""
 
     subscription: str
@@ -146,7 +146,7 @@ Event: TypeAlias = (
     | Left
     | Ended
     | Drained
-    | Buried
+    | DeadLettered
     | Searched
 )
 

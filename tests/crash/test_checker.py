@@ -3,7 +3,7 @@
 import pytest
 from checker import check
 from history import (
-    Buried,
+    DeadLettered,
     Delivered,
     Drained,
     Ended,
@@ -49,7 +49,7 @@ def crashed(how: How = How.KILLED, credit: int = 0) -> Ended:
 
 
 REJECTED = (came(), settle(said=Said.REJECTED), settled(said=Said.REJECTED))
-COPY, SEARCHED = Buried("s", "m0"), Searched("s")
+COPY, SEARCHED = DeadLettered("s", "m0"), Searched("s")
 WHOLE = (sent(), accepted(), came(), settle(), settled())
 
 SOUND: dict[str, tuple[Event, ...]] = {

@@ -28,7 +28,7 @@ class Message:
     deliver_at: int = 0
     group: int = 0
     colours: frozenset = frozenset()
-    place: str = "owed"  # owed (read or not), held, buried (given up, no copy yet), gone
+    place: str = "owed"  # owed (read or not), held, dead_lettered (given up, no copy yet), gone
     holder: int = 0
     since: int = 0  # when it was delivered
     grouped: bool = False  # it was given to somebody as one of its group, not claimed alone
@@ -161,7 +161,7 @@ class Model:
         if self.keeps(reason):
             assert isinstance(effect, DeadLetter), effect
             assert effect.reason is reason
-            message.place = "buried"
+            message.place = "dead_lettered"
         else:
             assert isinstance(effect, Settled), effect
             assert (effect.outcome, effect.final) == (OWN[reason], True)
@@ -189,7 +189,7 @@ class Model:
         message.failures += 1
         limit = self.policy.delivery_attempts_max
         if 0 < limit <= message.failures:
-            message.place = "buried" if self.keeps(Reason.EXHAUSTED) else "gone"
+            message.place = "dead_lettered" if self.keeps(Reason.EXHAUSTED) else "gone"
         else:
             message.place, message.due = "owed", delay
 
@@ -219,7 +219,7 @@ class Model:
 
     def crash(self, possibly_delivered_below):
         """Nobody holds anything, and nothing waits for a time after a failure."""
-        for message in self.at("held", "buried", "owed"):
+        for message in self.at("held", "dead_lettered", "owed"):
             message.place, message.due, message.grouped = "owed", 0, False
             message.uncertain = int(message.sequence < possibly_delivered_below)
         self.consumers.clear()

@@ -209,7 +209,7 @@ def test_failed_attempts_are_counted_across_a_crash(own_gateway: Make, connect: 
 
 
 def test_what_failed_too_often_is_buried_at_the_start(own_gateway: Make, connect: Connect) -> None:
-    """As after a crash between the last failure and the burial: here the policy allows less than it
+    """As after a crash between the last failure and its copy: here the policy allows less than it
     did. Nobody needs to consume the queue for it."""
     gateway = own_gateway().start()
     peer = connect(port=gateway.port)
@@ -256,9 +256,9 @@ def test_a_copy_and_its_settlement_are_both_there_or_neither(
     dead, alive = dead_of(peer, "queue/q"), of_queue(peer, "q")
     dead.drain(2_000)
     alive.drain(2_000)
-    buried, owed = [got.body for got in dead.inbox], [got.body for got in alive.inbox]
-    assert sorted(map(str, buried + owed)) == sorted(map(str, everything))
-    assert confirmed <= set(buried)
+    dead_lettered, owed = [got.body for got in dead.inbox], [got.body for got in alive.inbox]
+    assert sorted(map(str, dead_lettered + owed)) == sorted(map(str, everything))
+    assert confirmed <= set(dead_lettered)
     gateway.kill()
     gateway.verified()
 

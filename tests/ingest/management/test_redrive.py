@@ -11,7 +11,7 @@ from proton import Delivery
 Make = Callable[..., Gateway]
 
 
-def bury(consumer: Incoming, number: int) -> list[object]:
+def rejected(consumer: Incoming, number: int) -> list[object]:
     """Reject so many; on return their copies are kept."""
     taken: list[Got] = consumer.take(number)
     consumer.confirm(taken, Delivery.REJECTED)
@@ -34,7 +34,7 @@ def test_dead_letters_go_back_to_theirs_alone(connect: Connect, topic: str) -> N
     sender = peer.sender(topic)
     sender.publish_data([data])
     sender.publish("b")
-    assert bury(one, 2) == ["a", "b"]
+    assert rejected(one, 2) == ["a", "b"]
     assert two.bodies(2) == private.bodies(2) == ["a", "b"]
     done = manager.done("REDRIVE", "subscription", name)
     assert (done["redriven"], done["stayed"]) == (2, 0)
@@ -57,7 +57,7 @@ def test_so_many_go_back_as_are_asked_for(connect: Connect, topic: str) -> None:
     manager = Manager(peer)
     consumer = queue(peer, topic)
     peer.sender(topic, capabilities=("queue",)).publish(*"abcde")
-    bury(consumer, 5)
+    rejected(consumer, 5)
     dead = queue(peer, f"DLQ.queue/{topic}")
     assert [got.body for got in dead.take(1)] == ["a"]
     assert manager.done("REDRIVE", "queue", f"DLQ.queue/{topic}", max=2)["redriven"] == 2
@@ -85,7 +85,7 @@ def test_what_has_nowhere_to_go_stays(connect: Connect, topic: str) -> None:
     moved, choosy = peer.durable(topic, "moved"), peer.durable(topic, "choosy")
     peer.sender(topic).publish("a")
     for one in (gone, moved, choosy, there):
-        bury(one, 1)
+        rejected(one, 1)
     peer.leave(gone, closed=True)
     peer.leave(moved, closed=False)
     moved = peer.durable(f"{topic}-elsewhere", "moved")
@@ -103,7 +103,7 @@ def test_what_a_selector_matches_goes_back(connect: Connect, topic: str) -> None
     peer = connect()
     consumer = peer.durable(topic, "s", filters=selector("n > 1"))
     peer.sender(topic).publish_data([encoded(n, properties={"n": n}) for n in range(4)])
-    assert bury(consumer, 2) == [2, 3]
+    assert rejected(consumer, 2) == [2, 3]
     name = f"container/{peer.container}/s"
     assert Manager(peer).done("REDRIVE", "subscription", name)["redriven"] == 2
     assert consumer.bodies(2) == [2, 3]
@@ -116,7 +116,7 @@ def test_one_subscription_of_a_common_grave_has_its_own_back(connect: Connect, t
     for name in ("one", "two"):
         manager.done("CREATE", "queue", f"{topic}-{name}", policy={"dead_letter_address": grave})
         peer.sender(f"{topic}-{name}", capabilities=("queue",)).publish(name)
-        bury(queue(peer, f"{topic}-{name}"), 1)
+        rejected(queue(peer, f"{topic}-{name}"), 1)
     mine = f"queue/{topic}-two"
     assert manager.done("REDRIVE", "queue", grave, subscription=mine)["redriven"] == 1
     assert queue(peer, f"{topic}-two").bodies() == ["two"]
@@ -133,7 +133,7 @@ def test_a_redrive_is_whole_after_a_kill(own_gateway: Make, connect: Connect) ->
     bodies = [str(nth) for nth in range(600)]
     sender = peer.sender("t")
     sender.publish(*bodies)
-    bury(one, 600)
+    rejected(one, 600)
     assert two.bodies(600) == bodies
     peer.leave(two, closed=False)
     manager.send("REDRIVE", "subscription", "container/c/one")
@@ -163,7 +163,7 @@ def test_dead_letters_of_long_ago_are_read_from_the_table(
     sender = peer.sender("q", capabilities=("queue",))
     bodies = [f"{nth}-{'x' * 1_000}" for nth in range(60)]
     sender.publish(*bodies)
-    assert bury(consumer, 60) == bodies
+    assert rejected(consumer, 60) == bodies
     peer.sender("other").publish(*["y" * 5_000 for _ in range(20)])
     peer.until(lambda: manager.done("READ", "node", "self")["memory_bytes"] < 40_000, "a commit")
     assert manager.done("REDRIVE", "subscription", "queue/q")["redriven"] == 60
@@ -181,7 +181,7 @@ def test_a_rewind_brings_back_nothing_that_went_to_another(
     one, two = peer.durable("t", "one"), peer.durable("t", "two")
     sender = peer.sender("t")
     sender.publish("a", "b")
-    bury(one, 2)
+    rejected(one, 2)
     assert two.bodies(2) == ["a", "b"]
     assert manager.done("REDRIVE", "subscription", "container/c/one")["redriven"] == 2
     sender.publish("c")

@@ -87,7 +87,7 @@ def test_other_annotations_stay_and_delivery_annotations_go():
 
 
 def test_a_dead_letter_that_dies_again_says_so_once():
-    """The annotations of the second burial take the place of those of the first."""
+    """The annotations of the second copy take the place of those of the first."""
     first = copy(BARE, 7, DeadLetterInfo("global/a", "t", Reason.REJECTED, 1, 1))
     assert said(copy(first.data, 41, INFO).data) == SAID
 

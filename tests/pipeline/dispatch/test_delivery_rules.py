@@ -81,7 +81,7 @@ WEIGHTS = {
     "time_passes": 6,
     "sweep": 2,
     "overflow": 1,
-    "bury": 3,
+    "dead_letter": 3,
     "pause": 1,
     "floor_is_honest": 4,
     "rewind": 1,
@@ -322,10 +322,10 @@ class History:
         assert isinstance(own[0], Settled)
         assert (own[0].outcome, own[0].delivery_count) == (Outcome.MODIFIED, before)
         assert own[0].final == (message.place == "gone")
-        if message.place == "buried":
+        if message.place == "dead_lettered":
             assert isinstance(own[1], DeadLetter)
             assert (own[1].reason, own[1].delivery_count) == (Reason.EXHAUSTED, before + 1)
-        assert len(own) == 1 + (message.place == "buried")
+        assert len(own) == 1 + (message.place == "dead_lettered")
 
     def delayed_until(self, failures):
         policy = self.model.policy
@@ -397,9 +397,9 @@ class History:
         for message in owed:
             self.model.check_given_up(said[message.sequence], message, reason, NOBODY)
 
-    def bury(self):
+    def dead_letter(self):
         """Copies of some are kept; others that are said, too, change nothing."""
-        given_up = [one.sequence for one in self.model.at("buried")]
+        given_up = [one.sequence for one in self.model.at("dead_lettered")]
         if not given_up:
             return
         some = {*self.random.sample(self.topic(), 1), *given_up[: self.random.randint(1, 5)]}
@@ -423,7 +423,7 @@ class History:
     def floor_is_honest(self):
         """All that is owed lies at or above the floor; the priority index may forget what is
         below."""
-        left = [one.sequence for one in self.model.at("owed", "held", "buried")]
+        left = [one.sequence for one in self.model.at("owed", "held", "dead_lettered")]
         assert self.real.floor <= min(left, default=self.head)
         if self.random.choice([True, False]):
             self.trimmed = self.real.floor
@@ -525,9 +525,9 @@ class History:
             for one in held:
                 self.model.messages[one].place = "gone"
             self.real.dead_lettered(array("q", self.topic()))
-            for one in self.model.at("buried"):
+            for one in self.model.at("dead_lettered"):
                 one.place = "gone"
-        assert not self.model.at("owed", "held", "buried")
+        assert not self.model.at("owed", "held", "dead_lettered")
         self.real.skip_to(self.head)
         assert (self.real.floor, self.real.outstanding) == (self.head, 0)
         assert not self.real.report.remembered

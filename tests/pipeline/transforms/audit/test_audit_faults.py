@@ -142,7 +142,7 @@ def gaps(story: Story) -> None:
 
 
 def sound(story: Story) -> None:
-    """Released, given again with turns kept, failed, buried, delivered early by its priority; one
+    """Released, given again with turns kept, failed, given up, delivered early by its priority; one
     that failed for the last time, which has two records of one delivery."""
     story.settled(0, outcome="released", consumer=B)
     story.settled(2, outcome="lost", consumer=B)

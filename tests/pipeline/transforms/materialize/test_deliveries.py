@@ -123,9 +123,9 @@ def test_a_window_between_its_two_rows_counts_it_once(place: Place) -> None:
     }
     log.settle("global/late", "late", [sequence], sequence, **failed)
     log.next_group()
-    buried = {"outcome": "dead_lettered", "final": True, "delivery_count": 1}
+    dead_lettered = {"outcome": "dead_lettered", "final": True, "delivery_count": 1}
     later = {"settled_at": end + timedelta(seconds=2)}
-    log.settle("global/late", "late", [sequence], sequence + 1, **failed | buried | later)
+    log.settle("global/late", "late", [sequence], sequence + 1, **failed | dead_lettered | later)
     log.commit()
     place.materialize()
     tables = find_tables(place.spark, str(place.home.root))
