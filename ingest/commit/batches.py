@@ -4,22 +4,29 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from distributary.ingest.native import pump
 from distributary.pipeline.amqp.dead_letter import Copy
 from distributary.pipeline.codec.buffers import Bytes
+from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.model.header_attributes import PRIORITY, HeaderAttributes
 from distributary.pipeline.model.message import Group, PublishBatch, RecordBatch
 
 
-def by_topic(runs: Sequence[PublishBatch]) -> tuple[PublishBatch, ...]:
-    """One run for each topic, in the order in which the topics came: fewer and longer batches."""
+def joined(runs: Sequence[PublishBatch], patterns: PatternIndex) -> tuple[PublishBatch, ...]:
+    """The same messages in fewer and longer runs: one for each topic, in the order in which the
+    topics came. Where a pattern matches any of the topics somebody sees the order over topics: then
+    only runs that follow each other are joined."""
     if len(runs) <= 1:
         return tuple(runs)
+    if patterns and any(patterns.of(run.topic) for run in runs):
+        same = groupby(runs, key=lambda run: run.topic)
+        return tuple(_joined(topic, list(some)) for topic, some in same)
     topics: dict[str, list[PublishBatch]] = {}
     for run in runs:
         topics.setdefault(run.topic, []).append(run)
-    return tuple(_joined(topic, same) for topic, same in topics.items())
+    return tuple(_joined(topic, some) for topic, some in topics.items())
 
 
 def _joined(topic: str, runs: list[PublishBatch]) -> PublishBatch:

@@ -14,7 +14,7 @@ from time import perf_counter
 
 import structlog
 
-from distributary.ingest.commit.batches import batches_of, by_topic
+from distributary.ingest.commit.batches import batches_of, joined
 from distributary.ingest.commit.committer import Committer
 from distributary.ingest.commit.home_opening import Store
 from distributary.ingest.commit.pending_group import (
@@ -281,7 +281,7 @@ class Log:
             return
         self._waiting_bytes -= waiting.size
         waiting.note_begun(self.begun, self._next_group)
-        runs = by_topic(waiting.runs)
+        runs = joined(waiting.runs, self.recent.patterns)
         now, later = excluded(self._exclusion, waiting, runs, self._next_sequence)
         self._waiting.settlements += later
         settlements = waiting.settlements + now

@@ -1,5 +1,6 @@
 """A group on its way to the disk: what gathers in it, and what of it is being written."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -102,8 +103,9 @@ def recorded_bytes(record: SubscriptionRecord) -> int:
 def excluded(
     no_local: NoLocalRule, waiting: PendingGroup, runs: Sequence[PublishBatch], first: int
 ) -> tuple[list[Settlement], list[Settlement]]:
-    """What the group's messages, which get the sequences from `first` on by topic (`runs`), are to
-    the subscriptions that aren't owed all of their topic: to be recorded in it, and in the next.
+    """What the group's messages, which get the sequences from `first` on in the order of `runs`,
+    are to the subscriptions that aren't owed all of their topic: to be recorded in it, and in the
+    next. Each of `runs` has some that wait joined, as a whole and in their order.
 
     It becomes durable with the messages: nobody can see one without the other. Only for a
     subscription that begins in this very group it waits for the next one: whatever is settled
@@ -111,16 +113,17 @@ def excluded(
     """
     if not (waiting.aimed or any(run.topic in no_local for run in runs)):
         return [], []
-    next_of: dict[str, int] = {}
+    places: dict[str, deque[range]] = {}
     for run in runs:
-        next_of[run.topic] = first
+        places.setdefault(run.topic, deque()).append(range(first, first + run.count))
         first += run.count
     found: list[Settlement] = []
     for run, publisher in zip(waiting.runs, waiting.publishers, strict=True):
-        first = next_of[run.topic]
-        next_of[run.topic] = first + run.count
+        there = places[run.topic].popleft()
+        sequences, rest = there[: run.count], there[run.count :]
+        if rest:
+            places[run.topic].appendleft(rest)
         if waiting.aimed or run.topic in no_local:
-            sequences = range(first, first + run.count)
             found += no_local.exclude(run.topic, publisher, sequences)
     begun = {one.key.id for one in waiting.records if one.event in BEGINNINGS}
     later = [one for one in found if one.subscription in begun]

@@ -161,7 +161,7 @@ class Checker:
         if known is not None:
             known.sent += 1
             return
-        owed_to = {name for name, s in self._subscriptions.items() if s.topic == event.topic}
+        owed_to = {name for name, s in self._subscriptions.items() if s.claims(event.topic)}
         self._messages[event.message] = _Message(event, frozenset(owed_to))
 
     def _delivery(self, subscription: str, message: str) -> _Delivery:
@@ -177,7 +177,7 @@ class Checker:
         if message is None:
             self._wrong("never_sent", where)
             return
-        if message.publish.topic != self._subscriptions[event.subscription].topic:
+        if not self._subscriptions[event.subscription].claims(message.publish.topic):
             self._wrong("wrong", where)
             return
         delivery = self._delivery(*where)

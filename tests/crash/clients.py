@@ -47,17 +47,21 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One durable subscription and how its consumers are called. A shared one has several."""
+    """One durable subscription and how its consumers are called. A shared one has several; `queue`:
+    it is a queue, to which topics are routed."""
 
     name: str
     topic: str
     consumers: int
+    queue: bool = False
 
     @property
     def exclusive(self) -> bool:
         return self.consumers == 1
 
     def attach(self, peer: Peer, number: int) -> Incoming:
+        if self.queue:
+            return peer.receiver(f"queue://{self.name}", capabilities=("queue",))
         if self.exclusive:
             return peer.durable(self.topic, self.name)
         suffix = f"{number + 1}" if number else ""
@@ -66,6 +70,8 @@ class Subscription:
     @property
     def id(self) -> str:
         """Its word in tables, and in the name of its dead letters."""
+        if self.queue:
+            return f"queue/{self.name}"
         scope = f"container/{self.container(0)}" if self.exclusive else "global"
         return f"{scope}/{self.name}"
 
@@ -346,6 +352,63 @@ class Consumer:
                     Settled(self.subscription.name, message, self.name, Said.ACCEPTED)
                 )
         self.leave()
+
+
+class Whisperer:
+    """Sends itself messages by a temporary queue: they stay in memory, and nothing is promised of
+    them but that nobody else notices. What comes is in the order in which it was sent."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._peer: Peer | None = None
+        self._sent = self._heard = 0
+
+    def connect(self, port: int) -> None:
+        self._peer = Peer(port, self.name)
+        self._in = self._peer.receiver(None, capabilities=(), dynamic=True)
+        self._in.link.flow(CREDIT)
+        self._out = self._peer.sender(self._in.link.remote_source.address)
+        self._sent = self._heard = 0
+
+    def turn(self) -> None:
+        assert self._peer is not None
+        self._peer.turn(0.0)
+        inbox, self._in.inbox = self._in.inbox, []
+        for got in inbox:
+            assert got.message.body == self._heard, "a message in memory is lost, or out of turn"
+            self._heard += 1
+            got.delivery.update(Delivery.ACCEPTED)
+            got.delivery.settle()
+        if self._sent - self._heard < CREDIT // 2 and self._out.link.credit > 0:
+            self._out.send(encoded(self._sent, durable=False))
+            self._sent += 1
+        if self._in.link.credit < CREDIT // 2:
+            self._in.link.flow(CREDIT // 2)
+        self._peer.write()
+
+    def listen(self) -> None:
+        """Read what has come, and do nothing."""
+        assert self._peer is not None
+        self._peer.turn(0.0)
+
+    def lost(self) -> None:
+        """The gateway is gone, and the temporary queue with it."""
+        if self._peer is not None:
+            _hear_out(self._peer)
+            self.abandon()
+
+    def abandon(self) -> "Ear":
+        """Go on without this gateway."""
+        assert self._peer is not None
+        ear = Ear(self._peer, [])
+        self._peer = None
+        return ear
+
+    def close(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer.drop()
+            self._peer = None
 
 
 def search(history: History, port: int, subscription: Subscription) -> None:

@@ -12,6 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
 
+#: What a subscription of all topics claims: a pattern; or a queue that all topics are routed to.
+EVERY = "#"
+
 
 class How(StrEnum):
     """How a gateway's life ended."""
@@ -39,7 +42,8 @@ class Said(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """The gateway has confirmed the durable subscription: what is published from now is owed.
+    """The gateway has confirmed the durable subscription: what is published from now is owed. Its
+    topic is EVERY if it claims all topics.
 
     `exclusive`: one consumer at a time, so that the order of its deliveries can be seen.
     """
@@ -47,6 +51,10 @@ class Subscribed:
     subscription: str
     topic: str
     exclusive: bool
+
+    def claims(self, topic: str) -> bool:
+        """Whether it is owed what is published to this topic."""
+        return self.topic in {topic, EVERY}
 
 
 @dataclass(frozen=True, slots=True)

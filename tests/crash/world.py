@@ -20,13 +20,13 @@ from types import TracebackType
 from typing import Self
 
 from checker import Checker, Report
-from clients import Consumer, Publisher, Subscription, connected, search
+from clients import Consumer, Publisher, Subscription, Whisperer, connected, search
 from disk import SmallDisk
 from faults import Fault, Layer, Where
 from fork_server import commands
 from gateway_peer import PeerLost
 from gateway_process import Gateway, until
-from history import Drained, Ended, History, How
+from history import EVERY, Drained, Ended, History, How
 
 #: Seconds that a point may take to be reached, or anything else that is waited for here.
 PATIENCE = 60.0
@@ -54,6 +54,17 @@ def settings_of(*more: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str
     return merged
 
 
+def _routed(folder: Path) -> str:
+    """Policies by which all that publishers send goes to a queue, too, in one group with it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "policies.toml"
+    topics = "\n".join(
+        f'[[topic]]\nmatch = "{topic}"\nroutes = ["queue://copies"]' for topic in TOPICS
+    )
+    file.write_text(topics + "\n")
+    return str(file)
+
+
 class World:
     """See the module. `shadow`: the home can suffer a power cut."""
 
@@ -69,7 +80,7 @@ class World:
     ) -> None:
         self.folder, self.draw = folder, draw
         self.history = History()
-        self.settings = settings_of(settings or {})
+        self.settings = settings_of({"delivery": {"policies": _routed(folder)}}, settings or {})
         self.gateway = Gateway(folder, self.settings)
         self.layer = Layer(folder / "layer", self.home, shadow=shadow)
         self._disk = SmallDisk(self.home / disk[0], disk[1]) if disk is not None else None
@@ -87,15 +98,22 @@ class World:
         self.subscriptions = [
             *(Subscription(f"{topic}-own", topic, 1) for topic in TOPICS),
             Subscription(f"{TOPICS[0]}-shared", TOPICS[0], 2),
+            Subscription("all-own", EVERY, 1),
+            Subscription("copies", EVERY, 1, queue=True),
         ]
         self.consumers = [
             Consumer(self.history, draw, one, n)
             for one in self.subscriptions
             for n in range(one.consumers)
         ]
+        self.whisperer = Whisperer("whisperer")
         self._known = False
         self._moves_at = 0.0
         self.restless = disk is None  #: while a disk is full, a consumer may have to wait
+
+    @property
+    def _clients(self) -> tuple[Consumer | Publisher | Whisperer, ...]:
+        return (*self.consumers, *self.publishers, self.whisperer)
 
     @property
     def home(self) -> Path:
@@ -113,7 +131,7 @@ class World:
         for gateway in (self.gateway, self._owner):
             if gateway.process is not None:
                 gateway.kill()
-        for client in (*self.publishers, *self.consumers):
+        for client in self._clients:
             client.lost()
         self.history.save(self.folder / "history.jsonl")
         if self._disk is not None:
@@ -145,7 +163,7 @@ class World:
 
     def connect(self) -> bool:
         """Connect all clients; False when the gateway went on the way."""
-        for client in (*self.consumers, *self.publishers):
+        for client in self._clients:
             if not connected(client.connect, self.gateway.port):
                 assert self.gone_soon(), f"a client was refused:\n{self.gateway.log[-1500:]}"
                 return False
@@ -174,7 +192,7 @@ class World:
             assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
             if self.gone:
                 break
-            for client in (*self.publishers, *self.consumers):
+            for client in self._clients:
                 client.turn()
             if self.restless and time.monotonic() > self._moves_at:
                 self._another_connection(self.draw.choice(self.consumers))
@@ -234,7 +252,7 @@ class World:
         code = process.wait(PATIENCE)
         self.gateway.process = None
         self.arm(None)
-        for client in (*self.publishers, *self.consumers):
+        for client in self._clients:
             client.lost()
         self.history.add(Ended(how, self._left_credit()))
         return code
@@ -277,7 +295,7 @@ class World:
         fired = self.layer.fired
         self.arm(fault)
         self.work(lambda: self.layer.fired > fired, f"{fault.plan.strip()} pauses the gateway")
-        clients = (*self.publishers, *self.consumers)
+        clients = self._clients
         for client in clients:
             client.listen()
         ears = [client.abandon() for client in clients]
@@ -333,6 +351,7 @@ class World:
         self.work(lambda: all(p.idle for p in self.publishers), "all publishers have answers")
         for publisher in self.publishers:
             publisher.close()
+        self.whisperer.close()
         for consumer in self.consumers:
             consumer.leave()
         for subscription in self.subscriptions:

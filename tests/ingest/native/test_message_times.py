@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Data, Message, byte, int32, short, symbol, timestamp, ubyte, uint, ulong, ushort
 
-from distributary.ingest.commit.batches import batches_of, by_topic, part
+from distributary.ingest.commit.batches import batches_of, joined, part
 from distributary.ingest.native import pump
 from distributary.ingest.native.pump import ffi, lib
+from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.model.message import Group, PublishBatch, RecordBatch
 
 PUMP = pump.Pump(1 << 20)
@@ -307,7 +308,7 @@ def test_batches_of_plain_messages_have_no_attributes() -> None:
     urgent = run_of("b", [body, body, body], b"\x04\x09\x04")
     later = run_of("c", [body], b"\x04", deliver_at=array("q", [NOW]).tobytes())
     team = run_of("d", [body, grouped("g")], b"\x04\x04")
-    group = Group(1, 100, NOW, by_topic([plain, urgent, plain, later, team]))
+    group = Group(1, 100, NOW, joined([plain, urgent, plain, later, team], PatternIndex()))
     found = dict(batches_of(group))
     assert found["a"].attributes is None
     assert (found["a"].first, found["a"].count) == (100, 4)
@@ -334,6 +335,6 @@ def test_parts_and_joins_of_runs_keep_each_message_its_times() -> None:
     dated = run_of("t", [body] * 3, b"\x04" * 3, expires_at=times.tobytes())
     cut = part(dated, 1, 3, len(body), 3 * len(body))
     assert list(memoryview(cut.expires_at).cast("q")) == [2, 3]
-    (joined,) = by_topic([run_of("t", [body] * 2, b"\x04" * 2), cut])
-    assert list(memoryview(joined.expires_at).cast("q")) == [0, 0, 2, 3]
-    assert joined.deliver_at == b""
+    (whole,) = joined([run_of("t", [body] * 2, b"\x04" * 2), cut], PatternIndex())
+    assert list(memoryview(whole.expires_at).cast("q")) == [0, 0, 2, 3]
+    assert whole.deliver_at == b""

@@ -55,6 +55,26 @@ def test_a_consumer_of_a_pattern_gets_what_its_topics_get_in_the_order_of_publis
     assert words.bodies(1) == rest.bodies(1) == ["tomorrow's"]
 
 
+def test_the_order_is_that_of_publishing_also_inside_of_a_group(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """What shares one fsync isn't sorted by topic where somebody sees the order over topics; and
+    who isn't owed some of it isn't owed just these."""
+    gateway = own_gateway({"journal": {"linger_ms": 500}}).start()
+    peer, other = connect("mine", port=gateway.port), connect("other", port=gateway.port)
+    all_of_it = peer.durable("a.*", "all")
+    foreign = peer.durable("a.x", "foreign", filters=no_local())
+    senders = [one.sender(f"a.{name}") for one in (peer, other) for name in "xyz"]
+    for n in range(60):
+        senders[n % 6].send(encoded(n))
+        (peer if n % 6 < 3 else other).heard()
+    assert all_of_it.bodies(60) == [*range(60)]
+    assert foreign.bodies(10) == [*range(3, 60, 6)]
+    assert foreign.nothing()
+    gateway.stop()
+    gateway.verified()
+
+
 def test_selectors_no_local_and_the_relay_are_as_ever(connect: Connect, topic: str) -> None:
     mine, other = connect(), connect()
     red = mine.receiver(f"{topic}.*", filters=selector("colour = 'red'"))

@@ -158,9 +158,9 @@ class SendTest extends OneClient {
     }
 
     @Test
-    @DisplayName("Topics' names may hold spaces, slashes, dots and letters of all alphabets.")
+    @DisplayName("Topics' names may hold spaces, slashes, dots and letters of all alphabets; a wildcard is a pattern.")
     void names() throws Exception {
-        for (String word : List.of("a b", "a/b/c", "a.b.c", "größe", "主题", "a|b", "a?b=c", "*")) {
+        for (String word : List.of("a b", "a/b/c", "a.b.c", "größe", "主题", "a|b", "a?b=c")) {
             Topic topic = session.createTopic(name(word));
             MessageConsumer consumer = session.createConsumer(topic);
             publish(connection, topic, word);
