@@ -1,5 +1,6 @@
 """What the command lines of all jobs have in common: where the tables are, settings, exit codes."""
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -92,6 +93,7 @@ def folder(home: Path | None, tables: str | None) -> str:
 def execute(command: click.Command, argv: Sequence[str], name: str) -> int:
     """Run a command; errors that a person can mend are one sentence. Returns the exit code: what
     the command itself returned, if that is a number."""
+    _quiet_py4j()
     try:
         code = command.main(args=list(argv), prog_name=name, standalone_mode=False)
     except click.ClickException as error:
@@ -112,6 +114,14 @@ def execute(command: click.Command, argv: Sequence[str], name: str) -> int:
     except (KeyboardInterrupt, click.Abort):
         return DONE
     return code if isinstance(code, int) else DONE
+
+
+def _quiet_py4j() -> None:
+    """What py4j logs of a JVM that is gone it also raises: a sentence of ours is enough."""
+    logger = logging.getLogger("py4j")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
 
 
 @contextmanager
