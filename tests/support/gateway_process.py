@@ -37,6 +37,12 @@ def past(moment: float) -> None:
     until(lambda: time.time() > moment, "a moment of the wall clock")
 
 
+def interruptible() -> None:
+    """Before a command is run that shall hear Ctrl-C: a shell lets what it runs in the background
+    ignore that, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

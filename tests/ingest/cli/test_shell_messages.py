@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from gateway_peer import Connect
-from gateway_process import SCRIPT, Gateway, free_port, until
+from gateway_process import SCRIPT, Gateway, free_port, interruptible, until
 from proton import Message
 
 from distributary.ingest.cli.messages.message_lines import line_of, message_of
@@ -137,6 +137,7 @@ def test_it_ends_with_ctrl_c(gateway: Gateway) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=interruptible,  # noqa: PLW1509 (no threads here)
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "a\n"

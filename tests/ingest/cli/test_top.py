@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from gateway_http import ShownGateway
 from gateway_peer import Peer
-from gateway_process import SCRIPT, commands, free_port
+from gateway_process import SCRIPT, commands, free_port, interruptible
 
 from distributary.ingest.cli.watching.metric_readings import Order, now, ordered, reading
 from distributary.pipeline.errors import InvalidRequest
@@ -113,6 +113,7 @@ def test_the_screen_goes_on_over_a_restart(tmp_path: Path) -> None:
         stdout=its,
         stderr=its,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"},
+        preexec_fn=interruptible,  # noqa: PLW1509 (no threads here)
     )
     os.close(its)
     try:
