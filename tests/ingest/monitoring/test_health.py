@@ -1,5 +1,7 @@
 """Life, readiness, and what strangers can do to the port that says so."""
 
+import contextlib
+import select
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -129,6 +131,29 @@ def test_requests_follow_each_other_on_one_connection(shown: Make) -> None:
     one = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
     last = b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     assert raw(gateway, 3 * one + last).count(b"HTTP/1.1 200") == 4
+
+
+def memory_mb(gateway: ShownGateway) -> float:
+    """The most memory that the gateway had since its start."""
+    assert gateway.process is not None
+    status = Path(f"/proc/{gateway.process.pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def test_who_asks_and_does_not_read_costs_one_answer(shown: Make) -> None:
+    """However many requests come together: no other answer is made before this one is taken."""
+    gateway = shown({"http": {"request_ms_max": 2_000}}).start()
+    assert gateway.ask("/metrics")[0] == 200
+    before = memory_mb(gateway)
+    with socket.create_connection(("127.0.0.1", gateway.http_port), timeout=30) as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        with contextlib.suppress(ConnectionError):  # it is ended when it has read nothing so long
+            peer.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 200_000)
+        end = select.poll()
+        end.register(peer, 0)
+        end.poll(15_000)
+    assert gateway.ask("/readyz")[0] == 200
+    assert memory_mb(gateway) - before < 16
 
 
 def test_a_port_that_is_not_free_stops_nobody(shown: Make, connect: Connect) -> None:
