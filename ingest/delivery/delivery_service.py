@@ -26,11 +26,12 @@ from distributary.ingest.net.link import Link
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.turns import Allowance, FairQueue, units
-from distributary.pipeline.dispatch.dispatcher import DeadLetter, Deliver, Effect, Settled
+from distributary.pipeline.dispatch.dispatcher import DeadLetter, Deliver, Effect
 from distributary.pipeline.model.address import Destination
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.model.transitions import DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.registry import LinkKind
 
@@ -197,37 +198,38 @@ class DeliveryService:
 
     def settled(self, consumer: Consumer, outcomes: Outcomes) -> None:
         """A consumer's peer gave an outcome to a run of deliveries."""
-        subscription = consumer.subscription
+        receipt: Receipt | None = None
+        if outcomes.confirm:
+            receipt = Receipt(consumer.link, outcomes.confirm, len(outcomes.confirm) // 8, 0)
         said = consumer.link.delivery_state(outcomes)
-        now = clock.now()
-        effects = subscription.dispatcher.settle(
-            consumer.number,
-            outcomes.run,
+        self.settle(consumer, consumer.number, outcomes.run, said, outcomes.delivered_at, receipt)
+        self.eased(consumer)
+
+    def settle(
+        self,
+        consumer: Consumer,
+        holder: int,
+        run: Run,
+        said: DeliveryState,
+        delivered_at: int,
+        receipt: Receipt | None = None,
+    ) -> int:
+        """A run that is in flight to `holder`, the consumer's number or its transaction's, ends as
+        the consumer said; the receipt is answered when that is durable. Gives how many ended."""
+        now, dispatcher = clock.now(), consumer.subscription.dispatcher
+        effects = dispatcher.settle(
+            holder,
+            run,
             said.outcome,
             failed=said.failed,
             undeliverable=said.undeliverable,
             now=now,
-            delivered_at=outcomes.delivered_at,
+            delivered_at=delivered_at,
         )
-        receipt: Receipt | None = None
-        if outcomes.confirm:
-            receipt = Receipt(consumer.link, outcomes.confirm, len(outcomes.confirm) // 8, 0)
-        self.concluded(consumer, effects, outcomes.delivered_at, now, receipt)
-        self.eased(consumer)
-
-    def concluded(
-        self,
-        consumer: Consumer,
-        effects: Sequence[Settled | DeadLetter],
-        delivered_at: int,
-        now: int,
-        receipt: Receipt | None,
-    ) -> None:
-        """What a dispatcher made of a consumer's outcomes is recorded, and may make room; the
-        receipt is answered when that is durable."""
         self.recording.concluded(consumer, effects, delivered_at, now, receipt)
         if any(isinstance(one, DeadLetter) or not one.final for one in effects):
             self._wake(consumer.subscription)
+        return sum(len(one.run) for one in effects)
 
     def eased(self, consumer: Consumer) -> None:
         """A consumer holds less than before."""

@@ -37,6 +37,7 @@ from distributary.pipeline.management.management_messages import (
 from distributary.pipeline.model.amqp_error import NOT_FOUND, AmqpError
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.model.transitions import DeliveryState
 from distributary.pipeline.selector.matching import Selections, selected_parts
 from distributary.pipeline.sequences.range_text import parts_of, text_of
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
@@ -249,7 +250,7 @@ class LeaseRequests:
 
     def _give_back(self, leased: LeasedConsumer, consumer: Consumer, runs: Iterable[Run]) -> None:
         for run in runs:
-            self._settled(leased, consumer, run, Outcome.RELEASED)
+            self._settled(leased, consumer, run, DeliveryState(Outcome.RELEASED))
 
     async def _settle(self, leased: LeasedConsumer, request: Request) -> Answer:
         said = request.attributes
@@ -259,47 +260,21 @@ class LeaseRequests:
             return Answer(BAD_REQUEST, f"'outcome' is {quoted(word)}; it must be one of {known}")
         consumer = _consumer(leased)
         failed, undeliverable = said.get("failed") is True, said.get("undeliverable") is True
+        state = DeliveryState(Outcome(str(word)), failed, undeliverable)
         settled = 0
         for run in await self._checked(str(said["sequences"])):
             await self._turns.turn()
-            settled += self._settled(
-                leased,
-                consumer,
-                run,
-                Outcome(str(word)),
-                failed=failed,
-                undeliverable=undeliverable,
-            )
+            settled += self._settled(leased, consumer, run, state)
         self._delivery.eased(consumer)
         await self._leases.durable()
         return Answer(OK, f"{settled} settled", {"settled": settled})
 
     def _settled(
-        self,
-        leased: LeasedConsumer,
-        consumer: Consumer,
-        run: Run,
-        outcome: Outcome,
-        *,
-        failed: bool = False,
-        undeliverable: bool = False,
+        self, leased: LeasedConsumer, consumer: Consumer, run: Run, said: DeliveryState
     ) -> int:
         """Settle those of a run that are in flight to it; gives their number."""
-        subscription, now = consumer.subscription, clock.now()
-        count = 0
-        for delivered_at, part in leased.ending(run):
-            effects = subscription.dispatcher.settle(
-                consumer.number,
-                part,
-                outcome,
-                failed=failed,
-                undeliverable=undeliverable,
-                now=now,
-                delivered_at=delivered_at,
-            )
-            self._delivery.concluded(consumer, effects, delivered_at, now, None)
-            count += sum(len(one.run) for one in effects)
-        return count
+        settle, holder = self._delivery.settle, consumer.number
+        return sum(settle(consumer, holder, part, said, at) for at, part in leased.ending(run))
 
     async def _owed(self, key: SubscriptionKey, subscription: Subscription) -> Answer:
         """All that the subscription is owed now, as far as it is known without reading messages."""

@@ -105,19 +105,8 @@ class Retiring:
     def _end(
         self, retired: Retired, run: Run, said: DeliveryState, receipt: Receipt | None
     ) -> None:
-        now = clock.now()
-        consumer = retired.consumer
-        subscription = consumer.subscription
-        effects = subscription.dispatcher.settle(
-            retired.transaction,
-            run,
-            said.outcome,
-            failed=said.failed,
-            undeliverable=said.undeliverable,
-            now=now,
-            delivered_at=retired.delivered_at,
-        )
-        self._delivery.concluded(consumer, effects, retired.delivered_at, now, receipt)
+        holder, delivered_at = retired.transaction, retired.delivered_at
+        self._delivery.settle(retired.consumer, holder, run, said, delivered_at, receipt)
 
     def forget(self, number: int, retired: list[Retired]) -> None:
         """The transaction has ended."""

@@ -18,6 +18,8 @@ from distributary.pipeline.errors import InvalidRequest
 if TYPE_CHECKING:
     from proton import Message
 
+    from distributary.ingest.cli.messages.message_traffic import Consumption
+
 _destination = click.argument("destination")
 
 
@@ -118,7 +120,11 @@ def consume(
     It ends with Ctrl-C, or by --count or --for. A durable subscription that isn't shared belongs
     to the client id `distributary-cli`. Exit code 1: the gateway refused, or is gone.
     """
-    _consume(gateway, destination, count, quiet, durable, shared, selector, as_json, browse=False)
+    from distributary.ingest.cli.messages.message_traffic import Consumption  # noqa: PLC0415 (Proton takes a while)
+
+    most, seconds = count or 0, quiet or 0.0
+    wanted = Consumption(destination, durable, shared, selector, most=most, quiet=seconds)
+    _consume(gateway, wanted, as_json=as_json)
 
 
 @click.command()
@@ -137,45 +143,29 @@ def peek(
       distributary peek queue://jobs
       distributary peek queue://DLQ.queue/orders --count 5 --json
     """
+    from distributary.ingest.cli.messages.message_traffic import Consumption  # noqa: PLC0415 (Proton takes a while)
+
     queue = destination if "://" in destination else f"queue://{destination}"
-    _consume(gateway, queue, count, 0.5, None, False, selector, as_json, browse=True)
+    wanted = Consumption(queue, selector=selector, browse=True, most=count, quiet=0.5)
+    _consume(gateway, wanted, as_json=as_json)
 
 
-def _consume(
-    gateway: GatewayFactory,
-    destination: str,
-    count: int | None,
-    quiet: float | None,
-    durable: str | None,
-    shared: bool,
-    selector: str | None,
-    as_json: bool,
-    *,
-    browse: bool,
-) -> None:
+def _consume(gateway: GatewayFactory, wanted: "Consumption", *, as_json: bool) -> None:
     from distributary.ingest.cli.messages.message_lines import line_of  # noqa: PLC0415 (Proton takes a while)
-    from distributary.ingest.cli.messages.message_traffic import Consuming, wanted  # noqa: PLC0415 (as above)
+    from distributary.ingest.cli.messages.message_traffic import Consuming  # noqa: PLC0415 (as above)
 
     def take(message: "Message") -> None:
         click.echo(line_of(message, as_json=as_json))
 
-    work = Consuming(
-        gateway(),
-        destination,
-        wanted(durable=durable is not None, shared=shared, selector=selector, browse=browse),
-        take,
-        name=durable,
-        most=count or 0,
-        quiet=quiet or 0.0,
-    )
+    work = Consuming(gateway(), wanted, take)
     try:
-        work.run("distributary-cli" if durable and not shared else "")
+        work.run("distributary-cli" if wanted.durable and not wanted.shared else "")
     except BrokenPipeError:  # whoever read them has enough
         sys.stderr.close()
         sys.exit(FAILED)
     except KeyboardInterrupt:
         pass
-    if not browse:
+    if not wanted.browse:
         click.echo(f"{work.count:,} taken", err=True)
     if work.failed:
         _end(work.failed)

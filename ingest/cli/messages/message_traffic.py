@@ -5,6 +5,7 @@ Each class ends its connection when it has done what it was made for, or with th
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proton import Connection, Delivery, Event, Handler, Message, Receiver, Sender, SymbolList
@@ -156,70 +157,7 @@ class _Then(Handler):
         self._then(event)
 
 
-class Consuming(_Ended):
-    """Gives each message to `take`, then accepts it; when it has been given `most` (0: no limit),
-    or nothing came for `quiet` seconds (0: for ever), it ends."""
-
-    def __init__(
-        self,
-        gateway: "Gateway",
-        address: str,
-        options: list[LinkOption],
-        take: Callable[[Message], None],
-        *,
-        name: str | None = None,
-        most: int = 0,
-        quiet: float = 0.0,
-    ) -> None:
-        """`name` of the link. It is never detached: its end is its connection's, which leaves a
-        durable subscription as it is."""
-        super().__init__(gateway)
-        self._address, self._options, self._take, self._name = address, options, take, name
-        self._most, self._quiet = most, quiet
-        self.count = 0
-        self._seen = -1
-
-    def attach(self, container: Container, connection: Connection) -> None:
-        """As above."""
-        self._link = container.create_receiver(
-            connection, self._address, name=self._name, options=self._options
-        )
-
-    def on_link_opened(self, event: Event) -> None:
-        assert event.receiver is not None  # noqa: S101
-        self._ask(event.receiver)
-        if self._quiet:
-            event.container.schedule(self._quiet, _Then(self._look))
-
-    def _look(self, event: Event) -> None:
-        """Nothing came since the last look: that is the end."""
-        if self._seen == self.count:
-            self._finish()
-            return
-        self._seen = self.count
-        event.container.schedule(self._quiet, _Then(self._look))
-
-    def on_message(self, event: Event) -> None:
-        delivery, receiver = event.delivery, event.receiver
-        assert delivery is not None and receiver is not None  # noqa: S101, PT018
-        self._take(event.message)
-        self.count += 1
-        self.settle(delivery, Delivery.ACCEPTED)
-        if self.count == self._most:
-            self._finish()
-        elif receiver.credit < CREDIT // 2:
-            self._ask(receiver)
-
-    def _ask(self, receiver: Receiver) -> None:
-        """Credit for what is wanted, a hundred ahead."""
-        left = self._most - self.count - receiver.credit if self._most else CREDIT
-        receiver.flow(max(min(CREDIT - receiver.credit, left), 0))
-
-    def _finish(self) -> None:
-        self._link.connection.close()
-
-
-class Shared(LinkOption):
+class _Shared(LinkOption):
     """A subscription that several consumers share, of all clients."""
 
     def apply(self, link: ProtonLink) -> None:
@@ -227,18 +165,86 @@ class Shared(LinkOption):
         link.source.capabilities.put_object(SymbolList(["shared", "global"]))
 
 
-def wanted(*, durable: bool, shared: bool, selector: str | None, browse: bool) -> list[LinkOption]:
-    """What a consumer's link says of itself."""
-    options: list[LinkOption] = []
-    if durable:
-        options.append(DurableSubscription())
-    if shared:
-        options.append(Shared())
-    if selector:
-        options.append(Selector(selector))
-    if browse:
-        options.append(Copy())
-    return options
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """What is consumed: the address, and as what. It ends after `most` messages (0: no limit), or
+    when nothing came for `quiet` seconds (0: never)."""
+
+    address: str
+    durable: str | None = None
+    shared: bool = False
+    selector: str | None = None
+    browse: bool = False
+    most: int = 0
+    quiet: float = 0.0
+
+    def options(self) -> list[LinkOption]:
+        """What the link says of itself."""
+        options: list[LinkOption] = []
+        if self.durable is not None:
+            options.append(DurableSubscription())
+        if self.shared:
+            options.append(_Shared())
+        if self.selector:
+            options.append(Selector(self.selector))
+        if self.browse:
+            options.append(Copy())
+        return options
+
+
+class Consuming(_Ended):
+    """Gives each message to `take`, then accepts it, until the consumption is at its end. The link
+    is never detached: its connection ends, which leaves a durable subscription as it is."""
+
+    def __init__(
+        self, gateway: "Gateway", wanted: Consumption, take: Callable[[Message], None]
+    ) -> None:
+        """`take` may raise: then the message isn't accepted."""
+        super().__init__(gateway)
+        self._wanted, self._take = wanted, take
+        self.count = 0
+        self._seen = -1
+
+    def attach(self, container: Container, connection: Connection) -> None:
+        """As above."""
+        wanted = self._wanted
+        self._link = container.create_receiver(
+            connection, wanted.address, name=wanted.durable, options=wanted.options()
+        )
+
+    def on_link_opened(self, event: Event) -> None:
+        assert event.receiver is not None  # noqa: S101
+        self._ask(event.receiver)
+        if self._wanted.quiet:
+            event.container.schedule(self._wanted.quiet, _Then(self._look))
+
+    def _look(self, event: Event) -> None:
+        """Nothing came since the last look: that is the end."""
+        if self._seen == self.count:
+            self._finish()
+            return
+        self._seen = self.count
+        event.container.schedule(self._wanted.quiet, _Then(self._look))
+
+    def on_message(self, event: Event) -> None:
+        delivery, receiver = event.delivery, event.receiver
+        assert delivery is not None and receiver is not None  # noqa: S101, PT018
+        self._take(event.message)
+        self.count += 1
+        self.settle(delivery, Delivery.ACCEPTED)
+        if self.count == self._wanted.most:
+            self._finish()
+        elif receiver.credit < CREDIT // 2:
+            self._ask(receiver)
+
+    def _ask(self, receiver: Receiver) -> None:
+        """Credit for what is wanted, a hundred ahead."""
+        most = self._wanted.most
+        left = most - self.count - receiver.credit if most else CREDIT
+        receiver.flow(max(min(CREDIT - receiver.credit, left), 0))
+
+    def _finish(self) -> None:
+        self._link.connection.close()
 
 
 def _said(condition: object, otherwise: str) -> str:
