@@ -1,16 +1,19 @@
 """The life of a gateway: own the home or wait for it, replay, listen, serve, stop."""
 
 import asyncio
+import os
 import signal
 import ssl
 import sys
 import time
+from dataclasses import dataclass
 
 import structlog
 
 from distributary.ingest.commit.home_opening import open_store
 from distributary.ingest.gateway.heartbeat import Heartbeat
 from distributary.ingest.gateway.message_loop import MessageLoop
+from distributary.ingest.gateway.service_notice import ServiceNotice
 from distributary.ingest.gateway.sockets import FewAtOnce
 from distributary.ingest.monitoring.gateway_metrics import GatewayMetrics
 from distributary.ingest.monitoring.health import ServingSite, WaitingSite
@@ -39,6 +42,19 @@ SWITCH_SECONDS = 0.000_5
 FAREWELL_SECONDS = 1.0
 #: Seconds between two looks of a standby at the home's lock.
 STANDBY_SECONDS = 0.1
+_STANDS_BY = "it stands by for the home's owner"
+
+
+@dataclass(frozen=True, slots=True)
+class _Probes:
+    """What tells others how the gateway does: who asks over HTTP, and its service manager."""
+
+    http: HttpServer
+    notice: ServiceNotice
+
+    def close(self) -> None:
+        self.notice.close()
+        self.http.close()
 
 
 def run(home: Home, settings: Settings, lines: LineBudget, *, standby: bool = False) -> int:
@@ -67,20 +83,21 @@ async def _run(
     # What is wrong with its files is said now, not when the home has been taken over.
     access, policies = Access(loop, settings), Policies(loop, settings)
     loop.add_signal_handler(signal.SIGHUP, _reload, access, policies)
-    http = HttpServer(host, WaitingSite("it stands by for the home's owner"))
+    probes = _Probes(HttpServer(host, WaitingSite(_STANDS_BY)), ServiceNotice(loop, os.environ))
     if standby:
-        await http.open()
+        await probes.http.open()
+        probes.notice.ready(_STANDS_BY)
         owner = await _stand_by(home, host)
     else:
         owner = acquire(home)
     if owner is None:
-        http.close()
+        probes.close()
         return 0
     heartbeat = Heartbeat(host, owner)
     try:
-        return await _serve(home, host, access, policies, owner, heartbeat, http)
+        return await _serve(home, host, access, policies, owner, heartbeat, probes)
     finally:
-        http.close()
+        probes.close()
         heartbeat.stop()
         access.close()
         policies.close()
@@ -110,7 +127,7 @@ async def _serve(
     policies: Policies,
     owner: Owner,
     heartbeat: Heartbeat,
-    http: HttpServer,
+    probes: _Probes,
 ) -> int:
     loop, settings = host.loop, host.settings
     store = open_store(home, settings, owner)
@@ -119,7 +136,7 @@ async def _serve(
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()
     metrics = GatewayMetrics(host, engine, messages.parts, messages.directory)
-    http.show(ServingSite(host.halt, heartbeat.sure, messages.full, metrics))
+    probes.http.show(ServingSite(host.halt, heartbeat.sure, messages.full, metrics))
     listener = Listener(
         loop, settings, lambda: Connection(engine), lambda: access.tls, engine.room, engine.broke
     )
@@ -127,9 +144,11 @@ async def _serve(
     access.watch()
     policies.watch()
     Collecting(loop, engine.ends).begin()
-    await http.open()
+    await probes.http.open()
     _events.info("listening", address=settings.gateway.listen, home=str(home.root))
+    probes.notice.ready(f"it serves on {settings.gateway.listen}")
     failure = await host.halt.ended()
+    probes.notice.stops()
     listener.close()
     await _part(engine, owner, failure)
     messages.quiet()
