@@ -72,7 +72,8 @@ class Listener:
                 self.close()
                 reason = os.strerror(error.errno) if error.errno else str(error)
                 if not patient or error.errno != errno.EADDRINUSE:
-                    raise InvalidRequest(f"can't listen on {host}:{port}: {reason}") from None
+                    text = f"can't listen on {host}:{port}: {reason}; --listen names another"
+                    raise InvalidRequest(text) from None
                 if not said:
                     said = True
                     _events.warning(

@@ -4,6 +4,7 @@ Unknown keys and values that can't go together stop the start with one sentence.
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
@@ -22,6 +23,9 @@ from distributary.pipeline.subscriptions import policy_table
 #: Says commands where the gateway is; no setting of its own, though it looks like one.
 OF_CLIENTS = "DISTRIBUTARY_GATEWAY"
 
+#: A key in a sentence: `section.key`, or `[section]: key`.
+_KEY = re.compile(r"(\w+)(?:\.|\]: )(\w+)")
+
 
 def load(
     file: Path | None = None,
@@ -35,19 +39,34 @@ def load(
     tree: Tree = tomllib.loads(
         resources.files("distributary.conf").joinpath("distributary.toml").read_text()
     )
-    if file is not None:
-        merge(tree, _read(file), str(file))
-    merge(tree, _from_environment(tree, environment), "the environment")
-    for name, value in (flags or {}).items():
-        if value is not None:
-            section, _, key = name.partition(".")
-            tree[section][key] = value
+    layers = {str(file): _read(file)} if file is not None else {}
+    layers["the environment"] = _from_environment(tree, environment)
+    layers["the command line"] = _from_flags(flags or {})
+    for source, layer in layers.items():
+        merge(tree, layer, source)
     try:
         settings = msgspec.convert(tree, Settings)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"settings: {error}") from None
-    _check(settings)
+        said, _, place = str(error).partition(" - at ")
+        key = place.strip("`").removeprefix("$.")
+        text = f"{key}: {said[:1].lower()}{said[1:]}"
+        raise InvalidRequest(f"{_source(layers, text)}: {text}") from None
+    try:
+        _check(settings)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{_source(layers, str(error))}: {error}") from None
     return settings
+
+
+def _source(layers: dict[str, Tree], sentence: str) -> str:
+    """Which layer says the first key that a sentence names: the last one that has it, or its
+    section."""
+    keys = [*_KEY.findall(sentence), *((word, "") for word in re.findall(r"\w+", sentence))]
+    for section, key in keys:
+        for source in reversed(layers):
+            if section in layers[source] and (not key or key in layers[source][section]):
+                return source
+    return "settings"
 
 
 def _read(file: Path) -> Tree:
@@ -71,6 +90,15 @@ def _from_environment(tree: Tree, environment: Mapping[str, str]) -> Tree:
     return found
 
 
+def _from_flags(flags: Mapping[str, object]) -> Tree:
+    found: Tree = {}
+    for name, value in flags.items():
+        if value is not None:
+            section, _, key = name.partition(".")
+            found.setdefault(section, {})[key] = value
+    return found
+
+
 def _typed(text: str) -> object:
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -82,7 +110,7 @@ def _check(settings: Settings) -> None:
     """Each limit alone, and those that must fit together."""
     amqp, journal, commit = settings.amqp, settings.journal, settings.commit
     _ = settings.gateway.address, settings.topic_policy
-    policy_table.check(settings.policy, "settings: [subscription]")
+    policy_table.check(settings.policy, "[subscription]")
     if settings.http.listen:
         _ = settings.http.address
     rules = (
@@ -138,7 +166,7 @@ def _check(settings: Settings) -> None:
     )
     for holds, sentence in rules:
         if not holds:
-            raise InvalidRequest(f"settings: {sentence}")
+            raise InvalidRequest(sentence)
 
 
 def _delivery_rules(delivery: DeliveryLimits) -> tuple[tuple[bool, str], ...]:

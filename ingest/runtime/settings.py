@@ -17,11 +17,15 @@ from distributary.pipeline.subscriptions import policy_table
 from distributary.pipeline.subscriptions.quota import Quota
 from distributary.pipeline.tables.upkeep.upkeep_limits import UpkeepLimits
 
+PORT_MAX = 65_535
+
 
 def _address(listen: str, key: str) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit() or not 0 <= int(port) <= 65_535:
-        raise InvalidRequest(f"{key} is '{listen}': it must be HOST:PORT")
+    if not host or not port.isdecimal():
+        raise InvalidRequest(f"{key} is '{listen}': it must be HOST:PORT, such as 127.0.0.1:5672")
+    if int(port) > PORT_MAX:
+        raise InvalidRequest(f"{key} is '{listen}': ports end at {PORT_MAX}")
     return host.strip("[]"), int(port)
 
 

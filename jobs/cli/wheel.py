@@ -18,6 +18,7 @@ from pathlib import Path
 
 import click
 
+from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import execute
 from distributary.jobs.tables.folders import make_writable
 from distributary.pipeline.errors import InvalidRequest, StoreError
@@ -150,7 +151,7 @@ def main(argv: Sequence[str]) -> int:
     return execute(command, argv, "wheel")
 
 
-@click.command(help=__doc__, epilog=EXAMPLES)
+@click.command(help=__doc__, epilog=EXAMPLES, context_settings=HELP_OPTIONS)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default="dist")
 def command(*, folder: Path) -> None:
     make_writable(str(folder), "a folder for the wheel")

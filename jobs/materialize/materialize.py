@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from distributary.jobs.materialize.batch import Materialization, Step
 from distributary.jobs.materialize.batch_progress import Lines, Progress, brought
 from distributary.jobs.materialize.progress import Gauges, Watch
+from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import (
     execute,
     json_option,
@@ -230,7 +231,7 @@ def main(argv: Sequence[str]) -> int:
     return execute(command, argv, QUERY)
 
 
-@click.command(help=__doc__, epilog=EXAMPLES)
+@click.command(help=__doc__, epilog=EXAMPLES, context_settings=HELP_OPTIONS)
 @query_options
 @settings_option
 @click.option("--trigger", help="`available-now`, the default, or how often: `2 seconds`.")

@@ -1,5 +1,7 @@
 """The jobs that there are: each is a module of `jobs` with a `main(argv)`."""
 
+from typing import Final
+
 #: Job -> what it does, in one line.
 JOBS = {
     "materialize": "Turn the log into the tables that Spark writes.",
@@ -23,3 +25,7 @@ MODULES = {
 def module(name: str) -> str:
     """The module of the job `name`. Raises KeyError."""
     return MODULES[name]
+
+
+#: Of every job's command line, as of `distributary`'s own.
+HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}

@@ -15,6 +15,7 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import execute
 from distributary.jobs.session.session import session
 from distributary.jobs.session.stopping import wait
@@ -79,7 +80,7 @@ def main(argv: Sequence[str]) -> int:
     return execute(command, argv, "drain")
 
 
-@click.command(help=__doc__, epilog=EXAMPLES)
+@click.command(help=__doc__, epilog=EXAMPLES, context_settings=HELP_OPTIONS)
 @click.option("--gateway", required=True, help="amqp://user:password@host:port, or host:port.")
 @click.option("--subscription", required=True, help="Its id, such as global/orders.")
 @click.option("--to", required=True, help="The Delta table; made if it isn't there.")

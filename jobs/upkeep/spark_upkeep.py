@@ -25,6 +25,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import (
     execute,
     folder,
@@ -315,7 +316,7 @@ def main(argv: Sequence[str]) -> int:
     return execute(command, argv, "upkeep")
 
 
-@click.command(help=__doc__, epilog=EXAMPLES)
+@click.command(help=__doc__, epilog=EXAMPLES, context_settings=HELP_OPTIONS)
 @location_options
 @settings_option
 @click.option("--dry-run", is_flag=True, help="Say what there is to do, and change nothing.")

@@ -17,6 +17,7 @@ import click
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import (
     DONE,
     FAILED,
@@ -107,7 +108,7 @@ def main(argv: Sequence[str]) -> int:
     return execute(command, argv, "audit")
 
 
-@click.command(help=__doc__, epilog=EXAMPLES)
+@click.command(help=__doc__, epilog=EXAMPLES, context_settings=HELP_OPTIONS)
 @location_options
 @click.option("--check", "names", multiple=True, help="Only this check; may be given repeatedly.")
 @click.option(

@@ -30,6 +30,7 @@ from distributary.jobs.cli.gateway_options import GatewayFactory, gateway_option
 from distributary.jobs.client.live_client import own_log
 from distributary.jobs.client.management_client import Client, Gateway, Refused
 from distributary.jobs.client.own_tables import require_own
+from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import (
     execute,
     folder,
@@ -189,7 +190,7 @@ def main(argv: Sequence[str]) -> int:
     return execute(command, argv, "backfill")
 
 
-@click.command(help=__doc__, epilog=EXAMPLES)
+@click.command(help=__doc__, epilog=EXAMPLES, context_settings=HELP_OPTIONS)
 @click.argument("id_", metavar="ID")
 @click.option("--topic", help="What it claims.")
 @click.option("--since", required=True, help="A time, a sequence, or how long ago.")

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from distributary.pipeline.model.address import Kind, kind_of_topic
-from distributary.pipeline.model.topic_pattern import PATTERN_PREFIX, REST, WORD
+from distributary.pipeline.model.address import PATTERN_PREFIX, Kind, kind_of_topic
+from distributary.pipeline.model.topic_pattern import REST, WORD
 
 #: Topics of which the patterns are remembered; with more of them all are looked up again.
 TOPICS_MAX: Final = 100_000

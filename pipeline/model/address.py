@@ -6,9 +6,11 @@ Rule 2: the four kinds have names of their own: a topic and a queue of one name 
 Rule 3: in the log a destination is one string, so the log knows no kinds: a queue is a topic too.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, NOT_FOUND, AmqpError
 
@@ -35,6 +37,12 @@ PREFIXES = {
 
 #: What an address begins with that names a subscription by its id, for a browser.
 SUBSCRIPTION_PREFIX = "subscription://"
+
+#: What a pattern of topics begins with, in the log and where its word there is given as an address.
+PATTERN_PREFIX: Final = "pattern://"
+
+#: What looks like the scheme of a URI (RFC 3986, section 3.1).
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 #: The message annotation `x-opt-jms-dest` (Qpid JMS): the kind of `properties.to`.
 ANNOTATED = {
@@ -118,6 +126,9 @@ def destination_of(address: str, said: Kind | None, bare: Kind) -> Destination |
         )
     if _prefixed(name):
         return AmqpError(INVALID_FIELD, f"'{address}' says twice what kind of destination it is")
+    if _SCHEME.match(name) and not name.startswith(PATTERN_PREFIX):
+        known = " or ".join(PREFIXES.values())
+        return AmqpError(INVALID_FIELD, f"'{address}': an address begins with {known}, or nothing")
     return Destination(prefixed or said or bare, name)
 
 

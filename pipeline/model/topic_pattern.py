@@ -15,6 +15,7 @@ from typing import Final
 
 from distributary.pipeline.model.address import (
     NAME_CHARACTERS_MAX,
+    PATTERN_PREFIX,
     PREFIXES,
     Destination,
     Kind,
@@ -22,8 +23,6 @@ from distributary.pipeline.model.address import (
 )
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
 
-#: What the word of a pattern in the log begins with.
-PATTERN_PREFIX: Final = "pattern://"
 #: Rests in one pattern at most: Spark's regular expressions try all ways to share a name between
 #: them, a name of 128 words 8,000 ways with two and 350,000 with three.
 RESTS_MAX: Final = 2

@@ -59,7 +59,7 @@ class _Ended(MessagingHandler):
 
     def on_transport_error(self, event: Event) -> None:
         condition = event.transport.condition if event.transport else None
-        said = f"{condition.name}: {condition.description}" if condition else "it is gone"
+        said = (condition.description or condition.name) if condition else "it is gone"
         self.end(event, f"no gateway answers at {self._gateway.url}: {said}")
 
     def on_connection_error(self, event: Event) -> None:

@@ -69,8 +69,7 @@ def test_a_loop_that_turns_feeds_the_watchdog(own_gateway: Make, manager: Manage
     gateway.process.send_signal(signal.SIGSTOP)
     manager.socket.settimeout(1.0)
     with pytest.raises(TimeoutError):
-        while manager.socket.recv(4_096) == b"WATCHDOG=1":
-            pass
+        manager.hears("another word")
     gateway.process.send_signal(signal.SIGCONT)
     manager.socket.settimeout(PATIENCE)
     manager.hears("WATCHDOG=1")
@@ -79,10 +78,10 @@ def test_a_loop_that_turns_feeds_the_watchdog(own_gateway: Make, manager: Manage
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("NOTIFY_SOCKET", "vsock:2:1234", "NOTIFY_SOCKET is 'vsock:2:1234': a path, or @ and a name"),
+        ("NOTIFY_SOCKET", "vsock:2", "NOTIFY_SOCKET is 'vsock:2': a path, or @ and a name"),
         ("WATCHDOG_USEC", "soon", "WATCHDOG_USEC is 'soon': a number of microseconds"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_meant_is_said(own_gateway: Make, name: str, value: str, said: str) -> None:
     gateway = own_gateway()
     gateway.environment[name] = value

@@ -98,8 +98,19 @@ def test_what_can_not_be_is_refused_in_a_sentence(tmp_path: Path, text: str, say
     """An unknown key, a wrong type, a limit out of range, limits that contradict each other."""
     file = tmp_path / "gateway.toml"
     file.write_text(text)
-    with pytest.raises(InvalidRequest, match=says):
+    with pytest.raises(InvalidRequest, match=says) as refused:
         load(file, {})
+    assert str(file) in str(refused.value) or "nobody could log in" in says
+
+
+def test_whoever_said_it_is_named(tmp_path: Path) -> None:
+    """The file, the environment or the command line; no layer: the settings together."""
+    file = tmp_path / "gateway.toml"
+    file.write_text("[commit]\nbytes = 7\n")
+    with pytest.raises(InvalidRequest, match=r"^the environment: commit\.bytes: expected `int`"):
+        load(file, {"DISTRIBUTARY_COMMIT_BYTES": "many"})
+    with pytest.raises(InvalidRequest, match=r"^the command line: gateway\.listen is 'x:70000'"):
+        load(file, {}, {"gateway.listen": "x:70000"})
 
 
 def test_a_misspelt_environment_variable_is_an_error() -> None:
