@@ -7,6 +7,8 @@ Rule 2: an answer says nothing of what a user may not see, not even that it exis
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
+import structlog
+
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.management.asking import forbidden, forbidden_policy
 from distributary.ingest.management.consumer_report import HELD, held, links
@@ -43,6 +45,8 @@ from distributary.pipeline.subscriptions import attach_intent
 from distributary.pipeline.subscriptions.hint import unpacked
 from distributary.pipeline.subscriptions.policy_table import text_of
 from distributary.pipeline.subscriptions.subscription_operations import Operation
+
+_events = structlog.get_logger("gateway")
 
 _OPERATIONS: dict[Verb, Operation] = {
     Verb.CREATE: Operation.CREATE,
@@ -172,7 +176,7 @@ class Requests:
             return Answer(409, f"{text}{', ...' if len(keys) > 5 else ''}); say force to end them")
         dropped = 0
         for key in keys:
-            done = await self._operations.perform(Order(Operation.DELETE_ANYWAY, key))
+            done = await self._operations.perform(Order(Operation.DELETE_ANYWAY, key, user=user))
             if not isinstance(done, AmqpError):
                 dropped += dropped_by(done)
             elif self._directory.get(key) is not None:
@@ -327,13 +331,15 @@ class Requests:
         )
         if isinstance(done, AmqpError):
             return refused(done)
+        said = {"redriven": done.redriven, "stayed": done.stayed}
+        _events.info("subscription.redriven", subscription=key.id, **said, by=user)
         text = f"{done.redriven} went back"
         if done.stayed:
             text += (
                 f"; {done.stayed} stay: their subscription is gone, they are no dead letters, or "
                 "you have no permission to manage where they come from"
             )
-        return Answer(OK, text, {"redriven": done.redriven, "stayed": done.stayed})
+        return Answer(OK, text, {**said})
 
 
 #: What is said of what was done.
