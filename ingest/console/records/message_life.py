@@ -22,8 +22,9 @@ from distributary.ingest.console.records.message_rows import StoredMessage, mess
 from distributary.ingest.console.records.record_limits import RecordLimits
 from distributary.ingest.console.records.settlement_rows import (
     NEVER_OWED,
-    Settled,
+    Floors,
     SettlementOfOne,
+    floors_since,
     settled,
 )
 from distributary.ingest.console.records.sight import Sight
@@ -140,7 +141,10 @@ def life_of(
             return None
         said = settled(files, sequence, message.group)
         lives = snapshot.lives.of_topic(message.topic)
-        lanes = _lanes(message, lives, said, [one for one in held if one.sequence == sequence])
+        lanes = _lanes(message, lives, said.rows)
+        if any(stay.state in _OPEN for lane in lanes for stay in lane.stays):
+            floors = floors_since(files, message.group)
+            lanes = [_looked_at_again(lane, message, floors, held) for lane in lanes]
         seen = [lane for lane in lanes if sight.subscription(lane.subscription)]
         shown = seen[: limits.lanes_max]
         content = content_of(message.data, limits)
@@ -171,22 +175,19 @@ def _publisher(content: Content, rows: Iterable[SettlementOfOne], sight: Sight) 
 
 
 def _lanes(
-    message: StoredMessage, lives: Sequence[Incarnation], said: Settled, held: Sequence[Held]
+    message: StoredMessage, lives: Sequence[Incarnation], said: Sequence[SettlementOfOne]
 ) -> list[Lane]:
     """A lane for each subscription that was ever owed it, or would have been but for its selector
     or no-local, by name."""
     owing = [one for one in lives if one.owes(message.sequence, message.group)]
     selections = _Selected(message)
     rows: dict[str, list[SettlementOfOne]] = {}
-    for row in said.rows:
+    for row in said:
         rows.setdefault(row.subscription, []).append(row)
-    now = {one.subscription: one for one in held}
     stays: dict[str, list[Stay]] = {}
     for one in owing:
         own = [row for row in rows.get(one.subscription, ()) if one.has(row.group)]
-        stay = _stay(message, one, own, said, selections)
-        current = now.get(one.subscription) if one.ended is None else None
-        stays.setdefault(one.subscription, []).append(_with_held(stay, current))
+        stays.setdefault(one.subscription, []).append(_stay(message, one, own, selections))
     return [Lane(name, tuple(stays[name])) for name in sorted(stays)]
 
 
@@ -194,7 +195,6 @@ def _stay(
     message: StoredMessage,
     one: Incarnation,
     rows: Sequence[SettlementOfOne],
-    said: Settled,
     selections: "_Selected",
 ) -> Stay:
     since = max(message.published_at, one.began.at)
@@ -206,22 +206,40 @@ def _stay(
     if final is not None:
         nobody = None if final.delivered_at is not None else final
         return Stay(one, StayState.SETTLED, since, deliveries, nobody)
-    matches = selections.by(one)
-    if matches is None or not matches:
-        state = StayState.UNKNOWN if matches is None else StayState.NOT_SELECTED
-    else:
-        state = _open_state(message, one, said)
+    match selections.by(one):
+        case None:
+            state = StayState.UNKNOWN
+        case False:
+            state = StayState.NOT_SELECTED
+        case True:
+            state = StayState.WAITING if one.ended is None else StayState.ENDED
     return Stay(one, state, since, deliveries)
 
 
-def _open_state(message: StoredMessage, one: Incarnation, said: Settled) -> StayState:
-    """What there is to say of one that has no final settlement."""
+#: States of what has no final settlement.
+_OPEN = frozenset({StayState.WAITING, StayState.ENDED})
+
+
+def _looked_at_again(
+    lane: Lane, message: StoredMessage, floors: Floors, held: Sequence[Held]
+) -> Lane:
+    """What isn't settled may be passed by the floor, or in flight."""
+    mine = (lane.subscription, message.sequence)
+    now = next((one for one in held if (one.subscription, one.sequence) == mine), None)
+    return Lane(
+        lane.subscription,
+        tuple(_with_held(_with_floor(stay, message, floors), now) for stay in lane.stays),
+    )
+
+
+def _with_floor(stay: Stay, message: StoredMessage, floors: Floors) -> Stay:
+    if stay.state not in _OPEN:
+        return stay
+    one = stay.incarnation
     ended = None if one.ended is None else one.ended.group
-    if said.floor(one.subscription, one.began.group, ended) > message.sequence:
-        return StayState.PASSED
-    if ended is not None:
-        return StayState.ENDED
-    return StayState.WAITING
+    if floors.highest(one.subscription, one.began.group, ended) > message.sequence:
+        return replace(stay, state=StayState.PASSED)
+    return stay
 
 
 def _never(row: SettlementOfOne, message: StoredMessage) -> bool:

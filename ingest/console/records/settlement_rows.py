@@ -24,6 +24,7 @@ _COLUMNS: Final = (
     "settled_at",
     "floor",
 )
+_FLOORS: Final = ("group", "subscription", "floor")
 #: Outcomes that only say that a message wasn't for the subscription: there was no delivery.
 NEVER_OWED: Final = frozenset({Outcome.LOCAL, Outcome.FORBIDDEN, Outcome.REDRIVEN})
 
@@ -48,27 +49,31 @@ class SettlementOfOne:
 @dataclass(frozen=True, slots=True)
 class Settled:
     """The settlements of a message by group, up to the group `reached`: later ones weren't looked
-    at if that isn't the last. `floors` are the floors that rows say on the way."""
+    at if that isn't the last."""
 
     rows: tuple[SettlementOfOne, ...]
     reached: int
-    floors: pa.Table
 
-    def floor(self, subscription: str, began: int, ended: int | None) -> int:
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """The floors that settlements say, of whichever subscription."""
+
+    rows: pa.Table
+
+    def highest(self, subscription: str, began: int, ended: int | None) -> int:
         """The highest floor that settlements of an incarnation say; 0 if there was none."""
-        own = pc.equal(self.floors["subscription"], pa.scalar(subscription, pa.string()))
-        own = pc.and_(own, pc.greater(self.floors["group"], pa.scalar(began, pa.int64())))
+        own = pc.equal(self.rows["subscription"], pa.scalar(subscription, pa.string()))
+        own = pc.and_(own, pc.greater(self.rows["group"], pa.scalar(began, pa.int64())))
         if ended is not None:
-            own = pc.and_(own, pc.less_equal(self.floors["group"], pa.scalar(ended, pa.int64())))
-        return int(pc.max(self.floors.filter(own)["floor"]).as_py() or 0)
+            own = pc.and_(own, pc.less_equal(self.rows["group"], pa.scalar(ended, pa.int64())))
+        return int(pc.max(self.rows.filter(own)["floor"]).as_py() or 0)
 
 
 def settled(files: LogFiles, sequence: int, since: int) -> Settled:
     """The settlements of a message that was published in the group `since`. Files are read by
     group until there is none left, or the request has read as much as it may."""
     found: list[SettlementOfOne] = []
-    kind = topic_log_schema.FILES[topic_log_schema.SETTLEMENT]
-    floors = [pa.schema([kind.field(n) for n in ("group", "subscription", "floor")]).empty_table()]
     reached = files.view.state.group
     for file in files_since(files, since):
         if files.full:
@@ -81,10 +86,22 @@ def settled(files: LogFiles, sequence: int, since: int) -> Settled:
             rows = rows_with(lists, sequence)
             if len(rows):
                 found += _of(files.read(one, _COLUMNS).take(rows))
-            floors.append(files.read(one, ("group", "subscription", "floor")))
         files.close(file.path)
     found.sort(key=lambda row: (row.group, row.final, row.settled_at))
-    return Settled(tuple(found), reached, pa.concat_tables(floors))
+    return Settled(tuple(found), reached)
+
+
+def floors_since(files: LogFiles, since: int) -> Floors:
+    """All that settlements of this group and later ones say; less where the request has read as
+    much as it may: then a floor may be higher than is said here."""
+    kind = topic_log_schema.FILES[topic_log_schema.SETTLEMENT]
+    found = [pa.schema([kind.field(name) for name in _FLOORS]).empty_table()]
+    for file in files_since(files, since):
+        for one in files.row_groups(file):
+            if not files.full and (one.group is None or one.group[1] >= since):
+                found.append(files.read(one, _FLOORS))
+        files.close(file.path)
+    return Floors(pa.concat_tables(found))
 
 
 def files_since(files: LogFiles, group: int) -> list[AddedFile]:
