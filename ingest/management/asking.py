@@ -1,10 +1,14 @@
-"""Why a user may not ask for what a request says: of a subscription, and of a policy."""
+"""Why a user may not ask for what a request says: of a subscription, and of a policy; and which
+attributes a query asks for."""
 
 from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.management.entities import Row
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.operations import Order
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
-from distributary.pipeline.management.management_messages import Verb
+from distributary.pipeline.codec.amqp_types import Value
+from distributary.pipeline.codec.quoting import quoted
+from distributary.pipeline.management.management_messages import BAD_REQUEST, Answer, Request, Verb
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.amqp_error import NOT_FOUND, AmqpError
 from distributary.pipeline.model.policy import DEFAULT
@@ -67,3 +71,23 @@ def forbidden_policy(
 def _dead_letters(policy: str, key: SubscriptionKey) -> str:
     """The address of dead letters that a policy's text says. The text was checked before."""
     return over(DEFAULT, of_text(policy, key.id), key.id).dead_letter_address
+
+
+def attribute_names(request: Request, rows: list[Row]) -> list[str] | Answer:
+    """The columns that are wanted; all of them where none are named."""
+    there = list(rows[0]) if rows else []
+    said = request.attributes.get("attributeNames")
+    names = said if isinstance(said, list) and said else list[Value](there)
+    wanted: list[str] = []
+    for name in names:
+        if not isinstance(name, str) or (rows and name not in there):
+            text = f"'attributeNames' has {quoted(name)}; there are {', '.join(there)}"
+            return Answer(BAD_REQUEST, text)
+        wanted.append(name)
+    return wanted
+
+
+def wants_policies(request: Request) -> bool:
+    """Whether a query asks for policies, which are most of the work for a row."""
+    said = request.attributes.get("attributeNames")
+    return not isinstance(said, list) or not said or any("policy" in str(one) for one in said)

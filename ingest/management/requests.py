@@ -4,13 +4,19 @@ Rule 1: the permission that a request needs is a row of `pipeline.subscriptions.
 Rule 2: an answer says nothing of what a user may not see, not even that it exists.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
 import structlog
 
 from distributary.ingest.delivery.consumer import Subscription
-from distributary.ingest.management.asking import forbidden, forbidden_policy
+from distributary.ingest.management.asking import (
+    attribute_names,
+    forbidden,
+    forbidden_policy,
+    wants_policies,
+)
 from distributary.ingest.management.consumer_report import HELD, held, links
 from distributary.ingest.management.dropped import dropped_by, lost
 from distributary.ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
@@ -23,6 +29,7 @@ from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.log.log_position import PLACE_MAX, AtEnd, AtTime, Place, place
+from distributary.pipeline.management.listings import Listings, Name
 from distributary.pipeline.management.management_messages import (
     ABSENT,
     BAD_REQUEST,
@@ -72,6 +79,7 @@ class Requests:
         messages, self._settings = parts.messages, parts.host.settings
         self._turns, self._access, self._directory = parts.turns, parts.access, parts.directory
         self._entities, self._operations = entities, operations
+        self._listings = Listings(time.monotonic)
         self._redrive = Redrive(messages.log, parts.directory, messages.delivery)
         table, most = messages.store.table, self._settings.delivery.hint_matches_max
         paging = messages.delivery.paging
@@ -120,26 +128,39 @@ class Requests:
     async def _query(self, user: str, request: Request) -> Answer:
         """A part of those that the user may see, each with what was asked for."""
         most, rights = self._settings.management.query_count_max, self._access.rights
-        names: list[str] = []
-        for nth, (name, topic, key) in enumerate(self._entities.names(request.entity)):
-            if rights.allow(user, Verb.QUERY, topic, key):
-                names.append(name)
-            if nth % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
-                await self._turns.turn()
         offset, count = _whole(request, "offset", 0), _whole(request, "count", most)
         if count > most:
             text = f"'count' is {count}; it may be {most} (management.query_count_max)"
             return Answer(BAD_REQUEST, f"{text}, and 'offset' leads on")
-        part = names[offset : offset + count]
+        names = self._listings.of(user, request.entity) if offset else None
+        if names is None:
+            names = await self._listed(user, request.entity)
+        part = [
+            one
+            for one in names[offset : offset + count]
+            if rights.allow(user, Verb.QUERY, one[1], one[2])
+        ]
         await self._turns.turn()
-        rows = self._entities.rows(request.entity, part, self._may_see(user))
-        wanted = _attribute_names(request, rows)
+        wide = wants_policies(request)
+        rows = self._entities.rows(request.entity, part, self._may_see(user), policies=wide)
+        wanted = attribute_names(request, rows)
         if isinstance(wanted, Answer):
             return wanted
         results: list[Value] = [[_plain(row.get(name)) for name in wanted] for row in rows]
         body: Row = {"attributeNames": list[Value](wanted), "results": results, "total": len(names)}
         await self._turns.turn()  # to write it is as much work
         return Answer(OK, f"{len(rows)} of {len(names)}", body)
+
+    async def _listed(self, user: str, entity: Entity) -> list[Name]:
+        """All names that the user may see, remembered for the parts that are asked for next."""
+        rights, names = self._access.rights, list[Name]()
+        for nth, one in enumerate(self._entities.names(entity)):
+            if rights.allow(user, Verb.QUERY, one[1], one[2]):
+                names.append(one)
+            if nth % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+                await self._turns.turn()
+        self._listings.keep(user, entity, names)
+        return names
 
     def _may_see(self, user: str) -> Callable[[Subscription], bool]:
         rights = self._access.rights
@@ -372,20 +393,6 @@ def _whole(request: Request, name: str, default: int) -> int:
     value = request.attributes.get(name, default)
     assert isinstance(value, int), value  # noqa: S101 (`management.parse` has looked)
     return value
-
-
-def _attribute_names(request: Request, rows: list[Row]) -> list[str] | Answer:
-    """The columns that are wanted; all of them where none are named."""
-    there = list(rows[0]) if rows else []
-    said = request.attributes.get("attributeNames")
-    names = said if isinstance(said, list) and said else list[Value](there)
-    wanted: list[str] = []
-    for name in names:
-        if not isinstance(name, str) or (rows and name not in there):
-            text = f"'attributeNames' has {quoted(name)}; there are {', '.join(there)}"
-            return Answer(BAD_REQUEST, text)
-        wanted.append(name)
-    return wanted
 
 
 def _plain(value: object) -> Value:
