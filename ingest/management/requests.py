@@ -15,6 +15,8 @@ from distributary.ingest.management.asking import (
     attribute_names,
     forbidden,
     forbidden_policy,
+    place_of,
+    rights_asked,
     wants_policies,
 )
 from distributary.ingest.management.consumer_report import HELD, held, links
@@ -22,13 +24,11 @@ from distributary.ingest.management.dropped import dropped_by, lost
 from distributary.ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
 from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.management.redrive import Redrive
-from distributary.ingest.runtime import clock
 from distributary.ingest.subscriptions.hints import Hints
 from distributary.ingest.subscriptions.operations import Operations, Order
-from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
+from distributary.pipeline.codec.amqp_types import Map, Value
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest, StoreError
-from distributary.pipeline.log.log_position import PLACE_MAX, AtEnd, AtTime, Place, place
 from distributary.pipeline.management.listings import Listings, Name
 from distributary.pipeline.management.management_messages import (
     ABSENT,
@@ -103,7 +103,7 @@ class Requests:
             return await self._query(user, request)
         match request.entity:
             case Entity.NODE:
-                return self._node(request)
+                return self._node(user, request)
             case Entity.TOPIC:
                 return await self._topic(user, request)
             case Entity.QUEUE | Entity.SUBSCRIPTION:
@@ -111,7 +111,7 @@ class Requests:
             case _ as never:
                 assert_never(never)
 
-    def _node(self, request: Request) -> Answer:
+    def _node(self, user: str, request: Request) -> Answer:
         types: list[Value] = [entity.value for entity in Entity]
         match request.verb:
             case Verb.GET_TYPES:
@@ -120,7 +120,8 @@ class Requests:
                 known = {one: _verbs(one) for one in Entity}
                 return Answer(OK, "operations", {one.value: known[one] for one in Entity})
             case _ if request.name == "self":
-                return Answer(OK, "the gateway", self._entities.node())
+                most, rights = self._settings.management.query_count_max, self._access.rights
+                return rights_asked(self._entities.node(), rights, user, request, most)
         return Answer(ABSENT, f"there is no node '{request.name}'; this one is 'self'")
 
     # Reading.
@@ -299,7 +300,7 @@ class Requests:
         if isinstance(policy, AmqpError):
             return policy
         said = request.attributes
-        to = _place(said.get("since" if operation is Operation.CREATE else "to"))
+        to = place_of(said.get("since" if operation is Operation.CREATE else "to"))
         whole = said.get("from_what_is_there") is not True
         return Order(operation, key, to, definition, policy, not whole, user)
 
@@ -352,15 +353,15 @@ class Requests:
         )
         if isinstance(done, AmqpError):
             return refused(done)
-        said = {"redriven": done.redriven, "stayed": done.stayed}
-        _events.info("subscription.redriven", subscription=key.id, **said, by=user)
+        said: Row = {"redriven": done.redriven, "stayed": done.stayed}
+        _events.info("subscription.redriven", subscription=key.id, by=user, **said)
         text = f"{done.redriven} went back"
         if done.stayed:
             text += (
                 f"; {done.stayed} stay: their subscription is gone, they are no dead letters, or "
                 "you have no permission to manage where they come from"
             )
-        return Answer(OK, text, {**said})
+        return Answer(OK, text, said)
 
 
 #: What is said of what was done.
@@ -374,15 +375,6 @@ _SAID: dict[Verb, str] = {
     Verb.SKIP: "{} is owed what lies from there on",
     Verb.CLOSE: "{} has no consumers any more",
 }
-
-
-def _place(to: Value) -> Place:
-    """The place in the log that is meant; the end where none is said."""
-    if to is None:
-        return AtEnd()
-    if isinstance(to, Timestamp):
-        return AtTime(min(max(int(to), 0) * 1_000, PLACE_MAX))
-    return place(to, clock.now())
 
 
 def _verbs(entity: Entity) -> list[Value]:

@@ -97,9 +97,11 @@ def floors_since(files: LogFiles, since: int) -> Floors:
     kind = topic_log_schema.FILES[topic_log_schema.SETTLEMENT]
     found = [pa.schema([kind.field(name) for name in _FLOORS]).empty_table()]
     for file in files_since(files, since):
-        for one in files.row_groups(file):
-            if not files.full and (one.group is None or one.group[1] >= since):
-                found.append(files.read(one, _FLOORS))
+        found += [
+            files.read(one, _FLOORS)
+            for one in files.row_groups(file)
+            if not files.full and (one.group is None or one.group[1] >= since)
+        ]
         files.close(file.path)
     return Floors(pa.concat_tables(found))
 
