@@ -14,6 +14,7 @@ import uvicorn
 from distributary.ingest.console.asking.metrics_poller import MetricsPoller
 from distributary.ingest.console.pages.login_pages import Door
 from distributary.ingest.console.pages.site import NAVIGATION, application
+from distributary.ingest.console.records.home_records import HomeRecords
 from distributary.ingest.console.settings.console_settings import ConsoleSettings
 from distributary.ingest.console.web.entrance import Entrance
 from distributary.ingest.console.web.static_assets import StaticAssets
@@ -21,6 +22,7 @@ from distributary.ingest.console.web.templates import Templates
 from distributary.ingest.console.web.visit import Console
 from distributary.jobs.client.management_client import Gateway
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.tables.home.home import Home
 
 #: Bytes of a request's line and headers.
 HEAD_BYTES_MAX = 16_384
@@ -87,7 +89,8 @@ async def _serve(
     templates = Templates(assets)
     shown = watched.gateway.address
     poller = MetricsPoller(watched.metrics, settings.asking)
-    console = Console(settings, templates, poller, shown, watched.home, NAVIGATION)
+    records = HomeRecords(Home(watched.home), settings.records)
+    console = Console(settings, templates, poller, shown, watched.home, records, NAVIGATION)
     secure = place.certificate is not None
     cookie = f"{'__Host-' if secure else ''}distributary-{place.port}"
     door = Door(Entrance(watched.gateway, settings), templates, shown, cookie, secure)

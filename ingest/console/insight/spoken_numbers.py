@@ -52,6 +52,25 @@ def moment(milliseconds_since_1970: float | None) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
+def instant(microseconds: float | None) -> str:
+    """A time in UTC, to the millisecond."""
+    if microseconds is None:
+        return NOTHING
+    at = datetime.fromtimestamp(microseconds // 1_000 / 1_000, UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1_000:03d} UTC"
+
+
+def span(microseconds: float) -> str:
+    """How long, with two digits or three: 3.2 ms, 41 s, 2 h."""
+    if microseconds < 1_000:
+        return f"{microseconds:.0f} µs"
+    if microseconds < 1_000_000:
+        return f"{number(round(microseconds / 1_000, 1))} ms"
+    if microseconds < 100_000_000:
+        return f"{number(round(microseconds / 1_000_000, 1))} s"
+    return age(microseconds / 1_000_000)
+
+
 def messages(count: int) -> str:
     """So many messages, as a part of a sentence."""
     return "1 message" if count == 1 else f"{count:,} messages"

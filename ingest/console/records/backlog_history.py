@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distributary.ingest.console.log_rows.log_files import LogFiles
+from distributary.ingest.console.log_rows.log_reader import AsOf, Snapshot
+from distributary.ingest.console.log_rows.message_rows import message_of
+from distributary.ingest.console.log_rows.settlement_rows import files_since
+from distributary.ingest.console.log_rows.subscription_lives import Event, Incarnation
 from distributary.ingest.console.records.browsing import sequence_at
-from distributary.ingest.console.records.log_files import LogFiles
-from distributary.ingest.console.records.log_reader import AsOf, Snapshot
-from distributary.ingest.console.records.message_rows import message_of
-from distributary.ingest.console.records.settlement_rows import files_since
-from distributary.ingest.console.records.subscription_lives import Event, Incarnation
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
 from distributary.pipeline.tables.arrow.topic_rows import rows_of
 from distributary.pipeline.tables.delta.message_file import between

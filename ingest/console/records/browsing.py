@@ -18,8 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distributary.ingest.console.records.log_files import LogFiles, RowGroup
-from distributary.ingest.console.records.log_reader import AsOf, Snapshot
+from distributary.ingest.console.log_rows.log_files import LogFiles, RowGroup
+from distributary.ingest.console.log_rows.log_reader import AsOf, Snapshot
+from distributary.ingest.console.log_rows.message_rows import COLUMNS, StoredMessage, stored
+from distributary.ingest.console.log_rows.record_limits import RecordLimits
+from distributary.ingest.console.log_rows.sight import Sight
 from distributary.ingest.console.records.message_content import (
     BodyKind,
     Branch,
@@ -28,9 +31,6 @@ from distributary.ingest.console.records.message_content import (
     Node,
     content_of,
 )
-from distributary.ingest.console.records.message_rows import COLUMNS, StoredMessage, stored
-from distributary.ingest.console.records.record_limits import RecordLimits
-from distributary.ingest.console.records.sight import Sight
 from distributary.ingest.console.records.standings import KnownStanding
 from distributary.pipeline.errors import InvalidRequest, SelectorFailed
 from distributary.pipeline.model.message import RecordBatch

@@ -12,8 +12,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from distributary.ingest.console.records.log_files import LogFiles
-from distributary.ingest.console.records.record_limits import RecordLimits
+from distributary.ingest.console.log_rows.log_files import LogFiles
+from distributary.ingest.console.log_rows.record_limits import RecordLimits
 from distributary.ingest.console.records.standings import KnownStanding
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
 from distributary.pipeline.tables.arrow.topic_rows import rows_of

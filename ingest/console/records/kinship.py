@@ -11,17 +11,17 @@ from enum import StrEnum
 
 import pyarrow.compute as pc
 
-from distributary.ingest.console.records.log_files import LogFiles
-from distributary.ingest.console.records.message_rows import (
+from distributary.ingest.console.log_rows.log_files import LogFiles
+from distributary.ingest.console.log_rows.message_rows import (
     StoredMessage,
     message_of,
     messages_of_group,
 )
-from distributary.ingest.console.records.settlement_rows import (
+from distributary.ingest.console.log_rows.settlement_rows import (
     SettlementOfOne,
     files_since,
 )
-from distributary.ingest.console.records.sight import Sight
+from distributary.ingest.console.log_rows.sight import Sight
 from distributary.pipeline.amqp.dead_letter import Origin, origin, restored
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.tables.delta.commits import AddedFile

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from distributary.ingest.console.records.record_limits import RecordLimits
+from distributary.ingest.console.log_rows.record_limits import RecordLimits
 from distributary.pipeline.codec.amqp_types import (
     Decimal,
     DecodeError,

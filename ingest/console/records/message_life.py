@@ -14,21 +14,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from distributary.ingest.console.records.kinship import Kin, kin_of
-from distributary.ingest.console.records.log_files import LogFiles
-from distributary.ingest.console.records.log_reader import AsOf, Snapshot
-from distributary.ingest.console.records.message_content import Content, content_of
-from distributary.ingest.console.records.message_rows import StoredMessage, message_of
-from distributary.ingest.console.records.record_limits import RecordLimits
-from distributary.ingest.console.records.settlement_rows import (
+from distributary.ingest.console.log_rows.log_files import LogFiles
+from distributary.ingest.console.log_rows.log_reader import AsOf, Snapshot
+from distributary.ingest.console.log_rows.message_rows import StoredMessage, message_of
+from distributary.ingest.console.log_rows.record_limits import RecordLimits
+from distributary.ingest.console.log_rows.settlement_rows import (
     NEVER_OWED,
     Floors,
     SettlementOfOne,
     floors_since,
     settled,
 )
-from distributary.ingest.console.records.sight import Sight
-from distributary.ingest.console.records.subscription_lives import Incarnation
+from distributary.ingest.console.log_rows.sight import Sight
+from distributary.ingest.console.log_rows.subscription_lives import Incarnation
+from distributary.ingest.console.records.kinship import Kin, kin_of
+from distributary.ingest.console.records.message_content import Content, content_of
 from distributary.pipeline.errors import DistributaryError, SelectorFailed
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Outcome
@@ -130,7 +130,6 @@ def life_of(
     sequence: int,
     *,
     sight: Sight,
-    held: Sequence[Held] = (),
     limits: RecordLimits,
 ) -> MessageLife | None:
     """The life of the message with this sequence; None if the log doesn't have it, or the user may
@@ -144,7 +143,7 @@ def life_of(
         lanes = _lanes(message, lives, said.rows)
         if any(stay.state in _OPEN for lane in lanes for stay in lane.stays):
             floors = floors_since(files, message.group)
-            lanes = [_looked_at_again(lane, message, floors, held) for lane in lanes]
+            lanes = [_with_floors(lane, message, floors) for lane in lanes]
         seen = [lane for lane in lanes if sight.subscription(lane.subscription)]
         shown = seen[: limits.lanes_max]
         content = content_of(message.data, limits)
@@ -158,6 +157,28 @@ def life_of(
             snapshot.as_of,
             said.reached,
         )
+
+
+def with_held(life: MessageLife, held: Sequence[Held]) -> MessageLife:
+    """The life with what a gateway says is in flight now. It comes after what the table knows: a
+    settlement that the table has is newer than an answer that lacks it."""
+    mine = {one.subscription: one for one in held if one.sequence == life.message.sequence}
+    lanes = (
+        Lane(
+            lane.subscription,
+            tuple(_with_held(one, mine.get(lane.subscription)) for one in lane.stays),
+        )
+        for lane in life.lanes
+    )
+    return replace(life, lanes=tuple(lanes))
+
+
+def _with_held(stay: Stay, held: Held | None) -> Stay:
+    if held is None or stay.state is not StayState.WAITING:
+        return stay
+    count = held.delivery_count
+    delivery = Delivery(held.consumer, held.delivered_at, None, None, False, count, None)
+    return replace(stay, state=StayState.IN_FLIGHT, deliveries=(*stay.deliveries, delivery))
 
 
 def _publisher(content: Content, rows: Iterable[SettlementOfOne], sight: Sight) -> str:
@@ -220,16 +241,9 @@ def _stay(
 _OPEN = frozenset({StayState.WAITING, StayState.ENDED})
 
 
-def _looked_at_again(
-    lane: Lane, message: StoredMessage, floors: Floors, held: Sequence[Held]
-) -> Lane:
-    """What isn't settled may be passed by the floor, or in flight."""
-    mine = (lane.subscription, message.sequence)
-    now = next((one for one in held if (one.subscription, one.sequence) == mine), None)
-    return Lane(
-        lane.subscription,
-        tuple(_with_held(_with_floor(stay, message, floors), now) for stay in lane.stays),
-    )
+def _with_floors(lane: Lane, message: StoredMessage, floors: Floors) -> Lane:
+    """What isn't settled may be passed by the floor."""
+    return Lane(lane.subscription, tuple(_with_floor(one, message, floors) for one in lane.stays))
 
 
 def _with_floor(stay: Stay, message: StoredMessage, floors: Floors) -> Stay:
@@ -278,18 +292,6 @@ def _same(delivery: Delivery, row: SettlementOfOne) -> bool:
         and not delivery.final
         and (delivery.consumer, delivery.delivered_at) == (row.consumer, row.delivered_at)
     )
-
-
-def _with_held(stay: Stay, held: Held | None) -> Stay:
-    """What a gateway says of now comes after what the table knows. A settlement that the table has
-    is newer than an answer that lacks it."""
-    if held is None or stay.state is not StayState.WAITING:
-        return stay
-    at, count = held.delivered_at, held.delivery_count
-    delivery = Delivery(
-        held.consumer, at, None, None, final=False, delivery_count=count, group=None
-    )
-    return replace(stay, state=StayState.IN_FLIGHT, deliveries=(*stay.deliveries, delivery))
 
 
 class _Selected:

@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyroaring import BitMap64
 
-from distributary.ingest.console.records.log_files import LogFiles
-from distributary.ingest.console.records.settlement_rows import NEVER_OWED, files_since
-from distributary.ingest.console.records.subscription_lives import Incarnation
+from distributary.ingest.console.log_rows.log_files import LogFiles
+from distributary.ingest.console.log_rows.settlement_rows import NEVER_OWED, files_since
+from distributary.ingest.console.log_rows.subscription_lives import Incarnation
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
 from distributary.pipeline.tables.arrow.bitmaps import bitmap_of

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from distributary.ingest.console.log_rows.record_limits import RecordLimits
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.layered_settings import Tree, merge
 
@@ -52,6 +53,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sessions: SessionSettings
     asking: AskingSettings
     pages: PageSettings
+    records: RecordLimits
     problems: ProblemSettings
 
 
@@ -79,8 +81,14 @@ def load(file: Path | None = None) -> ConsoleSettings:
 
 def _whole_numbers(settings: ConsoleSettings) -> list[tuple[str, int]]:
     """The whole numbers that are too small, each with the least that it may be."""
-    parts = (settings.sessions, settings.asking, settings.pages, settings.problems)
-    names = ("sessions", "asking", "pages", "problems")
+    parts = (
+        settings.sessions,
+        settings.asking,
+        settings.pages,
+        settings.records,
+        settings.problems,
+    )
+    names = ("sessions", "asking", "pages", "records", "problems")
     return [
         (f"{name}.{field}", 1)
         for name, part in zip(names, parts, strict=True)

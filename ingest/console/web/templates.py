@@ -29,6 +29,9 @@ class Templates:
             "ms": spoken_numbers.milliseconds,
             "moment": spoken_numbers.moment,
             "share": spoken_numbers.share,
+            "instant": spoken_numbers.instant,
+            "span": spoken_numbers.span,
+            "messages": spoken_numbers.messages,
         }
         self._environment.globals |= {"asset": assets.address, "link": link}
 

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from distributary.ingest.console.asking.metrics_poller import MetricsPoller
+from distributary.ingest.console.records.home_records import HomeRecords
 from distributary.ingest.console.settings.console_settings import ConsoleSettings
 from distributary.ingest.console.web.sessions import Session
 from distributary.ingest.console.web.templates import Templates
@@ -31,6 +32,7 @@ class Console:
     poller: MetricsPoller
     gateway: str  #: as pages name it
     home: Path
+    records: HomeRecords
     #: Of each part of the navigation its name, its path, its text.
     navigation: tuple[tuple[str, str, str], ...]
 

@@ -1,17 +1,19 @@
 """Messages in pages, against a plain list of what lies in the log."""
 
+import dataclasses
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from gateway_links import encoded
+from msgspec.structs import replace
 from table_groups import DAY_US, NOON, framed, group, run, settled
 
+from distributary.ingest.console.log_rows.log_reader import LogReader, Snapshot
+from distributary.ingest.console.log_rows.record_limits import RecordLimits
+from distributary.ingest.console.log_rows.sight import ALL, Sight
 from distributary.ingest.console.records.browsing import Query, browse, sequence_at
-from distributary.ingest.console.records.log_reader import LogReader, Snapshot
-from distributary.ingest.console.records.record_limits import DEFAULT_LIMITS, RecordLimits
-from distributary.ingest.console.records.sight import ALL, Sight
+from distributary.ingest.console.settings.console_settings import load
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.tables.delta import data_file
 from distributary.pipeline.tables.delta.store import LocalStore
@@ -19,6 +21,8 @@ from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 from distributary.pipeline.tables.upkeep import tiers
 
 TOPICS = ("a", "b.c", "b.d")
+
+DEFAULT_LIMITS = load().records
 FEW = replace(DEFAULT_LIMITS, page_messages=7)
 
 
@@ -69,7 +73,7 @@ def paged(
         if page.next is None:
             return found
         newest = query.newest_first
-        query = replace(query, **{"stop" if newest else "start": page.next})
+        query = dataclasses.replace(query, **{"stop" if newest else "start": page.next})
     raise AssertionError("the pages don't end")
 
 

@@ -6,10 +6,10 @@ import pytest
 from audit_life import EPOCH, Life
 from spark_place import Place
 
-from distributary.ingest.console.records.log_reader import LogReader
+from distributary.ingest.console.log_rows.log_reader import LogReader
+from distributary.ingest.console.log_rows.sight import ALL
 from distributary.ingest.console.records.message_life import MessageLife, StayState, life_of
-from distributary.ingest.console.records.record_limits import DEFAULT_LIMITS
-from distributary.ingest.console.records.sight import ALL
+from distributary.ingest.console.settings.console_settings import load
 from distributary.pipeline.tables.delta.store import LocalStore
 from distributary.pipeline.transforms.schema.deliveries import deliveries
 from distributary.pipeline.transforms.schema.home_tables import find_tables
@@ -17,6 +17,8 @@ from distributary.pipeline.transforms.views.pending import pending_of_all
 
 #: A delivery as both sides tell it.
 Told = tuple[str, str, int, str, bool, int]
+
+DEFAULT_LIMITS = load().records
 
 
 def told(found: MessageLife) -> list[Told]:

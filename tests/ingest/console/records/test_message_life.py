@@ -2,29 +2,37 @@
 it."""
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from spark_log import LogWriter, encoded, encoded_bytes
 
+from distributary.ingest.console.log_rows.log_reader import LogReader
+from distributary.ingest.console.log_rows.sight import ALL, Sight
 from distributary.ingest.console.records.kinship import Kin, Relation
-from distributary.ingest.console.records.log_reader import LogReader
 from distributary.ingest.console.records.message_content import (
     BodyKind,
     Branch,
     Leaf,
     content_of,
 )
-from distributary.ingest.console.records.message_life import Held, MessageLife, StayState, life_of
-from distributary.ingest.console.records.record_limits import DEFAULT_LIMITS
-from distributary.ingest.console.records.sight import ALL, Sight
+from distributary.ingest.console.records.message_life import (
+    Held,
+    MessageLife,
+    StayState,
+    life_of,
+    with_held,
+)
+from distributary.ingest.console.settings.console_settings import load
 from distributary.pipeline.amqp.dead_letter import DeadLetterInfo, copy, restored
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.tables.delta.store import LocalStore
 
 SUB, DLQ = "global/s", "queue://DLQ.global/s"
+
+DEFAULT_LIMITS = load().records
 
 
 @pytest.fixture
@@ -216,11 +224,11 @@ def test_what_a_gateway_holds_now(log: LogWriter) -> None:
     log.next_group()
     log.settle(SUB, "t", [0], 1)
     held = [Held(SUB, 1, "w-9/s", 77, 3), Held(SUB, 0, "w-9/s", 77, 3)]
-    [stay] = life(log, 1, held=held).lanes[0].stays
+    [stay] = with_held(life(log, 1), held).lanes[0].stays
     assert stay.state is StayState.IN_FLIGHT
     [delivery] = stay.deliveries
     assert (delivery.consumer, delivery.delivered_at, delivery.outcome) == ("w-9/s", 77, None)
-    assert states(life(log, 0, held=held)) == {SUB: [StayState.SETTLED]}
+    assert states(with_held(life(log, 0), held)) == {SUB: [StayState.SETTLED]}
 
 
 def test_a_request_that_may_read_no_more_says_how_far_it_came(log: LogWriter) -> None:

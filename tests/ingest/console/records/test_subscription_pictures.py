@@ -1,13 +1,15 @@
 """The cursor strip and the backlog over time, against plain models of the same log."""
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from spark_log import LogWriter, encoded
 
+from distributary.ingest.console.log_rows.log_files import LogFiles
+from distributary.ingest.console.log_rows.log_reader import LogReader, Snapshot
 from distributary.ingest.console.records.backlog_history import BUCKETS, history_of
 from distributary.ingest.console.records.cursor_strip import (
     MessageState,
@@ -15,13 +17,13 @@ from distributary.ingest.console.records.cursor_strip import (
     ranges_of,
     strip_of,
 )
-from distributary.ingest.console.records.log_files import LogFiles
-from distributary.ingest.console.records.log_reader import LogReader, Snapshot
-from distributary.ingest.console.records.record_limits import DEFAULT_LIMITS
 from distributary.ingest.console.records.standings import KnownStanding, Standings
+from distributary.ingest.console.settings.console_settings import load
 from distributary.pipeline.tables.delta.store import LocalStore
 
 SUB = "global/s"
+
+DEFAULT_LIMITS = load().records
 
 
 class Busy:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
-from distributary.ingest.console.records.log_files import LogFiles
-from distributary.ingest.console.records.subscription_lives import Lives
+from distributary.ingest.console.log_rows.log_files import LogFiles
+from distributary.ingest.console.log_rows.subscription_lives import Lives
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.delta import topic_log_schema
 from distributary.pipeline.tables.delta.commits import json_name

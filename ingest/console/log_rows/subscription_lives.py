@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distributary.ingest.console.records.log_files import LogFiles
+from distributary.ingest.console.log_rows.log_files import LogFiles
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
 from distributary.pipeline.model.topic_pattern import matches
 from distributary.pipeline.tables.arrow.arrow_types import Chunked

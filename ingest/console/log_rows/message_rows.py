@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distributary.ingest.console.records.log_files import LogFiles, may_have
+from distributary.ingest.console.log_rows.log_files import LogFiles, may_have
 from distributary.pipeline.tables.delta import topic_log_schema
 from distributary.pipeline.tables.delta.commits import AddedFile
 
