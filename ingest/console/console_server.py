@@ -21,6 +21,7 @@ from distributary.ingest.console.web.templates import Templates
 from distributary.ingest.console.web.visit import Console
 from distributary.jobs.client.management_client import Gateway
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.tables.home.home import Home
 
 #: Bytes of a request's line and headers.
 HEAD_BYTES_MAX = 16_384
@@ -87,7 +88,7 @@ async def _serve(
     templates = Templates(assets)
     shown = watched.gateway.address
     poller = MetricsPoller(watched.metrics, settings.asking)
-    console = Console(settings, templates, poller, shown, watched.home, NAVIGATION)
+    console = Console(settings, templates, poller, shown, Home(watched.home), NAVIGATION)
     secure = place.certificate is not None
     cookie = f"{'__Host-' if secure else ''}distributary-{place.port}"
     door = Door(Entrance(watched.gateway, settings), templates, shown, cookie, secure)

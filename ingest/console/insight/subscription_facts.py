@@ -85,7 +85,7 @@ def why_stuck(row: Row, now_ms: float) -> list[str]:
 def _of_consumers(row: Row, links: Sequence[Row], now_ms: float) -> Iterable[str]:
     active = [link for link in links if link["active"]]
     if not active:
-        yield "None of its consumers is active: it serves one at a time, and that one has just gone."
+        yield "It serves one consumer at a time, and that one has just gone."
     without = [link for link in active if not link["credit"]]
     if active and len(without) == len(active):
         held = sum(int(link["in_flight"]) for link in active)
@@ -96,8 +96,8 @@ def _of_consumers(row: Row, links: Sequence[Row], now_ms: float) -> Iterable[str
     for link in active:
         since = link["oldest_delivered_at"]
         if since is not None and now_ms - since > HELD_SECONDS * 1_000:
-            seconds = age((now_ms - since) / 1_000)
-            yield f"{link['name']} holds {messages(int(link['in_flight']))}, the oldest for {seconds}."
+            some, long = messages(int(link["in_flight"])), age((now_ms - since) / 1_000)
+            yield f"{link['name']} holds {some}, the oldest for {long}."
     if len(without) < len(active) and not row["in_flight"]:
         yield (
             "Consumers have credit and nothing is in flight: what waits is delayed, or doesn't "
