@@ -89,8 +89,9 @@ async def _serve(
     templates = Templates(assets)
     shown = watched.gateway.address
     poller = MetricsPoller(watched.metrics, settings.asking)
-    records = HomeRecords(Home(watched.home), settings.records)
-    console = Console(settings, templates, poller, shown, watched.home, records, NAVIGATION)
+    home = Home(watched.home)
+    records = HomeRecords(home, settings.records)
+    console = Console(settings, templates, poller, shown, home, records, NAVIGATION)
     secure = place.certificate is not None
     cookie = f"{'__Host-' if secure else ''}distributary-{place.port}"
     door = Door(Entrance(watched.gateway, settings), templates, shown, cookie, secure)

@@ -141,7 +141,11 @@ class Entities:
             "unreadable": subscription.unreadable or None,
             "policy": _map(of_text(self._directory.own_policy(key), key.id)) if policies else None,
             "policy_in_force": _written(self._directory.policy(key)) if policies else None,
+            "policy_from": self._sources(key, definition.topic) if policies else None,
         }
+
+    def _sources(self, key: SubscriptionKey, topic: str) -> Map:
+        return Map(tuple(self._directory.policy_sources(key, topic).items()))
 
     def queue(
         self,

@@ -115,6 +115,10 @@ class SubscriptionDirectory:
         """What the subscription says of its policy, as text; empty if it says nothing."""
         return self._own.get(key, "")
 
+    def policy_sources(self, key: SubscriptionKey, topic: str) -> dict[str, str]:
+        """Where each key of the policy in force was said that isn't a default."""
+        return self._policies.sources(key, topic, self.own_policy(key))
+
     def check_policy(self, key: SubscriptionKey, text: str) -> None:
         """Raises InvalidRequest when this subscription can't say this of its policy."""
         self._policies.check_own(key, text)

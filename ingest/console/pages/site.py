@@ -11,7 +11,13 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from distributary.ingest.console.pages import now_page
+from distributary.ingest.console.pages import (
+    entity_pages,
+    making_pages,
+    now_page,
+    operation_pages,
+    subscription_page,
+)
 from distributary.ingest.console.pages.login_pages import Door
 from distributary.ingest.console.pages.page import Page
 from distributary.ingest.console.web.request_guard import RequestGuard
@@ -21,7 +27,13 @@ from distributary.jobs.client.management_client import LoginRefused, Refused, Un
 from distributary.pipeline.errors import InvalidRequest, StoreError
 
 #: All pages for who is logged in.
-PAGES: Final[tuple[Page, ...]] = (*now_page.PAGES,)
+PAGES: Final[tuple[Page, ...]] = (
+    *now_page.PAGES,
+    *entity_pages.PAGES,
+    *subscription_page.PAGES,
+    *making_pages.PAGES,
+    *operation_pages.PAGES,
+)
 
 #: The parts of the navigation: name, path, text.
 NAVIGATION: Final = (

@@ -10,7 +10,7 @@ Rule 3: a life is as of a snapshot, and of what was handed in as held now; where
 """
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 

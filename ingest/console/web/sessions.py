@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from distributary.ingest.console.asking.gateway_line import GatewayLine
+from distributary.ingest.console.asking.sweeps import Sweeps
 from distributary.ingest.console.settings.console_settings import SessionSettings
 from distributary.jobs.client.management_client import Gateway
 
@@ -27,11 +28,22 @@ class Account:
 
     gateway: Gateway
     line: GatewayLine
+    sweeps: Sweeps
 
     @property
     def user(self) -> str:
         """Empty without a login."""
         return self.gateway.user
+
+    def close_if_idle(self) -> None:
+        """Close the connections over which nothing was asked for a while."""
+        self.line.close_if_idle()
+        self.sweeps.close_if_idle()
+
+    def close(self) -> None:
+        """Nobody has this account any more."""
+        self.line.close()
+        self.sweeps.close()
 
 
 @dataclass(slots=True, eq=False)

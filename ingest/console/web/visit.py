@@ -4,7 +4,6 @@ that is written for them."""
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -18,6 +17,7 @@ from distributary.ingest.console.web.sessions import Session
 from distributary.ingest.console.web.templates import Templates
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.management.management_messages import Entity, Verb
+from distributary.pipeline.tables.home.home import Home
 
 #: Fields that a form may have.
 FIELDS_MAX: Final = 200
@@ -31,7 +31,7 @@ class Console:
     templates: Templates
     poller: MetricsPoller
     gateway: str  #: as pages name it
-    home: Path
+    home: Home
     records: HomeRecords
     #: Of each part of the navigation its name, its path, its text.
     navigation: tuple[tuple[str, str, str], ...]
