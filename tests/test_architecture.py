@@ -54,6 +54,14 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
             *("proton", "cproton", "cproton_ffi", "cffi", "msgspec", "numpy"),
             *("click", "rich", "structlog"),
             *("h11", "prometheus_client"),  # metrics and health
+            "ingest/console",  # by the command line alone
+        }
+    ),
+    # A process of its own with an extra of its own: what the gateway imports has none of these.
+    "ingest/console": frozenset(
+        {
+            *("pipeline", "pipeline/tables", "pipeline/tables/arrow", "conf", "jobs", "ingest"),
+            *("starlette", "uvicorn", "jinja2", "msgspec", "pyarrow", "numpy", "deltalake"),
         }
     ),
     "examples": frozenset(

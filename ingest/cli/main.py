@@ -1,5 +1,5 @@
 """The command line: `distributary serve`, `verify`, `info`, `user`, `subscription`, `queue`,
-`topic`, `top`, `publish`, `consume`, `peek`, `jobs`."""
+`topic`, `top`, `console`, `publish`, `consume`, `peek`, `jobs`."""
 
 import sys
 import time
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from distributary.ingest.cli.console_command import console
 from distributary.ingest.cli.inspect_commands import info, verify
 from distributary.ingest.cli.job_commands import jobs
 from distributary.ingest.cli.messages.message_commands import consume, peek, publish
@@ -71,6 +72,7 @@ cli.add_command(subscription)
 cli.add_command(queue)
 cli.add_command(topic)
 cli.add_command(top)
+cli.add_command(console)
 cli.add_command(publish)
 cli.add_command(consume)
 cli.add_command(peek)

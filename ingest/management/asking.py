@@ -1,17 +1,29 @@
-"""Why a user may not ask for what a request says: of a subscription, and of a policy."""
+"""Why a user may not ask for what a request says: of a subscription, and of a policy; and which
+attributes a query asks for."""
 
 from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.management.entities import Row
+from distributary.ingest.runtime import clock
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.operations import Order
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
-from distributary.pipeline.management.management_messages import Verb
+from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
+from distributary.pipeline.codec.quoting import quoted
+from distributary.pipeline.log.log_position import PLACE_MAX, AtEnd, AtTime, Place, place
+from distributary.pipeline.management.management_messages import (
+    BAD_REQUEST,
+    OK,
+    Answer,
+    Request,
+    Verb,
+)
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.amqp_error import NOT_FOUND, AmqpError
 from distributary.pipeline.model.policy import DEFAULT
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 from distributary.pipeline.subscriptions.policy_table import dead_letter_queue, of_text, over
 from distributary.pipeline.subscriptions.registry import key_of_queue
-from distributary.pipeline.subscriptions.rights import LinkOperation
+from distributary.pipeline.subscriptions.rights import LinkOperation, Rights
 from distributary.pipeline.subscriptions.subscription_operations import Operation
 
 
@@ -67,3 +79,54 @@ def forbidden_policy(
 def _dead_letters(policy: str, key: SubscriptionKey) -> str:
     """The address of dead letters that a policy's text says. The text was checked before."""
     return over(DEFAULT, of_text(policy, key.id), key.id).dead_letter_address
+
+
+def rights_asked(node: Row, rights: Rights, user: str, request: Request, most: int) -> Answer:
+    """What the gateway says of itself, and of the user who asks: which of the destinations
+    `consume` the user may consume from, and which subscriptions of the map `see` (each with its
+    topic) may be seen, whether they are there or not. Raises InvalidRequest for what is no id."""
+    asked = request.attributes
+    destinations, pairs = asked.get("consume", []), asked.get("see", Map())
+    assert isinstance(destinations, list), destinations  # noqa: S101 (`parse` has looked)
+    assert isinstance(pairs, Map), pairs  # noqa: S101 (as above)
+    if len(destinations) + len(pairs.pairs) > most:
+        text = f"more than {most} names in 'consume' and 'see' (management.query_count_max)"
+        return Answer(BAD_REQUEST, text)
+    names = [one for one in destinations if isinstance(one, str)]
+    ids = [one for one in pairs.pairs if isinstance(one[0], str) and isinstance(one[1], str)]
+    consumed: list[Value] = [one for one in names if rights.allow(user, LinkOperation.CONSUME, one)]
+    seen: list[Value] = [
+        name
+        for name, topic in ids
+        if rights.allow(user, Verb.QUERY, str(topic), SubscriptionKey.parse(str(name)))
+    ]
+    return Answer(OK, "the gateway", {**node, "consume": consumed, "see": seen})
+
+
+def attribute_names(request: Request, rows: list[Row]) -> list[str] | Answer:
+    """The columns that are wanted; all of them where none are named."""
+    there = list(rows[0]) if rows else []
+    said = request.attributes.get("attributeNames")
+    names = said if isinstance(said, list) and said else list[Value](there)
+    wanted: list[str] = []
+    for name in names:
+        if not isinstance(name, str) or (rows and name not in there):
+            text = f"'attributeNames' has {quoted(name)}; there are {', '.join(there)}"
+            return Answer(BAD_REQUEST, text)
+        wanted.append(name)
+    return wanted
+
+
+def wants_policies(request: Request) -> bool:
+    """Whether a query asks for policies, which are most of the work for a row."""
+    said = request.attributes.get("attributeNames")
+    return not isinstance(said, list) or not said or any("policy" in str(one) for one in said)
+
+
+def place_of(to: Value) -> Place:
+    """The place in the log that is meant; the end where none is said."""
+    if to is None:
+        return AtEnd()
+    if isinstance(to, Timestamp):
+        return AtTime(min(max(int(to), 0) * 1_000, PLACE_MAX))
+    return place(to, clock.now())

@@ -15,6 +15,7 @@ from distributary.ingest.publish.no_local import NoLocal
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.codec.amqp_types import Map, Value
 from distributary.pipeline.codec.amqp_writer import Writable
+from distributary.pipeline.management.listings import Name
 from distributary.pipeline.management.management_messages import Entity
 from distributary.pipeline.model.address import Destination, Kind, destination_of, kind_of_topic
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
@@ -27,8 +28,6 @@ from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 #: What one entity says of itself.
 Row: TypeAlias = dict[str, Writable]
-#: What an entity is called, the topic by which users may see it, and which subscription it is.
-Name: TypeAlias = tuple[str, str, SubscriptionKey | None]
 #: Whether who asks may see this subscription.
 MaySee: TypeAlias = Callable[[Subscription], bool]
 
@@ -85,33 +84,39 @@ class Entities:
         used = {*self._users.produced(), *self._no_local.topics()}
         return {topic for topic in used if kind_of_topic(topic) is Kind.TOPIC}
 
-    def rows(self, entity: Entity, names: Iterable[str], may_see: MaySee) -> list[Row]:
-        """The attributes of the entities of `names`; those that don't exist any more are left
-        out."""
+    def rows(
+        self, entity: Entity, names: Iterable[Name], may_see: MaySee, *, policies: bool
+    ) -> list[Row]:
+        """The attributes of the entities of `names`, of subscriptions without their policies if
+        these aren't wanted; those that don't exist any more are left out."""
         produced = self._users.produced()
-        found = (self._row(entity, name, produced, may_see) for name in names)
+        found = (self._row(entity, name, produced, may_see, policies=policies) for name in names)
         return [row for row in found if row is not None]
 
     def _row(
-        self, entity: Entity, name: str, produced: Counter[str], may_see: MaySee
+        self,
+        entity: Entity,
+        name: Name,
+        produced: Counter[str],
+        may_see: MaySee,
+        *,
+        policies: bool,
     ) -> Row | None:
+        found = None if name[2] is None else self._directory.get(name[2])
         match entity:
             case Entity.SUBSCRIPTION:
-                found = self._directory.get(SubscriptionKey.parse(name))
-                return None if found is None else self.subscription(found)
+                return None if found is None else self.subscription(found, policies=policies)
             case Entity.QUEUE:
-                key = SubscriptionKey(None, name, durable=True, queue=True)
-                found = self._directory.get(key)
-                return None if found is None else self.queue(found, produced)
+                return None if found is None else self.queue(found, produced, policies=policies)
             case Entity.TOPIC:
-                return self.topic(name, produced, may_see)
+                return self.topic(name[0], produced, may_see)
             case Entity.NODE:
                 return self.node()
 
     # One of them.
 
-    def subscription(self, subscription: Subscription) -> Row:
-        """The attributes of a named subscription."""
+    def subscription(self, subscription: Subscription, *, policies: bool = True) -> Row:
+        """The attributes of a named subscription; without policies these are null."""
         key, definition = subscription.key, subscription.definition
         assert key is not None  # noqa: S101
         dispatcher, backlog = subscription.dispatcher, self._backlog(subscription)
@@ -134,22 +139,32 @@ class Entities:
             "backlog": backlog.messages,
             "backlog_bytes": backlog.bytes,
             "unreadable": subscription.unreadable or None,
-            "policy": _map(of_text(self._directory.own_policy(key), key.id)),
-            "policy_in_force": _written(self._directory.policy(key)),
+            "policy": _map(of_text(self._directory.own_policy(key), key.id)) if policies else None,
+            "policy_in_force": _written(self._directory.policy(key)) if policies else None,
+            "policy_from": self._sources(key, definition.topic) if policies else None,
         }
 
-    def queue(self, subscription: Subscription, produced: Counter[str] | None = None) -> Row:
+    def _sources(self, key: SubscriptionKey, topic: str) -> Map:
+        return Map(tuple(self._directory.policy_sources(key, topic).items()))
+
+    def queue(
+        self,
+        subscription: Subscription,
+        produced: Counter[str] | None = None,
+        *,
+        policies: bool = True,
+    ) -> Row:
         """The attributes of a queue: of its subscription, and its producers."""
         key = subscription.key
         assert key is not None  # noqa: S101
         topic = subscription.definition.topic
         return {
-            **self.subscription(subscription),
+            **self.subscription(subscription, policies=policies),
             "name": key.name,
             "address": topic,
             "subscription": key.id,
             "producers": (self._users.produced() if produced is None else produced)[topic],
-            "topic_policy": _written(self._directory.topic_policy(topic)),
+            "topic_policy": _written(self._directory.topic_policy(topic)) if policies else None,
         }
 
     def topic(self, topic: str, produced: Counter[str] | None, may_see: MaySee) -> Row:

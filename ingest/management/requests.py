@@ -4,23 +4,32 @@ Rule 1: the permission that a request needs is a row of `pipeline.subscriptions.
 Rule 2: an answer says nothing of what a user may not see, not even that it exists.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
+import structlog
+
 from distributary.ingest.delivery.consumer import Subscription
-from distributary.ingest.management.asking import forbidden, forbidden_policy
+from distributary.ingest.management.asking import (
+    attribute_names,
+    forbidden,
+    forbidden_policy,
+    place_of,
+    rights_asked,
+    wants_policies,
+)
 from distributary.ingest.management.consumer_report import HELD, held, links
 from distributary.ingest.management.dropped import dropped_by, lost
 from distributary.ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
 from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.management.redrive import Redrive
-from distributary.ingest.runtime import clock
 from distributary.ingest.subscriptions.hints import Hints
 from distributary.ingest.subscriptions.operations import Operations, Order
-from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
+from distributary.pipeline.codec.amqp_types import Map, Value
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest, StoreError
-from distributary.pipeline.log.log_position import PLACE_MAX, AtEnd, AtTime, Place, place
+from distributary.pipeline.management.listings import Listings, Name
 from distributary.pipeline.management.management_messages import (
     ABSENT,
     BAD_REQUEST,
@@ -43,6 +52,8 @@ from distributary.pipeline.subscriptions import attach_intent
 from distributary.pipeline.subscriptions.hint import unpacked
 from distributary.pipeline.subscriptions.policy_table import text_of
 from distributary.pipeline.subscriptions.subscription_operations import Operation
+
+_events = structlog.get_logger("gateway")
 
 _OPERATIONS: dict[Verb, Operation] = {
     Verb.CREATE: Operation.CREATE,
@@ -68,6 +79,7 @@ class Requests:
         messages, self._settings = parts.messages, parts.host.settings
         self._turns, self._access, self._directory = parts.turns, parts.access, parts.directory
         self._entities, self._operations = entities, operations
+        self._listings = Listings(time.monotonic)
         self._redrive = Redrive(messages.log, parts.directory, messages.delivery)
         table, most = messages.store.table, self._settings.delivery.hint_matches_max
         paging = messages.delivery.paging
@@ -91,7 +103,7 @@ class Requests:
             return await self._query(user, request)
         match request.entity:
             case Entity.NODE:
-                return self._node(request)
+                return self._node(user, request)
             case Entity.TOPIC:
                 return await self._topic(user, request)
             case Entity.QUEUE | Entity.SUBSCRIPTION:
@@ -99,7 +111,7 @@ class Requests:
             case _ as never:
                 assert_never(never)
 
-    def _node(self, request: Request) -> Answer:
+    def _node(self, user: str, request: Request) -> Answer:
         types: list[Value] = [entity.value for entity in Entity]
         match request.verb:
             case Verb.GET_TYPES:
@@ -108,7 +120,8 @@ class Requests:
                 known = {one: _verbs(one) for one in Entity}
                 return Answer(OK, "operations", {one.value: known[one] for one in Entity})
             case _ if request.name == "self":
-                return Answer(OK, "the gateway", self._entities.node())
+                most, rights = self._settings.management.query_count_max, self._access.rights
+                return rights_asked(self._entities.node(), rights, user, request, most)
         return Answer(ABSENT, f"there is no node '{request.name}'; this one is 'self'")
 
     # Reading.
@@ -116,26 +129,39 @@ class Requests:
     async def _query(self, user: str, request: Request) -> Answer:
         """A part of those that the user may see, each with what was asked for."""
         most, rights = self._settings.management.query_count_max, self._access.rights
-        names: list[str] = []
-        for nth, (name, topic, key) in enumerate(self._entities.names(request.entity)):
-            if rights.allow(user, Verb.QUERY, topic, key):
-                names.append(name)
-            if nth % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
-                await self._turns.turn()
         offset, count = _whole(request, "offset", 0), _whole(request, "count", most)
         if count > most:
             text = f"'count' is {count}; it may be {most} (management.query_count_max)"
             return Answer(BAD_REQUEST, f"{text}, and 'offset' leads on")
-        part = names[offset : offset + count]
+        names = self._listings.of(user, request.entity) if offset else None
+        if names is None:
+            names = await self._listed(user, request.entity)
+        part = [
+            one
+            for one in names[offset : offset + count]
+            if rights.allow(user, Verb.QUERY, one[1], one[2])
+        ]
         await self._turns.turn()
-        rows = self._entities.rows(request.entity, part, self._may_see(user))
-        wanted = _attribute_names(request, rows)
+        wide = wants_policies(request)
+        rows = self._entities.rows(request.entity, part, self._may_see(user), policies=wide)
+        wanted = attribute_names(request, rows)
         if isinstance(wanted, Answer):
             return wanted
         results: list[Value] = [[_plain(row.get(name)) for name in wanted] for row in rows]
         body: Row = {"attributeNames": list[Value](wanted), "results": results, "total": len(names)}
         await self._turns.turn()  # to write it is as much work
         return Answer(OK, f"{len(rows)} of {len(names)}", body)
+
+    async def _listed(self, user: str, entity: Entity) -> list[Name]:
+        """All names that the user may see, remembered for the parts that are asked for next."""
+        rights, names = self._access.rights, list[Name]()
+        for nth, one in enumerate(self._entities.names(entity)):
+            if rights.allow(user, Verb.QUERY, one[1], one[2]):
+                names.append(one)
+            if nth % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+                await self._turns.turn()
+        self._listings.keep(user, entity, names)
+        return names
 
     def _may_see(self, user: str) -> Callable[[Subscription], bool]:
         rights = self._access.rights
@@ -172,7 +198,7 @@ class Requests:
             return Answer(409, f"{text}{', ...' if len(keys) > 5 else ''}); say force to end them")
         dropped = 0
         for key in keys:
-            done = await self._operations.perform(Order(Operation.DELETE_ANYWAY, key))
+            done = await self._operations.perform(Order(Operation.DELETE_ANYWAY, key, user=user))
             if not isinstance(done, AmqpError):
                 dropped += dropped_by(done)
             elif self._directory.get(key) is not None:
@@ -274,7 +300,7 @@ class Requests:
         if isinstance(policy, AmqpError):
             return policy
         said = request.attributes
-        to = _place(said.get("since" if operation is Operation.CREATE else "to"))
+        to = place_of(said.get("since" if operation is Operation.CREATE else "to"))
         whole = said.get("from_what_is_there") is not True
         return Order(operation, key, to, definition, policy, not whole, user)
 
@@ -327,13 +353,15 @@ class Requests:
         )
         if isinstance(done, AmqpError):
             return refused(done)
+        said: Row = {"redriven": done.redriven, "stayed": done.stayed}
+        _events.info("subscription.redriven", subscription=key.id, by=user, **said)
         text = f"{done.redriven} went back"
         if done.stayed:
             text += (
                 f"; {done.stayed} stay: their subscription is gone, they are no dead letters, or "
                 "you have no permission to manage where they come from"
             )
-        return Answer(OK, text, {"redriven": done.redriven, "stayed": done.stayed})
+        return Answer(OK, text, said)
 
 
 #: What is said of what was done.
@@ -349,15 +377,6 @@ _SAID: dict[Verb, str] = {
 }
 
 
-def _place(to: Value) -> Place:
-    """The place in the log that is meant; the end where none is said."""
-    if to is None:
-        return AtEnd()
-    if isinstance(to, Timestamp):
-        return AtTime(min(max(int(to), 0) * 1_000, PLACE_MAX))
-    return place(to, clock.now())
-
-
 def _verbs(entity: Entity) -> list[Value]:
     return [verb.value for verb in REQUESTS[entity]]
 
@@ -366,20 +385,6 @@ def _whole(request: Request, name: str, default: int) -> int:
     value = request.attributes.get(name, default)
     assert isinstance(value, int), value  # noqa: S101 (`management.parse` has looked)
     return value
-
-
-def _attribute_names(request: Request, rows: list[Row]) -> list[str] | Answer:
-    """The columns that are wanted; all of them where none are named."""
-    there = list(rows[0]) if rows else []
-    said = request.attributes.get("attributeNames")
-    names = said if isinstance(said, list) and said else list[Value](there)
-    wanted: list[str] = []
-    for name in names:
-        if not isinstance(name, str) or (rows and name not in there):
-            text = f"'attributeNames' has {quoted(name)}; there are {', '.join(there)}"
-            return Answer(BAD_REQUEST, text)
-        wanted.append(name)
-    return wanted
 
 
 def _plain(value: object) -> Value:

@@ -21,7 +21,7 @@ OF_PEERS = frozenset(
         "http.bug",
     }
 )
-#: And the life of subscriptions: each of these events is in the log of the messages, too.
+#: And what happens to subscriptions: their life is in the log of the messages, too.
 OF_SUBSCRIPTIONS = "subscription."
 #: Seconds between two lines that sum up one kind of what may happen often.
 QUIET_SECONDS = 60.0

@@ -52,6 +52,10 @@ class Policies:
         backlog = policy.backlog if policy.backlog.limits else of_topic.backlog
         return replace(policy, backlog=backlog, page_bytes=policy.page_bytes or of_topic.page_bytes)
 
+    def sources(self, key: SubscriptionKey, topic: str, own: str = "") -> dict[str, str]:
+        """Where each key of its policy was said that isn't a default."""
+        return self._written.value.sources(key.id, topic, own)
+
     def check_own(self, key: SubscriptionKey, own: str) -> None:
         """Raises InvalidRequest when a subscription can't say this of itself."""
         self._written.value.check_own(own, key.id)

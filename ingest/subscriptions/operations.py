@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, assert_never
 from weakref import WeakValueDictionary
 
+import structlog
+
 from distributary.ingest.commit.table_reads import TableReads
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.net.link import Link
@@ -44,6 +46,7 @@ Facts: TypeAlias = Mapping[str, Writable]
 
 
 _END = AtEnd()
+_events = structlog.get_logger("gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,20 +202,24 @@ class Operations:
             case Deed.NOTHING:
                 return {}
             case Deed.CONFIGURE:
-                self._directory.configure(subscription, order.policy)
+                self._directory.configure(subscription, order.policy, by=order.user)
                 await self._seek.durable()
             case Deed.PAUSE | Deed.RESUME:
-                self._directory.pause(subscription, paused=deed is Deed.PAUSE)
+                paused = deed is Deed.PAUSE
+                self._directory.pause(subscription, paused=paused, by=order.user)
                 await self._seek.durable()
                 self._seek.serve(subscription)
             case Deed.MOVE:
-                return await self._seek.move(order.operation, subscription, to)
+                return await self._seek.move(order.operation, subscription, to, order.user)
             case Deed.END_LINKS:
-                return {"links": self._end_consumers(subscription, DETACH_FORCED, "closed")}
+                links = self._end_consumers(subscription, DETACH_FORCED, "closed")
+                name, by = order.key.id, order.user
+                _events.info("subscription.closed", subscription=name, links=links, by=by)
+                return {"links": links}
             case Deed.DELETE | Deed.END_AND_DELETE:
                 links = self._end_users(subscription)
                 dropped = self._counters.owed_below(subscription)
-                self._directory.delete(subscription, dropped=dropped)
+                self._directory.delete(subscription, by=order.user, dropped=dropped)
                 await self._seek.durable()
                 return {"links": links, **dropped.facts}
             case Deed.CREATE | Deed.REDRIVE:

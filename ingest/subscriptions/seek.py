@@ -42,10 +42,10 @@ class Seek:
         self._reads = reads
 
     async def move(
-        self, operation: Operation, subscription: Subscription, to: int | None
+        self, operation: Operation, subscription: Subscription, to: int | None, by: str
     ) -> dict[str, Writable] | AmqpError:
-        """Set the subscription's floor to this sequence, or to the end if it is None. On return
-        that is durable. Raises StoreError when the table can't be read."""
+        """Set the subscription's floor to this sequence, or to the end if it is None, for the user
+        `by`. On return that is durable. Raises StoreError when the table can't be read."""
         place = self._place(operation, subscription, to)
         if isinstance(place, AmqpError):
             return place
@@ -64,7 +64,7 @@ class Seek:
             return place
         for outcome, run in later:
             known.setdefault(outcome, array("q")).extend(run)
-        return await self._begin(operation, subscription, place, known)
+        return await self._begin(operation, subscription, place, known, by)
 
     def _place(
         self, operation: Operation, subscription: Subscription, to: int | None
@@ -84,6 +84,7 @@ class Seek:
         subscription: Subscription,
         place: int,
         known: "dict[Outcome, array[int]]",
+        by: str,
     ) -> dict[str, Writable]:
         """The new life. Nothing is delivered until that is durable: what is settled in the event's
         own group doesn't count. So what it was never owed is settled in the next one."""
@@ -97,7 +98,8 @@ class Seek:
         for sequences in known.values():
             for run in stretches(one for one in sequences if one >= place):
                 dispatcher.exclude(run)
-        self._directory.record(EVENTS[operation], subscription, floor=place, dropped=dropped)
+        event = EVENTS[operation]
+        self._directory.record(event, subscription, by=by, floor=place, dropped=dropped)
         await self.durable()
         again = {outcome: some for outcome, some in known.items() if some}
         for outcome, sequences in again.items():
@@ -131,7 +133,7 @@ class Seek:
         if self._directory.get(key) is not subscription:
             return AmqpError(LOCKED, "the subscription was changed in this moment; ask again")
         if amqp_error is not None:
-            self._directory.delete(subscription)
+            self._directory.delete(subscription, by="")
             await self.durable()
             return amqp_error
         dispatcher.paused = self._directory.paused(key)

@@ -115,6 +115,10 @@ class SubscriptionDirectory:
         """What the subscription says of its policy, as text; empty if it says nothing."""
         return self._own.get(key, "")
 
+    def policy_sources(self, key: SubscriptionKey, topic: str) -> dict[str, str]:
+        """Where each key of the policy in force was said that isn't a default."""
+        return self._policies.sources(key, topic, self.own_policy(key))
+
     def check_policy(self, key: SubscriptionKey, text: str) -> None:
         """Raises InvalidRequest when this subscription can't say this of its policy."""
         self._policies.check_own(key, text)
@@ -217,9 +221,9 @@ class SubscriptionDirectory:
         dropped: Dropped = NOTHING,
     ) -> Subscription:
         """Create a subscription, or redefine it: its pause, its policy and how it was created
-        stay, and `dropped` is what it was owed. `policy` is the text of its own policy from the
-        beginning on, `floor` the first sequence that it is owed; by default that of the next
-        message."""
+        stay, and `dropped` is what it was owed. `made` says who does either. `policy` is the text
+        of its own policy from the beginning on, `floor` the first sequence that it is owed; by
+        default that of the next message."""
         before = self._all.get(key)
         if policy:
             self._own[key] = policy
@@ -236,7 +240,7 @@ class SubscriptionDirectory:
         self._topics.add(subscription)
         self._all[key] = subscription
         if key.durable:
-            self.record(event, subscription, floor=floor, dropped=dropped)
+            self.record(event, subscription, by=made.user, floor=floor, dropped=dropped)
         return subscription
 
     def record(
@@ -245,12 +249,13 @@ class SubscriptionDirectory:
         subscription: Subscription,
         then: Callable[[], None] = lambda: None,
         *,
+        by: str,
         floor: int | None = None,
         made: Made | None = None,
         dropped: Dropped = NOTHING,
     ) -> None:
         """Record an event of the subscription. `then` is called when it is durable; until then
-        peers are told nothing of it.
+        peers are told nothing of it. `by` is the user who does it, "" for the gateway itself.
 
         The caller has made sure that the last event is durable. `floor` is the first sequence that
         the subscription is owed from now on, by default that of the next message. `dropped` is what
@@ -278,42 +283,30 @@ class SubscriptionDirectory:
             policy=self.own_policy(key),
             made=self._made[key] if made is None else made,
             dropped=dropped.messages,
+            by=by,
         )
         self._log.record(record, durable)
-        self._tell(event, subscription, dropped)
-
-    def _tell(self, event: SubscriptionEvent, subscription: Subscription, dropped: Dropped) -> None:
-        """The event in the log: a warning with the number if messages were lost by it."""
-        definition, key = subscription.definition, subscription.key
-        assert key is not None  # noqa: S101
-        said: dict[str, object] = {"subscription": key.id, "topic": definition.topic}
-        if not dropped.messages:
-            _events.info(f"subscription.{event.value}", **said)
-            return
-        said["dropped"] = dropped.messages
-        if dropped.at_most:
-            said["at_most"] = True
-        _events.warning(f"subscription.{event.value}", **said)
+        _tell(record, dropped)
 
     def paused(self, key: SubscriptionKey) -> bool:
         """Whether an operator has paused it. Its dispatcher may stand still for other reasons."""
         return key in self._paused
 
-    def pause(self, subscription: Subscription, *, paused: bool) -> None:
-        """Pause the subscription, or resume it."""
+    def pause(self, subscription: Subscription, *, paused: bool, by: str) -> None:
+        """Pause the subscription, or resume it, for this user."""
         key = subscription.key
         assert key is not None  # noqa: S101
         (self._paused.add if paused else self._paused.discard)(key)
         subscription.dispatcher.paused = paused
         event = SubscriptionEvent.PAUSED if paused else SubscriptionEvent.RESUMED
-        self.record(event, subscription)
+        self.record(event, subscription, by=by)
 
-    def share(self, subscription: Subscription, *, shared: bool) -> None:
+    def share(self, subscription: Subscription, *, shared: bool, by: str) -> None:
         """Make a subscription without consumers shared, or exclusive; what it is owed stays."""
         subscription.definition = replace(subscription.definition, shared=shared)
-        self.record(SubscriptionEvent.CONFIGURED, subscription)
+        self.record(SubscriptionEvent.CONFIGURED, subscription, by=by)
 
-    def configure(self, subscription: Subscription, policy: str) -> None:
+    def configure(self, subscription: Subscription, policy: str, *, by: str) -> None:
         """Set the text of the subscription's own policy."""
         key = subscription.key
         assert key is not None  # noqa: S101
@@ -322,17 +315,18 @@ class SubscriptionDirectory:
         else:
             self._own.pop(key, None)
         self._apply_policy(key)
-        self.record(SubscriptionEvent.CONFIGURED, subscription)
+        self.record(SubscriptionEvent.CONFIGURED, subscription, by=by)
 
     def delete(
         self,
         subscription: Subscription,
         then: Callable[[], None] = lambda: None,
         *,
+        by: str,
         dropped: Dropped = NOTHING,
     ) -> None:
-        """Delete the subscription, which was owed what is `dropped`; `then` is called when that
-        is durable."""
+        """Delete the subscription, which was owed what is `dropped`, for a user; `then` is called
+        when that is durable."""
         key = subscription.key
         assert key is not None  # noqa: S101
         made = self._made[key]
@@ -346,7 +340,7 @@ class SubscriptionDirectory:
             then()
 
         event = SubscriptionEvent.DELETED
-        self.record(event, subscription, deleted, made=made, dropped=dropped)
+        self.record(event, subscription, deleted, by=by, made=made, dropped=dropped)
 
     def drop(self, key: SubscriptionKey) -> None:
         """Remove a subscription of which nothing is durable, or whose end the caller records."""
@@ -357,3 +351,17 @@ class SubscriptionDirectory:
         self._own.pop(key, None)
         self._paused.discard(key)
         self.no_local.remove(subscription)
+
+
+def _tell(record: SubscriptionRecord, dropped: Dropped) -> None:
+    """The event in the log: a warning with the number if messages were lost by it."""
+    said: dict[str, object] = {"subscription": record.key.id, "topic": record.definition.topic}
+    if record.by:
+        said["by"] = record.by
+    if not dropped.messages:
+        _events.info(f"subscription.{record.event.value}", **said)
+        return
+    said["dropped"] = dropped.messages
+    if dropped.at_most:
+        said["at_most"] = True
+    _events.warning(f"subscription.{record.event.value}", **said)

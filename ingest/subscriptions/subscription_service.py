@@ -117,6 +117,7 @@ class SubscriptionService:
         if decision.reason:
             link.refuse(_REFUSED[decision.action], f"{key.id}: {decision.reason}")
             return
+        made = Made(Origin.CLIENT, link.connection.user)
         match decision.action:
             case AttachAction.JOIN:
                 assert existing is not None  # noqa: S101
@@ -128,12 +129,11 @@ class SubscriptionService:
             case _ if amqp_error := self._undefined(link, key, definition):
                 link.refuse(amqp_error.condition, amqp_error.description)
             case AttachAction.CREATE:
-                made = Made(Origin.CLIENT, link.connection.user)
                 created = self.directory.define(SubscriptionEvent.CREATED, key, definition, made)
                 self._join(link, created, _kind(key), selector)
             case AttachAction.CHANGE_SHARING:
                 assert existing is not None  # noqa: S101
-                self.directory.share(existing, shared=definition.shared)
+                self.directory.share(existing, shared=definition.shared, by=made.user)
                 self._join(link, existing, _kind(key), selector)
             case AttachAction.REDEFINE:
                 assert existing is not None  # noqa: S101
@@ -141,6 +141,7 @@ class SubscriptionService:
                     SubscriptionEvent.REDEFINED,
                     key,
                     definition,
+                    made,
                     dropped=self._counters.owed_below(existing),
                 )
                 self._join(link, redefined, _kind(key), selector)
@@ -329,7 +330,8 @@ class SubscriptionService:
         else:
             dropped = self._counters.owed_below(current)
             detached = link.later(partial(_detach, link, closed))
-            self.directory.delete(current, detached, dropped=dropped)
+            user = link.connection.user
+            self.directory.delete(current, detached, by=user, dropped=dropped)
 
     def lost(self, link: Link) -> None:
         """No detach came, or nobody would read our answer to it."""

@@ -5,6 +5,7 @@ import os
 import re
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,10 @@ BREATH_SECONDS = 0.005
 
 class Unanswered(DistributaryError):
     """The gateway can't be reached, or gave no answer; the message says why."""
+
+
+class LoginRefused(Unanswered):
+    """The gateway doesn't let this user in, or nobody without a user."""
 
 
 class Refused(DistributaryError):
@@ -102,6 +107,10 @@ class Gateway:
         return domain
 
 
+#: In the text of Proton's error when a login didn't succeed.
+_NO_LOGIN = "amqp:unauthorized-access"
+
+
 class _TargetOf(LinkOption):
     """Gives a link's target an address."""
 
@@ -140,7 +149,9 @@ class Client:
                 self._connection.close()
                 raise
         except (ConnectionException, LinkException, Timeout, OSError) as error:
-            raise Unanswered(f"no gateway answers at {gateway.url}: {_plain(error)}") from None
+            text = f"no gateway answers at {gateway.url}: {_plain(error)}"
+            kind = LoginRefused if _NO_LOGIN in str(error) else Unanswered
+            raise kind(text) from None
 
     def __enter__(self) -> Self:
         return self
@@ -151,7 +162,12 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._connection.close()
+        self.close()
+
+    def close(self) -> None:
+        """Say goodbye; a connection that is lost already needs none."""
+        with suppress(ConnectionException, LinkException, Timeout, OSError):
+            self._connection.close()
 
     def breathe(self) -> None:
         """Let the connection say that it lives, and hear whether it does. Who asks seldom calls

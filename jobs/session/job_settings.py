@@ -52,6 +52,7 @@ class UpkeepSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class AuditSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_turns: bool
+    reports_kept: int
 
 
 class BackfillSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -32,7 +32,7 @@ FIRST = ("messages", "acks", "cursors")
 LATER = {
     "acks": {"floor"},
     "cursors": {"failures", "lost"},
-    "subscriptions": {"origin", "created_by", "dropped"},
+    "subscriptions": {"origin", "created_by", "dropped", "by"},
     "messages": {"deliver_at", "user_id", "group_sequence", "delivery_count", "message"},
 }
 

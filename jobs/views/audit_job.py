@@ -8,6 +8,7 @@ began.
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,6 +31,9 @@ from distributary.jobs.session.job_options import (
 from distributary.jobs.session.job_settings import load
 from distributary.jobs.session.session import session
 from distributary.jobs.tables.folders import require_tables
+from distributary.pipeline.tables.home.audit_reports import folder_of
+from distributary.pipeline.tables.home.audit_reports import keep as keep_report
+from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.transforms.audit import audit_checks, audit_views
 from distributary.pipeline.transforms.audit.audit_checks import Check, Finding, Result
 from distributary.pipeline.transforms.audit.audit_views import Bounds
@@ -116,6 +120,11 @@ def main(argv: Sequence[str]) -> int:
     help="Judge only messages published from this time on (ISO 8601; UTC if it says none).",
 )
 @click.option("--write", help="Keep all violations in this folder, a Delta table for each check.")
+@click.option(
+    "--keep",
+    is_flag=True,
+    help="Keep the report and all violations in the home, where the console shows them.",
+)
 @click.option("--show-sql", help="Print the SQL of this check or view, and do nothing.")
 @settings_option
 @json_option("One JSON object a line: a check and what it found.")
@@ -127,6 +136,7 @@ def command(
     names: tuple[str, ...],
     since: str | None,
     write: str | None,
+    keep: bool,
     show_sql: str | None,
     settings_file: Path | None,
     as_json: bool,
@@ -141,19 +151,45 @@ def command(
         return DONE
     for name in names:
         audit_checks.check(name)
+    if keep and home is None:
+        raise click.UsageError("--keep keeps the report in the home: name it with --home")
+    loaded = load(settings_file).audit
+    kept = None
+    if keep and home is not None:
+        kept = KeptReport(folder_of(Home(home), datetime.now(UTC)), loaded.reports_kept)
     settings = Settings(
         folder(home, tables),
         log or "",
         names or audit_checks.NAMES,
         None if since is None else _time(since),
-        write,
-        load(settings_file).audit.queue_turns,
+        write or (None if kept is None else str(kept.folder)),
+        loaded.queue_turns,
     )
     require_tables(settings.tables)
-    return _run(session(), settings, as_json=as_json)
+    return _run(session(), settings, kept, as_json=as_json)
 
 
-def _run(spark: SparkSession, settings: Settings, *, as_json: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class KeptReport:
+    """Where a report is kept, and how many are."""
+
+    folder: Path
+    most: int
+
+    def write(self, began: float, results: Sequence[Result], bounds: Bounds) -> None:
+        """All that was found. Raises OSError."""
+        said = {
+            "began": began,
+            "ended": time.time(),
+            "last_group": bounds.last_group,
+            "first_sequence": bounds.first_sequence,
+            "checks": [_as_json(one) for one in results],
+        }
+        keep_report(self.folder, said, self.most)
+
+
+def _run(spark: SparkSession, settings: Settings, kept: KeptReport | None, *, as_json: bool) -> int:
+    began = time.time()
     console, progress = Console(highlight=False, soft_wrap=True), Console(stderr=True)
     results: list[Result] = []
     counts: dict[str, int] = {}
@@ -167,6 +203,8 @@ def _run(spark: SparkSession, settings: Settings, *, as_json: bool) -> int:
                 click.echo(json.dumps(_as_json(results[-1]), default=str))
             else:
                 console.print("\n".join(_lines(results[-1])), markup=False)
+    if kept is not None:
+        kept.write(began, results, bounds)
     if not as_json:
         for sentence in _unjudged(bounds):
             console.print(sentence, markup=False)

@@ -107,6 +107,8 @@ _POLICY = Attribute((Map, type(None)))
 _PLACE = Attribute((int, str, Timestamp))
 _FORCE: Attributes = {"force": _FLAG}
 _QUERY: Attributes = {"attributeNames": Attribute((list,)), "offset": _NUMBER, "count": _NUMBER}
+#: Of the gateway's READ: destinations and subscriptions about which the user's rights are asked.
+_MAY: Attributes = {"consume": Attribute((list,)), "see": Attribute((Map,))}
 _DEEDS: dict[Verb, Attributes] = {
     Verb.READ: {},
     Verb.UPDATE: {"policy": Attribute((Map, type(None)), required=True)},
@@ -165,7 +167,7 @@ REQUESTS: dict[Entity, dict[Verb, Attributes]] = {
         Verb.REDRIVE: {"max": _NUMBER, "subscription": _TEXT},
     },
     Entity.TOPIC: {Verb.CREATE: {}, Verb.READ: {}, Verb.QUERY: _QUERY, Verb.DELETE: _FORCE},
-    Entity.NODE: {Verb.READ: {}, Verb.GET_TYPES: {}, Verb.GET_OPERATIONS: {}},
+    Entity.NODE: {Verb.READ: _MAY, Verb.GET_TYPES: {}, Verb.GET_OPERATIONS: {}},
 }
 
 #: These are about no entity in particular.

@@ -82,7 +82,8 @@ class SubscriptionRecord:
     `floor` is the first sequence that it is owed: the head of the log when it was created or
     redefined. `policy` is what was said of its own policy, as text (`pipeline.model.policy`); empty
     if nothing was. `made` says who made it, in each of its events. `dropped` is how many messages
-    that it was owed the event took from it; with a selector the most that it can be.
+    that it was owed the event took from it; with a selector the most that it can be. `by` is the
+    user who did this; empty if the gateway did it by itself.
     """
 
     event: SubscriptionEvent
@@ -93,6 +94,7 @@ class SubscriptionRecord:
     policy: str = ""
     made: Made = MADE_BY_CLIENT
     dropped: int = 0
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

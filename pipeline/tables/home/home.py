@@ -87,6 +87,11 @@ class Home:
         """The folder of the tables that Spark writes, each by its name."""
         return self.root / "tables"
 
+    @property
+    def audits(self) -> Path:
+        """Reports of audits that are kept (`pipeline.tables.home.audit_reports`)."""
+        return self.root / "audits"
+
     def checkpoint(self, name: str) -> Path:
         """Where the Spark query `name` keeps its checkpoint."""
         return self.root / "checkpoints" / name

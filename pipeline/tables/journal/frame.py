@@ -76,6 +76,7 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     origin: str | None = None
     created_by: str | None = None
     dropped: int | None = None
+    by: str | None = None
 
 
 class Records(msgspec.Struct, array_like=True, frozen=True):
@@ -244,6 +245,7 @@ def _subscription_row(record: SubscriptionRecord) -> SubscriptionRow:
         record.made.origin.value,
         record.made.user or None,
         record.dropped,
+        record.by or None,
     )
 
 

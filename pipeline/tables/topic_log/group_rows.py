@@ -281,4 +281,5 @@ def _event_columns(
         "origin": pa.array([r.origin for r in rows], pa.string()),
         "created_by": pa.array([r.created_by for r in rows], pa.string()),
         "dropped": pa.array([r.dropped for r in rows], pa.int64()),
+        "by": pa.array([r.by for r in rows], pa.string()),
     }

@@ -13,6 +13,7 @@ _LATER = {
     "origin": "string",
     "created_by": "string",
     "dropped": "bigint",
+    "by": "string",
 }
 
 

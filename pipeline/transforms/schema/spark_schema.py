@@ -157,6 +157,7 @@ SUBSCRIPTIONS = _table(
         LongType(),
         "messages that it was owed and the event took from it, with a selector at most; or null",
     ),
+    ("by", StringType(), "the user who did this; null if the gateway did, or nobody knows"),
     (
         "floor",
         LongType(),

@@ -13,6 +13,7 @@ import pytest
 from gateway_http import ShownGateway
 from gateway_peer import Peer
 from gateway_process import SCRIPT, commands, free_port, interruptible
+from prometheus_client.parser import text_string_to_metric_families
 
 from distributary.ingest.cli.watching.metric_readings import Order, now, ordered, reading
 from distributary.pipeline.errors import InvalidRequest
@@ -64,6 +65,24 @@ def test_two_readings_are_rates() -> None:
         "global/b has 9 messages and no consumer",
         "global/c has a message that is 400 s old",
     )
+
+
+def test_names_are_read_as_prometheus_reads_them() -> None:
+    """Whatever stands in them; prometheus-client's reader has the same samples."""
+    text = (
+        "# HELP distributary_ready 1 while the gateway serves\n"
+        "distributary_ready 1.0\n"
+        'distributary_backlog_messages{subscription="a\\"b,c=\\\\d\\n{e}"} 1e+06\n'
+        'distributary_accept_seconds_bucket{le="+Inf",kind=""} +Inf\n'
+    )
+    theirs = {
+        (one.name.removeprefix("distributary_"), frozenset(one.labels.items())): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+    ours = reading(0.0, text).samples
+    assert {(name, key): v for name, some in ours.items() for key, v in some.items()} == theirs
+    assert ours["backlog_messages"] == {frozenset({("subscription", 'a"b,c=\\d\n{e}')}): 1e6}
 
 
 def test_subscriptions_have_an_order() -> None:

@@ -219,6 +219,26 @@ def test_each_operation_needs_its_permission(
         assert (answer.status != 403) is (user in allowed), (user, answer)
 
 
+def test_the_node_tells_the_rights_of_who_asks(as_user: User) -> None:
+    """Of destinations and subscriptions, whether they are there or not."""
+    said = {
+        "consume": ["orders", "queue://orders", "vault", "gone"],
+        "see": {"global/never": "orders", "queue/orders": "queue://orders", "global/v": "vault"},
+    }
+    for user, consume, see in (
+        ("reader", ["orders", "queue://orders"], ["global/never", "queue/orders"]),
+        ("keeper", [], ["global/never", "queue/orders"]),
+        ("owner", ["vault"], ["global/v"]),
+        ("forger", [], []),
+    ):
+        found = Manager(as_user(user)).done("READ", "node", "self", **said)
+        assert (found["consume"], sorted(found["see"])) == (consume, see), user
+    asking = Manager(as_user("reader"))
+    assert "no subscription's id" in asking.refused(400, "READ", "node", "self", see={"x": "t"})
+    many = [f"t{n}" for n in range(101)]
+    assert "query_count_max" in asking.refused(400, "READ", "node", "self", consume=many)
+
+
 def test_a_query_shows_what_one_may_read(as_user: User) -> None:
     keeper = Manager(as_user("keeper"))
     for name in ("orders", "secret"):

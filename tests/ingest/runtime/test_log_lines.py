@@ -79,7 +79,7 @@ def test_every_line_is_one_of_peers_or_the_gateways_own() -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("_events."):
                 [kind, *_] = node.args
                 found.add(ast.unparse(kind).strip("'"))
-    dynamic = {kind for kind in found if kind.startswith("f'" + OF_SUBSCRIPTIONS)}
+    dynamic = {kind for kind in found if kind.removeprefix("f'").startswith(OF_SUBSCRIPTIONS)}
     assert found - dynamic == OWN | OF_PEERS
 
 

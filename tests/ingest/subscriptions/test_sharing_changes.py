@@ -46,9 +46,11 @@ def test_an_idle_subscription_becomes_shared_and_exclusive_again(
     assert peer.amqp_error(peer.shared_durable("t", "s|2", opened=False)) == LOCKED
     peer.close()
     gateway.stop()
-    columns = ["record", "group", "subscription", "event", "shared", "dropped"]
+    columns = ["record", "group", "subscription", "event", "shared", "dropped", "by"]
     rows = DeltaTable(gateway.home / "tables/topic_log").to_pyarrow_table(columns=columns)
-    events = sorted((r["group"], r["event"], r["shared"]) for r in rows.to_pylist() if is_of(r))
+    said = [row for row in rows.to_pylist() if is_of(row)]
+    assert {row["by"] for row in said} == {"anonymous"}
+    events = sorted((r["group"], r["event"], r["shared"]) for r in said)
     assert [(event, shared) for _, event, shared in events] == [
         ("created", False),
         ("configured", True),

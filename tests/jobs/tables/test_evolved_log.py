@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def test_the_job_goes_on_over_the_new_columns(spark: SparkSession, tmp_path: Pat
     materialize()
     log = TopicLog.open(home.topic_log)
     materialize()
-    rewound = event(SubscriptionEvent.REWOUND, 1, paused=True)
+    rewound = replace(event(SubscriptionEvent.REWOUND, 1, paused=True), by="alice")
     for one in (
         group(5, 6, run("orders", [b"late"], deliver_at=[NOON]), subscriptions=[rewound]),
         group(6, 7, settlements=[settled(range(2, 3), floor=1)]),
@@ -52,6 +53,8 @@ def test_the_job_goes_on_over_the_new_columns(spark: SparkSession, tmp_path: Pat
     (cursor,) = read.load(places.table("cursors")).collect()
     assert (cursor.subscription, cursor.floor, cursor.settled_count) == (KEY.id, 1, 1)
     assert (cursor.accepted, cursor.group) == (1, 6)
+    events = read.load(places.table("subscriptions")).orderBy("group").collect()
+    assert [(row.event, row.by) for row in events] == [("created", None), ("rewound", "alice")]
     whole = read.load(places.log)
     assert whole.where("deliver_at IS NOT NULL").count() == 1
     assert whole.where("paused").count() == 1

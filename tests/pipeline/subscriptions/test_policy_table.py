@@ -57,6 +57,23 @@ def test_a_later_line_overrides_single_keys_of_an_earlier_one() -> None:
     assert policies.of_subscription("container/a/queue%2Forders") == DEFAULT
 
 
+def test_each_value_says_where_it_comes_from() -> None:
+    """The nearest word for a key is its source; what nobody said is a default and has none."""
+    policies = written(
+        {"match": "queue/*", "lock_ms": 1, "delivery_attempts_max": 2},
+        {"match": "queue/orders", "lock_ms": 3},
+        {"match": "global/*", "lock_ms": 4},
+        topics=({"match": "queue://orders", "backlog_messages_max": 5, "duplicates_ms": 6},),
+    )
+    assert policies.sources("queue/orders", "queue://orders", text_of({"consumers_max": 7})) == {
+        "delivery_attempts_max": "[[subscription]] 'queue/*'",
+        "lock_ms": "[[subscription]] 'queue/orders'",
+        "backlog_messages_max": "[[topic]] 'queue://orders'",
+        "consumers_max": "own",
+    }
+    assert policies.sources("container/a/b", "elsewhere") == {}
+
+
 def test_no_limit_of_consumers_has_two_words() -> None:
     """ActiveMQ's -1 and 0 are one; over a line with a limit, both take it away."""
     for none in (0, -1):

@@ -142,7 +142,7 @@ def test_any_other_difference_is_refused(home: Home) -> None:
     DeltaTable(home.topic_log).alter.add_columns([Field("deliver_at", "string", nullable=True)])
     before = snapshot(home.root)
     with pytest.raises(
-        StoreError, match="look at created_by, deliver_at, dropped, origin, paused, policy"
+        StoreError, match="look at by, created_by, deliver_at, dropped, origin, paused, policy"
     ):
         TopicLog.open(home.topic_log)
     with pytest.raises(StoreError, match="another schema"):
@@ -150,7 +150,7 @@ def test_any_other_difference_is_refused(home: Home) -> None:
     assert snapshot(home.root) == before
 
 
-@pytest.mark.parametrize("lacking", [1, 2])
+@pytest.mark.parametrize("lacking", [1, 2, 3])
 def test_a_table_of_any_former_format_is_taken_over(tmp_path: Path, lacking: int) -> None:
     """Each lacks the last columns of those that came later; the gateway's next start adds them."""
     home = Home(tmp_path)
@@ -167,13 +167,13 @@ def test_a_table_of_any_former_format_is_taken_over(tmp_path: Path, lacking: int
     made = Made(Origin.OPERATOR, "ops")
     born = replace(event(SubscriptionEvent.CREATED, 0), made=made)
     log.commit([framed(group(1, 0, run("orders", bodies(0, 3)), subscriptions=[born]))])
-    purged = replace(event(SubscriptionEvent.PURGED, 3), made=made, dropped=3)
+    purged = replace(event(SubscriptionEvent.PURGED, 3), made=made, dropped=3, by="hand")
     log.commit([framed(group(2, 3, subscriptions=[purged]))])
     events = DeltaTable(home.topic_log).to_pyarrow_table(filters=[("record", "=", "subscription")])
     rows = sorted(events.to_pylist(), key=lambda row: row["group"])
-    assert [(row["origin"], row["created_by"], row["dropped"]) for row in rows] == [
-        ("operator", "ops", 0),
-        ("operator", "ops", 3),
+    assert [(row["origin"], row["created_by"], row["dropped"], row["by"]) for row in rows] == [
+        ("operator", "ops", 0, None),
+        ("operator", "ops", 3, "hand"),
     ]
     (state,) = load(home, log).subscriptions
     assert (state.made, state.floor) == (made, 3)

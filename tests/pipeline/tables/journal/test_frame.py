@@ -162,6 +162,7 @@ def test_a_frame_of_the_first_format_is_read_as_it_was() -> None:
     assert (back.records.expires_at, back.records.deliver_at) == (None, None)
     (row,) = back.records.subscriptions
     assert (row.selector, row.floor, row.paused, row.policy) == ("a > 1", 5, False, "")
+    assert row.by is None
     tables = build([back])
     ttl = dt.timedelta(seconds=1.5)
     messages = sorted(tables[MESSAGE].to_pylist(), key=lambda one: one["sequence"])

@@ -1,0 +1,108 @@
+"""`distributary console`: a gateway in the browser."""
+
+import ipaddress
+from pathlib import Path
+
+import click
+
+from distributary.pipeline.errors import InvalidRequest
+
+_file = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--gateway",
+    "address",
+    default="127.0.0.1:5672",
+    show_default=True,
+    envvar="DISTRIBUTARY_GATEWAY",
+    help="HOST:PORT of the gateway; amqps://HOST:PORT for TLS.",
+)
+@click.option("--tls-ca", type=_file, help="PEM file: who signs the gateway's certificate.")
+@click.option("--home", type=_file, required=True, help="The gateway's folder, for its tables.")
+@click.option(
+    "--metrics",
+    default="127.0.0.1:8162",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="http.listen of the gateway.",
+)
+@click.option("--listen", default="127.0.0.1:8161", show_default=True, metavar="HOST:PORT")
+@click.option("--tls-cert", type=_file, help="PEM file: the console's certificate, for https.")
+@click.option("--tls-key", type=_file, help="PEM file with its key.")
+@click.option("--name", "names", multiple=True, help="A host name that browsers call it by.")
+@click.option("--without-tls", is_flag=True, help="Listen beyond this machine without https.")
+@click.option("--config", type=_file, help="A TOML file of the console's settings.")
+def console(
+    address: str,
+    tls_ca: Path | None,
+    home: Path,
+    metrics: str,
+    listen: str,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    names: tuple[str, ...],
+    without_tls: bool,
+    config: Path | None,
+) -> None:
+    """Show a gateway in the browser, and operate it from there.
+
+    \b
+    Examples:
+      distributary console --home ~/orders
+      distributary console --home ~/orders --gateway amqps://mq:5671 --tls-ca ca.pem
+      distributary console --home ~/orders --listen 0.0.0.0:8161 --name console.example.org \\
+        --tls-cert me.pem --tls-key me.key
+
+    People log in with the gateway's own users and may do what these may; where the gateway takes
+    peers without a login, nobody is asked for one. It ends with Ctrl-C.
+    Exit code 1: its port is taken. 2: an argument is wrong.
+    """
+    try:
+        from distributary.ingest.console import console_server as server  # noqa: PLC0415 (an extra)
+    except ModuleNotFoundError as error:
+        raise InvalidRequest(
+            f"the console needs {error.name}: pip install 'distributary[console]'"
+        ) from None
+    from distributary.ingest.console.settings.console_settings import load  # noqa: PLC0415
+    from distributary.jobs.client.management_client import Gateway  # noqa: PLC0415 (as above)
+
+    host, port = _address(listen, "--listen")
+    _address(metrics, "--metrics")
+    _check_files(tls_ca, tls_cert, tls_key)
+    if not _is_loopback(host) and tls_cert is None and not without_tls:
+        raise InvalidRequest(
+            f"{host} is reached from other machines, and passwords would go there as they are "
+            "typed: give --tls-cert and --tls-key, or say --without-tls"
+        )
+    if not (home / "tables" / "topic_log").is_dir() and not (home / "journal").is_dir():
+        raise InvalidRequest(f"{home} is no gateway's home: it has neither tables nor a journal")
+    gateway = Gateway(address, authority=tls_ca)
+    gateway.domain()  # whether the file can be read
+    known = frozenset(name.lower() for name in (*names, host))
+    place = server.Place(host, port, known, tls_cert, tls_key)
+    server.serve(place, server.Watched(gateway, metrics, home), load(config))
+
+
+def _check_files(tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None) -> None:
+    """Raises InvalidRequest for files of TLS that aren't there or aren't enough."""
+    if tls_key is not None and tls_cert is None:
+        raise InvalidRequest("--tls-key is of no use without --tls-cert")
+    for file in (tls_ca, tls_cert, tls_key):
+        if file is not None and not file.is_file():
+            raise InvalidRequest(f"{file} is no file")
+
+
+def _address(text: str, option: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise InvalidRequest(f"{option} is HOST:PORT, not '{text}'")
+    return host.strip("[]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

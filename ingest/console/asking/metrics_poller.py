@@ -1,0 +1,146 @@
+"""Reads the gateway's metrics for all browsers together, while any of them looks.
+
+Rule 1: it reads at most each `poll_ms`, and so seldom that what a reading took is `poll_part` of
+        the time at most.
+Rule 2: `quiet_seconds` after nobody asked any more it stops; the next one who asks starts it.
+Rule 3: what was known last stays, with its time, when the gateway doesn't answer.
+"""
+
+import asyncio
+import http.client
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from distributary.ingest.cli.watching.metric_readings import GatewayNow, Reading, now, reading
+from distributary.ingest.console.insight.series import Point, Series
+from distributary.ingest.console.settings.console_settings import AskingSettings
+from distributary.pipeline.errors import InvalidRequest
+
+#: Bytes of an answer of `/metrics`: 1,000 subscriptions and topics have 600 kB.
+ANSWER_BYTES_MAX: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayState:
+    """What is known of the gateway. Times are seconds since 1970."""
+
+    found: GatewayNow | None = None  #: as of `at`
+    reading: Reading | None = None
+    at: float | None = None
+    failed_since: float | None = None  #: since when it doesn't answer
+    why: str = ""
+
+    @property
+    def answers(self) -> bool:
+        """Whether the last reading succeeded."""
+        return self.failed_since is None
+
+
+class MetricsPoller:
+    """One for the process. Its methods run on the event loop."""
+
+    def __init__(self, address: str, settings: AskingSettings) -> None:
+        self._address, self._settings = address, settings
+        self._state = GatewayState()
+        self._series = Series(settings.history_seconds)
+        self._wanted = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._first = asyncio.Event()
+
+    def state(self) -> GatewayState:
+        """What is known now; asking for it keeps it fresh."""
+        self._look()
+        return self._state
+
+    async def known(self, seconds: float) -> GatewayState:
+        """The same, when there has been a reading, or after so many seconds."""
+        self._look()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._first.wait(), seconds)
+        return self._state
+
+    def columns(self, after: float) -> dict[str, list[float | None]]:
+        """What plots show of what came after a moment."""
+        self._look()
+        return self._series.columns(after)
+
+    def points(self) -> Sequence[Point]:
+        """All that plots show."""
+        return self._series.points()
+
+    @property
+    def reads(self) -> bool:
+        """Whether it reads at this time."""
+        return self._task is not None and not self._task.done()
+
+    async def close(self) -> None:
+        """Read nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _look(self) -> None:
+        self._wanted = time.monotonic()
+        if not self.reads:
+            self._task = asyncio.create_task(self._read_while_wanted())
+
+    async def _read_while_wanted(self) -> None:
+        before: Reading | None = None
+        while time.monotonic() - self._wanted < self._settings.quiet_seconds:
+            began = time.monotonic()
+            after = await asyncio.to_thread(self._read)
+            if isinstance(after, Reading):
+                self._took(before, after)
+                before = after
+            else:
+                self._failed(after)
+                before = None
+            self._first.set()
+            took = time.monotonic() - began
+            at_least = max(self._settings.poll_ms / 1e3, took / self._settings.poll_part)
+            await asyncio.sleep(at_least - took)
+
+    def _took(self, before: Reading | None, after: Reading) -> None:
+        at = time.time()
+        found = now(before if before is not None else after, after)
+        self._state = GatewayState(found, after, at)
+        if before is not None:
+            backlog = sum(one.backlog for one in found.subscriptions)
+            self._series.add(
+                Point(
+                    at,
+                    found.published,
+                    found.deliveries,
+                    backlog,
+                    found.accept_p50_ms,
+                    found.accept_p99_ms,
+                    found.write_p99_ms,
+                    found.uncommitted,
+                )
+            )
+
+    def _failed(self, why: str) -> None:
+        old = self._state
+        since = time.time() if old.failed_since is None else old.failed_since
+        self._state = GatewayState(old.found, old.reading, old.at, since, why)
+
+    def _read(self) -> Reading | str:
+        """A reading, or why there is none."""
+        host, _, port = self._address.rpartition(":")
+        seconds = self._settings.answer_seconds
+        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=seconds)
+        try:
+            connection.request("GET", "/metrics")
+            answer = connection.getresponse()
+            text = answer.read(ANSWER_BYTES_MAX).decode()
+            if answer.status != http.client.OK:
+                return f"http://{self._address}/metrics answers {answer.status}"
+            return reading(time.monotonic(), text)
+        except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
+            return f"nobody answers at http://{self._address}/metrics: {error}"
+        except InvalidRequest as error:
+            return str(error)
+        finally:
+            connection.close()

@@ -1,0 +1,121 @@
+"""All subscriptions, queues and topics that one user may see, read in parts and remembered.
+
+Rule 1: nothing is read that nobody wants: a sweep begins when a list is asked for and the last one
+        is `sweep_seconds` old.
+Rule 2: the first sweep is read at once; each later one so slowly that asking takes `sweep_part` of
+        the time at most, and what was known before is shown until it ends.
+Rule 3: `rows_max` rows are kept at most.
+"""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from distributary.ingest.console.asking.gateway_line import GatewayLine
+from distributary.ingest.console.insight.entity_lists import ATTRIBUTES, Row
+from distributary.ingest.console.settings.console_settings import AskingSettings
+from distributary.jobs.client.management_client import Refused, Unanswered
+from distributary.pipeline.management.management_messages import Entity, Verb
+
+#: Seconds that a page waits for the first sweep: then it shows what is there so far.
+FIRST_SECONDS: Final = 0.5
+#: Rows of a list that is read at once again when something was changed: a few questions.
+QUICK_ROWS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of one type. `at` is when its sweep ended, in seconds since 1970, None while
+    the first one is under way; `total` is how many there are, `why` what went wrong last."""
+
+    rows: Sequence[Row] = ()
+    at: float | None = None
+    total: int = 0
+    why: str = ""
+
+
+@dataclass(slots=True)
+class _Type:
+    known: Known = field(default_factory=Known)
+    began: float | None = None
+    ended: float = -1e9
+    quick: bool = False
+    first: threading.Event = field(default_factory=threading.Event)
+
+
+class Sweeps:
+    """Those of one account; thread-safe. The gateway is asked on a thread that ends by itself."""
+
+    def __init__(self, line: GatewayLine, settings: AskingSettings, rows_max: int) -> None:
+        self._line, self._settings, self._rows_max = line, settings, rows_max
+        self._types = {entity: _Type() for entity in ATTRIBUTES}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def known(self, entity: Entity) -> Known:
+        """What is known; asking begins a sweep when that is old. Waits FIRST_SECONDS for the first
+        one at most."""
+        one = self._types[entity]
+        with self._lock:
+            old = time.monotonic() - one.ended > self._settings.sweep_seconds
+            if one.began is None and old:
+                one.began = time.monotonic()
+                threading.Thread(target=self._sweep, args=(entity, one), daemon=True).start()
+        one.first.wait(FIRST_SECONDS)
+        return one.known
+
+    def stale(self) -> None:
+        """Something was changed from here: who asks next has it read again, and waits for that
+        where it isn't much."""
+        with self._lock:
+            for one in self._types.values():
+                one.ended, one.quick = -1e9, one.known.total <= QUICK_ROWS
+                if one.quick and one.began is None:
+                    one.first.clear()
+
+    def close_if_idle(self) -> None:
+        """Close the connection when nothing was asked for a while."""
+        self._line.close_if_idle()
+
+    def close(self) -> None:
+        """Ask nothing more."""
+        self._closed = True
+        self._line.close()
+
+    def _sweep(self, entity: Entity, one: _Type) -> None:
+        rows: dict[str, Row] = {}
+        try:
+            total, offset = 1, 0
+            while offset < total and len(rows) < self._rows_max and not self._closed:
+                asked_at = time.monotonic()
+                part = self._part(entity, offset)
+                took = time.monotonic() - asked_at
+                total, offset = int(part["total"]), offset + max(len(part["results"]), 1)
+                for values in part["results"]:
+                    row = _row(dict(zip(part["attributeNames"], values, strict=True)))
+                    rows[str(row["name"])] = row
+                if one.known.at is None and not one.quick:
+                    one.known = Known(tuple(rows.values()), None, total)
+                elif not one.quick:
+                    time.sleep(took / self._settings.sweep_part - took)
+            one.known = Known(tuple(rows.values()), time.time(), len(rows))
+        except (Unanswered, Refused) as error:
+            known = one.known
+            one.known = Known(known.rows, known.at, known.total, str(error))
+        finally:
+            one.first.set()
+            with self._lock:
+                one.began, one.ended, one.quick = None, time.monotonic(), False
+
+    def _part(self, entity: Entity, offset: int) -> Mapping[str, Any]:
+        wanted = {"offset": offset, "attributeNames": list(ATTRIBUTES[entity])}
+        return self._line.ask(Verb.QUERY, entity, "", wanted)
+
+
+def _row(said: dict[str, Any]) -> Row:
+    """A row; of a topic's subscriptions only the number is kept."""
+    if isinstance(ids := said.pop("subscriptions", None), list):
+        said["subscription_count"] = len(ids)
+    return said

@@ -1,0 +1,130 @@
+"""The console as a process: what its command line says, checked; then it serves until it is told
+to stop."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import uvicorn
+
+from distributary.ingest.console.asking.metrics_poller import MetricsPoller
+from distributary.ingest.console.pages.login_pages import Door
+from distributary.ingest.console.pages.site import NAVIGATION, application
+from distributary.ingest.console.records.home_records import HomeRecords
+from distributary.ingest.console.settings.console_settings import ConsoleSettings
+from distributary.ingest.console.web.entrance import Entrance
+from distributary.ingest.console.web.static_assets import StaticAssets
+from distributary.ingest.console.web.templates import Templates
+from distributary.ingest.console.web.visit import Console
+from distributary.jobs.client.management_client import Gateway
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.tables.home.home import Home
+
+#: Bytes of a request's line and headers.
+HEAD_BYTES_MAX = 16_384
+#: Requests under way; more are told to come again.
+REQUESTS_MAX = 200
+#: Seconds that requests under way have when the console stops.
+STOP_SECONDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the console listens. `names`: hosts by which browsers may call it; `certificate` and
+    `key` are PEM files for TLS."""
+
+    host: str
+    port: int
+    names: frozenset[str]
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """What to type into a browser."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the console shows: a gateway, its address for metrics, its home."""
+
+    gateway: Gateway
+    metrics: str
+    home: Path
+
+
+def serve(place: Place, watched: Watched, settings: ConsoleSettings) -> None:
+    """Serve until SIGTERM or Ctrl-C. Raises InvalidRequest for a place that can't be, StoreError
+    for a port that is taken."""
+    listening = _listen(place)
+    place = replace(place, port=listening.getsockname()[1])
+    asyncio.run(_serve(_Server(_config(place)), listening, place, watched, settings))
+
+
+class _Server(uvicorn.Server):
+    """Ends by SIGTERM or Ctrl-C with exit code 0; uvicorn's own would die of the signal."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Called by uvicorn around its work."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.handle_exit)
+        yield
+
+
+async def _serve(
+    server: uvicorn.Server,
+    listening: socket.socket,
+    place: Place,
+    watched: Watched,
+    settings: ConsoleSettings,
+) -> None:
+    assets = StaticAssets()
+    templates = Templates(assets)
+    shown = watched.gateway.address
+    poller = MetricsPoller(watched.metrics, settings.asking)
+    home = Home(watched.home)
+    records = HomeRecords(home, settings.records)
+    console = Console(settings, templates, poller, shown, home, records, NAVIGATION)
+    secure = place.certificate is not None
+    cookie = f"{'__Host-' if secure else ''}distributary-{place.port}"
+    door = Door(Entrance(watched.gateway, settings), templates, shown, cookie, secure)
+    server.config.app = application(console, door, assets, place.names)
+    print(f"console of {shown} at {place.url}", flush=True)  # noqa: T201 (the command's output)
+    await server.serve(sockets=[listening])
+
+
+def _listen(place: Place) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+        return socket.create_server((place.host, place.port), family=family, backlog=128)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        text = f"the console can't listen on {place.host}:{place.port}: {why}"
+        if isinstance(error, socket.gaierror | OverflowError):
+            raise InvalidRequest(f"{text}. --listen is HOST:PORT") from None
+        raise StoreError(f"{text}. Name another one with --listen, or port 0 for any") from None
+
+
+def _config(place: Place) -> uvicorn.Config:
+    return uvicorn.Config(
+        "",
+        log_level="error",
+        access_log=False,
+        http="h11",
+        ws="none",
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=REQUESTS_MAX,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        ssl_certfile=place.certificate,
+        ssl_keyfile=place.key,
+    )

@@ -1,0 +1,208 @@
+"""What an operation will do, in sentences with numbers: shown before anybody says yes.
+
+Rule 1: numbers are of the moment in which the page was made; the gateway's answer says the real
+        ones.
+Rule 2: where messages are dropped the name of what loses them is typed (`typed`).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, assert_never
+
+from distributary.ingest.console.insight.spoken_numbers import messages, number
+from distributary.pipeline.management.management_messages import Verb
+
+Row = Mapping[str, Any]
+
+
+class Deed(StrEnum):
+    """What can be done to a subscription from its page; the words stand in addresses."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    REWIND = "rewind"
+    SKIP = "skip"
+    REDRIVE = "redrive"
+    POLICY = "policy"
+    CLOSE = "close"
+    PURGE = "purge"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a deed is shown: its title, its button, the verb that is sent, whether the name is typed
+    before; `field` is the one that it needs, with its label."""
+
+    title: str
+    button: str
+    verb: Verb
+    typed: bool = False
+    field: str = ""
+    label: str = ""
+
+
+DEEDS: Final[Mapping[Deed, Shown]] = {
+    Deed.PAUSE: Shown("Pause", "Pause", Verb.PAUSE),
+    Deed.RESUME: Shown("Resume", "Resume", Verb.RESUME),
+    Deed.REWIND: Shown(
+        "Rewind",
+        "Rewind",
+        Verb.REWIND,
+        field="to",
+        label="Back to: a sequence, a time, or how long ago (120000, 2026-11-21T08:30:00Z, 2h)",
+    ),
+    Deed.SKIP: Shown(
+        "Skip",
+        "Skip",
+        Verb.SKIP,
+        typed=True,
+        field="to",
+        label="Ahead to: a sequence, a time, how long ago, or now",
+    ),
+    Deed.REDRIVE: Shown(
+        "Redrive dead letters", "Redrive", Verb.REDRIVE, field="max", label="At most (empty: all)"
+    ),
+    Deed.POLICY: Shown(
+        "Policy",
+        "Set the policy",
+        Verb.UPDATE,
+        field="policy",
+        label="Its own policy, a KEY=VALUE on each line; the rest is the file's word or a default",
+    ),
+    Deed.CLOSE: Shown("Close links", "Close the links", Verb.CLOSE),
+    Deed.PURGE: Shown("Purge", "Purge", Verb.PURGE, typed=True),
+    Deed.DELETE: Shown("Delete", "Delete", Verb.DELETE, typed=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found out for a preview: a place with its sequence and how many messages lie from
+    there on (None: it isn't known), how many dead letters wait in which queue, what of the policy
+    would change."""
+
+    to: str = ""
+    sequence: int | None = None
+    from_there: int | None = None
+    dead: int | None = None
+    letters: str | None = None
+    most: int | None = None
+    changes: tuple[str, ...] = ()
+
+
+def effects(deed: Deed, row: Row, found: Found) -> list[str]:
+    """What will happen, the most important first."""
+    return list(_effects(deed, row, found))
+
+
+def _effects(deed: Deed, row: Row, found: Found) -> Iterable[str]:
+    backlog, in_flight, consumers = (int(row[key]) for key in ("backlog", "in_flight", "consumers"))
+    match deed:
+        case Deed.PAUSE:
+            yield f"Nothing is delivered until it is resumed; {_waiting(row)} already."
+            yield f"{_links(consumers)}; what they hold ({messages(in_flight)}) can be settled."
+        case Deed.RESUME:
+            them = _number_of(consumers, "consumer")
+            yield f"Delivery goes on: {_waiting(row)} for {them}."
+        case Deed.REWIND:
+            yield from _rewound(row, found)
+        case Deed.SKIP:
+            yield from _skipped(row, found)
+        case Deed.PURGE:
+            yield f"{_dropped(row, backlog)}: it is owed only what comes from now on."
+            yield f"Of these consumers hold {messages(in_flight)}; their outcomes won't count."
+            yield "They stay in the log as long as all else: a rewind brings them back."
+        case Deed.REDRIVE:
+            yield from _redriven(found)
+        case Deed.POLICY:
+            yield from found.changes or ("Nothing changes.",)
+        case Deed.CLOSE:
+            ended = _number_of(consumers, "link")
+            yield f"Ended with amqp:link:detach-forced: {ended}. Clients may come again."
+            yield f"What they hold goes to the next consumer: {messages(in_flight)}."
+        case Deed.DELETE:
+            yield f"It is owed nothing any more. {_dropped(row, backlog)}."
+            yield f"Ended with amqp:resource-deleted: {_number_of(consumers, 'link')}."
+            yield "What was published stays in the log as long as all else; its cursor is gone."
+        case _ as never:
+            assert_never(never)
+
+
+def _rewound(row: Row, found: Found) -> Iterable[str]:
+    yield _place(row, found)
+    if found.from_there is not None:
+        again = max(found.from_there - int(row["backlog"]), 0)
+        yield (
+            f"It is owed {_at_most(row)}{messages(found.from_there)} from there on: "
+            f"{number(again)} more than the {number(row['backlog'])} that wait now."
+        )
+    yield "Whatever was settled from there on is delivered again; consumers go on."
+    yield "What it was owed before that place it isn't owed any more."
+
+
+def _skipped(row: Row, found: Found) -> Iterable[str]:
+    yield _place(row, found)
+    if found.from_there is not None:
+        dropped = max(int(row["backlog"]) - found.from_there, 0)
+        kept = int(row["backlog"]) - dropped
+        yield f"{_dropped(row, dropped)}; {number(kept)} of its backlog stay."
+    yield "They stay in the log as long as all else: a rewind brings them back."
+
+
+def _redriven(found: Found) -> Iterable[str]:
+    if found.letters is None:
+        yield "It keeps no dead letters: its policy says dead_letter = false."
+    elif found.dead is None:
+        yield f"How many dead letters wait in {found.letters} isn't shown to you."
+    else:
+        count = found.dead if found.most is None else min(found.dead, found.most)
+        yield f"Dead letters in {found.letters}: {number(found.dead)}. Going back: {number(count)}."
+        yield "They go to this subscription and to no other, oldest first."
+        yield "What a consumer of the dead letters holds isn't touched."
+
+
+def changes(before: Mapping[str, object], wanted: Mapping[str, object]) -> tuple[str, ...]:
+    """What of a subscription's own policy would change, a sentence for each key."""
+    found = []
+    for key in sorted({*before, *wanted}):
+        old, new = before.get(key), wanted.get(key)
+        if old == new:
+            continue
+        if key not in wanted:
+            found.append(f"{key}: {old} no more, but what the file says or the default.")
+        elif key not in before:
+            found.append(f"{key}: {new} from now on.")
+        else:
+            found.append(f"{key}: {new} instead of {old}.")
+    return tuple(found)
+
+
+def _waiting(row: Row) -> str:
+    count = int(row["backlog"])
+    return f"{_at_most(row)}{messages(count)} wait{'s' if count == 1 else ''}"
+
+
+def _dropped(row: Row, count: int) -> str:
+    return f"Dropped: {_at_most(row)}{messages(count)}"
+
+
+def _place(row: Row, found: Found) -> str:
+    if found.sequence is None:
+        return "How much that is can't be said from here: the home's table can't be read."
+    floor = number(row["floor"])
+    return f"{found.to} is sequence {number(found.sequence)}; its floor is {floor} now."
+
+
+def _at_most(row: Row) -> str:
+    return "at most " if row["selector"] else ""
+
+
+def _links(consumers: int) -> str:
+    stay = "stays" if consumers == 1 else "stay"
+    return f"{_number_of(consumers, 'consumer')} {stay} attached"
+
+
+def _number_of(count: int, thing: str) -> str:
+    return f"1 {thing}" if count == 1 else f"{number(count)} {thing}s"

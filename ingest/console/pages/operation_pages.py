@@ -1,0 +1,145 @@
+"""What is done to a subscription from its page: first a page that says in numbers what will happen,
+then the deed itself, which the gateway does as the user who has logged in."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from distributary.ingest.cli.options.command_options import policy_of
+from distributary.ingest.console.asking import log_preview
+from distributary.ingest.console.insight import subscription_facts
+from distributary.ingest.console.insight.previews import DEEDS, Deed, Found, changes, effects
+from distributary.ingest.console.pages.page import Page
+from distributary.ingest.console.web.templates import link
+from distributary.ingest.console.web.visit import Visit
+from distributary.jobs.client.management_client import Refused
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.management.management_messages import Entity, Verb
+from distributary.pipeline.tables.home.home import Home
+
+_SUBSCRIPTION = Entity.SUBSCRIPTION
+
+
+async def show(visit: Visit) -> Response:
+    """What a deed will do."""
+    deed, name = _meant(visit)
+    row = await visit.ask(Verb.READ, _SUBSCRIPTION, name)
+    shown = DEEDS[deed]
+    said = visit.asked(shown.field) if shown.field else ""
+    asked = shown.field in visit.request.query_params
+    if deed is Deed.SKIP and not asked:
+        said, asked = "now", True
+    if deed is Deed.POLICY and not asked:
+        said = _policy_text(row["policy"])
+    found, why = await _found(visit, deed, row, said if asked else "")
+    ready = not why and (not shown.field or asked or deed is Deed.REDRIVE)
+    values = {
+        "deed": deed.value,
+        "shown": shown,
+        "row": row,
+        "name": name,
+        "said": said,
+        "why": why,
+        "ready": ready,
+        "effects": effects(deed, row, found) if ready else [],
+    }
+    return visit.page("operation.html", "subscriptions", values, 400 if why else 200)
+
+
+async def perform(visit: Visit) -> Response:
+    """Do it, and say what the gateway says of it."""
+    deed, name = _meant(visit)
+    form = await visit.form()
+    shown = DEEDS[deed]
+    if shown.typed and form.get("typed") != name:
+        raise InvalidRequest(f"nothing was done: {name} has to be typed where the page asks for it")
+    attributes = _attributes(deed, form.get(shown.field, "") if shown.field else "")
+    done = await visit.ask(shown.verb, _SUBSCRIPTION, name, attributes)
+    visit.session.account.sweeps.stale()
+    sentence = str(done["said"])
+    if deed is Deed.CLOSE:
+        sentence += f"; {done.get('links', 0)} links have ended"
+    gone = deed is Deed.DELETE
+    to = "/queues" if name.startswith("queue/") else "/subscriptions"
+    return visit.done(f"{sentence}.", to if gone else link("/subscription", {"id": name}))
+
+
+def _meant(visit: Visit) -> tuple[Deed, str]:
+    word, name = visit.request.path_params["deed"], visit.asked("id")
+    if word not in set(Deed) or not name:
+        raise InvalidRequest("the address names no operation of a subscription")
+    return Deed(word), name
+
+
+def _attributes(deed: Deed, said: str) -> dict[str, object]:
+    match deed:
+        case Deed.REWIND | Deed.SKIP:
+            if not said.strip():
+                raise InvalidRequest("it isn't said to which place")
+            return {"to": said.strip()}
+        case Deed.REDRIVE:
+            return {"max": _most(said)}
+        case Deed.POLICY:
+            return {"policy": own_policy(said)}
+        case Deed.DELETE:
+            return {"force": True}
+    return {}
+
+
+def _most(said: str) -> int | None:
+    text = said.strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > 15 or not int(text):
+        raise InvalidRequest(f"'{text}' is no number of messages")
+    return int(text)
+
+
+def own_policy(said: str) -> dict[str, object]:
+    """A policy by its lines of KEY=VALUE. Raises InvalidRequest for a line that is none."""
+    return policy_of(tuple(line for line in said.splitlines() if line.strip()))
+
+
+def _policy_text(policy: Mapping[str, object]) -> str:
+    return "\n".join(
+        f"{key}={str(value).lower() if isinstance(value, bool) else value}"
+        for key, value in policy.items()
+    )
+
+
+async def _found(visit: Visit, deed: Deed, row: dict[str, Any], said: str) -> tuple[Found, str]:
+    """What the preview is made of, and why there is none, in a sentence."""
+    try:
+        match deed:
+            case Deed.REWIND | Deed.SKIP if said:
+                return await _placed(visit.console.home, row, said), ""
+            case Deed.REDRIVE:
+                letters = subscription_facts.dead_letter_queue(row)
+                dead = None if letters is None else await _waiting(visit, letters)
+                return Found(dead=dead, letters=letters, most=_most(said)), ""
+            case Deed.POLICY:
+                return Found(changes=changes(row["policy"], own_policy(said))), ""
+    except InvalidRequest as error:
+        return Found(), f"{error}."
+    return Found(), ""
+
+
+async def _placed(home: Home, row: Mapping[str, Any], said: str) -> Found:
+    """A place, with numbers where the home's table is here to be read."""
+    try:
+        found = await asyncio.to_thread(log_preview.find, home, str(row["topic"]), said)
+    except StoreError:
+        return Found(said, None, None)
+    return Found(said, found.sequence, found.messages)
+
+
+async def _waiting(visit: Visit, letters: str) -> int | None:
+    try:
+        return int((await visit.ask(Verb.READ, Entity.QUEUE, letters))["backlog"])
+    except Refused as error:
+        return 0 if error.status == 404 else None
+
+
+PAGES = (Page("/do/{deed}", show), Page("/do/{deed}", perform, "POST"))

@@ -1,0 +1,84 @@
+"""One subscription or queue: how far it has come, who consumes, why it stands still, its policy."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import RedirectResponse, Response
+
+from distributary.ingest.console.insight import subscription_facts as facts
+from distributary.ingest.console.pages.page import Page
+from distributary.ingest.console.web.templates import link
+from distributary.ingest.console.web.visit import Visit
+from distributary.jobs.client.management_client import Refused
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.management.management_messages import Entity, Verb
+
+_SUBSCRIPTION = Entity.SUBSCRIPTION
+
+
+async def show(visit: Visit) -> Response:
+    """The whole page."""
+    values = await _values(visit, visit.asked("id"))
+    here = "queues" if values["row"]["name"].startswith("queue/") else "subscriptions"
+    return visit.page("subscription.html", here, values)
+
+
+async def show_part(visit: Visit) -> Response:
+    """What of it changes each second."""
+    return visit.part("subscription_part.html", await _values(visit, visit.asked("id")))
+
+
+async def show_queue(visit: Visit) -> Response:
+    """A queue is the page of its subscription."""
+    row = await visit.ask(Verb.READ, Entity.QUEUE, visit.asked("name"))
+    return RedirectResponse(link("/subscription", {"id": row["subscription"]}), status_code=303)
+
+
+async def _values(visit: Visit, name: str) -> dict[str, Any]:
+    if not name:
+        raise InvalidRequest("the address names no subscription: it ends with ?id=global/NAME")
+    row = await visit.ask(Verb.READ, _SUBSCRIPTION, name)
+    held = await _held(visit, name) if row["in_flight"] else []
+    letters = facts.dead_letter_queue(row)
+    dead = await _dead(visit, letters)
+    now_ms = time.time() * 1_000
+    state = visit.console.poller.state()
+    rates = {one.name: one for one in state.found.subscriptions} if state.found else {}
+    return {
+        "row": row,
+        "name": name,
+        "strip": facts.strip(row, dead),
+        "stuck": facts.why_stuck(row, now_ms),
+        "shares": facts.shares(row, now_ms),
+        "held": held,
+        "policy": facts.policy_lines(row),
+        "letters": letters,
+        "dead": dead,
+        "rate": rates.get(name),
+        "now_ms": now_ms,
+    }
+
+
+async def _held(visit: Visit, name: str) -> list[Mapping[str, Any]]:
+    count = visit.console.settings.pages.held_rows
+    answer = await visit.ask(Verb.HELD, _SUBSCRIPTION, name, {"count": count})
+    return [dict(zip(answer["attributeNames"], one, strict=True)) for one in answer["results"]]
+
+
+async def _dead(visit: Visit, letters: str | None) -> int | None:
+    """How many dead letters wait; None where none are kept, or not to be seen by this visitor."""
+    if letters is None:
+        return None
+    try:
+        row = await visit.ask(Verb.READ, Entity.QUEUE, letters)
+    except Refused as error:
+        return 0 if error.status == 404 else None
+    return int(row["backlog"])
+
+
+PAGES = (
+    Page("/subscription", show),
+    Page("/subscription/part", show_part, is_part=True),
+    Page("/queue", show_queue),
+)

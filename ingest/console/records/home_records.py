@@ -1,0 +1,143 @@
+"""A home's records, as pages ask for them: each request one snapshot, a few at a time."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import BoundedSemaphore
+from typing import TypeVar
+
+from distributary.ingest.console.log_rows.log_files import LogFiles
+from distributary.ingest.console.log_rows.log_reader import AsOf, LogReader, Snapshot
+from distributary.ingest.console.log_rows.message_rows import message_of
+from distributary.ingest.console.log_rows.record_limits import RecordLimits
+from distributary.ingest.console.log_rows.sight import Sight
+from distributary.ingest.console.log_rows.subscription_lives import Incarnation
+from distributary.ingest.console.records.audit_runs import AuditRuns
+from distributary.ingest.console.records.backlog_history import BacklogHistory, history_of
+from distributary.ingest.console.records.browsing import Page, Query, browse, sequence_at
+from distributary.ingest.console.records.cursor_strip import Strip, strip_of
+from distributary.ingest.console.records.message_life import MessageLife, life_of
+from distributary.ingest.console.records.standings import Standings
+from distributary.pipeline.tables.delta.store import LocalStore
+from distributary.pipeline.tables.home.audit_reports import AuditReport, reports
+from distributary.pipeline.tables.home.home import Home
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The subscriptions that ever claimed a message's topic, each with what it claimed last."""
+
+    topic: str
+    subscriptions: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A subscription by the log: its strip, and its backlog over time; `strip` is None where more
+    would have to be read for it than a request may."""
+
+    incarnation: Incarnation
+    strip: Strip | None
+    history: BacklogHistory
+    as_of: AsOf
+
+
+class HomeRecords:
+    """For any number of threads. Each method may take a second; all raise StoreError when the
+    tables can't be read, or change too quickly for it."""
+
+    def __init__(self, home: Home, limits: RecordLimits) -> None:
+        self._home, self.limits = home, limits
+        self._reader = LogReader(LocalStore(home.topic_log), limits.read_bytes_max)
+        self._standings = Standings(str(home.cursors))
+        self._room = BoundedSemaphore(limits.requests_together)
+        self.audits = AuditRuns(home.root)
+
+    def claimed(self, sequence: int) -> Claimed | None:
+        """Whose rights have to be asked before a message's life is shown; None if there is no such
+        message."""
+
+        def read(snapshot: Snapshot) -> Claimed | None:
+            with LogFiles(snapshot.view, self.limits.page_bytes_max) as files:
+                found = message_of(files, sequence)
+            if found is None:
+                return None
+            lives = snapshot.lives.of_topic(found.topic)
+            return Claimed(found.topic, {one.subscription: one.topic for one in lives})
+
+        return self._read(read)
+
+    def life(self, sequence: int, sight: Sight) -> MessageLife | None:
+        """The life of a message; None if there is none that the user may see."""
+        return self._read(
+            lambda snapshot: life_of(snapshot, sequence, sight=sight, limits=self.limits)
+        )
+
+    def page(self, query: Query, sight: Sight) -> Page:
+        """A page of messages. Raises InvalidRequest."""
+        return self._read(lambda snapshot: browse(snapshot, query, sight=sight, limits=self.limits))
+
+    def place(self, time_us: int) -> int:
+        """The first sequence that was published at a time or later."""
+        return self._read(lambda snapshot: sequence_at(snapshot, time_us))
+
+    def incarnation(self, subscription: str) -> Incarnation | None:
+        """What a durable subscription claims now; None if the log knows none that lives."""
+        return self._read(lambda snapshot: snapshot.lives.current(subscription))
+
+    def waiting(self, incarnation: Incarnation) -> Query | None:
+        """A query for what it is still owed; None where more would have to be read for it than a
+        request may."""
+
+        def read(snapshot: Snapshot) -> Query | None:
+            with LogFiles(snapshot.view, self.limits.read_bytes_max) as files:
+                standing = self._standings.of(files, incarnation)
+            if standing is None:
+                return None
+            return Query(
+                incarnation.topic,
+                incarnation.selector,
+                standing.floor,
+                newest_first=False,
+                standing=standing,
+            )
+
+        return self._read(read)
+
+    def picture(self, subscription: str, seconds: int, held: Iterable[int] = ()) -> Picture | None:
+        """A durable subscription that lives, over the last seconds; None if there is none. The
+        caller has made sure that the user may see it."""
+        flying = tuple(held)
+
+        def read(snapshot: Snapshot) -> Picture | None:
+            incarnation = snapshot.lives.current(subscription)
+            if incarnation is None:
+                return None
+            most = self.limits.read_bytes_max
+            with LogFiles(snapshot.view, most) as files:
+                standing = self._standings.of(files, incarnation)
+                strip = None
+                if standing is not None:
+                    strip = strip_of(files, standing, flying, self.limits)
+                whole = strip is not None and strip.covered == strip.head
+                history = history_of(
+                    files,
+                    snapshot,
+                    incarnation,
+                    now=time.time_ns() // 1_000,
+                    seconds=seconds,
+                    owed=strip.waiting if strip is not None and whole else None,
+                )
+            return Picture(incarnation, strip, history, snapshot.as_of)
+
+        return self._read(read)
+
+    def reports(self) -> tuple[AuditReport, ...]:
+        """The last audits, the newest first."""
+        return reports(self._home, self.limits.audits_shown)
+
+    def _read(self, read: Callable[[Snapshot], T]) -> T:
+        with self._room:
+            return self._reader.read(read)

