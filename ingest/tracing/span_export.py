@@ -71,7 +71,7 @@ class SpanExport:
         with other:
             self._process = subprocess.Popen(  # noqa: S603 (our own module)
                 self._command,
-                stdin=other,
+                stdin=other.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,

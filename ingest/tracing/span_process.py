@@ -2,10 +2,10 @@
 
     python -m distributary.ingest.tracing.span_process URL SECONDS INSTANCE
 
-Its standard input is a socket: packets of spans come, reports go back. It keeps one batch, and reads
-no more while it sends: what comes meanwhile waits in the gateway, which has the limits. It ends when
-the gateway has closed the socket, or is gone. Variables `OTEL_*` of the environment hold as in
-every OpenTelemetry SDK: headers, certificates, attributes of the resource.
+Its standard input is a socket: packets of spans come, reports go back. It keeps one batch, and
+reads no more while it sends: what comes meanwhile waits in the gateway, which has the limits. It
+ends when the gateway has closed the socket, or is gone. Variables `OTEL_*` of the environment hold
+as in every OpenTelemetry SDK: headers, certificates, attributes of the resource.
 """
 
 import logging

@@ -40,11 +40,13 @@ class Seen:
 
 
 class Collector:
-    """Listens on a port of its own while it is entered; `status` is what it answers."""
+    """Listens on a port of its own while it is entered; `status` is what it answers, when it isn't
+    `silent`."""
 
     def __init__(self) -> None:
         self.port = free_port()
         self.status = 200
+        self.silent = False
         self.requests = 0
         self._spans: list[Seen] = []
         self._server: ThreadingHTTPServer | None = None
@@ -57,11 +59,13 @@ class Collector:
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # noqa: N802 (its base class names it)
+            def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
                 collector.requests += 1
+                if collector.silent:
+                    until(lambda: not collector.silent, "a word", every=0.05)
                 right = self.path == "/v1/traces"
                 if right and collector.status == 200:
                     assert self.headers["Content-Type"] == "application/x-protobuf"
