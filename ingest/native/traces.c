@@ -36,16 +36,19 @@ static int all_zeros(const uint8_t *text, size_t size) {
   return 1;
 }
 
-/* What a traceparent says; one that isn't right says nothing. */
-static int recorded(const uint8_t *text, size_t size) {
-  if (size < PARENT_BYTES || text[2] != '-' || text[35] != '-' || text[52] != '-') return NOT_SAID;
+/* What a traceparent says; one that isn't right says nothing. Where nothing else is asked (`last`)
+ * most are passed over by their flags alone. */
+static int recorded(const uint8_t *text, size_t size, int last) {
+  if (size < PARENT_BYTES) return NOT_SAID;
+  int low = text[54] <= '9' ? text[54] - '0' : text[54] - 'a' + 10;
+  if (last && !(low & 1)) return NOT_RECORDED;
+  if (text[2] != '-' || text[35] != '-' || text[52] != '-') return NOT_SAID;
   if (!hexadecimal(text, 2) || !hexadecimal(text + 3, 32) || !hexadecimal(text + 36, 16) ||
       !hexadecimal(text + 53, 2))
     return NOT_SAID;
   if (text[0] == 'f' && text[1] == 'f') return NOT_SAID;
   if (size > PARENT_BYTES && (all_zeros(text, 2) || text[PARENT_BYTES] != '-')) return NOT_SAID;
   if (all_zeros(text + 3, 32) || all_zeros(text + 36, 16)) return NOT_SAID;
-  int low = text[54] <= '9' ? text[54] - '0' : text[54] - 'a' + 10;
   return low & 1 ? RECORDED : NOT_RECORDED;
 }
 
@@ -55,7 +58,7 @@ static int is_named(const uint8_t *m, size_t at, const char *name, size_t size) 
 }
 
 /* Read the trace context of a map whose section ends at `end`. */
-static int read_trace(const uint8_t *m, size_t end, size_t at, pump_traced *found) {
+static int read_trace(const uint8_t *m, size_t end, size_t at, int last, pump_traced *found) {
   uint32_t count;
   int said = NOT_SAID;
   size_t key = map_entries(m, end, at, &count), value, next;
@@ -66,7 +69,7 @@ static int read_trace(const uint8_t *m, size_t end, size_t at, pump_traced *foun
     if (!is_text(m, value)) continue;
     size_t start = content_of(m[value], value), size = content_size(m, value);
     if (!said && is_named(m, key, "traceparent", 11)) {
-      said = recorded(m + start, size);
+      said = recorded(m + start, size, last);
       found->parent_at = (uint32_t)start;
     } else if (size <= STATE_BYTES_MAX && is_named(m, key, "tracestate", 10)) {
       found->state_at = (uint32_t)start;
@@ -86,7 +89,7 @@ static int traced(const uint8_t *m, size_t size, pump_traced *found) {
     if (!code || code > APPLICATION_PROPERTIES || !(end = value_end(m, size, value))) break;
     if (code == PROPERTIES) { properties = value; properties_end = end; }
     else if (code == MESSAGE_ANNOTATIONS || code == APPLICATION_PROPERTIES)
-      said = read_trace(m, end, value, found);
+      said = read_trace(m, end, value, code == APPLICATION_PROPERTIES, found);
     /* The message-id stands behind the annotations. */
     if (said == RECORDED && code == MESSAGE_ANNOTATIONS && end < size &&
         section(m, size, end, &value) == PROPERTIES) {

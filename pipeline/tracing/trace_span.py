@@ -15,6 +15,7 @@ from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.tracing.trace_context import TraceContext
 
 SYSTEM: Final = "distributary"
+_DESTINATION: Final = "messaging.destination.name"
 #: Outcomes that are errors to whoever looks at a trace.
 FAILURES: Final = frozenset(
     {
@@ -59,12 +60,12 @@ class TracedMessage:
     sequence: int
     size: int
     message_id: str = ""
+    publish_id: bytes = field(init=False)  #: of its span of publishing
 
-    @property
-    def publish_id(self) -> bytes:
-        """The id of its span of publishing."""
+    def __post_init__(self) -> None:
         place = self.sequence.to_bytes(8, "big", signed=True)
-        return _id(self.context.trace_id, self.context.parent_id, place)
+        made = _id(self.context.trace_id, self.context.parent_id, place)
+        object.__setattr__(self, "publish_id", made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,11 @@ class Attempt:
     delivery_count: int
     delivered_at: int
     link: bytes = b""
+    span_id: bytes = field(init=False)
 
-    @property
-    def span_id(self) -> bytes:
+    def __post_init__(self) -> None:
         named = f"{self.subscription}\0{self.consumer}\0{self.delivered_at}".encode()
-        return _id(self.message.publish_id, named)
+        object.__setattr__(self, "span_id", _id(self.message.publish_id, named))
 
 
 def publish_span(message: TracedMessage, topic: str, began: int, ended: int) -> Span:
@@ -98,27 +99,29 @@ def publish_span(message: TracedMessage, topic: str, began: int, ended: int) -> 
         context.state,
         began,
         max(ended, began),
-        _about(message, "publish", "send") | _of_topic(topic),
+        _attributes(message, topic, "publish", "send"),
     )
 
 
 def deliver_span(attempt: Attempt, ended: int, *, settled: bool) -> Span:
     """From when it was handed to the engine to when the consumer's outcome came; without one
     (`settled` is False) to when the gateway ceased to look for it."""
-    message = attempt.message
-    said: dict[str, str | int] = {} if settled else {"distributary.outcome": "none"}
+    message, context = attempt.message, attempt.message.context
+    said = _of_attempt(attempt, "deliver", "deliver")
+    if not settled:
+        said["distributary.outcome"] = "none"
     if attempt.delivery_count:
         said["distributary.delivery_count"] = attempt.delivery_count
     return Span(
         f"deliver {attempt.topic}",
         SpanKind.CLIENT,
-        message.context.trace_id,
+        context.trace_id,
         attempt.span_id,
         message.publish_id,
-        message.context.state,
+        context.state,
         attempt.delivered_at,
         max(ended, attempt.delivered_at),
-        _about(message, "deliver", "deliver") | _of_attempt(attempt) | said,
+        said,
         attempt.link,
     )
 
@@ -126,26 +129,28 @@ def deliver_span(attempt: Attempt, ended: int, *, settled: bool) -> Span:
 def settle_span(attempt: Attempt, outcome: Outcome, began: int, ended: int) -> Span:
     """From when the outcome came to when it was durable; a subscription that isn't recorded has
     both at once."""
-    message = attempt.message
-    said: dict[str, str | int] = {"distributary.outcome": outcome.value}
-    failed = outcome in FAILURES
+    context, failed = attempt.message.context, outcome in FAILURES
+    said = _of_attempt(attempt, "settle", "settle")
+    said["distributary.outcome"] = outcome.value
     if failed:
         said["error.type"] = outcome.value
     return Span(
         f"settle {attempt.topic}",
         SpanKind.SERVER,
-        message.context.trace_id,
+        context.trace_id,
         _id(attempt.span_id, outcome.value.encode(), began.to_bytes(8, "big")),
         attempt.span_id,
-        message.context.state,
+        context.state,
         began,
         max(ended, began),
-        _about(message, "settle", "settle") | _of_attempt(attempt) | said,
+        said,
         error=outcome.value if failed else "",
     )
 
 
-def _about(message: TracedMessage, operation: str, kind: str) -> dict[str, str | int]:
+def _attributes(
+    message: TracedMessage, topic: str, operation: str, kind: str
+) -> dict[str, str | int]:
     said: dict[str, str | int] = {
         "messaging.system": SYSTEM,
         "messaging.operation.name": operation,
@@ -156,15 +161,12 @@ def _about(message: TracedMessage, operation: str, kind: str) -> dict[str, str |
         said["messaging.message.id"] = message.message_id
     if message.sequence >= 0:
         said["distributary.sequence"] = message.sequence
+    said["messaging.destination.template" if is_pattern(topic) else _DESTINATION] = topic
     return said
 
 
-def _of_topic(topic: str) -> dict[str, str | int]:
-    return {f"messaging.destination.{'template' if is_pattern(topic) else 'name'}": topic}
-
-
-def _of_attempt(attempt: Attempt) -> dict[str, str | int]:
-    said = _of_topic(attempt.topic)
+def _of_attempt(attempt: Attempt, operation: str, kind: str) -> dict[str, str | int]:
+    said = _attributes(attempt.message, attempt.topic, operation, kind)
     if attempt.subscription:
         said["messaging.destination.subscription.name"] = attempt.subscription
     if attempt.consumer:

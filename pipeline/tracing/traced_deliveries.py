@@ -94,11 +94,18 @@ class TracedDeliveries:
 
     def _without(self, now: int) -> list[Span]:
         spans: list[Span] = []
+        if len(self._known) <= self._most and not self._is_old(now):
+            return spans
         for key, number in [*self._old(now)]:
             known = self._known[key, number]
             spans += [deliver_span(one, now, settled=False) for one in known.open]
             self._forget(key, number)
         return spans
+
+    def _is_old(self, now: int) -> bool:
+        """Whether the oldest one is."""
+        oldest = next(iter(self._known.values()), None)
+        return oldest is not None and now - oldest.last.delivered_at >= self._remember_us
 
     def _old(self, now: int) -> Iterator[tuple[Hashable, int]]:
         over = len(self._known) - self._most
