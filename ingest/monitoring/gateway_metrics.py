@@ -143,8 +143,8 @@ class GatewayMetrics:
         traces = self._traces
         found = TraceCounts() if traces is None else traces.counts
         yield m.SPANS, [(_NONE, found.exported)]
-        yield m.SPANS_LOST, [((why.value,), count) for why, count in found.lost.items()]
-        yield m.TRACED, [(_NONE, 0 if traces is None else traces.remembered)]
+        yield m.SPANS_DROPPED, [((why.value,), count) for why, count in found.dropped.items()]
+        yield m.TRACED, [(_NONE, 0 if traces is None else traces.followed)]
 
 
 def _label(subscription: Subscription, counts: MessageCounts) -> str:

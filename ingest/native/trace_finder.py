@@ -1,4 +1,4 @@
-"""Finds the messages of a batch whose trace is recorded (`traces.c`)."""
+"""Finds the messages of a batch whose trace is sampled (`traces.c`)."""
 
 import struct
 from array import array
@@ -35,7 +35,7 @@ class TraceFinder:
     def find(
         self, batch: RecordBatch, run: Run, most: int, sequence_of: Callable[[int], int]
     ) -> tuple[list[tuple[int, TracedMessage]], int]:
-        """Those of the batch's messages with these numbers whose trace is recorded, with their
+        """Those of the batch's messages with these numbers whose trace is sampled, with their
         numbers, `most` at most; and how many more there are. `sequence_of` gives a number's place
         in the log (`TracedMessage`)."""
         most = min(max(most, 0), self._most)
@@ -61,7 +61,7 @@ def _message(batch: RecordBatch, found: Any, sequence: int) -> TracedMessage:
     parent = bytes(blob[found.parent_at : found.parent_at + PARENT_CHARS]).decode("ascii")
     state = bytes(blob[found.state_at : found.state_at + found.state_size])
     context = read_context(parent, state.decode("ascii", "replace"))
-    assert context is not None, f"{parent} isn't recorded"  # noqa: S101
+    assert context is not None, f"{parent} isn't sampled"  # noqa: S101
     message_id = _id(bytes(blob[found.id_at : found.id_at + found.id_size]))
     size = offsets[found.index + 1] - offsets[found.index]
     return TracedMessage(context, sequence, size, message_id)

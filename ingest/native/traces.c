@@ -1,16 +1,16 @@
-/* Which messages say that their trace is recorded: W3C Trace Context, level 1, in message
+/* Which messages say that their trace is sampled: W3C Trace Context, level 1, in message
  * annotations or application properties. Behind `message.c`, whose words it uses.
  *
  * What is right here is what `pipeline/tracing/trace_context.py` says. Every read of a peer's bytes
  * is bounds-checked. Looking costs a few steps for each section and each property of a message, so
- * that Python has work for the few alone whose trace is recorded. */
+ * that Python has work for the few alone whose trace is sampled. */
 
 /* cdef:begin */
-/* A message whose trace is recorded: its index, and the places in the blob of its traceparent (55
+/* A message whose trace is sampled: its index, and the places in the blob of its traceparent (55
  * bytes), its tracestate and its message-id with the constructor; a size of 0: there is none. */
 typedef struct { uint32_t index, parent_at, state_at, state_size, id_at, id_size; } pump_traced;
 /* Look at `count` messages of a batch: those with the indices first, first + step, ... Message i
- * lies from offsets[i] to offsets[i + 1]. The first `room` that are recorded go to `out`; returns
+ * lies from offsets[i] to offsets[i + 1]. The first `room` that are sampled go to `out`; returns
  * how many there are. */
 uint32_t pump_find_traced(const char *blob, const int32_t *offsets, uint32_t first, uint32_t step,
                           uint32_t count, pump_traced *out, uint32_t room);
@@ -22,7 +22,7 @@ enum {
   TRACED_ELEMENTS_MAX = 1024, /* keys and values of a section that are looked at */
 };
 
-enum { NOT_SAID, NOT_RECORDED, RECORDED };
+enum { NOT_SAID, NOT_SAMPLED, SAMPLED };
 
 static int hexadecimal(const uint8_t *text, size_t size) {
   for (size_t i = 0; i < size; i++)
@@ -38,10 +38,10 @@ static int all_zeros(const uint8_t *text, size_t size) {
 
 /* What a traceparent says; one that isn't right says nothing. Where nothing else is asked (`last`)
  * most are passed over by their flags alone. */
-static int recorded(const uint8_t *text, size_t size, int last) {
+static int sampled(const uint8_t *text, size_t size, int last) {
   if (size < PARENT_BYTES) return NOT_SAID;
   int low = text[54] <= '9' ? text[54] - '0' : text[54] - 'a' + 10;
-  if (last && !(low & 1)) return NOT_RECORDED;
+  if (last && !(low & 1)) return NOT_SAMPLED;
   if (text[2] != '-' || text[35] != '-' || text[52] != '-') return NOT_SAID;
   if (!hexadecimal(text, 2) || !hexadecimal(text + 3, 32) || !hexadecimal(text + 36, 16) ||
       !hexadecimal(text + 53, 2))
@@ -49,7 +49,7 @@ static int recorded(const uint8_t *text, size_t size, int last) {
   if (text[0] == 'f' && text[1] == 'f') return NOT_SAID;
   if (size > PARENT_BYTES && (all_zeros(text, 2) || text[PARENT_BYTES] != '-')) return NOT_SAID;
   if (all_zeros(text + 3, 32) || all_zeros(text + 36, 16)) return NOT_SAID;
-  return low & 1 ? RECORDED : NOT_RECORDED;
+  return low & 1 ? SAMPLED : NOT_SAMPLED;
 }
 
 static int is_named(const uint8_t *m, size_t at, const char *name, size_t size) {
@@ -69,7 +69,7 @@ static int read_trace(const uint8_t *m, size_t end, size_t at, int last, pump_tr
     if (!is_text(m, value)) continue;
     size_t start = content_of(m[value], value), size = content_size(m, value);
     if (!said && is_named(m, key, "traceparent", 11)) {
-      said = recorded(m + start, size, last);
+      said = sampled(m + start, size, last);
       found->parent_at = (uint32_t)start;
     } else if (size <= STATE_BYTES_MAX && is_named(m, key, "tracestate", 10)) {
       found->state_at = (uint32_t)start;
@@ -79,7 +79,7 @@ static int read_trace(const uint8_t *m, size_t end, size_t at, int last, pump_tr
   return said;
 }
 
-/* Whether a message's trace is recorded. Annotations come first: who passes a message on may only
+/* Whether a message's trace is sampled. Annotations come first: who passes a message on may only
  * say there that it did. */
 static int traced(const uint8_t *m, size_t size, pump_traced *found) {
   size_t value, properties = 0, properties_end = 0;
@@ -91,13 +91,13 @@ static int traced(const uint8_t *m, size_t size, pump_traced *found) {
     else if (code == MESSAGE_ANNOTATIONS || code == APPLICATION_PROPERTIES)
       said = read_trace(m, end, value, code == APPLICATION_PROPERTIES, found);
     /* The message-id stands behind the annotations. */
-    if (said == RECORDED && code == MESSAGE_ANNOTATIONS && end < size &&
+    if (said == SAMPLED && code == MESSAGE_ANNOTATIONS && end < size &&
         section(m, size, end, &value) == PROPERTIES) {
       properties = value;
       properties_end = value_end(m, size, value);
     }
   }
-  if (said != RECORDED) return 0;
+  if (said != SAMPLED) return 0;
   properties_t known = {0};
   if (properties_end) read_properties(m, properties_end, properties, &known);
   found->id_at = known.id.at;

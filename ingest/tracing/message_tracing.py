@@ -1,4 +1,4 @@
-"""Follows messages whose trace is recorded: what of the gateway's events becomes a span.
+"""Follows messages whose trace is sampled: what of the gateway's events becomes a span.
 
 What a message says of its trace is read where its bytes are at hand: when it is durable, and at
 each delivery. So nothing is remembered of messages that only wait, and those that were published
@@ -17,12 +17,12 @@ from distributary.pipeline.model.message import Group, RecordBatch
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.tracing.trace_span import (
-    Attempt,
+    TracedDelivery,
     TracedMessage,
     publish_span,
 )
 from distributary.pipeline.tracing.traced_deliveries import TracedDeliveries, TracedOutcome
-from distributary.pipeline.tracing.tracer import Lost, Reader, TraceCounts
+from distributary.pipeline.tracing.tracer import Reader, SpanDrop, TraceCounts
 
 #: Seconds between two looks at what waits for the exporter.
 TICK_SECONDS = 0.1
@@ -46,7 +46,7 @@ class MessageTracing:
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def remembered(self) -> int:
+    def followed(self) -> int:
         return len(self._deliveries)
 
     def open(self) -> None:
@@ -94,8 +94,8 @@ class MessageTracing:
             return number if stream is None else _in_memory(number)
 
         for number, message in self._found(batch, run, _OF_DELIVERY, sequence_of):
-            attempt = Attempt(message, to.name, to.topic, to.consumer, delivery_count, at)
-            self._export.add(self._deliveries.delivered(to.key, number, attempt))
+            delivery = TracedDelivery(message, to.name, to.topic, to.consumer, delivery_count, at)
+            self._export.add(self._deliveries.delivered(to.key, number, delivery))
 
     def settled(
         self, key: Hashable, run: Run, outcome: Outcome, *, final: bool, delivered_at: int, at: int
@@ -125,7 +125,7 @@ class MessageTracing:
         most = int(self._allowed) // spans
         found, left_out = self._finder.find(batch, run, most, sequence_of)
         self._allowed -= spans * len(found)
-        self.counts.lost[Lost.RATE] += left_out
+        self.counts.dropped[SpanDrop.RATE] += left_out
         return found
 
 

@@ -22,7 +22,7 @@ from distributary.ingest.runtime.settings import Traces
 from distributary.ingest.tracing.exporter_report import ExporterReport
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.tracing.trace_span import Span
-from distributary.pipeline.tracing.tracer import Lost, TraceCounts
+from distributary.pipeline.tracing.tracer import SpanDrop, TraceCounts
 
 _events = structlog.get_logger("traces")
 
@@ -84,7 +84,7 @@ class SpanExport:
         self._waiting += spans
         while len(self._waiting) > self._limits.spans_max:
             self._waiting.popleft()
-            self._counts.lost[Lost.FULL] += 1
+            self._counts.dropped[SpanDrop.FULL] += 1
 
     def flush(self) -> None:
         """Give the exporter as many as it takes."""
@@ -112,7 +112,7 @@ class SpanExport:
         report = self._decoder.decode(data)
         self._sent -= report.exported + report.failed
         self._counts.exported += report.exported
-        self._counts.lost[Lost.COLLECTOR] += report.failed
+        self._counts.dropped[SpanDrop.COLLECTOR] += report.failed
         if report.exported:
             self._again_seconds = AGAIN_SECONDS
         self._tell(report)
@@ -134,7 +134,7 @@ class SpanExport:
     def _ended(self) -> None:
         """The exporter's end of the socket is closed."""
         self._let_go()
-        self._counts.lost[Lost.EXPORTER] += self._sent
+        self._counts.dropped[SpanDrop.EXPORTER] += self._sent
         self._sent = 0
         if self._ending:
             return

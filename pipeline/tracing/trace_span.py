@@ -53,7 +53,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class TracedMessage:
-    """A message whose trace is recorded. `sequence` is its place in the log; -1 and below: it is in
+    """A message whose trace is sampled. `sequence` is its place in the log; -1 and below: it is in
     memory alone. `size` is in bytes."""
 
     context: TraceContext
@@ -69,7 +69,7 @@ class TracedMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class TracedDelivery:
     """One delivery of a message: what of, to which consumer, when, after so many failed ones.
     `subscription` is the id of a named one; `topic` may be a pattern."""
 
@@ -103,43 +103,43 @@ def publish_span(message: TracedMessage, topic: str, began: int, ended: int) -> 
     )
 
 
-def deliver_span(attempt: Attempt, ended: int, *, settled: bool) -> Span:
+def deliver_span(delivery: TracedDelivery, ended: int, *, settled: bool) -> Span:
     """From when it was handed to the engine to when the consumer's outcome came; without one
     (`settled` is False) to when the gateway ceased to look for it."""
-    message, context = attempt.message, attempt.message.context
-    said = _of_attempt(attempt, "deliver", "deliver")
+    message, context = delivery.message, delivery.message.context
+    said = _of_delivery(delivery, "deliver", "deliver")
     if not settled:
         said["distributary.outcome"] = "none"
-    if attempt.delivery_count:
-        said["distributary.delivery_count"] = attempt.delivery_count
+    if delivery.delivery_count:
+        said["distributary.delivery_count"] = delivery.delivery_count
     return Span(
-        f"deliver {attempt.topic}",
+        f"deliver {delivery.topic}",
         SpanKind.CLIENT,
         context.trace_id,
-        attempt.span_id,
+        delivery.span_id,
         message.publish_id,
         context.state,
-        attempt.delivered_at,
-        max(ended, attempt.delivered_at),
+        delivery.delivered_at,
+        max(ended, delivery.delivered_at),
         said,
-        attempt.link,
+        delivery.link,
     )
 
 
-def settle_span(attempt: Attempt, outcome: Outcome, began: int, ended: int) -> Span:
+def settle_span(delivery: TracedDelivery, outcome: Outcome, began: int, ended: int) -> Span:
     """From when the outcome came to when it was durable; a subscription that isn't recorded has
     both at once."""
-    context, failed = attempt.message.context, outcome in FAILURES
-    said = _of_attempt(attempt, "settle", "settle")
+    context, failed = delivery.message.context, outcome in FAILURES
+    said = _of_delivery(delivery, "settle", "settle")
     said["distributary.outcome"] = outcome.value
     if failed:
         said["error.type"] = outcome.value
     return Span(
-        f"settle {attempt.topic}",
+        f"settle {delivery.topic}",
         SpanKind.SERVER,
         context.trace_id,
-        _id(attempt.span_id, outcome.value.encode(), began.to_bytes(8, "big")),
-        attempt.span_id,
+        _id(delivery.span_id, outcome.value.encode(), began.to_bytes(8, "big")),
+        delivery.span_id,
         context.state,
         began,
         max(ended, began),
@@ -165,12 +165,12 @@ def _attributes(
     return said
 
 
-def _of_attempt(attempt: Attempt, operation: str, kind: str) -> dict[str, str | int]:
-    said = _attributes(attempt.message, attempt.topic, operation, kind)
-    if attempt.subscription:
-        said["messaging.destination.subscription.name"] = attempt.subscription
-    if attempt.consumer:
-        said["messaging.client.id"] = attempt.consumer
+def _of_delivery(delivery: TracedDelivery, operation: str, kind: str) -> dict[str, str | int]:
+    said = _attributes(delivery.message, delivery.topic, operation, kind)
+    if delivery.subscription:
+        said["messaging.destination.subscription.name"] = delivery.subscription
+    if delivery.consumer:
+        said["messaging.client.id"] = delivery.consumer
     return said
 
 

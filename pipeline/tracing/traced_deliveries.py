@@ -1,17 +1,22 @@
 """Deliveries of traced messages that wait for their outcome, and those before them.
 
 Rule 1: a delivery becomes a span when its outcome is known, or when it is forgotten.
-Rule 2: so many are remembered, and so long; the oldest are forgotten first.
+Rule 2: so many are followed, and so long; the oldest are forgotten first.
 Rule 3: an outcome that isn't final leaves its delivery here, so that the next one links to it.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.sequences.sequence_set import Run
-from distributary.pipeline.tracing.trace_span import Attempt, Span, deliver_span, settle_span
+from distributary.pipeline.tracing.trace_span import Span, TracedDelivery, deliver_span, settle_span
+
+#: Deliveries of one message to one subscription that wait for their outcome: one, and those before
+#: it whose outcome isn't durable yet.
+OPEN_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,35 +35,38 @@ class TracedOutcome:
 class _Known:
     """The deliveries of one message to one subscription: the last one, and all without outcome."""
 
-    last: Attempt
-    open: list[Attempt]
+    last: TracedDelivery
+    open: list[TracedDelivery]
 
 
 class TracedDeliveries:
-    """What is remembered. A subscription is named by a key of the caller's, a message by its number
+    """What is followed. A subscription is named by a key of the caller's, a message by its number
     in what the subscription reads. Times are microseconds."""
 
-    def __init__(self, deliveries_max: int, remember_us: int) -> None:
-        self._most, self._remember_us = deliveries_max, remember_us
+    def __init__(self, deliveries_max: int, follow_us: int) -> None:
+        self._most, self._follow_us = deliveries_max, follow_us
         self._known: dict[tuple[Hashable, int], _Known] = {}  # the oldest delivery first
         self._numbers: dict[Hashable, list[int]] = {}  # ascending
 
     def __len__(self) -> int:
-        """Messages and subscriptions of which something is remembered."""
+        """Messages and subscriptions of which a delivery is followed."""
         return len(self._known)
 
-    def delivered(self, key: Hashable, number: int, attempt: Attempt) -> list[Span]:
+    def delivered(self, key: Hashable, number: int, delivery: TracedDelivery) -> list[Span]:
         """A message was handed to a consumer: the spans of what is forgotten for it."""
         known = self._known.pop((key, number), None)
         if known is None:
             insort(self._numbers.setdefault(key, []), number)
-            known = _Known(attempt, [])
+            known = _Known(delivery, [])
         else:
-            attempt = replace(attempt, link=known.last.span_id)
-        known.last = attempt
-        known.open.append(attempt)
+            delivery = replace(delivery, link=known.last.span_id)
+        known.last = delivery
+        known.open.append(delivery)
         self._known[key, number] = known
-        return self._without(attempt.delivered_at)
+        spans = self._without(delivery.delivered_at)
+        if len(known.open) > OPEN_MAX:
+            spans.append(deliver_span(known.open.pop(0), delivery.delivered_at, settled=False))
+        return spans
 
     def settled(self, key: Hashable, run: Run, said: TracedOutcome) -> list[Span]:
         """The subscription's messages of this run have this outcome: the spans of those that are
@@ -105,12 +113,12 @@ class TracedDeliveries:
     def _is_old(self, now: int) -> bool:
         """Whether the oldest one is."""
         oldest = next(iter(self._known.values()), None)
-        return oldest is not None and now - oldest.last.delivered_at >= self._remember_us
+        return oldest is not None and now - oldest.last.delivered_at >= self._follow_us
 
     def _old(self, now: int) -> Iterator[tuple[Hashable, int]]:
         over = len(self._known) - self._most
         for nth, (place, known) in enumerate(self._known.items()):
-            if nth >= over and now - known.last.delivered_at < self._remember_us:
+            if nth >= over and now - known.last.delivered_at < self._follow_us:
                 return
             yield place
 

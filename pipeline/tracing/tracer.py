@@ -11,7 +11,7 @@ from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.sequences.sequence_set import Run
 
 
-class Lost(StrEnum):
+class SpanDrop(StrEnum):
     """Why a span isn't at the collector."""
 
     RATE = "rate"  #: there were more than may be in a second
@@ -26,7 +26,7 @@ class TraceCounts:
     message or delivery for which there was no room counts as one."""
 
     exported: int = 0
-    lost: dict[Lost, int] = field(default_factory=lambda: dict.fromkeys(Lost, 0))
+    dropped: dict[SpanDrop, int] = field(default_factory=lambda: dict.fromkeys(SpanDrop, 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,13 +42,13 @@ class Reader:
 
 
 class Tracer(Protocol):
-    """Follows messages whose trace is recorded. All methods run on the loop's thread."""
+    """Follows messages whose trace is sampled. All methods run on the loop's thread."""
 
     counts: TraceCounts
 
     @property
-    def remembered(self) -> int:
-        """Deliveries that are remembered until they are settled."""
+    def followed(self) -> int:
+        """Deliveries that are followed until they are settled."""
 
     def durable(self, group: Group, batches: Sequence[tuple[str, RecordBatch]]) -> None:
         """This group is on the disk; `batches` are its messages by topic."""

@@ -181,7 +181,7 @@ def close() -> bytes:
 # --- messages and their settlement
 
 
-#: What an instrumented producer puts into a message whose trace isn't recorded.
+#: What an instrumented producer puts into a message whose trace isn't sampled.
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
 
 
@@ -261,7 +261,7 @@ def with_kinds(rows: NDArray[np.uint8], kinds: int) -> NDArray[np.uint8]:
 
 
 def with_traces(rows: NDArray[np.uint8], every: int) -> NDArray[np.uint8]:
-    """The same transfers, of which one in so many has its trace recorded."""
+    """The same transfers, of which one in so many has its trace sampled."""
     place = rows[0].tobytes().index(TRACEPARENT.encode()) + len(TRACEPARENT) - 1
     rows[::every, place] = ord("1")
     return rows

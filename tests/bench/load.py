@@ -32,7 +32,7 @@ class Spec:
     selectors drain: of the subscriptions, in their order; none if there are none
     kinds     property `n` of published messages goes through so many numbers
     ttl_ms    of published messages; 0 is none
-    traced    published messages have a traceparent, one in so many is recorded; 0: they have none
+    traced    published messages have a traceparent, one in so many is sampled; 0: they have none
     """
 
     kind: str

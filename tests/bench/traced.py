@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.bench.bench import Bench, Measurement
 
-#: How a round is called: whether the gateway traces, and one message in how many is recorded.
+#: How a round is called: whether the gateway traces, and one message in how many is sampled.
 KINDS: Final = {"off": (False, 0), "unsampled": (True, 1 << 30), "sampled_1_percent": (True, 100)}
 MESSAGES: Final = 100_000
 

@@ -115,7 +115,7 @@ def test_spans_at_an_exporter_that_ends_are_counted(tmp_path: Path) -> None:
             peer.sender("t").publish_data([MESSAGE])
             until(lambda: collector.requests, "a request")
             os.kill(exporters(gateway)[0], signal.SIGKILL)
-            gateway.await_metric(1, "trace_spans_lost_total", reason="exporter")
+            gateway.await_metric(1, "trace_spans_dropped_total", reason="exporter")
         collector.silent = False
         gateway.stop()
 
@@ -127,11 +127,11 @@ def test_a_collector_that_is_away_costs_one_line(tmp_path: Path) -> None:
         with Peer(gateway.port) as peer:
             sender = peer.sender("t")
             for _ in range(4):
-                lost = gateway.metric("trace_spans_lost_total", reason="collector")
+                lost = gateway.metric("trace_spans_dropped_total", reason="collector")
                 sender.publish_data([MESSAGE] * 5)
                 until(
                     lambda lost=lost: (
-                        gateway.metric("trace_spans_lost_total", reason="collector") > lost
+                        gateway.metric("trace_spans_dropped_total", reason="collector") > lost
                     ),
                     "spans that are lost",
                 )
@@ -151,7 +151,7 @@ def test_a_collector_that_refuses_is_said(tmp_path: Path, collector: Collector) 
     collector.status = 401
     with traced(tmp_path, collector, export_ms_max=300) as gateway, Peer(gateway.port) as peer:
         peer.sender("t").publish_data([MESSAGE] * 3)
-        gateway.await_metric(3, "trace_spans_lost_total", reason="collector")
+        gateway.await_metric(3, "trace_spans_dropped_total", reason="collector")
         [line] = gateway.events("traces.undelivered")
         assert "401" in str(line["reason"]) or "Unauthorized" in str(line["reason"])
         gateway.stop()
@@ -168,12 +168,12 @@ def test_what_waits_for_a_slow_exporter_is_bounded(tmp_path: Path, collector: Co
                 for _ in range(3):
                     sender.publish_data([MESSAGE] * 1_000)
                 until(
-                    lambda: gateway.metric("trace_spans_lost_total", reason="full") > 1_000,
+                    lambda: gateway.metric("trace_spans_dropped_total", reason="full") > 1_000,
                     "spans that are dropped",
                 )
             finally:
                 os.kill(exporter, signal.SIGCONT)
-            lost = gateway.metric("trace_spans_lost_total", reason="full")
+            lost = gateway.metric("trace_spans_dropped_total", reason="full")
             gateway.await_metric(3_000 - lost, "trace_spans_total")
         gateway.stop()
 
@@ -183,19 +183,19 @@ def test_so_many_spans_a_second(tmp_path: Path, collector: Collector) -> None:
     with traced(tmp_path, collector, spans_per_second_max=20) as gateway, Peer(gateway.port) as one:
         sender = one.sender("t")
         sender.publish_data([MESSAGE] * 500)
-        until(lambda: gateway.metric("trace_spans_lost_total", reason="rate") > 400, "a limit")
+        until(lambda: gateway.metric("trace_spans_dropped_total", reason="rate") > 400, "a limit")
         until(lambda: len(collector.spans()) >= 20, "spans")
         before = len(collector.spans())
         assert before < 100
         time.sleep(1.2)  # nothing shows that more may be begun
         sender.publish_data([MESSAGE] * 10)
         until(lambda: len(collector.spans()) >= before + 10, "more")
-        both = gateway.metric("trace_spans_lost_total", reason="rate") + len(collector.spans())
+        both = gateway.metric("trace_spans_dropped_total", reason="rate") + len(collector.spans())
         assert both == 510
         gateway.stop()
 
 
-def test_so_many_deliveries_are_remembered(tmp_path: Path, collector: Collector) -> None:
+def test_so_many_deliveries_are_followed(tmp_path: Path, collector: Collector) -> None:
     """The oldest is forgotten for the next one: its span ends without an outcome."""
     with traced(tmp_path, collector, deliveries_max=3) as gateway, Peer(gateway.port) as peer:
         receiver = peer.receiver("q", capabilities=("queue",))
@@ -210,7 +210,7 @@ def test_so_many_deliveries_are_remembered(tmp_path: Path, collector: Collector)
         gateway.stop()
 
 
-def test_a_delivery_is_remembered_for_so_long(tmp_path: Path, collector: Collector) -> None:
+def test_a_delivery_is_followed_for_so_long(tmp_path: Path, collector: Collector) -> None:
     with traced(tmp_path, collector, follow_seconds=1) as gateway, Peer(gateway.port) as peer:
         receiver = peer.receiver("q", capabilities=("queue",))
         peer.sender("q", capabilities=("queue",)).publish_data([MESSAGE])

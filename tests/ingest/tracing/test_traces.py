@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
 from proton import Delivery, symbol
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-RECORDED = f"00-{TRACE}-{PARENT}-01"
+SAMPLED = f"00-{TRACE}-{PARENT}-01"
 
 
 @pytest.fixture
@@ -125,13 +125,13 @@ def test_a_producers_span_is_joined_to_each_settlement(
 
 
 def test_what_is_not_sampled_leaves_nothing(tmp_path: Path, collector: Collector) -> None:
-    """A producer whose SDK doesn't record, one that traces nothing, and one traced message."""
+    """A producer whose SDK doesn't sample, one that traces nothing, and one traced message."""
     with traced(tmp_path, collector) as gateway, Peer(gateway.port) as peer:
         receiver = peer.receiver("t")
         published_by(producing(collector, sampled=False), peer, "t", 1)
         sender = peer.sender("t")
         sender.publish(*range(2, 102))
-        sender.publish_data([encoded(102, properties={"traceparent": RECORDED})])
+        sender.publish_data([encoded(102, properties={"traceparent": SAMPLED})])
         assert receiver.bodies(102) == list(range(1, 103))
         spans = collector.await_spans(3)
         assert {one.trace_id for one in spans} == {TRACE}
@@ -142,17 +142,17 @@ def test_what_is_not_sampled_leaves_nothing(tmp_path: Path, collector: Collector
 MALFORMED = (
     "",
     "00",
-    RECORDED[:-1],
-    RECORDED + "0",
-    RECORDED + "-00",
-    RECORDED.upper(),
-    RECORDED.replace("4bf9", "4bg9"),
-    RECORDED.replace("-", "_"),
+    SAMPLED[:-1],
+    SAMPLED + "0",
+    SAMPLED + "-00",
+    SAMPLED.upper(),
+    SAMPLED.replace("4bf9", "4bg9"),
+    SAMPLED.replace("-", "_"),
     f"00-{'0' * 32}-{PARENT}-01",
     f"00-{TRACE}-{'0' * 16}-01",
     f"ff-{TRACE}-{PARENT}-01",
     "0" * 10_240,
-    RECORDED * 200,
+    SAMPLED * 200,
     7,
     b"\x00\x01",
     None,
@@ -164,7 +164,7 @@ MALFORMED = (
 def test_what_is_malformed_is_ignored(tmp_path: Path, collector: Collector) -> None:
     """In application properties and in annotations; nothing is disturbed by it. A right one among a
     hundred properties is found, and annotations come first."""
-    other = RECORDED.replace(TRACE, TRACE[::-1])
+    other = SAMPLED.replace(TRACE, TRACE[::-1])
     unsampled = other[:-1] + "0"
     with traced(tmp_path, collector) as gateway, Peer(gateway.port) as peer:
         receiver = peer.receiver("t")
@@ -179,24 +179,24 @@ def test_what_is_malformed_is_ignored(tmp_path: Path, collector: Collector) -> N
                     encoded(nth, annotations={symbol("traceparent"): text})
                     for nth, text in enumerate(MALFORMED)
                 ),
-                encoded("later", properties={"traceparent": f"01{RECORDED[2:]}-more"}),
+                encoded("later", properties={"traceparent": f"01{SAMPLED[2:]}-more"}),
                 encoded(
                     "among",
                     properties={
                         **{f"p{n}": n for n in range(100)},
-                        "traceparent": RECORDED,
+                        "traceparent": SAMPLED,
                         "tracestate": "a=1,b=2",
                     },
                 ),
                 encoded(
                     "annotated",
                     annotations={symbol("traceparent"): other},
-                    properties={"traceparent": RECORDED},
+                    properties={"traceparent": SAMPLED},
                 ),
                 encoded(
                     "not by annotations",
                     annotations={symbol("traceparent"): unsampled},
-                    properties={"traceparent": RECORDED},
+                    properties={"traceparent": SAMPLED},
                 ),
             ]
         )
@@ -216,7 +216,7 @@ def test_what_was_published_before_a_restart_is_traced_after_it(
     with traced(tmp_path, collector) as gateway:
         with Peer(gateway.port, "c") as peer:
             receiver = peer.durable("t", "s")
-            peer.sender("t").publish_data([encoded(1, properties={"traceparent": RECORDED})])
+            peer.sender("t").publish_data([encoded(1, properties={"traceparent": SAMPLED})])
             receiver.take()
             [published] = collector.await_spans(1)
             gateway.kill()
@@ -240,7 +240,7 @@ def test_messages_in_memory_are_traced(tmp_path: Path, collector: Collector) -> 
     settings = {"delivery": {"policies": str(policies)}}
     with traced(tmp_path, collector, settings) as gateway, Peer(gateway.port) as peer:
         receiver = peer.receiver("fast")
-        message = encoded(1, properties={"traceparent": RECORDED})
+        message = encoded(1, properties={"traceparent": SAMPLED})
         peer.sender("fast").publish_data([message])
         receiver.bodies()
         spans = collector.await_spans(3)
@@ -256,7 +256,7 @@ def test_a_consumer_that_goes_gives_back_what_it_had(tmp_path: Path, collector: 
         with Peer(gateway.port, "c") as peer:
             first = peer.receiver("q", capabilities=("queue",))
             sender = peer.sender("q", capabilities=("queue",))
-            sender.publish_data([encoded(1, properties={"traceparent": RECORDED})])
+            sender.publish_data([encoded(1, properties={"traceparent": SAMPLED})])
             first.take()
             peer.drop()
         with Peer(gateway.port, "d") as peer:

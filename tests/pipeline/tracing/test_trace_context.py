@@ -1,4 +1,4 @@
-"""W3C Trace Context: which traces are recorded."""
+"""W3C Trace Context: which traces are sampled."""
 
 import pytest
 
@@ -9,7 +9,7 @@ READ = TraceContext(bytes.fromhex(TRACE), bytes.fromhex(PARENT))
 
 
 @pytest.mark.parametrize(
-    ("text", "recorded"),
+    ("text", "sampled"),
     [
         (f"00-{TRACE}-{PARENT}-01", True),
         (f"00-{TRACE}-{PARENT}-03", True),
@@ -32,8 +32,8 @@ READ = TraceContext(bytes.fromhex(TRACE), bytes.fromhex(PARENT))
         ("0" * 10_240, False),
     ],
 )
-def test_what_is_right_and_sampled_is_recorded(text: str, recorded: bool) -> None:
-    assert read_context(text) == (READ if recorded else None)
+def test_what_is_right_and_flagged_is_sampled(text: str, sampled: bool) -> None:
+    assert read_context(text) == (READ if sampled else None)
 
 
 def test_a_state_is_passed_on_unless_it_is_too_long() -> None:

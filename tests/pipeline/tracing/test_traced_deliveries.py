@@ -1,17 +1,17 @@
-"""What is remembered of traced deliveries, and the spans that come of it."""
+"""What is known of traced deliveries, and the spans that come of it."""
 
 import random
 
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.tracing.trace_context import TraceContext
-from distributary.pipeline.tracing.trace_span import Attempt, Span, TracedMessage
+from distributary.pipeline.tracing.trace_span import Span, TracedDelivery, TracedMessage
 from distributary.pipeline.tracing.traced_deliveries import TracedDeliveries, TracedOutcome
 
 CONTEXT = TraceContext(b"t" * 16, b"p" * 8)
 
 
-def attempt(sequence: int, at: int, consumer: str = "c") -> Attempt:
-    return Attempt(TracedMessage(CONTEXT, sequence, 10), "s", "topic", consumer, 0, at)
+def delivery(sequence: int, at: int, consumer: str = "c") -> TracedDelivery:
+    return TracedDelivery(TracedMessage(CONTEXT, sequence, 10), "s", "topic", consumer, 0, at)
 
 
 def said(outcome: Outcome, delivered_at: int, at: int, *, final: bool = True) -> TracedOutcome:
@@ -25,7 +25,7 @@ def names(spans: list[Span]) -> list[str]:
 def test_a_run_settles_the_traced_ones_in_it() -> None:
     known = TracedDeliveries(10, 100)
     for sequence in (3, 5, 9, 12):
-        known.delivered("s", sequence, attempt(sequence, 1))
+        known.delivered("s", sequence, delivery(sequence, 1))
     spans = known.settled("s", range(3, 12, 2), said(Outcome.ACCEPTED, 1, 2))
     assert [one.attributes["distributary.sequence"] for one in spans] == [3, 3, 5, 5, 9, 9]
     assert names(spans) == ["deliver", "settle"] * 3
@@ -37,8 +37,8 @@ def test_a_run_settles_the_traced_ones_in_it() -> None:
 def test_a_redelivery_links_to_the_one_before() -> None:
     """Also where the next one goes out before the first one's outcome is durable."""
     known = TracedDeliveries(10, 100)
-    known.delivered("s", 1, attempt(1, 1))
-    known.delivered("s", 1, attempt(1, 5))
+    known.delivered("s", 1, delivery(1, 1))
+    known.delivered("s", 1, delivery(1, 5))
     first = known.settled("s", range(1, 2), said(Outcome.RELEASED, 1, 4, final=False))
     second = known.settled("s", range(1, 2), said(Outcome.ACCEPTED, 5, 6))
     assert (first[0].began, first[0].ended, first[0].link) == (1, 4, b"")
@@ -49,7 +49,7 @@ def test_a_redelivery_links_to_the_one_before() -> None:
 def test_an_outcome_that_follows_another_belongs_to_the_last_delivery() -> None:
     """What failed for the last time is recorded, then dead-lettered, without a time of delivery."""
     known = TracedDeliveries(10, 100)
-    known.delivered("s", 1, attempt(1, 1))
+    known.delivered("s", 1, delivery(1, 1))
     failed = known.settled("s", range(1, 2), said(Outcome.MODIFIED, 1, 2, final=False))
     given_up = known.settled("s", range(1, 2), said(Outcome.DEAD_LETTERED, 3, 3))
     assert names(failed + given_up) == ["deliver", "settle", "settle"]
@@ -60,15 +60,21 @@ def test_an_outcome_that_follows_another_belongs_to_the_last_delivery() -> None:
 
 def test_what_is_too_much_or_too_old_is_forgotten() -> None:
     known = TracedDeliveries(2, 100)
-    assert known.delivered("s", 1, attempt(1, 1)) == []
-    assert known.delivered("s", 2, attempt(2, 2)) == []
-    [one] = known.delivered("s", 3, attempt(3, 3))
+    assert known.delivered("s", 1, delivery(1, 1)) == []
+    assert known.delivered("s", 2, delivery(2, 2)) == []
+    [one] = known.delivered("s", 3, delivery(3, 3))
     assert one.attributes["distributary.sequence"] == 1
     assert one.attributes["distributary.outcome"] == "none"
     assert names(known.due(101)) == []
     assert names(known.due(102)) == ["deliver"]
     assert names(known.due(500)) == ["deliver"]
     assert not len(known)
+
+
+def test_a_message_that_comes_again_and_again_is_not_kept_as_often() -> None:
+    known = TracedDeliveries(10, 10**6)
+    spans = [one for at in range(100) for one in known.delivered("s", 1, delivery(1, at))]
+    assert [one.began for one in spans] == [*range(92)]
 
 
 def test_random_lives_leave_nothing_and_say_each_delivery_once() -> None:
@@ -82,7 +88,7 @@ def test_random_lives_leave_nothing_and_say_each_delivery_once() -> None:
             spans: list[Span] = []
             if dice.random() < 0.6:
                 key, number = dice.choice("ab"), dice.randint(0, 20)
-                spans = known.delivered(key, number, attempt(number, now, key))
+                spans = known.delivered(key, number, delivery(number, now, key))
                 held.append((key, number, now))
                 made += 1
             elif held:
