@@ -336,7 +336,7 @@ class DeliveryService:
                 run = oversize.fitting(consumer, batch, effect, now)
             size = consumer.link.send(batch, run, effect.delivery_count, now, consumer.presettled)
             subscription.counts.delivered(len(run), size, effect.delivery_count)
-            if self._traces is not None:
+            if self._traces is not None and consumer.kind is not LinkKind.BROWSER:
                 self._traces.delivered(consumer.reader, batch, run, effect.delivery_count, now)
             sent += size
             if consumer.presettled:

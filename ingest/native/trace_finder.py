@@ -1,14 +1,14 @@
 """Finds the messages of a batch whose trace is sampled (`traces.c`)."""
 
 import struct
-from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from distributary.ingest.native.pump import of_batch
 from distributary.ingest.native.pump_library import ffi, lib
 from distributary.pipeline.codec.amqp_types import DecodeBudget, DecodeError, DecodeLimits, read
+from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.codec.rendering import identifier
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.sequences.sequence_set import Run
@@ -39,53 +39,23 @@ class TraceFinder:
         numbers, `most` at most; and how many more there are. `sequence_of` gives a number's place
         in the log (`TracedMessage`)."""
         most = min(max(most, 0), self._most)
-        total = lib.pump_find_traced(
-            ffi.from_buffer(batch.blob),
-            ffi.from_buffer("int32_t[]", batch.offsets),
-            *_indices(batch, run),
-            self._room,
-            most,
-        )
+        total: int = lib.pump_find_traced(*of_batch(batch, run), self._room, most)
+        assert total >= 0, f"{run} isn't all in the batch {batch.first} to {batch.stop - 1}"  # noqa: S101
         found: list[tuple[int, TracedMessage]] = []
         for nth in range(min(total, most)):
             one = self._room[nth]
-            listed = batch.sequences
-            number = batch.first + one.index if listed is None else listed[one.index]
-            if _has(run, number):
-                found.append((number, _message(batch, one, sequence_of(number))))
+            number = int(one.sequence)
+            found.append((number, _message(batch.blob, one, sequence_of(number))))
         return found, max(total - most, 0)
 
 
-def _message(batch: RecordBatch, found: Any, sequence: int) -> TracedMessage:
-    blob, offsets = batch.blob, memoryview(batch.offsets).cast("B").cast("i")
+def _message(blob: Bytes, found: Any, sequence: int) -> TracedMessage:
     parent = bytes(blob[found.parent_at : found.parent_at + PARENT_CHARS]).decode("ascii")
     state = bytes(blob[found.state_at : found.state_at + found.state_size])
     context = read_context(parent, state.decode("ascii", "replace"))
     assert context is not None, f"{parent} isn't sampled"  # noqa: S101
     message_id = _id(bytes(blob[found.id_at : found.id_at + found.id_size]))
-    size = offsets[found.index + 1] - offsets[found.index]
-    return TracedMessage(context, sequence, size, message_id)
-
-
-def _has(run: Run, number: int) -> bool:
-    if isinstance(run, range):
-        return number in run
-    at = bisect_left(run, number)
-    return at < len(run) and run[at] == number
-
-
-def _indices(batch: RecordBatch, run: Run) -> tuple[int, int, int]:
-    """First index, step and count of what is looked at: the run, or all from its first to its last
-    message."""
-    if not run:
-        return 0, 1, 0
-    if batch.sequences is not None:
-        first, last = run[0], run[-1]
-        at = bisect_left(batch.sequences, first)
-        return at, 1, bisect_right(batch.sequences, last) - at
-    if isinstance(run, array):
-        return run[0] - batch.first, 1, run[-1] - run[0] + 1
-    return run.start - batch.first, run.step, len(run)
+    return TracedMessage(context, sequence, int(found.size), message_id)
 
 
 def _id(data: bytes) -> str:

@@ -1,19 +1,24 @@
 /* Which messages say that their trace is sampled: W3C Trace Context, level 1, in message
- * annotations or application properties. Behind `message.c`, whose words it uses.
+ * annotations or application properties. Behind `message.c` and `pump.c`, whose words it uses.
  *
  * What is right here is what `pipeline/tracing/trace_context.py` says. Every read of a peer's bytes
  * is bounds-checked. Looking costs a few steps for each section and each property of a message, so
  * that Python has work for the few alone whose trace is sampled. */
 
 /* cdef:begin */
-/* A message whose trace is sampled: its index, and the places in the blob of its traceparent (55
- * bytes), its tracestate and its message-id with the constructor; a size of 0: there is none. */
-typedef struct { uint32_t index, parent_at, state_at, state_size, id_at, id_size; } pump_traced;
-/* Look at `count` messages of a batch: those with the indices first, first + step, ... Message i
- * lies from offsets[i] to offsets[i + 1]. The first `room` that are sampled go to `out`; returns
- * how many there are. */
-uint32_t pump_find_traced(const char *blob, const int32_t *offsets, uint32_t first, uint32_t step,
-                          uint32_t count, pump_traced *out, uint32_t room);
+/* A message whose trace is sampled: its sequence, its bytes, and the places in the blob of its
+ * traceparent (55 bytes), its tracestate and its message-id with the constructor; a size of 0:
+ * there is none. */
+typedef struct {
+  uint64_t sequence;
+  uint32_t size, parent_at, state_at, state_size, id_at, id_size;
+} pump_traced;
+/* Look at a run of a batch's messages, both as pump_send has them. The first `room` that are sampled
+ * go to `out`; returns how many there are, or -1 if a message isn't there. */
+int64_t pump_find_traced(const char *blob, const int32_t *offsets, uint64_t batch_first,
+                         uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
+                         uint64_t step, uint64_t count, const uint64_t *sequences,
+                         pump_traced *out, uint64_t room);
 /* cdef:end */
 
 enum {
@@ -105,16 +110,24 @@ static int traced(const uint8_t *m, size_t size, pump_traced *found) {
   return 1;
 }
 
-uint32_t pump_find_traced(const char *blob, const int32_t *offsets, uint32_t first, uint32_t step,
-                          uint32_t count, pump_traced *out, uint32_t room) {
-  uint32_t total = 0;
-  for (uint32_t nth = 0; nth < count; nth++) {
-    uint32_t i = first + nth * step, start = (uint32_t)offsets[i];
+int64_t pump_find_traced(const char *blob, const int32_t *offsets, uint64_t batch_first,
+                         uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
+                         uint64_t step, uint64_t count, const uint64_t *sequences,
+                         pump_traced *out, uint64_t room) {
+  const run_t r = {blob, offsets, batch_first, batch_count, batch_sequences,
+                   first, step, count, sequences};
+  uint64_t total = 0;
+  for (uint64_t k = 0, i = 0, number; k < count; k++) {
+    size_t size;
+    const char *m = message_at(&r, k, &i, &number, &size);
     pump_traced found = {0};
-    if (!traced((const uint8_t *)blob + start, (uint32_t)offsets[i + 1] - start, &found)) continue;
+    if (!m) return -1;
+    if (!traced((const uint8_t *)m, size, &found)) continue;
     if (total++ >= room) continue;
-    out[total - 1] = (pump_traced){i, start + found.parent_at, start + found.state_at,
-                                   found.state_size, start + found.id_at, found.id_size};
+    uint32_t start = (uint32_t)(m - blob);
+    out[total - 1] = (pump_traced){number, (uint32_t)size, start + found.parent_at,
+                                   start + found.state_at, found.state_size,
+                                   start + found.id_at, found.id_size};
   }
-  return total;
+  return (int64_t)total;
 }

@@ -266,3 +266,17 @@ def test_a_consumer_that_goes_gives_back_what_it_had(tmp_path: Path, collector: 
         assert taken.links == (lost.span_id,)
         assert [one.says("outcome") for one in of(spans, "settle")] == ["lost", "accepted"]
         gateway.stop()
+
+
+def test_a_browser_leaves_no_spans(tmp_path: Path, collector: Collector) -> None:
+    """It sees the message, and nothing was delivered."""
+    with traced(tmp_path, collector) as gateway, Peer(gateway.port) as peer:
+        queue = peer.receiver("q", capabilities=("queue",))
+        sender = peer.sender("q", capabilities=("queue",))
+        sender.publish_data([encoded(1, properties={"traceparent": SAMPLED})])
+        browser = peer.receiver("q", capabilities=("queue",), copy=True)
+        assert browser.bodies(accept=False) == [1]
+        assert [one.name for one in collector.await_spans(1)] == ["publish queue://q"]
+        queue.confirm(queue.take())
+        assert len(collector.await_spans(3)) == 3
+        gateway.stop()
