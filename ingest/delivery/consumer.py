@@ -1,6 +1,7 @@
 """Consumers and their subscriptions, with what the delivery service knows of them."""
 
 from collections import deque
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from distributary.ingest.net.link import Link
@@ -11,6 +12,7 @@ from distributary.pipeline.model.message import RecordBatch, Settlement
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 from distributary.pipeline.subscriptions.hint import Hint
 from distributary.pipeline.subscriptions.registry import LinkKind
+from distributary.pipeline.tracing.tracer import Reader
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +31,14 @@ class Consumer:
     cut: bool = False
     #: The next message is larger than it takes, and how: its link ends when it holds nothing more.
     too_large: str = ""
+
+    @property
+    def reader(self) -> Reader:
+        """It, to whoever traces messages."""
+        subscription = self.subscription
+        name = subscription.key.id if subscription.key is not None else ""
+        topic, stream = subscription.definition.topic, subscription.stream
+        return Reader(subscription.trace_key, name, topic, stream, self.name)
 
     @property
     def left(self) -> bool:
@@ -85,6 +95,11 @@ class Subscription:
 
     def __post_init__(self) -> None:
         self.recorded = self.dispatcher.floor
+
+    @property
+    def trace_key(self) -> Hashable:
+        """What is its own among all subscriptions; in the log it is the id, where it has one."""
+        return self.key.id if self.key is not None else self
 
     @property
     def durable(self) -> bool:

@@ -70,6 +70,7 @@ class DeliveryService:
         """`ensure_queue` makes a queue, in the pending group, if absent. `complete` is called with
         pages that were read, and when there is something to serve that no frame caused."""
         self._settings, self._log, self._complete = host.settings, log, complete
+        self._traces = host.traces
         self._marks, self._topics = store.marks, topics
         self.paging = Paging(host, log.recent, store.table, complete)
         self.faults = SelectorFaults(host, complete)
@@ -337,6 +338,8 @@ class DeliveryService:
                 run = oversize.fitting(consumer, batch, effect, now)
             size = consumer.link.send(batch, run, effect.delivery_count, now, consumer.presettled)
             subscription.counts.delivered(len(run), size, effect.delivery_count)
+            if self._traces is not None and consumer.kind is not LinkKind.BROWSER:
+                self._traces.delivered(consumer.reader, batch, run, effect.delivery_count, now)
             sent += size
             if consumer.presettled:
                 others += subscription.dispatcher.settle(

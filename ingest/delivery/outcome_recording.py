@@ -46,6 +46,7 @@ class OutcomeRecording:
     ) -> None:
         """`complete` is called when a timer has given an answer."""
         self._loop, self._log, self._dead_letters = host.loop, log, dead_letters
+        self._traces = host.traces
         self._ms_max = host.settings.amqp.close_answer_ms_max
         self._complete = complete
         #: Answers that wait for copies of what was given up.
@@ -172,3 +173,12 @@ class OutcomeRecording:
             self._log.settle(subscription.settlement(settled, consumer, delivered, now))
         else:
             subscription.counts.settle(settled.outcome, len(settled.run))
+            if self._traces is not None:
+                self._traces.settled(
+                    subscription.trace_key,
+                    settled.run,
+                    settled.outcome,
+                    final=settled.final,
+                    delivered_at=delivered,
+                    at=now,
+                )

@@ -82,7 +82,7 @@ class MessageLoop:
         limits = msgspec.structs.replace(limits, connections_max=room)
         #: The peers' connections.
         self.engine = Engine(host.loop, self, limits, access, sure=sure)
-        self._counts = host.counts
+        self._counts, self._traces = host.counts, host.traces
         self._messages = parts = self._message_parts(host, store, access, policies)
         self._log, self._delivery, self._intake = parts.log, parts.delivery, parts.intake
         self._topics, self._backlogs = parts.topics, parts.backlogs
@@ -120,7 +120,7 @@ class MessageLoop:
         topics = TopicDirectory(log.recent, self._subscription_changed, memory_bytes_max)
         delivery = DeliveryService(host, store, log, topics, self._keep_queue, self.complete)
         backlogs = Backlogs(host, log, topics, delivery, self.engine.pump)
-        memory = MemoryIntake(log, topics, delivery, host.counts)
+        memory = MemoryIntake(log, topics, delivery, host.counts, host.traces)
         routes, ids_max = Routes(self._keep_queue), host.settings.delivery.duplicates_max
         intake = Intake(log, policies, backlogs, routes, memory, ids_max)
         return MessageParts(
@@ -205,6 +205,8 @@ class MessageLoop:
         self._log.accept(sealed.waiting)
         for then in sealed.waiting.then:
             then()
+        if self._traces is not None:
+            self._traces.durable(sealed.group, sealed.batches)
         self._dispatch([topic for topic, _ in sealed.batches])
 
     def _dispatch(self, topics: Sequence[str]) -> None:

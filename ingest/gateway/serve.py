@@ -32,6 +32,7 @@ from distributary.pipeline.log.message_counts import Histogram, MessageCounts
 from distributary.pipeline.tables.arrow.arrow_types import without_pandas
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
+from distributary.pipeline.tracing.tracer import Tracer
 
 _events = structlog.get_logger("gateway")
 
@@ -77,7 +78,7 @@ async def _run(
     loop = asyncio.get_running_loop()
     _tell_left_out(loop, lines)
     counts = MessageCounts(settings.http.metrics_subscriptions_max, stalls)
-    host = Host(loop, settings, Halt(loop), counts)
+    host = Host(loop, settings, Halt(loop), counts, _tracer(loop, settings))
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, host.halt.ask)
     # What is wrong with its files is said now, not when the home has been taken over.
@@ -145,6 +146,8 @@ async def _serve(
     policies.watch()
     Collecting(loop, engine.ends).begin()
     await probes.http.open()
+    if host.traces is not None:
+        host.traces.open()
     _events.info("listening", address=settings.gateway.listen, home=str(home.root))
     probes.notice.ready(f"it serves on {settings.gateway.listen}")
     failure = await host.halt.ended()
@@ -153,11 +156,23 @@ async def _serve(
     await _part(engine, owner, failure)
     messages.quiet()
     await messages.close(failed=failure is not None)
+    if host.traces is not None:
+        await host.traces.close()
     if failure is not None:
         _events.error("gateway.stopped", reason=failure)
         return 1
     _events.info("gateway.stopped")
     return 0
+
+
+def _tracer(loop: asyncio.AbstractEventLoop, settings: Settings) -> Tracer | None:
+    """Who traces messages; None, and nothing of it is imported, where nobody wants that. Raises
+    InvalidRequest when what it needs isn't installed."""
+    if not settings.traces.endpoint:
+        return None
+    from distributary.ingest.tracing.message_tracing import MessageTracing  # noqa: PLC0415
+
+    return MessageTracing(loop, settings.traces, settings.gateway.container_id)
 
 
 def _tell_left_out(loop: asyncio.AbstractEventLoop, lines: LineBudget) -> None:

@@ -21,6 +21,7 @@ from distributary.ingest.runtime.turns import TaskTurns
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.log.message_counts import OTHERS, UNNAMED, MessageCounts
 from distributary.pipeline.model.address import is_temporary
+from distributary.pipeline.tracing.tracer import TraceCounts
 
 #: Subscriptions that are looked at in one part, 10 us each.
 PART_SUBSCRIPTIONS: Final = 50
@@ -47,6 +48,7 @@ class GatewayMetrics:
     ) -> None:
         self._settings, self._engine, self._parts = host.settings, engine, parts
         self._directory, self._turns = directory, TaskTurns(host.loop)
+        self._traces = host.traces
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The text, piece by piece."""
@@ -138,6 +140,11 @@ class GatewayMetrics:
         yield m.COMMITTED, [(_NONE, table.sequence_version)]
         yield m.UPKEEP, [((kind,), count) for kind, count in counts.upkeep_steps.items()]
         yield m.RETENTION, [(_NONE, counts.retained_out)]
+        traces = self._traces
+        found = TraceCounts() if traces is None else traces.counts
+        yield m.SPANS, [(_NONE, found.exported)]
+        yield m.SPANS_DROPPED, [((why.value,), count) for why, count in found.dropped.items()]
+        yield m.TRACED, [(_NONE, 0 if traces is None else traces.followed)]
 
 
 def _label(subscription: Subscription, counts: MessageCounts) -> str:

@@ -94,6 +94,9 @@ HEAD: Final = _gauge("head_sequence", "the sequence after the last durable messa
 COMMITTED: Final = _gauge("committed_sequence", "the sequence after the last one in the table")
 UPKEEP: Final = _counter("upkeep_steps", "steps of upkeep", "kind")
 RETENTION: Final = _counter("retention_messages", "messages that retention removed")
+SPANS: Final = _counter("trace_spans", "spans that the collector took")
+SPANS_DROPPED: Final = _counter("trace_spans_dropped", "spans that it didn't get", "reason")
+TRACED: Final = _gauge("traced_deliveries", "deliveries of sampled messages that are followed")
 READY: Final = _gauge("ready", "1 while the gateway serves")
 
 #: In the order in which they are shown.
@@ -106,5 +109,5 @@ METRICS: Final = (
     *(LOGINS_REFUSED, PEERS_ENDED, INTERNAL_ERRORS),
     *(JOURNAL, JOURNAL_MAX, JOURNAL_FULL, CACHE, CACHE_MAX),
     *(MEMORY, MEMORY_MAX, UNWRITTEN, HEAD, COMMITTED),
-    *(UPKEEP, RETENTION, READY),
+    *(UPKEEP, RETENTION, SPANS, SPANS_DROPPED, TRACED, READY),
 )

@@ -321,7 +321,7 @@ def send(
     publisher's own. `at` (microseconds) comes back with the outcome. Returns the bytes handed to
     the engine; the caller must flush.
     """
-    sent: int = lib.pump_send(*_of_batch(batch, run), delivery_count, link, at, presettled)
+    sent: int = lib.pump_send(*of_batch(batch, run), delivery_count, link, at, presettled)
     assert sent >= 0, f"{run} isn't all in the batch {batch.first} to {batch.stop - 1}"  # noqa: S101
     return sent
 
@@ -330,12 +330,12 @@ def fitting(batch: RecordBatch, run: Run, delivery_count: int, bytes_max: int) -
     """How many messages of a run come before the first one that would be sent with more than
     `bytes_max` bytes, and how many bytes that one has; all of them if there is none."""
     size = ffi.new("uint64_t *")
-    count: int = lib.pump_fitting(*_of_batch(batch, run), delivery_count, bytes_max, size)
+    count: int = lib.pump_fitting(*of_batch(batch, run), delivery_count, bytes_max, size)
     assert count >= 0, f"{run} isn't all in the batch {batch.first} to {batch.stop - 1}"  # noqa: S101
     return count, int(size[0])
 
 
-def _of_batch(batch: RecordBatch, run: Run) -> tuple[Any, ...]:
+def of_batch(batch: RecordBatch, run: Run) -> tuple[Any, ...]:
     """A run of a batch's messages, as C takes it."""
     first, step = (run.start, run.step) if isinstance(run, range) else (0, 0)
     return (

@@ -14,16 +14,22 @@ from distributary.ingest.runtime import clock
 from distributary.pipeline.log.message_counts import MessageCounts
 from distributary.pipeline.model.message import Group, PublishBatch
 from distributary.pipeline.model.policy import Storage
+from distributary.pipeline.tracing.tracer import Tracer
 
 
 class MemoryIntake:
     """Takes runs that need not be written. All methods run on the loop's thread."""
 
     def __init__(
-        self, log: Log, topics: TopicDirectory, delivery: DeliveryService, counts: MessageCounts
+        self,
+        log: Log,
+        topics: TopicDirectory,
+        delivery: DeliveryService,
+        counts: MessageCounts,
+        traces: Tracer | None,
     ) -> None:
         self._log, self._topics, self._delivery = log, topics, delivery
-        self._counts = counts
+        self._counts, self._traces = counts, traces
 
     def take(self, run: PublishBatch, receipt: Receipt, storage: Storage) -> bool:
         """Take the run, accept it and have it delivered in this pass; False: it is to be written.
@@ -41,6 +47,8 @@ class MemoryIntake:
         now = clock.now()
         for _, batch in batches_of(Group(0, stream.head, now, (run,))):
             self._topics.came(topic, batch, now)
+            if self._traces is not None:
+                self._traces.kept(topic, batch, now)
         self._counts.unwritten += run.count
         answer(receipt, pump.ACCEPTED)
         self._log.grant(receipt.link, receipt.credit)

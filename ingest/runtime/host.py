@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.log.message_counts import MessageCounts
+from distributary.pipeline.tracing.tracer import Tracer
 
 
 class Halt:
@@ -48,9 +49,11 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Given to the parts of the service when they are made."""
+    """Given to the parts of the service when they are made. `traces` is None where nothing is
+    traced."""
 
     loop: asyncio.AbstractEventLoop
     settings: Settings
     halt: Halt
     counts: MessageCounts
+    traces: Tracer | None = None

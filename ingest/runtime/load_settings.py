@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from distributary.ingest.runtime import budgets, number_rules
-from distributary.ingest.runtime.settings import Amqp, DeliveryLimits, Settings
+from distributary.ingest.runtime.settings import Amqp, DeliveryLimits, Settings, Traces
 from distributary.pipeline.codec.amqp_types import DEPTH_MAX as NESTING_MAX
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.layered_settings import Tree, merge
@@ -113,6 +113,8 @@ def _check(settings: Settings) -> None:
     policy_table.check(settings.policy, "[subscription]")
     if settings.http.listen:
         _ = settings.http.address
+    if settings.traces.endpoint:
+        _ = settings.traces.url
     rules = (
         (amqp.frame_bytes_max >= 512, "amqp.frame_bytes_max must be 512 at least (AMQP 2.7.1)"),
         (amqp.decode_values_max >= 64, "amqp.decode_values_max must be 64 at least: an attach"),
@@ -163,6 +165,7 @@ def _check(settings: Settings) -> None:
         *_management_rules(settings),
         *_transaction_rules(amqp),
         *_login_rules(settings),
+        *_trace_rules(settings.traces),
     )
     for holds, sentence in rules:
         if not holds:
@@ -216,6 +219,19 @@ def _transaction_rules(amqp: Amqp) -> tuple[tuple[bool, str], ...]:
             amqp.transaction_timeout_seconds >= 1,
             "amqp.transaction_timeout_seconds must be positive",
         ),
+    )
+
+
+def _trace_rules(traces: Traces) -> tuple[tuple[bool, str], ...]:
+    return (
+        (
+            2 <= traces.spans_per_second_max <= 100_000,
+            "traces.spans_per_second_max must be from 2 to 100000: a delivery has two",
+        ),
+        (traces.spans_max >= 1, "traces.spans_max must be positive"),
+        (traces.deliveries_max >= 1, "traces.deliveries_max must be positive"),
+        (traces.follow_seconds >= 1, "traces.follow_seconds must be positive"),
+        (traces.export_ms_max >= 100, "traces.export_ms_max must be 100 at least"),
     )
 
 

@@ -4,7 +4,8 @@ Each default has its unit and reason there. `load_settings` makes them, and hold
 """
 
 import ipaddress
-from typing import Literal
+from typing import Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -18,6 +19,8 @@ from distributary.pipeline.subscriptions.quota import Quota
 from distributary.pipeline.tables.upkeep.upkeep_limits import UpkeepLimits
 
 PORT_MAX = 65_535
+#: Where a collector takes spans by OTLP over HTTP, if nothing else is said.
+PATH: Final = "/v1/traces"
 
 
 def _address(listen: str, key: str) -> tuple[str, int]:
@@ -190,6 +193,31 @@ class LogLines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     window_ms: int
 
 
+class Traces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    endpoint: str
+    spans_per_second_max: int
+    spans_max: int
+    deliveries_max: int
+    follow_seconds: int
+    export_ms_max: int
+
+    @property
+    def url(self) -> str:
+        """Where spans go: the endpoint, with OTLP's own path if it has none. Raises
+        InvalidRequest."""
+        try:
+            parts = urlsplit(self.endpoint)
+            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            known = None
+        if not known:
+            raise InvalidRequest(
+                f"traces.endpoint is '{self.endpoint}': it must be a collector's URL, such as "
+                "http://127.0.0.1:4318"
+            )
+        return self.endpoint if parts.path.strip("/") else parts._replace(path=PATH).geturl()
+
+
 class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     users: str
     permissions: str
@@ -220,6 +248,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: dict[str, Value]
     management: ManagementLimits
     log: LogLines
+    traces: Traces
     security: Security
 
     @property

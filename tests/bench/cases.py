@@ -30,6 +30,7 @@ from tests.bench.scraping import scraping
 from tests.bench.selectors import selectors
 from tests.bench.settled import settled
 from tests.bench.subscriber import subscriber
+from tests.bench.traced import traced
 from tests.bench.transactions import transactions
 
 #: Messages published before the first case of a group, so that nothing is measured cold.
@@ -312,6 +313,13 @@ CASES = (
         "metrics",
         scraping,
         Budget(facts_max={"scrape_p50_ms": 50}, stall_ms_max=HOSTILE_STALL_MS_MAX),
+        own=True,
+    ),
+    Case(
+        "traces",
+        "traces",
+        traced,
+        Budget(facts_max={"unsampled_publish": 1.05, "unsampled_drain": 1.05}),
         own=True,
     ),
     Case("crowd", "crowd", crowd, Budget(stall_ms_max=HOSTILE_STALL_MS_MAX), own=True),

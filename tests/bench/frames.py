@@ -181,10 +181,18 @@ def close() -> bytes:
 # --- messages and their settlement
 
 
-def message(data_bytes: int, topic: str, ttl_ms: int = 0, *, durable: bool = True) -> bytes:
-    """A message: header, properties, two application properties, opaque data last."""
+#: What an instrumented producer puts into a message whose trace isn't sampled.
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
+
+
+def message(
+    data_bytes: int, topic: str, ttl_ms: int = 0, *, durable: bool = True, traced: bool = False
+) -> bytes:
+    """A message: header, properties, two or (traced) three application properties, opaque data
+    last."""
     properties = [string("ID:0000-1111:1:1"), NULL, string(topic)]
-    small = mapping({"k": short_string("v"), "n": b"\x71" + struct.pack(">i", 5)})
+    trace = {"traceparent": short_string(TRACEPARENT)} if traced else {}
+    small = mapping({"k": short_string("v"), "n": b"\x71" + struct.pack(">i", 5), **trace})
     lasts = TRUE if durable else FALSE
     header = [lasts, ubyte(4), uint(ttl_ms)] if ttl_ms else [lasts, ubyte(4)]
     sections = [
@@ -249,6 +257,13 @@ def with_kinds(rows: NDArray[np.uint8], kinds: int) -> NDArray[np.uint8]:
     place = rows[0].tobytes().index(short_string("n") + b"\x71") + len(short_string("n")) + 1
     numbers = np.arange(len(rows), dtype=np.uint32) % kinds
     rows[:, place : place + 4] = np.ascontiguousarray(numbers, ">u4").view(np.uint8).reshape(-1, 4)
+    return rows
+
+
+def with_traces(rows: NDArray[np.uint8], every: int) -> NDArray[np.uint8]:
+    """The same transfers, of which one in so many has its trace sampled."""
+    place = rows[0].tobytes().index(TRACEPARENT.encode()) + len(TRACEPARENT) - 1
+    rows[::every, place] = ord("1")
     return rows
 
 

@@ -32,6 +32,7 @@ class Spec:
     selectors drain: of the subscriptions, in their order; none if there are none
     kinds     property `n` of published messages goes through so many numbers
     ttl_ms    of published messages; 0 is none
+    traced    published messages have a traceparent, one in so many is sampled; 0: they have none
     """
 
     kind: str
@@ -46,6 +47,7 @@ class Spec:
     selectors: tuple[str, ...] = ()
     kinds: int = 0
     ttl_ms: int = 0
+    traced: int = 0
     priorities: bool = False
     owed: int = 0
     rate: float = 0.0
@@ -126,11 +128,14 @@ class Loop:
 
 
 def _laid_out(spec: Spec, count: int) -> NDArray[np.uint8]:
-    payload = frames.message(spec.data_bytes, spec.topic, spec.ttl_ms)
+    traced = spec.traced > 0
+    payload = frames.message(spec.data_bytes, spec.topic, spec.ttl_ms, traced=traced)
     noise = spec.data_bytes if spec.random_data else 0
     rows = frames.transfers(count, payload, random_bytes=noise)
     if spec.kinds:
         rows = frames.with_kinds(rows, spec.kinds)
+    if traced:
+        rows = frames.with_traces(rows, spec.traced)
     return frames.with_priorities(rows) if spec.priorities else rows
 
 

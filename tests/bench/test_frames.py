@@ -34,6 +34,18 @@ class TestAgainstProton:
         body: Any = message.body
         assert bytes(body) == b"x" * 1024
 
+    def test_traces(self) -> None:
+        """Every message says one, one in ten is recorded."""
+        payload = frames.message(10, "orders", traced=True)
+        rows = frames.with_traces(frames.transfers(20, payload), 10)
+        texts = []
+        for row in rows:
+            message = Message()
+            message.decode(performative(row.tobytes())[2])
+            texts.append(message.properties["traceparent"])
+        assert [nth for nth, text in enumerate(texts) if text.endswith("-01")] == [0, 10]
+        assert {text[:-1] for text in texts} == {frames.TRACEPARENT[:-1]}
+
     def test_transfer(self) -> None:
         """A transfer has its delivery id, its tag and the untouched payload; it is unsettled."""
         code, fields, payload = performative(frames.transfer(7, b"payload"))

@@ -454,6 +454,9 @@ OTHERS = {
     "ingest/monitoring/http_server.py _try call_later": "the port of metrics, no peer's",
     "ingest/monitoring/http_server.py _wait call_later": "`abort` of its socket alone",
     "ingest/monitoring/http_server.py _advance create_task": "`_answer` catches everything",
+    "ingest/tracing/message_tracing.py _tick call_later": "spans of all messages",
+    "ingest/tracing/span_export.py open add_reader": "the exporter, no peer's",
+    "ingest/tracing/span_export.py _ended call_later": "the exporter, no peer's",
     "ingest/gateway/link_service.py attached joined": "no callback: a temporary destination's",
 }
 

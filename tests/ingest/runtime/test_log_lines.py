@@ -24,6 +24,7 @@ OWN = {
     "messages.dead_lettered",
     *("security.open", "security.cleartext", "security.kept", "security.reloaded"),
     *("http.listening", "http.waits"),
+    *("traces.undelivered", "traces.delivered", "traces.exporter_ended"),
 }
 
 

@@ -1,0 +1,130 @@
+"""Deliveries of traced messages that wait for their outcome, and those before them.
+
+Rule 1: a delivery becomes a span when its outcome is known, or when it is forgotten.
+Rule 2: so many are followed, and so long; the oldest are forgotten first.
+Rule 3: an outcome that isn't final leaves its delivery here, so that the next one links to it.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.sequences.sequence_set import Run
+from distributary.pipeline.tracing.trace_span import Span, TracedDelivery, deliver_span, settle_span
+
+#: Deliveries of one message to one subscription that wait for their outcome: one, and those before
+#: it whose outcome isn't durable yet.
+OPEN_MAX: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TracedOutcome:
+    """What became of deliveries that were handed out at one time: when that came, and when it was
+    durable."""
+
+    outcome: Outcome
+    final: bool
+    delivered_at: int
+    settled_at: int
+    durable_at: int
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """The deliveries of one message to one subscription: the last one, and all without outcome."""
+
+    last: TracedDelivery
+    open: list[TracedDelivery]
+
+
+class TracedDeliveries:
+    """What is followed. A subscription is named by a key of the caller's, a message by its number
+    in what the subscription reads. Times are microseconds."""
+
+    def __init__(self, deliveries_max: int, follow_us: int) -> None:
+        self._most, self._follow_us = deliveries_max, follow_us
+        self._known: dict[tuple[Hashable, int], _Known] = {}  # the oldest delivery first
+        self._numbers: dict[Hashable, list[int]] = {}  # ascending
+
+    def __len__(self) -> int:
+        """Messages and subscriptions of which a delivery is followed."""
+        return len(self._known)
+
+    def delivered(self, key: Hashable, number: int, delivery: TracedDelivery) -> list[Span]:
+        """A message was handed to a consumer: the spans of what is forgotten for it."""
+        known = self._known.pop((key, number), None)
+        if known is None:
+            insort(self._numbers.setdefault(key, []), number)
+            known = _Known(delivery, [])
+        else:
+            delivery = replace(delivery, link=known.last.span_id)
+        known.last = delivery
+        known.open.append(delivery)
+        self._known[key, number] = known
+        spans = self._without(delivery.delivered_at)
+        if len(known.open) > OPEN_MAX:
+            spans.append(deliver_span(known.open.pop(0), delivery.delivered_at, settled=False))
+        return spans
+
+    def settled(self, key: Hashable, run: Run, said: TracedOutcome) -> list[Span]:
+        """The subscription's messages of this run have this outcome: the spans of those that are
+        traced."""
+        spans: list[Span] = []
+        for number in self._among(key, run):
+            known = self._known[key, number]
+            waits = next(
+                (one for one in known.open if one.delivered_at == said.delivered_at),
+                known.open[0] if known.open else None,
+            )
+            if waits is not None:
+                known.open.remove(waits)
+                spans.append(deliver_span(waits, said.settled_at, settled=True))
+            ended = settle_span(waits or known.last, said.outcome, said.settled_at, said.durable_at)
+            spans.append(ended)
+            if said.final and not known.open:
+                self._forget(key, number)
+        return spans
+
+    def due(self, now: int) -> list[Span]:
+        """The spans of what is forgotten now."""
+        return self._without(now)
+
+    def _among(self, key: Hashable, run: Run) -> list[int]:
+        numbers = self._numbers.get(key)
+        if not (numbers and run):
+            return []
+        between = numbers[bisect_left(numbers, run[0]) : bisect_left(numbers, run[-1] + 1)]
+        if isinstance(run, range):
+            return [one for one in between if one in run]
+        return [one for one in between if run[bisect_left(run, one)] == one]
+
+    def _without(self, now: int) -> list[Span]:
+        spans: list[Span] = []
+        if len(self._known) <= self._most and not self._is_old(now):
+            return spans
+        for key, number in [*self._old(now)]:
+            known = self._known[key, number]
+            spans += [deliver_span(one, now, settled=False) for one in known.open]
+            self._forget(key, number)
+        return spans
+
+    def _is_old(self, now: int) -> bool:
+        """Whether the oldest one is."""
+        oldest = next(iter(self._known.values()), None)
+        return oldest is not None and now - oldest.last.delivered_at >= self._follow_us
+
+    def _old(self, now: int) -> Iterator[tuple[Hashable, int]]:
+        over = len(self._known) - self._most
+        for nth, (place, known) in enumerate(self._known.items()):
+            if nth >= over and now - known.last.delivered_at < self._follow_us:
+                return
+            yield place
+
+    def _forget(self, key: Hashable, number: int) -> None:
+        del self._known[key, number]
+        numbers = self._numbers[key]
+        del numbers[bisect_left(numbers, number)]
+        if not numbers:
+            del self._numbers[key]
