@@ -97,6 +97,7 @@ def test_compose_takes_its_file() -> None:
             assert (file.parent / build["context"] / build["dockerfile"]).is_file()
             assert f" AS {build['target']}\n" in containerfile()
     parsed(services["standby"]["command"])
+    parsed(services["console"]["command"])
 
 
 def containerfile() -> str:
