@@ -95,7 +95,11 @@ class HttpServer:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection: request and answer in turn. An error ends this connection alone."""
+    """One connection: request and answer in turn. An error ends this connection alone.
+
+    While an answer is made, or waits for a peer that doesn't read it, nothing is read: what a peer
+    asks for ahead stays with the peer, and one answer at most is in memory.
+    """
 
     def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         """`seconds`: how long it may be silent or take for a request or for its answer."""
@@ -105,14 +109,24 @@ class HttpConnection(asyncio.Protocol):
         self._asked: h11.Request | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._taken = asyncio.Event()
+        self._taken.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         if self._server.full:
             self._transport.abort()
             return
+        self._transport.set_write_buffer_limits(high=0)
         self._server.connections.add(self)
         self._wait()
+
+    def pause_writing(self) -> None:
+        """The peer hasn't taken all that was said to it."""
+        self._taken.clear()
+
+    def resume_writing(self) -> None:
+        self._taken.set()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's)
         self._server.connections.discard(self)
@@ -151,6 +165,8 @@ class HttpConnection(asyncio.Protocol):
                     self._refuse(413, "a request has no body here")
                     return
                 case h11.EndOfMessage() if self._asked is not None:
+                    assert self._transport is not None  # noqa: S101
+                    self._transport.pause_reading()
                     self._task = self._loop.create_task(self._answer(self._asked))
                     self._wait()
                 case h11.ConnectionClosed():
@@ -163,6 +179,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             answer = await self._made(request)
             self._send(answer, with_body=request.method != b"HEAD")
+            await self._taken.wait()
             self._task = None
             if self._http.our_state is h11.MUST_CLOSE or self._transport is None:
                 self._end()
@@ -170,6 +187,8 @@ class HttpConnection(asyncio.Protocol):
             self._http.start_next_cycle()
             self._wait()
             self._advance()
+            if self._task is None:
+                self._transport.resume_reading()
         except asyncio.CancelledError:
             raise
         except h11.ProtocolError as error:
