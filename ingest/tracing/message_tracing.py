@@ -16,11 +16,7 @@ from distributary.pipeline.log.memory_stream import Logged
 from distributary.pipeline.model.message import Group, RecordBatch
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.sequences.sequence_set import Run
-from distributary.pipeline.tracing.trace_span import (
-    TracedDelivery,
-    TracedMessage,
-    publish_span,
-)
+from distributary.pipeline.tracing.trace_span import Published, TracedDelivery, TracedMessage
 from distributary.pipeline.tracing.traced_deliveries import TracedDeliveries, TracedOutcome
 from distributary.pipeline.tracing.tracer import Reader, SpanDrop, TraceCounts
 
@@ -115,7 +111,7 @@ class MessageTracing:
     ) -> None:
         place = _in_memory if in_memory else int
         for _, message in self._found(batch, run, 1, place):
-            self._export.add([publish_span(message, topic, began, ended)])
+            self._export.add((Published(message, topic, began, ended),))
 
     def _found(
         self, batch: RecordBatch, run: Run, spans: int, sequence_of: Callable[[int], int]

@@ -21,7 +21,7 @@ import structlog
 from distributary.ingest.runtime.settings import Traces
 from distributary.ingest.tracing.exporter_report import ExporterReport
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.tracing.trace_span import Span
+from distributary.pipeline.tracing.trace_span import Step, packet_of
 from distributary.pipeline.tracing.tracer import SpanDrop, TraceCounts
 
 _events = structlog.get_logger("traces")
@@ -54,7 +54,7 @@ class SpanExport:
         self._loop, self._limits, self._counts = loop, limits, counts
         seconds = str(limits.export_ms_max / 1_000)
         self._command = [sys.executable, "-P", "-m", PROCESS, limits.url, seconds, instance]
-        self._waiting: deque[Span] = deque()
+        self._waiting: deque[Step] = deque()
         self._sent = 0  # to the exporter, which has said nothing of them
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(ExporterReport)
@@ -79,7 +79,7 @@ class SpanExport:
         self._socket = own
         self._loop.add_reader(own, self._told)
 
-    def add(self, spans: Sequence[Span]) -> None:
+    def add(self, spans: Sequence[Step]) -> None:
         """These wait for the next `flush`."""
         self._waiting += spans
         while len(self._waiting) > self._limits.spans_max:
@@ -91,7 +91,7 @@ class SpanExport:
         while self._waiting and self._socket is not None:
             some = [*itertools.islice(self._waiting, PACKET_SPANS)]
             try:
-                self._socket.send(self._encoder.encode(some))
+                self._socket.send(self._encoder.encode(packet_of(some)))
             except OSError:  # it is full, or its process has ended, which `_told` sees
                 return
             self._sent += len(some)

@@ -26,7 +26,7 @@ from opentelemetry.trace.span import TraceState
 
 from distributary.ingest.tracing.exporter_report import ExporterReport
 from distributary.pipeline.tracing import trace_span
-from distributary.pipeline.tracing.trace_span import Span
+from distributary.pipeline.tracing.trace_span import Packet, Span, Step, span_of
 
 #: Spans that are sent together, and seconds that the first of them waits for others.
 BATCH_SPANS = 512
@@ -62,7 +62,7 @@ def main(url: str, seconds: str, instance: str) -> None:
     encoder = msgspec.msgpack.Encoder()
     with socket.socket(fileno=sys.stdin.fileno()) as gateway:
         for batch in batches(gateway):
-            taken = exporter.export([readable(one, resource) for one in batch])
+            taken = exporter.export([readable(one, resource) for one in map(span_of, batch) if one])
             if taken is SpanExportResult.SUCCESS:
                 report = ExporterReport(len(batch), 0)
             else:
@@ -73,10 +73,10 @@ def main(url: str, seconds: str, instance: str) -> None:
                 return  # the gateway is gone
 
 
-def batches(gateway: socket.socket) -> Iterator[list[Span]]:
+def batches(gateway: socket.socket) -> Iterator[list[Step]]:
     """What comes, gathered."""
-    decoder = msgspec.msgpack.Decoder(list[Span])
-    gathered: list[Span] = []
+    decoder = msgspec.msgpack.Decoder(Packet)
+    gathered: list[Step] = []
     deadline, data = 0.0, b""
     while True:
         left = max(deadline - time.monotonic(), 0.001) if gathered else None
@@ -93,7 +93,8 @@ def batches(gateway: socket.socket) -> Iterator[list[Span]]:
             break
         if not gathered:
             deadline = time.monotonic() + GATHER_SECONDS
-        gathered += decoder.decode(data)
+        packet = decoder.decode(data)
+        gathered += [*packet.published, *packet.delivered, *packet.settled]
         if len(gathered) >= BATCH_SPANS:
             yield gathered
             gathered = []
@@ -103,10 +104,11 @@ def batches(gateway: socket.socket) -> Iterator[list[Span]]:
 
 def readable(span: Span, resource: Resource) -> ReadableSpan:
     """A span as the SDK has them."""
-    state = TraceState.from_header([span.state] if span.state else [])
+    told = span.context
+    state = TraceState.from_header([told.state] if told.state else [])
 
     def context(span_id: bytes, *, remote: bool = False) -> SpanContext:
-        trace_id = int.from_bytes(span.trace_id, "big")
+        trace_id = int.from_bytes(told.trace_id, "big")
         flags = TraceFlags(TraceFlags.SAMPLED)
         return SpanContext(trace_id, int.from_bytes(span_id, "big"), remote, flags, state)
 

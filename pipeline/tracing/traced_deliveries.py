@@ -1,26 +1,25 @@
 """Deliveries of traced messages that wait for their outcome, and those before them.
 
-Rule 1: a delivery becomes a span when its outcome is known, or when it is forgotten.
+Rule 1: a delivery becomes a step when its outcome is known, or when it is forgotten.
 Rule 2: so many are followed, and so long; the oldest are forgotten first.
 Rule 3: an outcome that isn't final leaves its delivery here, so that the next one links to it.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.sequences.sequence_set import Run
-from distributary.pipeline.tracing.trace_span import Span, TracedDelivery, deliver_span, settle_span
+from distributary.pipeline.tracing.trace_span import Delivered, Settled, Step, TracedDelivery
 
 #: Deliveries of one message to one subscription that wait for their outcome: one, and those before
 #: it whose outcome isn't durable yet.
 OPEN_MAX: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class TracedOutcome:
+class TracedOutcome(NamedTuple):
     """What became of deliveries that were handed out at one time: when that came, and when it was
     durable."""
 
@@ -52,26 +51,26 @@ class TracedDeliveries:
         """Messages and subscriptions of which a delivery is followed."""
         return len(self._known)
 
-    def delivered(self, key: Hashable, number: int, delivery: TracedDelivery) -> list[Span]:
-        """A message was handed to a consumer: the spans of what is forgotten for it."""
+    def delivered(self, key: Hashable, number: int, delivery: TracedDelivery) -> list[Step]:
+        """A message was handed to a consumer: the steps of what is forgotten for it."""
         known = self._known.pop((key, number), None)
         if known is None:
             insort(self._numbers.setdefault(key, []), number)
             known = _Known(delivery, [])
         else:
-            delivery = replace(delivery, link=known.last.span_id)
+            delivery = delivery._replace(before=(known.last.consumer, known.last.delivered_at))
         known.last = delivery
         known.open.append(delivery)
         self._known[key, number] = known
-        spans = self._without(delivery.delivered_at)
+        steps = self._without(delivery.delivered_at)
         if len(known.open) > OPEN_MAX:
-            spans.append(deliver_span(known.open.pop(0), delivery.delivered_at, settled=False))
-        return spans
+            steps.append(Delivered(known.open.pop(0), delivery.delivered_at, settled=False))
+        return steps
 
-    def settled(self, key: Hashable, run: Run, said: TracedOutcome) -> list[Span]:
-        """The subscription's messages of this run have this outcome: the spans of those that are
+    def settled(self, key: Hashable, run: Run, said: TracedOutcome) -> list[Step]:
+        """The subscription's messages of this run have this outcome: the steps of those that are
         traced."""
-        spans: list[Span] = []
+        steps: list[Step] = []
         for number in self._among(key, run):
             known = self._known[key, number]
             waits = next(
@@ -80,15 +79,15 @@ class TracedDeliveries:
             )
             if waits is not None:
                 known.open.remove(waits)
-                spans.append(deliver_span(waits, said.settled_at, settled=True))
-            ended = settle_span(waits or known.last, said.outcome, said.settled_at, said.durable_at)
-            spans.append(ended)
+                steps.append(Delivered(waits, said.settled_at, settled=True))
+            ended = waits or known.last
+            steps.append(Settled(ended, said.outcome, said.settled_at, said.durable_at))
             if said.final and not known.open:
                 self._forget(key, number)
-        return spans
+        return steps
 
-    def due(self, now: int) -> list[Span]:
-        """The spans of what is forgotten now."""
+    def due(self, now: int) -> list[Step]:
+        """The steps of what is forgotten now."""
         return self._without(now)
 
     def _among(self, key: Hashable, run: Run) -> list[int]:
@@ -100,15 +99,15 @@ class TracedDeliveries:
             return [one for one in between if one in run]
         return [one for one in between if run[bisect_left(run, one)] == one]
 
-    def _without(self, now: int) -> list[Span]:
-        spans: list[Span] = []
+    def _without(self, now: int) -> list[Step]:
+        steps: list[Step] = []
         if len(self._known) <= self._most and not self._is_old(now):
-            return spans
+            return steps
         for key, number in [*self._old(now)]:
             known = self._known[key, number]
-            spans += [deliver_span(one, now, settled=False) for one in known.open]
+            steps += [Delivered(one, now, settled=False) for one in known.open]
             self._forget(key, number)
-        return spans
+        return steps
 
     def _is_old(self, now: int) -> bool:
         """Whether the oldest one is."""

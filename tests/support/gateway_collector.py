@@ -3,6 +3,7 @@
 import gzip
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -70,7 +71,11 @@ class Collector:
                 if right and collector.status == 200:
                     assert self.headers["Content-Type"] == "application/x-protobuf"
                     collector.came(ExportTraceServiceRequest.FromString(body))
-                self.send_response(collector.status if right else 404)
+                with suppress(ConnectionError):  # who asked may have been killed
+                    self.answer(collector.status if right else 404)
+
+            def answer(self, status: int) -> None:
+                self.send_response(status)
                 self.send_header("Content-Type", "application/x-protobuf")
                 answer = ExportTraceServiceResponse().SerializeToString()
                 self.send_header("Content-Length", str(len(answer)))

@@ -95,6 +95,7 @@ def test_an_exporter_that_ends_is_started_again(tmp_path: Path, collector: Colle
         sender = peer.sender("t")
         sender.publish_data([MESSAGE])
         collector.await_spans(1)
+        gateway.await_metric(1, "trace_spans_total")  # the exporter has said so
         [exporter] = exporters(gateway)
         os.kill(exporter, signal.SIGKILL)
         until(lambda: gateway.events("traces.exporter_ended"), "a line")
