@@ -41,7 +41,6 @@ from distributary.pipeline.model.subscription import (
 from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.subscriptions import attach_intent
 from distributary.pipeline.subscriptions.attach_intent import Subscribe
-from distributary.pipeline.subscriptions.policy_table import text_of_expiry
 from distributary.pipeline.subscriptions.registry import (
     AttachAction,
     LeaveAction,
@@ -52,6 +51,7 @@ from distributary.pipeline.subscriptions.registry import (
     key_of_queue,
 )
 from distributary.pipeline.subscriptions.rights import LinkOperation
+from distributary.pipeline.subscriptions.subscription_lifetimes import text_of_expiry
 
 _events = structlog.get_logger("gateway")
 

@@ -32,7 +32,6 @@ from distributary.pipeline.model.policy import (
     DEFAULT,
     DEFAULT_TOPIC,
     Backlog,
-    Expiry,
     Lifetime,
     Overflow,
     Policy,
@@ -276,14 +275,6 @@ def text_of(said: Table) -> str:
     value is None says nothing."""
     kept = {key: value for key, value in said.items() if value is not None}
     return json.dumps(kept, sort_keys=True, separators=(",", ":")) if kept else ""
-
-
-def text_of_expiry(expiry: Expiry) -> str:
-    """What a subscription says of itself that a client has made with this lifetime."""
-    if expiry.lifetime is Lifetime.NEVER:
-        return ""
-    seconds = min(expiry.seconds, EXPIRY_SECONDS_MOST)
-    return text_of({"expiry": expiry.lifetime, "expiry_seconds": seconds})
 
 
 def of_text(text: str, where: str) -> Table:

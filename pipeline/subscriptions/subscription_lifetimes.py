@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from distributary.pipeline.model.policy import Expiry, Lifetime
 from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.subscriptions.policy_table import EXPIRY_SECONDS_MOST, text_of
 
 #: Seconds until what is due and can't end yet is due again, at least.
 POSTPONED_SECONDS = 1.0
@@ -23,6 +24,15 @@ POSTPONED_SECONDS = 1.0
 STOPPED_LEAST = 64
 
 C = TypeVar("C")
+
+
+def text_of_expiry(expiry: Expiry) -> str:
+    """What a subscription says of itself that a client has made with this lifetime."""
+    if expiry.lifetime is Lifetime.NEVER:
+        return ""
+    seconds = min(expiry.seconds, EXPIRY_SECONDS_MOST)
+    return text_of({"expiry": expiry.lifetime, "expiry_seconds": seconds})
+
 
 #: The number of no session: the connection itself.
 _CONNECTION = 0
@@ -51,6 +61,12 @@ class Lifetimes(Generic[C]):
 
     def __len__(self) -> int:
         return len(self._clocks)
+
+    @property
+    def remembered(self) -> int:
+        """How many clocks are in memory, those that were stopped since they were last looked
+        through included."""
+        return len(self._heap)
 
     def apply(self, key: SubscriptionKey, expiry: Expiry, now: float, *, idle: bool) -> None:
         """What holds for this subscription from now on; the same as before changes nothing. `idle`:

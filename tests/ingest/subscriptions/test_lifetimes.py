@@ -12,6 +12,8 @@ from gateway_peer import Connect, Peer
 from gateway_process import Gateway, until
 from proton import Endpoint, Terminus
 
+from distributary.pipeline.model.subscription import SubscriptionKey
+
 Make = Callable[..., Gateway]
 
 LINK, SESSION = Terminus.EXPIRE_WITH_LINK, Terminus.EXPIRE_WITH_SESSION
@@ -41,6 +43,10 @@ class Watch:
 
     def gone(self, id_: str) -> None:
         until(lambda: not self.there(id_), f"the end of {id_}", every=0.02)
+
+
+def id_of(container: str) -> str:
+    return SubscriptionKey(container, "s", durable=True).id
 
 
 def deleted(gateway: Gateway, id_: str) -> dict[str, object]:
@@ -74,7 +80,7 @@ def test_each_lifetime_ends_with_its_own(
     link = peer.durable(topic, "s", session=session, expiry=lifetime)
     source = link.link.remote_source
     assert (source.expiry_policy, source.timeout) == (lifetime, 0)
-    id_ = f"container/{topic}/s"
+    id_ = id_of(topic)
     assert watch.there(id_)
     end(peer, link, session, what)
     if lifetime not in ENDS[what]:
@@ -91,7 +97,7 @@ def test_a_time_out_begins_with_the_end(
     gateway: Gateway, connect: Connect, topic: str, lifetime: int, what: str
 ) -> None:
     """Not before it the subscription ends, with what it was owed, as the answer has said."""
-    watch, peer, id_ = Watch(connect), connect(topic), f"container/{topic}/s"
+    watch, peer, id_ = Watch(connect), connect(topic), id_of(topic)
     session = peer.new_session()
     link = peer.durable(topic, "s", session=session, expiry=lifetime, timeout=2)
     assert link.link.remote_source.timeout == 2
@@ -113,7 +119,7 @@ def test_who_resumes_in_time_finds_what_it_was_owed(
     gateway: Gateway, connect: Connect, topic: str, lifetime: int
 ) -> None:
     """From another connection, too; then the clock stands until that one's end."""
-    peer, id_ = connect(topic), f"container/{topic}/s"
+    peer, id_ = connect(topic), id_of(topic)
     peer.durable(topic, "s", expiry=lifetime, timeout=2)
     peer.drop()
     other = connect(topic)
@@ -135,7 +141,7 @@ def test_a_shared_one_ends_after_its_last(
     gateway: Gateway, connect: Connect, topic: str, lifetime: int
 ) -> None:
     """Links in two sessions and connections: the first end ends nothing."""
-    watch, id_ = Watch(connect), f"container/{topic}/s"
+    watch, id_ = Watch(connect), id_of(topic)
     first, second = connect(topic), connect(topic)
     first.shared_durable(topic, "s", expiry=lifetime)
     link = second.shared_durable(topic, "s|2", expiry=lifetime)
@@ -151,7 +157,7 @@ def test_a_shared_one_ends_after_its_last(
 def test_a_lookup_hears_the_lifetime_and_unsubscribe_ends_it(
     gateway: Gateway, connect: Connect, topic: str
 ) -> None:
-    watch, peer, id_ = Watch(connect), connect(topic), f"container/{topic}/s"
+    watch, peer, id_ = Watch(connect), connect(topic), id_of(topic)
     link = peer.durable(topic, "s", expiry=CONNECTION, timeout=LONG)
     assert peer.leave(link, closed=False) == ""
     lookup = peer.receiver(None, "s")

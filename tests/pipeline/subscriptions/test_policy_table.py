@@ -26,8 +26,8 @@ from distributary.pipeline.subscriptions.policy_table import (
     of_text,
     parse,
     text_of,
-    text_of_expiry,
 )
+from distributary.pipeline.subscriptions.subscription_lifetimes import text_of_expiry
 
 
 def written(*subscriptions: Table, topics: tuple[Table, ...] = ()) -> Policies:
