@@ -74,8 +74,12 @@ class LinkService:
             "connection.opened", container=container, peer=connection.peer, user=connection.user
         )
 
+    def session_ended(self, connection: Peer, session: int) -> None:
+        self._subscriptions.ends.session_ended(connection, session)
+
     def closed(self, connection: Peer) -> None:
         self._transactions.closed(connection)
+        self._subscriptions.ends.connection_ended(connection)
         if connection in self._containers:
             self._containers.remove(connection)
             _events.debug("connection.closed", container=connection.container)
@@ -100,7 +104,7 @@ class LinkService:
         if wrong := self._too_long("a link's name", link.name):
             link.refuse(INVALID_FIELD, wrong)
             return
-        attach = termini.read(link.proton, link.desired_capabilities)
+        attach = termini.read(link.proton, link.attach)
         if self._node.attached(link, attach):
             return
         container, style = link.connection.container, self._settings.delivery.pattern_style
@@ -173,7 +177,7 @@ class LinkService:
         if amqp_error is not None:
             link.refuse(amqp_error.condition, amqp_error.description)
         else:
-            self._subscriptions.subscribe(link, key, definition, intent.selector)
+            self._subscriptions.subscribe(link, intent)
 
     def _unreadable(self, selector: str | None) -> AmqpError | None:
         """Why this is no selector, if it is none."""

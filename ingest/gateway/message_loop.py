@@ -86,7 +86,7 @@ class MessageLoop:
         self._messages = parts = self._message_parts(host, store, access, policies)
         self._log, self._delivery, self._intake = parts.log, parts.delivery, parts.intake
         self._topics, self._backlogs = parts.topics, parts.backlogs
-        self._subscriptions = SubscriptionService(parts, access, policies, limits.quota)
+        self._subscriptions = SubscriptionService(host, parts, access, policies)
         temporary = TemporaryNodes(self._subscriptions, parts.log, limits.temporary_max)
         admission = Admission(access, self._subscriptions, temporary)
         bare, style = Kind(limits.bare_address), host.settings.delivery.pattern_style
@@ -279,6 +279,9 @@ class MessageLoop:
     def lost(self, link: Link) -> None:
         self._links.lost(link)
 
+    def session_ended(self, connection: Peer, session: int) -> None:
+        self._links.session_ended(connection, session)
+
     def ended(self, links: tuple[Link, ...], answer: Callable[[str], None]) -> None:
         self._delivery.recording.when_durable(links, answer)
 
@@ -321,6 +324,7 @@ class MessageLoop:
         self._node.close()
         self._backlogs.close()
         self._floors.close()
+        self._subscriptions.ends.close()
 
     async def close(self, *, failed: bool) -> None:
         """Write and commit what waits, and end the threads; after a failure nothing more is

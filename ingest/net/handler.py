@@ -36,6 +36,10 @@ class Handler(Protocol):
         """The link has ended, by whatever cause but its peer's detach: give back all that is kept
         for it. Also after `detached`, when nobody waits for the answer any more."""
 
+    def session_ended(self, connection: Peer, session: int) -> None:
+        """The peer has ended this session (its number, as links have it); its links were `lost`
+        before. Sessions that end with their connection aren't told."""
+
     def ended(self, links: tuple[Link, ...], answer: Callable[[str], None]) -> None:
         """The peer has ended the session or connection of these links, which were `lost`. Call
         `answer` when what it said on them before is durable, or with a sentence when that takes too

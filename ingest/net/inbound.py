@@ -333,6 +333,7 @@ class Inbound:
         _end(links, proton.pn_session_remote_condition(session))
         self._die(links)
         self.lose_some()
+        self._handler.session_ended(self._connection, gone)
         answer = partial(self._answer_end, session)
         self._handler.ended(links, lambda late: self._connection.attempt(partial(answer, late)))
 

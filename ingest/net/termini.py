@@ -10,8 +10,10 @@ from proton import Data, Described, Terminus, symbol, ulong
 from proton import Link as ProtonLink
 
 from distributary.ingest.net.link import BROKEN_VALUES, BrokenFrame, copy_plainly
+from distributary.pipeline.amqp.performative import WalkedAttach
 from distributary.pipeline.codec.amqp_codes import Descriptor
 from distributary.pipeline.model.address import kind_of_topic, said_by
+from distributary.pipeline.model.policy import NO_EXPIRY, Expiry, Lifetime
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.subscriptions.attach_intent import (
     COORDINATOR_OFFERS,
@@ -21,7 +23,6 @@ from distributary.pipeline.subscriptions.attach_intent import (
     SELECTOR_DESCRIPTORS,
     Attach,
 )
-from distributary.pipeline.subscriptions.registry import Lifetime
 
 #: What may become of a delivery (AMQP 1.0 part 3, section 3.4).
 OUTCOMES = (
@@ -32,15 +33,15 @@ OUTCOMES = (
 )
 
 
-def read(link: ProtonLink, desired: frozenset[str]) -> Attach:
+def read(link: ProtonLink, walked: WalkedAttach) -> Attach:
     """The attach of a link whose peer has just opened it. Raises BrokenFrame."""
     try:
-        return _read(link, desired)
+        return _read(link, walked)
     except BROKEN_VALUES as error:
         raise BrokenFrame(f"attach of link '{link.name}': {error}") from error
 
 
-def _read(link: ProtonLink, desired: frozenset[str]) -> Attach:
+def _read(link: ProtonLink, walked: WalkedAttach) -> Attach:
     outgoing = bool(link.is_sender)
     _words(link.remote_source.outcomes)
     terminus = link.remote_source if outgoing else link.remote_target
@@ -58,10 +59,17 @@ def _read(link: ProtonLink, desired: frozenset[str]) -> Attach:
         or terminus.durability != Terminus.NONDURABLE,
         copy=outgoing and terminus.distribution_mode == Terminus.DIST_MODE_COPY,
         capabilities=_symbols(terminus.capabilities),
-        desired=desired,
+        desired=walked.desired,
         filters=_filters(terminus.filter) if outgoing else (),
         selectors=_selectors(terminus.filter) if outgoing else (),
+        expiry=_expiry(walked.expiry, terminus.timeout) if outgoing else NO_EXPIRY,
     )
+
+
+def _expiry(word: str, seconds: int) -> Expiry:
+    """When a durable source ends by itself. AMQP's default would be with its session; who asks for
+    durability and says nothing of an end doesn't mean that one, and is told so."""
+    return Expiry(Lifetime(word), seconds) if word in set(Lifetime) else NO_EXPIRY
 
 
 def _symbols(data: object) -> frozenset[str]:
@@ -100,13 +108,15 @@ def echo(
     *,
     message_bytes_max: int = 0,
     presettled: bool = False,
-    lifetime: Lifetime | None = None,
+    expiry: Expiry | None = None,
+    durable: bool = False,
 ) -> None:
     """Answer the attach with what was asked for, except what isn't honoured: unknown filters.
 
-    A source says the `lifetime` of what it is, if one is given. A terminus that doesn't say the
-    kind of its `topic` is told, and a dynamic one its address. The settle mode is the peer's own,
-    unless what we send is `presettled`; receiver-settle-mode is `first` whatever it asked.
+    A source says the `expiry` of what it is, if one is given, and whether that is `durable`. A
+    terminus that doesn't say the kind of its `topic` is told, and a dynamic one its address. The
+    settle mode is the peer's own, unless what we send is `presettled`; receiver-settle-mode is
+    `first` whatever it asked.
     """
     _copy(link)
     link.snd_settle_mode = ProtonLink.SND_SETTLED if presettled else link.remote_snd_settle_mode
@@ -114,8 +124,8 @@ def echo(
     if message_bytes_max:
         link.max_message_size = message_bytes_max
     terminus = link.source if link.is_sender else link.target
-    if lifetime is not None:
-        _put_lifetime(terminus, lifetime)
+    if expiry is not None:
+        _put_expiry(terminus, expiry, durable=durable)
     words = _symbols(terminus.capabilities)
     if topic is None:
         return
@@ -126,17 +136,23 @@ def echo(
         _name(terminus, topic)
 
 
-def _put_lifetime(source: Terminus, lifetime: Lifetime) -> None:
-    """How long the subscription lives, and whether it outlives the gateway. It ends at once, so
-    there is no time-out."""
-    if lifetime is Lifetime.NEVER:
-        source.expiry_policy = Terminus.EXPIRE_NEVER
-        if source.durability == Terminus.NONDURABLE:
-            source.durability = Terminus.CONFIGURATION
-    else:
-        source.expiry_policy = Terminus.EXPIRE_WITH_LINK
+#: The engine's words.
+_LIFETIMES = {
+    Lifetime.LINK_DETACH: Terminus.EXPIRE_WITH_LINK,
+    Lifetime.SESSION_END: Terminus.EXPIRE_WITH_SESSION,
+    Lifetime.CONNECTION_CLOSE: Terminus.EXPIRE_WITH_CONNECTION,
+    Lifetime.NEVER: Terminus.EXPIRE_NEVER,
+}
+
+
+def _put_expiry(source: Terminus, expiry: Expiry, *, durable: bool) -> None:
+    """When the subscription ends by itself, and whether it outlives the gateway."""
+    source.expiry_policy = _LIFETIMES[expiry.lifetime]
+    source.timeout = 0 if expiry.lifetime is Lifetime.NEVER else expiry.seconds
+    if not durable:
         source.durability = Terminus.NONDURABLE
-    source.timeout = 0
+    elif source.durability == Terminus.NONDURABLE:
+        source.durability = Terminus.CONFIGURATION
 
 
 def _put_outcomes(source: Terminus, asked: frozenset[str]) -> None:
@@ -213,14 +229,14 @@ def _put_filters(source: Terminus, filters: dict[object, object]) -> None:
         source.filter.put_object(said)
 
 
-def found(link: ProtonLink, definition: Definition, *, global_: bool) -> None:
+def found(link: ProtonLink, definition: Definition, expiry: Expiry, *, global_: bool) -> None:
     """Answer a lookup: the source is the durable subscription that was found."""
     copy_plainly(link.target, link.remote_target)
     source = link.source
     source.type = Terminus.SOURCE
     source.address = definition.topic
     source.durability = Terminus.DELIVERIES
-    source.expiry_policy = Terminus.EXPIRE_NEVER
+    _put_expiry(source, expiry, durable=True)
     source.distribution_mode = Terminus.DIST_MODE_COPY
     words = ["topic"] + ["shared"] * definition.shared + ["global"] * global_
     _put(source.capabilities, words)

@@ -7,10 +7,12 @@ beginning may follow an end.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from time import monotonic
 
 import structlog
 
 from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.net.link import Peer
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime.policies import Policies, keeps_dead_letters
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
@@ -33,6 +35,7 @@ from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.subscriptions.attach_intent import not_created
 from distributary.pipeline.subscriptions.quota import Census, Quota
+from distributary.pipeline.subscriptions.subscription_lifetimes import Lifetimes
 from distributary.pipeline.tables.recovery.snapshot import SubscriptionState
 
 _events = structlog.get_logger("gateway")
@@ -59,10 +62,13 @@ class SubscriptionDirectory:
             for state in snapshot.subscriptions
         }
         self.no_local = parts.no_local
+        #: When those end that do so by themselves.
+        self.lifetimes: Lifetimes[Peer] = Lifetimes()
         for key, subscription in self._all.items():
             self.no_local.add(subscription, self._client(key))
             parts.topics.add(subscription)
             self.census.add(key, self._made[key])
+            self._apply_lifetime(subscription)
         policies.follow(self._reconsider)
         #: How many events of a subscription aren't durable yet.
         self._unsure: dict[SubscriptionKey, int] = {}
@@ -97,6 +103,11 @@ class SubscriptionDirectory:
         `auto`."""
         policy, made = self.policy(key), self._made.get(key, MADE_BY_CLIENT)
         return replace(policy, redefine=policy.redefine.of(made.origin))
+
+    def ends_with_link(self, key: SubscriptionKey | None) -> bool:
+        """Whether the end of its last link is the end of this subscription, which may be gone."""
+        found = self.get(key)
+        return found is not None and found.dispatcher.policy.ends.with_link
 
     def made(self, key: SubscriptionKey) -> Made:
         """How the subscription of this key, which exists, was created."""
@@ -146,6 +157,13 @@ class SubscriptionDirectory:
         subscription = self._all[key]
         subscription.dispatcher.policy = self.policy(key)
         self._topics.changed(subscription)
+        self._apply_lifetime(subscription)
+
+    def _apply_lifetime(self, subscription: Subscription) -> None:
+        key = subscription.key
+        if key is not None and key.durable and not key.queue:
+            expiry, idle = subscription.dispatcher.policy.ends, not subscription.consumers
+            self.lifetimes.apply(key, expiry, monotonic(), idle=idle)
 
     def _new(
         self, key: SubscriptionKey | None, definition: Definition, floor: int | None
@@ -239,6 +257,7 @@ class SubscriptionDirectory:
         self.no_local.add(subscription, self._client(key))
         self._topics.add(subscription)
         self._all[key] = subscription
+        self._apply_lifetime(subscription)
         if key.durable:
             self.record(event, subscription, by=made.user, floor=floor, dropped=dropped)
         return subscription
@@ -347,6 +366,7 @@ class SubscriptionDirectory:
         subscription = self._all.pop(key)
         self._counts.forget(key.id)
         self._delivery.end(subscription)
+        self.lifetimes.forget(key)
         self.census.remove(key, self._made.pop(key))
         self._own.pop(key, None)
         self._paused.discard(key)

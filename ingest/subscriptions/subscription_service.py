@@ -14,8 +14,10 @@ from distributary.ingest.delivery.consumer import Consumer, Subscription
 from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link
 from distributary.ingest.publish.message_parts import MessageParts
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.security.access import Access
+from distributary.ingest.subscriptions.lifetime_ends import LifetimeEnds
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.message_counts import SubscriptionCounts
@@ -38,17 +40,18 @@ from distributary.pipeline.model.subscription import (
 )
 from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.subscriptions import attach_intent
-from distributary.pipeline.subscriptions.quota import Quota
+from distributary.pipeline.subscriptions.attach_intent import Subscribe
 from distributary.pipeline.subscriptions.registry import (
-    LIFETIMES,
     AttachAction,
     LeaveAction,
     LinkKind,
     decide_attach,
     decide_leave,
+    expiry_of,
     key_of_queue,
 )
 from distributary.pipeline.subscriptions.rights import LinkOperation
+from distributary.pipeline.subscriptions.subscription_lifetimes import text_of_expiry
 
 _events = structlog.get_logger("gateway")
 
@@ -73,12 +76,12 @@ class Lookup:
 class SubscriptionService:
     """All named subscriptions, and the links that are on any."""
 
-    def __init__(
-        self, parts: MessageParts, access: Access, policies: Policies, quota: Quota
-    ) -> None:
+    def __init__(self, host: Host, parts: MessageParts, access: Access, policies: Policies) -> None:
         self._log, self._marking, self._access = parts.log, parts.marking, access
         self._delivery, self._counters = parts.delivery, parts.backlogs.counters
-        self.directory = SubscriptionDirectory(parts, policies, quota)
+        self.directory = SubscriptionDirectory(parts, policies, host.settings.amqp.quota)
+        #: The ends that come by themselves.
+        self.ends = LifetimeEnds(host, parts, self.directory)
 
     def dead_letter_exhausted(self) -> None:
         """What a crash left with too many failed attempts becomes dead letters, though nobody asks
@@ -90,19 +93,15 @@ class SubscriptionService:
 
     # A consumer comes.
 
-    def subscribe(
-        self,
-        link: Link,
-        key: SubscriptionKey | None,
-        definition: Definition,
-        selector: str | None = None,
-    ) -> None:
-        """Let the link consume, or refuse it. `selector` is the consumer's own."""
+    def subscribe(self, link: Link, wanted: Subscribe) -> None:
+        """Let the link consume, or refuse it."""
+        key, definition, selector = wanted.key, wanted.definition, wanted.selector
         if key is None:
             subscription = self.directory.private(definition)
             self.directory.no_local.add(subscription, link.connection.user, link.connection)
             self._join(link, subscription, LinkKind.PRIVATE)
             return
+        self.ends.end_if_over(key)
         existing = self.directory.get(key)
         if existing is not None and not self._sees(link, existing):
             taken = self._access.rights.taken(key)
@@ -124,12 +123,13 @@ class SubscriptionService:
                 self._join(link, existing, _kind(key), selector)
             case _ if not self.directory.sure(key):
                 # A group holds one event of a subscription, no more: their order would be lost.
-                again = partial(self._again, link, key, definition, selector)
+                again = partial(self._again, link, wanted)
                 self._log.after(link.later(again))
             case _ if amqp_error := self._undefined(link, key, definition):
                 link.refuse(amqp_error.condition, amqp_error.description)
             case AttachAction.CREATE:
-                created = self.directory.define(SubscriptionEvent.CREATED, key, definition, made)
+                event, own = SubscriptionEvent.CREATED, text_of_expiry(wanted.expiry)
+                created = self.directory.define(event, key, definition, made, policy=own)
                 self._join(link, created, _kind(key), selector)
             case AttachAction.CHANGE_SHARING:
                 assert existing is not None  # noqa: S101
@@ -146,11 +146,9 @@ class SubscriptionService:
                 )
                 self._join(link, redefined, _kind(key), selector)
 
-    def _again(
-        self, link: Link, key: SubscriptionKey, definition: Definition, selector: str | None
-    ) -> None:
+    def _again(self, link: Link, wanted: Subscribe) -> None:
         if link.alive and not link.ended:
-            self.subscribe(link, key, definition, selector)
+            self.subscribe(link, wanted)
 
     def _undefined(
         self, link: Link, key: SubscriptionKey, definition: Definition
@@ -249,6 +247,7 @@ class SubscriptionService:
         """The consumer counts at once; its attach is answered when what it rests on is durable."""
         name = f"{link.connection.container}/{link.name}"
         link.owner = self._delivery.attach(subscription, link, name, kind, selector)
+        self.ends.joined(subscription)
         if link.attach.redeliver:
             subscription.dispatcher.redeliver()
             self._delivery.changed(subscription)
@@ -260,7 +259,9 @@ class SubscriptionService:
             waits -= 1
             if not waits and link.alive and not link.ended:
                 topic, browser = subscription.definition.topic, kind is LinkKind.BROWSER
-                termini.echo(link.proton, topic, presettled=browser, lifetime=LIFETIMES[kind])
+                expiry = expiry_of(kind, subscription.dispatcher.policy)
+                durable = kind is LinkKind.DURABLE
+                termini.echo(link.proton, topic, presettled=browser, expiry=expiry, durable=durable)
                 link.offered_capabilities = attach_intent.offered(topic, outgoing=True)
                 link.open()
 
@@ -276,6 +277,7 @@ class SubscriptionService:
 
     def look_up(self, link: Link, key: SubscriptionKey) -> None:
         """Let the link have found the durable subscription, or say that there is none."""
+        self.ends.end_if_over(key)
         subscription = self.directory.get(key)
         if subscription is None or not self._sees(link, subscription):
             link.refuse(NOT_FOUND, f"there is no durable subscription {key.id}")
@@ -284,8 +286,9 @@ class SubscriptionService:
             link.refuse(amqp_error.condition, amqp_error.description)
             return
         link.owner = Lookup(key)
-        termini.found(link.proton, subscription.definition, global_=key.container is None)
-        topic = subscription.definition.topic
+        definition, expiry = subscription.definition, subscription.dispatcher.policy.ends
+        termini.found(link.proton, definition, expiry, global_=key.container is None)
+        topic = definition.topic
         link.offered_capabilities = attach_intent.offered(topic, outgoing=True)
         link.open()
 
@@ -294,9 +297,11 @@ class SubscriptionService:
     def release(self, link: Link) -> None:
         """The link consumes no more; what it held is given back."""
         if isinstance(link.owner, Consumer):
-            subscription = link.owner.subscription
+            subscription, gone = link.owner.subscription, link.owner.left
             self._delivery.detach(link.owner)
             self._marking.left(subscription)
+            if not gone:
+                self.ends.left(link, subscription)
             if subscription.key is None:
                 self.directory.no_local.remove(subscription)
 
@@ -313,7 +318,9 @@ class SubscriptionService:
             case _:
                 link.detach(closed=closed)
                 return
-        if closed and not self.directory.sure(key):
+        if kind is LinkKind.DURABLE and self.directory.ends_with_link(key):
+            kind = LinkKind.EXPIRING
+        if (closed or kind is LinkKind.EXPIRING) and not self.directory.sure(key):
             self._log.after(link.later(partial(self.leave, link, closed)))  # as in subscribe
             return
         current = self.directory.get(key)
@@ -323,15 +330,15 @@ class SubscriptionService:
             link.detach(closed=True, condition=LOCKED, description=decision.reason)
         elif decision.action is LeaveAction.KEEP or key is None or current is None:
             link.detach(closed=closed)
-        elif (amqp_error := self._unended(link, key, LinkOperation.END_DURABLE)) is not None:
+        elif closed and (amqp_error := self._unended(link, key, LinkOperation.END_DURABLE)):
             link.detach(
                 closed=True, condition=amqp_error.condition, description=amqp_error.description
             )
         else:
             dropped = self._counters.owed_below(current)
             detached = link.later(partial(_detach, link, closed))
-            user = link.connection.user
-            self.directory.delete(current, detached, by=user, dropped=dropped)
+            by = link.connection.user if closed else ""
+            self.directory.delete(current, detached, by=by, dropped=dropped)
 
     def lost(self, link: Link) -> None:
         """No detach came, or nobody would read our answer to it."""
@@ -341,6 +348,7 @@ class SubscriptionService:
             key = owner.subscription.key
             if key is not None and key in self.directory and not owner.subscription.consumers:
                 self.directory.drop(key)
+        self.ends.end_due()
 
 
 def _kind(key: SubscriptionKey) -> LinkKind:

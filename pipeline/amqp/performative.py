@@ -62,7 +62,7 @@ class _Field:
     """Places of fields in their lists."""
 
     NAME, HANDLE, SOURCE, TARGET, OFFERED, DESIRED, PROPERTIES = 0, 1, 5, 6, 11, 12, 13
-    DEFAULT_OUTCOME = 8
+    EXPIRY_POLICY, DEFAULT_OUTCOME = 2, 8
     TRANSFER_TAG, TRANSFER_FORMAT, TRANSFER_STATE = 2, 3, 7
     FLOW_HANDLE, FLOW_CREDIT, FLOW_DRAIN, FLOW_ECHO, FLOW_PROPERTIES = 4, 6, 8, 9, 10
     DISPOSITION_STATE = 4
@@ -102,6 +102,7 @@ class WalkedAttach:
     #: That of a consumer among those of its subscription; None if it says one that is no integer.
     priority: int | None = 0
     redeliver: bool = False  #: a consumer wants at once what failed and waits
+    expiry: str = ""  #: the word of the source's expiry policy; empty if it says none
 
 
 def parse(frame: bytes) -> Performative:
@@ -158,8 +159,11 @@ def attach(frame: bytes) -> WalkedAttach:
             raise DecodeError("an attach must have a name and a handle")
         source = performative.field(_Field.SOURCE)
         outcome: Value = None
+        expiry: Value = None
         if source != NULL:
-            outcome = value_of(field_at(fields_of(_value(source)), _Field.DEFAULT_OUTCOME))
+            fields = fields_of(_value(source))
+            outcome = value_of(field_at(fields, _Field.DEFAULT_OUTCOME))
+            expiry = value_of(field_at(fields, _Field.EXPIRY_POLICY))
         termini = {
             place: _numbered(performative.field(place)) for place in (_Field.SOURCE, _Field.TARGET)
         }
@@ -173,6 +177,7 @@ def attach(frame: bytes) -> WalkedAttach:
             read_state(outcome),
             _priority(performative.field(_Field.PROPERTIES)),
             _redeliver(performative.field(_Field.PROPERTIES)),
+            expiry if isinstance(expiry, str) else "",
         )
 
 

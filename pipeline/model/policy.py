@@ -52,6 +52,32 @@ class Redefine(StrEnum):
         return Redefine.REFUSE if origin is Origin.OPERATOR else Redefine.REPLACE
 
 
+class Lifetime(StrEnum):
+    """What has to end, of the last consumer, before a subscription ends by itself; the words are
+    AMQP's expiry policies (part 3, section 3.5.6)."""
+
+    LINK_DETACH = "link-detach"
+    SESSION_END = "session-end"
+    CONNECTION_CLOSE = "connection-close"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """A subscription ends so many seconds after this, unless a consumer resumes it meanwhile."""
+
+    lifetime: Lifetime = Lifetime.NEVER
+    seconds: int = 0
+
+    @property
+    def with_link(self) -> bool:
+        """Whether the end of the last link is the end."""
+        return self.lifetime is Lifetime.LINK_DETACH and not self.seconds
+
+
+NO_EXPIRY = Expiry()
+
+
 @dataclass(frozen=True, slots=True)
 class Backlog:
     """The limits of a backlog; times in milliseconds."""
@@ -102,10 +128,18 @@ class Policy:
     sharing_may_change: bool = False
     #: Whether a client's first use of a durable subscription or queue creates it.
     create_on_use: bool = True
+    #: When a durable subscription ends by itself, so many seconds after the word. Queues don't.
+    expiry: Lifetime = Lifetime.NEVER
+    expiry_seconds: int = 0
     #: Bytes of one page of older messages, of which two are in memory at most; 0: as its topic's
     #: policy says, else as for all.
     page_bytes: int = 0
     backlog: Backlog = Backlog()
+
+    @property
+    def ends(self) -> Expiry:
+        """When a durable subscription ends by itself."""
+        return Expiry(self.expiry, self.expiry_seconds)
 
 
 @dataclass(frozen=True, slots=True)

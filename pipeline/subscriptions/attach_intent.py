@@ -23,6 +23,7 @@ from distributary.pipeline.model.amqp_error import (
     NOT_IMPLEMENTED,
     AmqpError,
 )
+from distributary.pipeline.model.policy import NO_EXPIRY, Expiry
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 from distributary.pipeline.model.topic_pattern import PatternStyle, consumed, published
 from distributary.pipeline.selector.lexer import SelectorError
@@ -74,6 +75,7 @@ class Attach:
     desired: frozenset[str]  #: capabilities that the peer would like the link to have
     filters: tuple[object, ...]  #: descriptors of the filters
     selectors: tuple[object, ...]  #: what the filters that are selectors say
+    expiry: Expiry = NO_EXPIRY  #: how long a durable source is to live
     answers: str = ""  #: the address of the peer's own terminus
 
 
@@ -105,6 +107,7 @@ class Subscribe:
     key: SubscriptionKey | None
     definition: Definition
     selector: str | None = None
+    expiry: Expiry = NO_EXPIRY  #: when a durable subscription that this link makes ends by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +226,8 @@ def _consumer(attach: Attach, container: str, destination: Destination) -> Attac
     key = key_of_link(
         container, attach.name, shared=shared, global_=global_, durable=attach.durable
     )
-    return Subscribe(key, Definition(destination.topic, shared, selector, no_local))
+    definition = Definition(destination.topic, shared, selector, no_local)
+    return Subscribe(key, definition, expiry=attach.expiry)
 
 
 def _browsed(attach: Attach, id_: str) -> BrowseSubscription | AmqpError:

@@ -32,6 +32,7 @@ from distributary.pipeline.model.policy import (
     DEFAULT,
     DEFAULT_TOPIC,
     Backlog,
+    Lifetime,
     Overflow,
     Policy,
     Redefine,
@@ -48,6 +49,8 @@ Table: TypeAlias = Mapping[str, object]
 
 #: Ten years: more milliseconds than anybody waits, and as microseconds still far from 64 bits.
 MS_MOST = 10 * 365 * 24 * 3_600 * 1_000
+#: The same in seconds: a longer time-out of a client's is this one, and its answer says so.
+EXPIRY_SECONDS_MOST = MS_MOST // 1_000
 #: More than any log holds, and exact as a double, which JSON's readers elsewhere make of it.
 COUNT_MOST = 2**53 - 1
 #: Routes of one topic: each costs a publisher what one more message does.
@@ -189,6 +192,8 @@ def over(below: Policy, said: Table, where: str) -> Policy:
         redefine=Redefine(read.word("redefine", below.redefine, Redefine)),
         sharing_may_change=read.truth("sharing_may_change", below.sharing_may_change),
         create_on_use=read.truth("create_on_use", below.create_on_use),
+        expiry=Lifetime(read.word("expiry", below.expiry, Lifetime)),
+        expiry_seconds=read.whole("expiry_seconds", below.expiry_seconds, EXPIRY_SECONDS_MOST),
         page_bytes=read.size("page_bytes", below.page_bytes, PAGE_LEAST, PAGE_MOST),
         backlog=_backlog(read, below.backlog),
     )

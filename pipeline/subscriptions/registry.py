@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from distributary.pipeline.model.address import Destination
-from distributary.pipeline.model.policy import Policy, Redefine
+from distributary.pipeline.model.policy import Expiry, Lifetime, Policy, Redefine
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 
 #: Ends the subscription's name in a link name; what follows counts links, or says the scope.
@@ -234,6 +234,7 @@ class LinkKind(StrEnum):
 
     LOOKUP = "lookup"  #: asked for it by name, to unsubscribe; no consumer
     DURABLE = "durable"  #: a consumer of a durable subscription, shared or exclusive
+    EXPIRING = "expiring"  #: the same, of one that ends with its last link
     VOLATILE = "volatile"  #: a consumer of a shared non-durable subscription
     PRIVATE = "private"  #: the one consumer of a subscription without a name
     QUEUE = "queue"  #: a consumer of a queue, which doesn't end with its consumers
@@ -246,24 +247,22 @@ class LeaveAction(StrEnum):
     REFUSE_IN_USE = "refuse in use"  #: the link goes with an error, the subscription stays
 
 
-class Lifetime(StrEnum):
-    """When a subscription ends by itself; the words are AMQP's expiry policies (part 3, section
-    3.5.6). The other two, `session-end` and `connection-close`, no JMS client asks for: what isn't
-    durable ends with its last link, earlier than they say, and the answer says so."""
+_WITH_LINK = Expiry(Lifetime.LINK_DETACH)
 
-    LINK_DETACH = "link-detach"
-    NEVER = "never"
-
-
-#: What the answer to an attach says; None: what was asked for, of which nothing depends.
-LIFETIMES: dict[LinkKind, Lifetime | None] = {
-    LinkKind.LOOKUP: Lifetime.NEVER,
-    LinkKind.DURABLE: Lifetime.NEVER,
-    LinkKind.VOLATILE: Lifetime.LINK_DETACH,
-    LinkKind.PRIVATE: Lifetime.LINK_DETACH,
+#: What the answer to an attach says of the end of what a link is on; None: what was asked for, of
+#: which nothing depends. A durable subscription's policy says when it ends. Other lifetimes of what
+#: isn't durable end with the last link, earlier than they say, and the answer says so.
+LIFETIMES: dict[LinkKind, Expiry | None] = {
+    LinkKind.VOLATILE: _WITH_LINK,
+    LinkKind.PRIVATE: _WITH_LINK,
     LinkKind.QUEUE: None,
-    LinkKind.BROWSER: Lifetime.LINK_DETACH,
+    LinkKind.BROWSER: _WITH_LINK,
 }
+
+
+def expiry_of(kind: LinkKind, policy: Policy) -> Expiry | None:
+    """What the answer to an attach says of the end of a subscription with this policy."""
+    return policy.ends if kind is LinkKind.DURABLE else LIFETIMES[kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +290,10 @@ LEAVE: dict[tuple[LinkKind, bool, bool], LeaveDecision] = {
     (LinkKind.DURABLE, False, True): _KEEP,
     (LinkKind.DURABLE, True, False): _DELETE,
     (LinkKind.DURABLE, True, True): _IN_USE,
+    (LinkKind.EXPIRING, False, False): _DELETE,
+    (LinkKind.EXPIRING, False, True): _KEEP,
+    (LinkKind.EXPIRING, True, False): _DELETE,
+    (LinkKind.EXPIRING, True, True): _IN_USE,
     (LinkKind.VOLATILE, False, False): _DELETE,
     (LinkKind.VOLATILE, False, True): _KEEP,
     (LinkKind.VOLATILE, True, False): _DELETE,

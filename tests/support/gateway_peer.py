@@ -229,9 +229,12 @@ class Peer:
         dynamic: bool = False,
         copy: bool = False,
         target: str | None = None,
+        expiry: int = Terminus.EXPIRE_NEVER,
+        timeout: int = 0,
     ) -> Incoming:
         """A consumer's link, as JMS clients make it; without a topic its source is null, or
-        (dynamic) a temporary destination of its own."""
+        (dynamic) a temporary destination of its own. `expiry` and `timeout` (seconds) are a durable
+        one's."""
         link = (session or self.session).receiver(name or f"receiver-{next(_numbers)}")
         source = link.source
         source.type = Terminus.SOURCE if topic or dynamic else Terminus.UNSPECIFIED
@@ -243,7 +246,7 @@ class Peer:
             source.distribution_mode = Terminus.DIST_MODE_COPY
         if durable:
             source.durability = Terminus.DELIVERIES
-            source.expiry_policy = Terminus.EXPIRE_NEVER
+            source.expiry_policy, source.timeout = expiry, timeout
             source.distribution_mode = Terminus.DIST_MODE_COPY
         else:
             source.expiry_policy = Terminus.EXPIRE_WITH_LINK

@@ -12,11 +12,14 @@ from distributary.pipeline.model.policy import (
     DEFAULT,
     DEFAULT_TOPIC,
     Backlog,
+    Expiry,
+    Lifetime,
     Overflow,
     Policy,
     TopicPolicy,
 )
 from distributary.pipeline.subscriptions.policy_table import (
+    EXPIRY_SECONDS_MOST,
     Policies,
     Table,
     dead_letter_queue,
@@ -24,6 +27,7 @@ from distributary.pipeline.subscriptions.policy_table import (
     parse,
     text_of,
 )
+from distributary.pipeline.subscriptions.subscription_lifetimes import text_of_expiry
 
 
 def written(*subscriptions: Table, topics: tuple[Table, ...] = ()) -> Policies:
@@ -86,6 +90,16 @@ def test_no_limit_of_consumers_has_two_words() -> None:
         written({"match": "*", "consumers_max": -2})
 
 
+def test_a_lifetime_is_a_word_and_its_seconds() -> None:
+    """Also what a client says of one, which is cut to what a policy may say."""
+    said = text_of_expiry(Expiry(Lifetime.SESSION_END, 2**32 - 1))
+    policy = written({"match": "*", "expiry": "link-detach"}).of_subscription("container/c/s", said)
+    assert policy.ends == Expiry(Lifetime.SESSION_END, EXPIRY_SECONDS_MOST)
+    assert text_of_expiry(Expiry()) == ""
+    with pytest.raises(InvalidRequest, match="expiry is 'later'; it must be one of link-detach"):
+        written({"match": "*", "expiry": "later"})
+
+
 def test_topics_and_queues_have_patterns_of_their_own() -> None:
     """As permissions have: a name, or one behind a prefix."""
     policies = written(
@@ -124,6 +138,8 @@ _POLICIES = st.builds(
     message_groups=st.booleans(),
     sharing_may_change=st.booleans(),
     create_on_use=st.booleans(),
+    expiry=st.sampled_from(Lifetime),
+    expiry_seconds=st.integers(0, EXPIRY_SECONDS_MOST),
     page_bytes=st.sampled_from([0, 4_096, 1 << 28]),
     lock_ms=_MS,
     backlog=st.builds(Backlog, _MS, _MS, _MS, st.sampled_from(Overflow)),

@@ -1,11 +1,12 @@
 """Every row of the tables of attach and leave, and every form that a link name has."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from distributary.pipeline.model.address import Kind, destination_of
-from distributary.pipeline.model.policy import Redefine
+from distributary.pipeline.model.policy import Expiry, Lifetime, Redefine
 from distributary.pipeline.model.subscription import Definition, Origin, SubscriptionKey
 from distributary.pipeline.subscriptions.registry import (
     ATTACH,
@@ -17,11 +18,11 @@ from distributary.pipeline.subscriptions.registry import (
     AttachAction,
     Fit,
     LeaveAction,
-    Lifetime,
     LinkKind,
     Presence,
     decide_attach,
     decide_leave,
+    expiry_of,
     key_of_link,
     key_of_lookup,
     key_of_queue,
@@ -63,6 +64,10 @@ LEAVE_ROWS = [
     (LinkKind.DURABLE, False, 1, KEEP),
     (LinkKind.DURABLE, True, 0, DELETE),
     (LinkKind.DURABLE, True, 3, LEAVE_REFUSE),
+    (LinkKind.EXPIRING, False, 0, DELETE),
+    (LinkKind.EXPIRING, False, 1, KEEP),
+    (LinkKind.EXPIRING, True, 0, DELETE),
+    (LinkKind.EXPIRING, True, 3, LEAVE_REFUSE),
     (LinkKind.VOLATILE, False, 0, DELETE),
     (LinkKind.VOLATILE, False, 1, KEEP),
     (LinkKind.VOLATILE, True, 0, DELETE),
@@ -274,9 +279,16 @@ def test_a_consumer_and_its_lookup_mean_the_same():
 
 
 def test_what_is_said_of_a_lifetime_is_what_a_detach_does():
-    """What lives for ever is kept by a detach that doesn't close, and only that."""
-    assert LIFETIMES.keys() == set(LinkKind)
-    for kind, lifetime in LIFETIMES.items():
-        if lifetime is not None:
-            kept = decide_leave(kind, closed=False, others=0).action is KEEP
-            assert kept == (lifetime is Lifetime.NEVER)
+    """What ends with the link is deleted by a detach that doesn't close, and only that."""
+    no_consumers = {LinkKind.LOOKUP, LinkKind.DURABLE, LinkKind.EXPIRING}
+    assert LIFETIMES.keys() == set(LinkKind) - no_consumers
+    kinds = [(kind, JMS) for kind in LIFETIMES]
+    for lifetime, seconds in product(Lifetime, (0, 5)):
+        kinds.append((LinkKind.DURABLE, replace(JMS, expiry=lifetime, expiry_seconds=seconds)))
+    for kind, policy in kinds:
+        said = expiry_of(kind, policy)
+        if said is not None:
+            durable = kind is LinkKind.DURABLE
+            leaving = LinkKind.EXPIRING if durable and said.with_link else kind
+            kept = decide_leave(leaving, closed=False, others=0).action is KEEP
+            assert kept != (said == Expiry(Lifetime.LINK_DETACH, 0))

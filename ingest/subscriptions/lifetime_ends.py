@@ -1,0 +1,103 @@
+"""Durable subscriptions that end by themselves: so many seconds after their last link, session or
+connection, as `pipeline.subscriptions.subscription_lifetimes` decides.
+
+Such an end is durable and in the log as any other, by nobody. All methods run on the loop's thread.
+"""
+
+import asyncio
+from time import monotonic
+
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.publish.message_parts import MessageParts
+from distributary.ingest.runtime.host import Host
+from distributary.ingest.runtime.workers import watched, went_well
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.pipeline.model.subscription import SubscriptionKey
+
+#: Seconds between two looks at the clocks: how late an end may be.
+LOOK_SECONDS = 1.0
+#: Ends between two turns of the loop.
+ENDS_AT_ONCE = 100
+
+
+class LifetimeEnds:
+    """Ends subscriptions when their time is over, from its making until `close`."""
+
+    def __init__(self, host: Host, parts: MessageParts, directory: SubscriptionDirectory) -> None:
+        self._loop, self._log, self._directory = host.loop, parts.log, directory
+        self._counters = parts.backlogs.counters
+        self._lifetimes = directory.lifetimes
+        self._task: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._begin)
+
+    def close(self) -> None:
+        """Stop."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(watched(self._look(), self._loop, "lifetimes"))
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._task = None
+        if went_well(task):
+            self._timer = self._loop.call_later(LOOK_SECONDS, self._begin)
+
+    async def _look(self) -> None:
+        ends = ENDS_AT_ONCE
+        while ends == ENDS_AT_ONCE:
+            ends = self.end_due()
+            await asyncio.sleep(0)
+
+    # What links, sessions and connections do.
+
+    def joined(self, subscription: Subscription) -> None:
+        """A consumer's link is on it."""
+        if subscription.durable and subscription.key is not None:
+            self._lifetimes.joined(subscription.key)
+
+    def left(self, link: Link, subscription: Subscription) -> None:
+        """A consumer's link has left it, by whatever end. One that has ended or was redefined
+        meanwhile isn't concerned."""
+        key = subscription.key
+        if key is not None and self._directory.get(key) is subscription:
+            others = bool(subscription.consumers)
+            self._lifetimes.left(key, link.connection, link.session, monotonic(), others=others)
+
+    def session_ended(self, connection: Peer, session: int) -> None:
+        """A peer has ended a session; its links have left."""
+        self._lifetimes.session_ended(connection, session, monotonic())
+        self.end_due()
+
+    def connection_ended(self, connection: Peer) -> None:
+        """A connection has ended; its links have left. It may be told again."""
+        self._lifetimes.connection_ended(connection, monotonic())
+        self.end_due()
+
+    # The ends.
+
+    def end_due(self) -> int:
+        """End some of those whose time is over; how many there were."""
+        due = self._lifetimes.due(monotonic(), ENDS_AT_ONCE)
+        for key in due:
+            self._end(key)
+        if due:
+            self._log.flush()
+        return len(due)
+
+    def end_if_over(self, key: SubscriptionKey) -> None:
+        """Who comes to this subscription when its time is over doesn't find it any more."""
+        if self._lifetimes.is_over(key, monotonic()):
+            self._end(key)
+
+    def _end(self, key: SubscriptionKey) -> None:
+        subscription = self._directory.get(key)
+        assert subscription is not None, key  # noqa: S101
+        if subscription.consumers or not self._directory.sure(key):
+            self._lifetimes.postpone(key, monotonic())
+            return
+        dropped = self._counters.owed_below(subscription)
+        self._directory.delete(subscription, by="", dropped=dropped)
