@@ -14,8 +14,11 @@ from starlette.types import ASGIApp
 from distributary.ingest.console.pages import (
     entity_pages,
     making_pages,
+    message_pages,
     now_page,
     operation_pages,
+    picture_parts,
+    proof_pages,
     subscription_page,
 )
 from distributary.ingest.console.pages.login_pages import Door
@@ -33,6 +36,9 @@ PAGES: Final[tuple[Page, ...]] = (
     *subscription_page.PAGES,
     *making_pages.PAGES,
     *operation_pages.PAGES,
+    *message_pages.PAGES,
+    *picture_parts.PAGES,
+    *proof_pages.PAGES,
 )
 
 #: The parts of the navigation: name, path, text.
@@ -41,6 +47,8 @@ NAVIGATION: Final = (
     ("subscriptions", "/subscriptions", "Subscriptions"),
     ("queues", "/queues", "Queues"),
     ("topics", "/topics", "Topics"),
+    ("messages", "/messages", "Messages"),
+    ("proof", "/proof", "Proof"),
 )
 
 Endpoint = Callable[[Request], Awaitable[Response]]

@@ -34,7 +34,7 @@
 
   // Parts of a page: replaced when they say something else, unless somebody works in them.
   for (const part of document.querySelectorAll("[data-live]")) {
-    whileSeen(Number(part.dataset.every || 1000), async () => {
+    const fresh = async () => {
       const answer = await asked(part.dataset.live);
       if (!answer) return;
       const text = await answer.text();
@@ -44,7 +44,9 @@
       if (text === part.dataset.shown || busy) return;
       part.innerHTML = text;
       part.dataset.shown = text;
-    });
+    };
+    whileSeen(Number(part.dataset.every || 1000), fresh);
+    if ("atOnce" in part.dataset) fresh();
   }
 
   // Plots: the columns of all plots of a page come in one answer, each time what is new.
@@ -106,7 +108,7 @@
   }
 
   // Keys.
-  const PLACES = { n: "/", s: "/subscriptions", q: "/queues", t: "/topics" };
+  const PLACES = { n: "/", s: "/subscriptions", q: "/queues", t: "/topics", m: "/messages", p: "/proof" };
   const dialog = document.getElementById("keys");
   const help = () => { if (dialog && !dialog.open) dialog.showModal(); };
   let going = 0;
