@@ -80,10 +80,14 @@ def drawn(history: BacklogHistory) -> Drawn:
     most_came = max((one.came for one in history.buckets), default=0)
     step = WIDTH / len(history.buckets)
     points = [
-        (round((nth + 1) * step, 1), round(HEIGHT - value / max(most, 1) * HEIGHT * 0.94, 1))
+        (round((nth + 1) * step, 1), _height(value, most))
         for nth, value in enumerate(owed)
         if value is not None
     ]
+    if points:  # where the first of its buckets begins
+        first = next(one for one in history.buckets if one.owed is not None)
+        before = max((first.owed or 0) - first.came + first.settled, 0)
+        points.insert(0, (round(points[0][0] - step, 1), _height(before, most)))
     line = " ".join(f"{x},{y}" for x, y in points)
     area = f"{points[0][0]},{HEIGHT} {line} {points[-1][0]},{HEIGHT}" if points else ""
     came = tuple(
@@ -93,6 +97,10 @@ def drawn(history: BacklogHistory) -> Drawn:
     )
     begins, ends = history.buckets[0].begins_at, history.buckets[-1].begins_at + history.width
     return Drawn(line, area, came, most, most_came, begins, ends, _words(history, owed, most))
+
+
+def _height(value: int, most: int) -> float:
+    return round(HEIGHT - value / max(most, 1) * HEIGHT * 0.94, 1)
 
 
 def _bar(x: float, step: float, part: float, title: str) -> Box:

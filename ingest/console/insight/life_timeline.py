@@ -95,6 +95,10 @@ def kin_words(kin: Kin) -> str:
             assert_never(never)
 
 
+#: What was never owed, or nobody can tell, has no bar.
+_NOT_DRAWN: Final = frozenset({StayState.NEVER_OWED, StayState.NOT_SELECTED, StayState.UNKNOWN})
+
+
 def state_words(lane: Lane) -> tuple[str, str]:
     """How it stands with a subscription now, and the tone of that."""
     stay = lane.stays[-1]
@@ -128,6 +132,8 @@ def _final(stay: Stay) -> Outcome:
 def _moments(life: MessageLife, now: int) -> Iterator[int]:
     for lane in life.lanes:
         for stay in lane.stays:
+            if stay.state in _NOT_DRAWN:
+                continue
             yield stay.since
             yield _end(stay, now)
             for one in stay.deliveries:
@@ -149,7 +155,7 @@ def _lane(lane: Lane, scale: "_Scale", now: int) -> LaneShown:
     marks: list[Mark] = []
     sentences: list[str] = []
     for nth, stay in enumerate(lane.stays):
-        if stay.state not in (StayState.NEVER_OWED, StayState.NOT_SELECTED, StayState.UNKNOWN):
+        if stay.state not in _NOT_DRAWN:
             marks.append(scale.bar(stay.since, _end(stay, now), "waiting"))
         marks += [
             scale.bar(one.delivered_at or stay.since, one.settled_at or now, _kind(one))
@@ -234,7 +240,7 @@ def _delivery(one: Delivery) -> str:
     if one.outcome is Outcome.LOST or one.settled_at == one.delivered_at:
         return f"{one.consumer} {how}, {instant(one.settled_at)}{count}."
     took = span(one.settled_at - one.delivered_at)
-    return f"{one.consumer} got it {at} and {how} after {took}{count}."
+    return f"{one.consumer} got it {at} and {took} later {how}{count}."
 
 
 def _event_word(event: Event | None) -> str:

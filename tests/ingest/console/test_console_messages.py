@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
+from chromium import axe
 from console_process import Console
 from gateway_http import ShownGateway
 from gateway_links import encoded
@@ -58,10 +59,10 @@ def story(shown: ShownGateway) -> Iterator[Peer]:
     link.confirm(link.take(90))
     biller = Peer(shown.port, "biller")
     link = biller.shared_durable("orders", "billing|global")
-    link.confirm(link.take(1), Delivery.MODIFIED)
-    [failed] = link.take(1)
-    failed.delivery.local.failed = True
-    link.confirm([failed], Delivery.MODIFIED)
+    for _ in range(2):
+        [failed] = link.take(1)
+        failed.delivery.local.failed = True
+        link.confirm([failed], Delivery.MODIFIED)
     red = Peer(shown.port, "red")
     red.shared_durable("orders", "red|global", filters=selector("colour = 'red'"))
     link.confirm(link.take(30))
@@ -112,7 +113,7 @@ def test_the_life_of_a_message(story: Peer, console: Console, page: Page, pictur
     expect(lanes).to_have_count(3)
     billing = lanes.filter(has_text="global/billing")
     expect(billing.locator(".chip")).to_have_text("dead-lettered")
-    expect(billing.locator("li")).to_contain_text(["created", "biller/billing|global", "attempt 2"])
+    expect(billing.locator("li")).to_contain_text(["biller/billing|global got it", "(attempt 2)"])
     expect(lanes.filter(has_text="global/red").locator(".chip")).to_have_text("not selected")
     expect(lanes.filter(has_text="global/warehouse").locator(".chip")).to_have_text("accepted")
     expect(page.get_by_text("alice", exact=True).first).to_be_visible()
@@ -141,6 +142,8 @@ def test_a_subscription_in_pictures(
     expect(page.locator(".history figcaption")).to_contain_text("30 messages wait now")
     expect(page.get_by_text("30 messages wait or are in flight")).to_be_visible()
     expect(page.locator(".history .line")).to_have_count(1)
+    page.locator(".history").scroll_into_view_if_needed()
+    page.mouse.wheel(0, 2_000)
     picture(page, "subscription-history")
     page.get_by_role("link", name="Look at what waits").click()
     expect(page.locator("table.messages tbody tr")).to_have_count(30)
@@ -156,3 +159,36 @@ def test_a_message_in_flight_is_said_by_the_gateway(
         lane = page.locator("article.lane").filter(has_text="global/warehouse")
         expect(lane.locator(".chip")).to_have_text("in flight")
         expect(lane).to_contain_text("holder/warehouse|global holds it since")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nobody_is_kept_out(
+    story: Peer, console: Console, window: Callable[..., Page], scheme: str
+) -> None:
+    """What axe finds wrong on these pages: nothing."""
+    page = window(color_scheme=scheme)
+    for path in (
+        "/messages",
+        "/messages?topic=orders",
+        "/messages/0",
+        "/messages/120",
+        "/messages/999999",
+        "/subscription?id=global/warehouse",
+        "/proof",
+    ):
+        page.goto(console.url + path)
+        if "id=" in path:
+            expect(page.locator(".history figcaption")).to_be_visible()
+        page.evaluate(axe())
+        found = page.evaluate("axe.run()")["violations"]
+        assert not found, (path, [(one["id"], one["nodes"][0]["html"]) for one in found])
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(
+    story: Peer, console: Console, window: Callable[..., Page]
+) -> None:
+    page = window(viewport={"width": 390, "height": 844})
+    for path in ("/messages?topic=orders", "/messages/0", "/proof"):
+        page.goto(console.url + path)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 390, path
