@@ -258,7 +258,8 @@ def test_a_form_of_somebody_else_does_nothing(
     page.goto(f"{console.url}/do/purge?id=queue/{queue}")
     told = page.evaluate(
         """async (path) => {
-            const body = new URLSearchParams({typed: new URLSearchParams(location.search).get("id")});
+            const typed = new URLSearchParams(location.search).get("id");
+            const body = new URLSearchParams({typed});
             return (await fetch(path, {method: "POST", body})).status;
         }""",
         f"/do/purge?id=queue/{queue}",
