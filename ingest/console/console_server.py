@@ -52,10 +52,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the console shows: a gateway, its address for metrics, its home."""
+    """What the console shows: a gateway, its home; and where metrics are: of the gateway, and of
+    those that stand by for it."""
 
     gateway: Gateway
-    metrics: str
+    metrics: tuple[str, ...]
     home: Path
 
 

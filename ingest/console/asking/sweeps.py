@@ -57,13 +57,19 @@ class Sweeps:
     def known(self, entity: Entity) -> Known:
         """What is known; asking begins a sweep when that is old. Waits FIRST_SECONDS for the first
         one at most."""
+        self.peek(entity)
+        one = self._types[entity]
+        one.first.wait(FIRST_SECONDS)
+        return one.known
+
+    def peek(self, entity: Entity) -> Known:
+        """The same without waiting for anything."""
         one = self._types[entity]
         with self._lock:
             old = time.monotonic() - one.ended > self._settings.sweep_seconds
             if one.began is None and old:
                 one.began = time.monotonic()
                 threading.Thread(target=self._sweep, args=(entity, one), daemon=True).start()
-        one.first.wait(FIRST_SECONDS)
         return one.known
 
     def stale(self) -> None:

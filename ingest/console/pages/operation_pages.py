@@ -45,7 +45,8 @@ async def show(visit: Visit) -> Response:
         "ready": ready,
         "effects": effects(deed, row, found) if ready else [],
     }
-    return visit.page("operation.html", "subscriptions", values, 400 if why else 200)
+    here = "queues" if name.startswith("queue/") else "subscriptions"
+    return visit.page("operation.html", here, values, 400 if why else 200)
 
 
 async def perform(visit: Visit) -> Response:

@@ -69,6 +69,9 @@ def application(
     async def unknown(request: Request, _error: Exception) -> Response:
         return await _answered(console, door, request, _absent)
 
+    async def bug(_request: Request, _error: Exception) -> Response:
+        return door.page("bug.html", {}, 500)
+
     @asynccontextmanager
     async def life(_app: Starlette) -> AsyncIterator[None]:
         tidying = asyncio.create_task(door.entrance.tidy())
@@ -88,7 +91,7 @@ def application(
             for page in PAGES
         ),
     ]
-    app = Starlette(routes=routes, lifespan=life, exception_handlers={404: unknown})
+    app = Starlette(routes=routes, lifespan=life, exception_handlers={404: unknown, 500: bug})
     return RequestGuard(app, names, console.settings.pages.form_bytes_max)
 
 

@@ -55,6 +55,8 @@
     value >= 1e4 ? (value / 1e3).toFixed(0) + " k" : value >= 100 || value === Math.round(value) ?
       value.toLocaleString("en", { maximumFractionDigits: 0 }) : value.toFixed(1);
 
+  const SHOWN_SECONDS = 300;
+
   class Plot {
     constructor(place) {
       this.place = place;
@@ -62,6 +64,7 @@
       this.chart = null;
     }
     draw(columns) {
+      if (columns.at.length < 2) return;
       const data = [columns.at, ...this.lines.map(([name]) => columns[name])];
       if (this.chart) { this.chart.setData(data); return; }
       const axis = { stroke: color("--faint"), grid: { stroke: color("--line"), width: 1 },
@@ -69,7 +72,7 @@
       this.chart = new uPlot({
         width: this.place.clientWidth, height: 150, legend: { live: true },
         cursor: { y: false, points: { size: 6 } },
-        scales: { y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+        scales: { x: { range: (_chart, _low, high) => [high - SHOWN_SECONDS, high] }, y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
         axes: [{ ...axis, space: 70 }, { ...axis, size: 48, values: (_chart, ticks) => ticks.map(short) }],
         series: [{ value: (_chart, at) => at == null ? "" : new Date(at * 1e3).toLocaleTimeString() },
           ...this.lines.map(([, label], nth) => ({
@@ -92,7 +95,7 @@
       const newer = await answer.json();
       if (columns === null) columns = newer;
       else {
-        const oldest = Date.now() / 1e3 - 600;
+        const oldest = Date.now() / 1e3 - 2 * SHOWN_SECONDS;
         const gone = columns.at.filter((at) => at < oldest).length;
         for (const name of Object.keys(columns)) columns[name] = columns[name].slice(gone).concat(newer[name]);
       }
