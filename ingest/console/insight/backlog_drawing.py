@@ -79,17 +79,15 @@ def drawn(history: BacklogHistory) -> Drawn:
     most = max((value for value in owed if value is not None), default=0)
     most_came = max((one.came for one in history.buckets), default=0)
     step = WIDTH / len(history.buckets)
-    points = [
-        (round((nth + 1) * step, 1), _height(value, most))
-        for nth, value in enumerate(owed)
-        if value is not None
-    ]
-    if points:  # where the first of its buckets begins
-        first = next(one for one in history.buckets if one.owed is not None)
-        before = max((first.owed or 0) - first.came + first.settled, 0)
-        points.insert(0, (round(points[0][0] - step, 1), _height(before, most)))
-    line = " ".join(f"{x},{y}" for x, y in points)
-    area = f"{points[0][0]},{HEIGHT} {line} {points[-1][0]},{HEIGHT}" if points else ""
+    known = [(nth, value) for nth, value in enumerate(owed) if value is not None]
+    points = [((nth + 1) * step, _height(value, most)) for nth, value in known]
+    if known:  # where the first of its buckets begins
+        nth, value = known[0]
+        first = history.buckets[nth]
+        before = max(value - first.came + first.settled, 0)
+        points.insert(0, (nth * step, _height(before, most)))
+    line = " ".join(f"{x:.1f},{y}" for x, y in points)
+    area = f"{points[0][0]:.1f},{HEIGHT} {line} {points[-1][0]:.1f},{HEIGHT}" if points else ""
     came = tuple(
         _bar(nth * step, step, one.came / max(most_came, 1), messages(one.came))
         for nth, one in enumerate(history.buckets)
