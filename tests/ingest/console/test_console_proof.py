@@ -14,7 +14,8 @@ from gateway_management import Manager
 from gateway_peer import Peer
 from playwright.sync_api import Page, expect
 
-SECONDS_MAX = 400_000
+#: Milliseconds that an audit may take on a busy machine.
+AUDIT_MS_MAX = 600_000
 
 
 def materialize(home: Path) -> None:
@@ -49,7 +50,9 @@ def test_an_audit_is_run_and_what_it_finds_leads_to_the_message(
     window: Callable[..., Page],
     picture: Callable[[Page, str], None],
 ) -> None:
-    """Sound first; then a settlement is gone from a table, and the audit says of which message."""
+    """A settlement is gone from a table: the audit says of which message. Who comes meanwhile sees
+    that one is running, and can't begin another."""
+    DeltaTable(judged.home / "tables" / "acks").delete("sequence = 3")
     page.goto(f"{console.url}/proof")
     page.get_by_role("button", name="Run an audit").click()
     expect(page.get_by_text("The audit has begun.")).to_be_visible()
@@ -57,19 +60,13 @@ def test_an_audit_is_run_and_what_it_finds_leads_to_the_message(
     other = window()
     other.goto(f"{console.url}/proof")
     expect(other.get_by_role("button", name="Run an audit")).to_be_disabled()
-    expect(page.get_by_text("is done: nothing found")).to_be_visible(timeout=SECONDS_MAX)
-    acks = DeltaTable(judged.home / "tables" / "acks")
-    acks.delete("sequence = 3")
-    page.goto(f"{console.url}/proof")
+    expect(page.get_by_text(re.compile("is done: [1-9]"))).to_be_visible(timeout=AUDIT_MS_MAX)
+    page.get_by_role("link", name="Show it").click()
     expect(page.get_by_role("row")).to_have_count(2)
-    page.get_by_role("button", name="Run an audit").click()
-    expect(page.get_by_text(re.compile("is done: [1-9]"))).to_be_visible(timeout=SECONDS_MAX)
     picture(page, "proof")
-    page.goto(f"{console.url}/proof")
-    expect(page.get_by_role("row")).to_have_count(3)
     page.locator("tbody tr").first.get_by_role("link").click()
     expect(page.locator("tbody")).to_contain_text("below the floor and never settled")
     picture(page, "proof-report")
     page.get_by_role("link", name="message 3").first.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Message 3")
-    assert len(list((judged.home / "audits").iterdir())) == 2
+    assert len(list((judged.home / "audits").iterdir())) == 1
