@@ -8,7 +8,7 @@ import pytest
 from distributary.ingest.cli.watching.metric_readings import GatewayNow, now, reading
 from distributary.ingest.console.insight import subscription_facts as facts
 from distributary.ingest.console.insight.entity_lists import Wanted, part
-from distributary.ingest.console.insight.previews import Deed, Found, changes, effects
+from distributary.ingest.console.insight.previews import Found, Offer, changes, effects
 from distributary.ingest.console.insight.problems import (
     NAMED_MAX,
     RULES,
@@ -135,41 +135,53 @@ ROW: dict[str, object] = {
 }
 
 EFFECTS = [
-    (Deed.PAUSE, Found(), "Nothing is delivered until it is resumed; 10 messages wait already."),
-    (Deed.RESUME, Found(), "Delivery goes on: 10 messages wait for 2 consumers."),
-    (Deed.PURGE, Found(), "Dropped: 10 messages: it is owed only what comes from now on."),
-    (Deed.CLOSE, Found(), "Ended with amqp:link:detach-forced: 2 links. Clients may come again."),
-    (Deed.DELETE, Found(), "It is owed nothing any more. Dropped: 10 messages."),
     (
-        Deed.REWIND,
+        Offer.PAUSE,
+        Found(),
+        "Nothing is delivered until it is resumed; 10 messages wait already.",
+    ),
+    (Offer.RESUME, Found(), "Delivery goes on: 10 messages wait for 2 consumers."),
+    (Offer.PURGE, Found(), "Dropped: 10 messages: it is owed only what comes from now on."),
+    (
+        Offer.CLOSE,
+        Found(),
+        "Ended with amqp:link:detach-forced: 2 links. Clients may come again.",
+    ),
+    (Offer.DELETE, Found(), "It is owed nothing any more. Dropped: 10 messages."),
+    (
+        Offer.REWIND,
         Found("2h", 400, 25),
         "It is owed 25 messages from there on: 15 more than the 10 that wait now.",
     ),
-    (Deed.SKIP, Found("now", 2_000, 4), "Dropped: 6 messages; 4 of its backlog stay."),
-    (Deed.SKIP, Found("now"), "How much that is can't be said from here"),
+    (Offer.SKIP, Found("now", 2_000, 4), "Dropped: 6 messages; 4 of its backlog stay."),
+    (Offer.SKIP, Found("now"), "How much that is can't be said from here"),
     (
-        Deed.REDRIVE,
+        Offer.REDRIVE,
         Found(dead=9, letters="DLQ.x", most=4),
         "Dead letters in DLQ.x: 9. Going back: 4.",
     ),
-    (Deed.REDRIVE, Found(), "It keeps no dead letters: its policy says dead_letter = false."),
-    (Deed.POLICY, Found(), "Nothing changes."),
+    (
+        Offer.REDRIVE,
+        Found(),
+        "It keeps no dead letters: its policy says dead_letter = false.",
+    ),
+    (Offer.POLICY, Found(), "Nothing changes."),
 ]
 
 
-@pytest.mark.parametrize(("deed", "found", "sentence"), EFFECTS)
-def test_an_operation_says_what_it_will_do(deed: Deed, found: Found, sentence: str) -> None:
-    assert any(one.startswith(sentence) for one in effects(deed, ROW, found))
+@pytest.mark.parametrize(("offer", "found", "sentence"), EFFECTS)
+def test_an_operation_says_what_it_will_do(offer: Offer, found: Found, sentence: str) -> None:
+    assert any(one.startswith(sentence) for one in effects(offer, ROW, found))
 
 
 def test_every_operation_has_a_row() -> None:
-    assert {deed for deed, _, _ in EFFECTS} == set(Deed)
+    assert {offer for offer, _, _ in EFFECTS} == set(Offer)
 
 
 def test_with_a_selector_numbers_are_the_most() -> None:
     """The gateway doesn't know before how many fit."""
     row = {**ROW, "selector": "n > 1"}
-    assert effects(Deed.PURGE, row, Found())[0].startswith("Dropped: at most 10 messages")
+    assert effects(Offer.PURGE, row, Found())[0].startswith("Dropped: at most 10 messages")
 
 
 def test_a_policy_that_changes_says_each_key() -> None:
