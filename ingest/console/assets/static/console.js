@@ -56,6 +56,7 @@
       value.toLocaleString("en", { maximumFractionDigits: 0 }) : value.toFixed(1);
 
   const SHOWN_SECONDS = 300;
+  const clock = (at) => new Date(at * 1e3).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 
   class Plot {
     constructor(place) {
@@ -73,7 +74,7 @@
         width: this.place.clientWidth, height: 150, legend: { live: true },
         cursor: { y: false, points: { size: 6 } },
         scales: { x: { range: (_chart, _low, high) => [high - SHOWN_SECONDS, high] }, y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-        axes: [{ ...axis, space: 70 }, { ...axis, size: 48, values: (_chart, ticks) => ticks.map(short) }],
+        axes: [{ ...axis, space: 70, size: 28, values: (_chart, ticks) => ticks.map(clock) }, { ...axis, size: 48, values: (_chart, ticks) => ticks.map(short) }],
         series: [{ value: (_chart, at) => at == null ? "" : new Date(at * 1e3).toLocaleTimeString() },
           ...this.lines.map(([, label], nth) => ({
             label, stroke: color("--plot-" + (nth + 1)), width: 1.6, points: { show: false },
