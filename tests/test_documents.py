@@ -66,17 +66,19 @@ def other_defaults(text: str, conf: dict[str, dict[str, object]]) -> list[str]:
     return wrong
 
 
-def limits_page() -> tuple[str, str]:
-    """The page of limits: what is of the gateway, and what is of Spark's jobs."""
+def limits_page() -> tuple[str, str, str]:
+    """The page of limits: what is of the gateway, of Spark's jobs, of the console."""
     text = (ROOT / "docs" / "limits.md").read_text()
-    gateway, jobs = text.split("## What Spark's jobs take")
-    return gateway, jobs
+    gateway, rest = text.split("## What the console takes")
+    console, jobs = rest.split("## What Spark's jobs take")
+    return gateway, jobs, console
 
 
 def test_every_default_on_the_page_of_limits_is_the_settings() -> None:
-    """With its unit; of the gateway, and of Spark's jobs."""
-    gateway, jobs = limits_page()
-    for text, file in ((gateway, "distributary.toml"), (jobs, "jobs.toml")):
+    """With its unit; of the gateway, of Spark's jobs, and of the console."""
+    gateway, jobs, console = limits_page()
+    files = ((gateway, "distributary.toml"), (jobs, "jobs.toml"), (console, "console.toml"))
+    for text, file in files:
         conf = tomllib.loads((ROOT / "conf" / file).read_text())
         assert not other_defaults(text, conf)
         assert len(other_defaults(text.replace("1", "7"), conf)) > 1, "it sees a wrong number"
@@ -84,7 +86,10 @@ def test_every_default_on_the_page_of_limits_is_the_settings() -> None:
 
 def test_every_limit_of_the_settings_is_on_the_page() -> None:
     """What ends in `_max` is a limit; those of a redelivery's delay bound no memory."""
-    gateway, jobs = limits_page()
+    gateway, jobs, console = limits_page()
+    ours = tomllib.loads((ROOT / "conf" / "console.toml").read_text())
+    named = set(re.findall(r"\w+", console))
+    assert not {key for part in ("sessions", "asking", "pages") for key in ours[part]} - named
     conf = tomllib.loads((ROOT / "conf" / "distributary.toml").read_text())
     limits = {key for section in conf.values() for key in section if key.endswith("_max")}
     assert not {key for key in limits if key not in gateway} - {"redelivery_delay_ms_max"}

@@ -23,10 +23,11 @@ _file = click.Path(path_type=Path)
 @click.option("--home", type=_file, required=True, help="The gateway's folder, for its tables.")
 @click.option(
     "--metrics",
-    default="127.0.0.1:8162",
+    multiple=True,
+    default=("127.0.0.1:8162",),
     show_default=True,
     metavar="HOST:PORT",
-    help="http.listen of the gateway.",
+    help="http.listen of the gateway; once more for each standby.",
 )
 @click.option("--listen", default="127.0.0.1:8161", show_default=True, metavar="HOST:PORT")
 @click.option("--tls-cert", type=_file, help="PEM file: the console's certificate, for https.")
@@ -38,7 +39,7 @@ def console(
     address: str,
     tls_ca: Path | None,
     home: Path,
-    metrics: str,
+    metrics: tuple[str, ...],
     listen: str,
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -69,7 +70,8 @@ def console(
     from distributary.jobs.client.management_client import Gateway  # noqa: PLC0415 (as above)
 
     host, port = _address(listen, "--listen")
-    _address(metrics, "--metrics")
+    for one in metrics:
+        _address(one, "--metrics")
     _check_files(tls_ca, tls_cert, tls_key)
     if not _is_loopback(host) and tls_cert is None and not without_tls:
         raise InvalidRequest(

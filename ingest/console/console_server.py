@@ -2,6 +2,8 @@
 to stop."""
 
 import asyncio
+import errno
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -52,10 +54,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the console shows: a gateway, its address for metrics, its home."""
+    """What the console shows: a gateway, its home; and where metrics are: of the gateway, and of
+    those that stand by for it."""
 
     gateway: Gateway
-    metrics: str
+    metrics: tuple[str, ...]
     home: Path
 
 
@@ -105,11 +108,12 @@ def _listen(place: Place) -> socket.socket:
         family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
         return socket.create_server((place.host, place.port), family=family, backlog=128)
     except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        text = f"the console can't listen on {place.host}:{place.port}: {why}"
-        if isinstance(error, socket.gaierror | OverflowError):
-            raise InvalidRequest(f"{text}. --listen is HOST:PORT") from None
-        raise StoreError(f"{text}. Name another one with --listen, or port 0 for any") from None
+        number = getattr(error, "errno", None) or 0
+        text = f"the console can't listen on {place.host}:{place.port}"
+        if number in (errno.EADDRINUSE, errno.EACCES):
+            why = os.strerror(number)
+            raise StoreError(f"{text}: {why}. Name another one by --listen (port 0: any)") from None
+        raise InvalidRequest(f"{text}: {error}. --listen is HOST:PORT of this machine") from None
 
 
 def _config(place: Place) -> uvicorn.Config:

@@ -13,6 +13,7 @@ from tests.bench.auditing import auditing
 from tests.bench.bench import Bench, Measurement
 from tests.bench.claims import attributes, idle_1000, patterns, selectors_10
 from tests.bench.compaction import compaction
+from tests.bench.consoling import console
 from tests.bench.crowd import crowd
 from tests.bench.decoding import decode
 from tests.bench.dispatching import dispatch
@@ -320,6 +321,21 @@ CASES = (
         "traces",
         traced,
         Budget(facts_max={"unsampled_publish": 1.05, "unsampled_drain": 1.05}),
+        own=True,
+    ),
+    Case(
+        "console",
+        "console",
+        console,
+        Budget(
+            facts_max={
+                "list_paint_ms": 1_000,
+                "now_paint_ms": 1_000,
+                "list_max_ms": 500,
+                "looked_pct": 5,
+                "unseen_pct": 1,
+            },
+        ),
         own=True,
     ),
     Case("crowd", "crowd", crowd, Budget(stall_ms_max=HOSTILE_STALL_MS_MAX), own=True),

@@ -119,10 +119,10 @@ def attributes(bench: Bench) -> Measurement:
     return measurement
 
 
-def subscribe_many(bench: Bench, topic: str) -> None:
-    """A thousand durable subscriptions of a topic, made over one connection."""
+def subscribe_many(bench: Bench, topic: str, count: int = IDLE) -> None:
+    """So many durable subscriptions of a topic, made over one connection."""
     peer = Peer(bench.server.endpoint)
-    for _ in range(IDLE):
+    for _ in range(count):
         peer.attach(frames.shared_durable(bench.name("idle"), topic))
         peer.detach(closed=False)
     peer.close()

@@ -119,6 +119,11 @@ class GatewayNow:
     accept_p50_ms: float | None
     accept_p99_ms: float | None
     write_p99_ms: float | None
+    commit_lag_ms: float | None  #: 99 % of what was committed since
+    stall_ms: float | None  #: the longest turn of the loop above 5 ms
+    journal_full: bool
+    unreadable: int
+    internal_errors: int
     subscriptions: tuple[SubscriptionNow, ...] = ()
     warnings: tuple[str, ...] = field(default=())
 
@@ -141,6 +146,11 @@ def now(before: Reading, after: Reading) -> GatewayNow:
         accept_p50_ms=_quantile_ms(before, after, "accept_seconds", 0.5),
         accept_p99_ms=_quantile_ms(before, after, "accept_seconds", 0.99),
         write_p99_ms=_quantile_ms(before, after, "journal_write_seconds", 0.99),
+        commit_lag_ms=_quantile_ms(before, after, "commit_lag_seconds", 0.99),
+        stall_ms=_quantile_ms(before, after, "loop_stall_seconds", 1.0),
+        journal_full=after.one("journal_full") > 0,
+        unreadable=int(after.one("unreadable_subscriptions")),
+        internal_errors=int(after.one("internal_errors_total")),
         subscriptions=subscriptions,
         warnings=tuple(_warnings(before, after, subscriptions)),
     )

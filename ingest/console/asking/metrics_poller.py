@@ -4,6 +4,8 @@ Rule 1: it reads at most each `poll_ms`, and so seldom that what a reading took 
         the time at most.
 Rule 2: `quiet_seconds` after nobody asked any more it stops; the next one who asks starts it.
 Rule 3: what was known last stays, with its time, when the gateway doesn't answer.
+Rule 4: of several addresses the one is read whose gateway serves; of the others it is asked each
+        NEIGHBOUR_SECONDS whether they stand by.
 """
 
 import asyncio
@@ -15,12 +17,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from distributary.ingest.cli.watching.metric_readings import GatewayNow, Reading, now, reading
+from distributary.ingest.console.insight.problems import Neighbour
 from distributary.ingest.console.insight.series import Point, Series
 from distributary.ingest.console.settings.console_settings import AskingSettings
 from distributary.pipeline.errors import InvalidRequest
 
 #: Bytes of an answer of `/metrics`: 1,000 subscriptions and topics have 600 kB.
 ANSWER_BYTES_MAX: Final = 16 << 20
+#: Seconds between two questions to a standby.
+NEIGHBOUR_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +33,11 @@ class GatewayState:
     """What is known of the gateway. Times are seconds since 1970."""
 
     found: GatewayNow | None = None  #: as of `at`
-    reading: Reading | None = None
     at: float | None = None
     failed_since: float | None = None  #: since when it doesn't answer
     why: str = ""
+    address: str = ""  #: whose readings these are
+    neighbours: tuple[Neighbour, ...] = ()
 
     @property
     def answers(self) -> bool:
@@ -42,9 +48,12 @@ class GatewayState:
 class MetricsPoller:
     """One for the process. Its methods run on the event loop."""
 
-    def __init__(self, address: str, settings: AskingSettings) -> None:
-        self._address, self._settings = address, settings
-        self._state = GatewayState()
+    def __init__(self, addresses: Sequence[str], settings: AskingSettings) -> None:
+        self._addresses, self._settings = tuple(addresses), settings
+        self._at = 0  # which of the addresses is read
+        self._neighbours: tuple[Neighbour, ...] = ()
+        self._neighbours_at = -NEIGHBOUR_SECONDS
+        self._state = GatewayState(address=addresses[0])
         self._series = Series(settings.history_seconds)
         self._wanted = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -90,22 +99,29 @@ class MetricsPoller:
         before: Reading | None = None
         while time.monotonic() - self._wanted < self._settings.quiet_seconds:
             began = time.monotonic()
-            after = await asyncio.to_thread(self._read)
+            address = self._addresses[self._at]
+            after = await asyncio.to_thread(self._read, address)
+            if began - self._neighbours_at >= NEIGHBOUR_SECONDS:
+                self._neighbours = await asyncio.to_thread(self._others)
+                self._neighbours_at = began
+            serves = isinstance(after, Reading) and after.one("ready") > 0
             if isinstance(after, Reading):
-                self._took(before, after)
+                self._took(address, before, after)
                 before = after
             else:
-                self._failed(after)
+                self._failed(address, after)
                 before = None
             self._first.set()
+            if not serves and len(self._addresses) > 1:
+                self._at, before = (self._at + 1) % len(self._addresses), None
             took = time.monotonic() - began
             at_least = max(self._settings.poll_ms / 1e3, took / self._settings.poll_part)
             await asyncio.sleep(at_least - took)
 
-    def _took(self, before: Reading | None, after: Reading) -> None:
+    def _took(self, address: str, before: Reading | None, after: Reading) -> None:
         at = time.time()
         found = now(before if before is not None else after, after)
-        self._state = GatewayState(found, after, at)
+        self._state = GatewayState(found, at, None, "", address, self._neighbours)
         if before is not None:
             backlog = sum(one.backlog for one in found.subscriptions)
             self._series.add(
@@ -121,25 +137,46 @@ class MetricsPoller:
                 )
             )
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, address: str, why: str) -> None:
         old = self._state
         since = time.time() if old.failed_since is None else old.failed_since
-        self._state = GatewayState(old.found, old.reading, old.at, since, why)
+        self._state = GatewayState(old.found, old.at, since, why, address, self._neighbours)
 
-    def _read(self) -> Reading | str:
-        """A reading, or why there is none."""
-        host, _, port = self._address.rpartition(":")
+    def _connection(self, address: str) -> http.client.HTTPConnection:
+        host, _, port = address.rpartition(":")
         seconds = self._settings.answer_seconds
-        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=seconds)
+        return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=seconds)
+
+    def _others(self) -> tuple[Neighbour, ...]:
+        """What the gateways say that aren't read."""
+        others = [one for nth, one in enumerate(self._addresses) if nth != self._at]
+        return tuple(Neighbour(one, self._said(one)) for one in others)
+
+    def _said(self, address: str) -> str:
+        connection = self._connection(address)
+        try:
+            connection.request("GET", "/readyz")
+            answer = connection.getresponse()
+            answer.read(ANSWER_BYTES_MAX)
+        except (OSError, http.client.HTTPException):
+            return ""
+        else:
+            return "serves" if answer.status == http.client.OK else "stands by"
+        finally:
+            connection.close()
+
+    def _read(self, address: str) -> Reading | str:
+        """A reading, or why there is none."""
+        connection = self._connection(address)
         try:
             connection.request("GET", "/metrics")
             answer = connection.getresponse()
             text = answer.read(ANSWER_BYTES_MAX).decode()
             if answer.status != http.client.OK:
-                return f"http://{self._address}/metrics answers {answer.status}"
+                return f"http://{address}/metrics answers {answer.status}"
             return reading(time.monotonic(), text)
         except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
-            return f"nobody answers at http://{self._address}/metrics: {error}"
+            return f"nobody answers at http://{address}/metrics: {error}"
         except InvalidRequest as error:
             return str(error)
         finally:

@@ -1,9 +1,10 @@
 """All subscriptions, queues and topics that one user may see, read in parts and remembered.
 
 Rule 1: nothing is read that nobody wants: a sweep begins when a list is asked for and the last one
-        is `sweep_seconds` old.
-Rule 2: the first sweep is read at once; each later one so slowly that asking takes `sweep_part` of
-        the time at most, and what was known before is shown until it ends.
+        is `sweep_seconds` old; a short list's when asking for it has cost `sweep_part` of the time.
+Rule 2: the first sweep is read at once, and shown as far as it has come; each later one so slowly
+        that asking takes `sweep_part` of the time at most, and what was known before is shown until
+        it ends.
 Rule 3: `rows_max` rows are kept at most.
 """
 
@@ -19,9 +20,9 @@ from distributary.ingest.console.settings.console_settings import AskingSettings
 from distributary.jobs.client.management_client import Refused, Unanswered
 from distributary.pipeline.management.management_messages import Entity, Verb
 
-#: Seconds that a page waits for the first sweep: then it shows what is there so far.
+#: Seconds that a page waits for the first part of the first sweep.
 FIRST_SECONDS: Final = 0.5
-#: Rows of a list that is read at once again when something was changed: a few questions.
+#: Rows of a short list, which takes a few questions and is read in one go.
 QUICK_ROWS: Final = 500
 
 
@@ -42,6 +43,7 @@ class _Type:
     began: float | None = None
     ended: float = -1e9
     quick: bool = False
+    wait: float = 0.0  #: seconds until the next sweep
     first: threading.Event = field(default_factory=threading.Event)
 
 
@@ -55,15 +57,21 @@ class Sweeps:
         self._closed = False
 
     def known(self, entity: Entity) -> Known:
-        """What is known; asking begins a sweep when that is old. Waits FIRST_SECONDS for the first
-        one at most."""
+        """What is known; asking begins a sweep when that is old. Waits FIRST_SECONDS at most where
+        nothing is known."""
+        self.peek(entity)
+        one = self._types[entity]
+        one.first.wait(FIRST_SECONDS)
+        return one.known
+
+    def peek(self, entity: Entity) -> Known:
+        """The same without waiting for anything."""
         one = self._types[entity]
         with self._lock:
-            old = time.monotonic() - one.ended > self._settings.sweep_seconds
+            old = time.monotonic() - one.ended > one.wait
             if one.began is None and old:
                 one.began = time.monotonic()
                 threading.Thread(target=self._sweep, args=(entity, one), daemon=True).start()
-        one.first.wait(FIRST_SECONDS)
         return one.known
 
     def stale(self) -> None:
@@ -86,19 +94,22 @@ class Sweeps:
 
     def _sweep(self, entity: Entity, one: _Type) -> None:
         rows: dict[str, Row] = {}
+        total, offset, asked = 1, 0, 0.0
         try:
-            total, offset = 1, 0
             while offset < total and len(rows) < self._rows_max and not self._closed:
                 asked_at = time.monotonic()
                 part = self._part(entity, offset)
                 took = time.monotonic() - asked_at
+                asked += took
                 total, offset = int(part["total"]), offset + max(len(part["results"]), 1)
                 for values in part["results"]:
                     row = _row(dict(zip(part["attributeNames"], values, strict=True)))
                     rows[str(row["name"])] = row
                 if one.known.at is None and not one.quick:
                     one.known = Known(tuple(rows.values()), None, total)
-                elif not one.quick:
+                    one.first.set()
+                    time.sleep(took)  # pages are made meanwhile
+                elif not one.quick and total > QUICK_ROWS:
                     time.sleep(took / self._settings.sweep_part - took)
             one.known = Known(tuple(rows.values()), time.time(), len(rows))
         except (Unanswered, Refused) as error:
@@ -106,6 +117,8 @@ class Sweeps:
             one.known = Known(known.rows, known.at, known.total, str(error))
         finally:
             one.first.set()
+            most = self._settings.sweep_seconds
+            one.wait = most if total > QUICK_ROWS else min(asked / self._settings.sweep_part, most)
             with self._lock:
                 one.began, one.ended, one.quick = None, time.monotonic(), False
 

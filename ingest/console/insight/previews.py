@@ -16,8 +16,8 @@ from distributary.pipeline.management.management_messages import Verb
 Row = Mapping[str, Any]
 
 
-class Deed(StrEnum):
-    """What can be done to a subscription from its page; the words stand in addresses."""
+class Offer(StrEnum):
+    """An operation that the page of a subscription offers; the words stand in addresses."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -32,8 +32,8 @@ class Deed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How a deed is shown: its title, its button, the verb that is sent, whether the name is typed
-    before; `field` is the one that it needs, with its label."""
+    """How an operation is shown: its title, its button, the verb that is sent, whether the name is
+    typed before; `field` is the one that it needs, with its label."""
 
     title: str
     button: str
@@ -43,17 +43,17 @@ class Shown:
     label: str = ""
 
 
-DEEDS: Final[Mapping[Deed, Shown]] = {
-    Deed.PAUSE: Shown("Pause", "Pause", Verb.PAUSE),
-    Deed.RESUME: Shown("Resume", "Resume", Verb.RESUME),
-    Deed.REWIND: Shown(
+OFFERS: Final[Mapping[Offer, Shown]] = {
+    Offer.PAUSE: Shown("Pause", "Pause", Verb.PAUSE),
+    Offer.RESUME: Shown("Resume", "Resume", Verb.RESUME),
+    Offer.REWIND: Shown(
         "Rewind",
         "Rewind",
         Verb.REWIND,
         field="to",
         label="Back to: a sequence, a time, or how long ago (120000, 2026-11-21T08:30:00Z, 2h)",
     ),
-    Deed.SKIP: Shown(
+    Offer.SKIP: Shown(
         "Skip",
         "Skip",
         Verb.SKIP,
@@ -61,19 +61,19 @@ DEEDS: Final[Mapping[Deed, Shown]] = {
         field="to",
         label="Ahead to: a sequence, a time, how long ago, or now",
     ),
-    Deed.REDRIVE: Shown(
+    Offer.REDRIVE: Shown(
         "Redrive dead letters", "Redrive", Verb.REDRIVE, field="max", label="At most (empty: all)"
     ),
-    Deed.POLICY: Shown(
+    Offer.POLICY: Shown(
         "Policy",
         "Set the policy",
         Verb.UPDATE,
         field="policy",
         label="Its own policy, a KEY=VALUE on each line; the rest is the file's word or a default",
     ),
-    Deed.CLOSE: Shown("Close links", "Close the links", Verb.CLOSE),
-    Deed.PURGE: Shown("Purge", "Purge", Verb.PURGE, typed=True),
-    Deed.DELETE: Shown("Delete", "Delete", Verb.DELETE, typed=True),
+    Offer.CLOSE: Shown("Close links", "Close the links", Verb.CLOSE),
+    Offer.PURGE: Shown("Purge", "Purge", Verb.PURGE, typed=True),
+    Offer.DELETE: Shown("Delete", "Delete", Verb.DELETE, typed=True),
 }
 
 
@@ -92,37 +92,37 @@ class Found:
     changes: tuple[str, ...] = ()
 
 
-def effects(deed: Deed, row: Row, found: Found) -> list[str]:
+def effects(offer: Offer, row: Row, found: Found) -> list[str]:
     """What will happen, the most important first."""
-    return list(_effects(deed, row, found))
+    return list(_effects(offer, row, found))
 
 
-def _effects(deed: Deed, row: Row, found: Found) -> Iterable[str]:
+def _effects(offer: Offer, row: Row, found: Found) -> Iterable[str]:
     backlog, in_flight, consumers = (int(row[key]) for key in ("backlog", "in_flight", "consumers"))
-    match deed:
-        case Deed.PAUSE:
+    match offer:
+        case Offer.PAUSE:
             yield f"Nothing is delivered until it is resumed; {_waiting(row)} already."
             yield f"{_links(consumers)}; what they hold ({messages(in_flight)}) can be settled."
-        case Deed.RESUME:
+        case Offer.RESUME:
             them = _number_of(consumers, "consumer")
             yield f"Delivery goes on: {_waiting(row)} for {them}."
-        case Deed.REWIND:
+        case Offer.REWIND:
             yield from _rewound(row, found)
-        case Deed.SKIP:
+        case Offer.SKIP:
             yield from _skipped(row, found)
-        case Deed.PURGE:
+        case Offer.PURGE:
             yield f"{_dropped(row, backlog)}: it is owed only what comes from now on."
             yield f"Of these consumers hold {messages(in_flight)}; their outcomes won't count."
             yield "They stay in the log as long as all else: a rewind brings them back."
-        case Deed.REDRIVE:
+        case Offer.REDRIVE:
             yield from _redriven(found)
-        case Deed.POLICY:
+        case Offer.POLICY:
             yield from found.changes or ("Nothing changes.",)
-        case Deed.CLOSE:
+        case Offer.CLOSE:
             ended = _number_of(consumers, "link")
             yield f"Ended with amqp:link:detach-forced: {ended}. Clients may come again."
             yield f"What they hold goes to the next consumer: {messages(in_flight)}."
-        case Deed.DELETE:
+        case Offer.DELETE:
             yield f"It is owed nothing any more. {_dropped(row, backlog)}."
             yield f"Ended with amqp:resource-deleted: {_number_of(consumers, 'link')}."
             yield "What was published stays in the log as long as all else; its cursor is gone."

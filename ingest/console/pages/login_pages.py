@@ -69,6 +69,8 @@ class Door:
             return self.page("login.html", {"to": to, "why": why}, 403)
         except Unanswered as error:
             return self.page("login.html", {"to": to, "why": f"{error}."}, 503)
+        if (before := self.session_of(request)) is not None:
+            self.entrance.sessions.end(before)
         return self.let_in(session, RedirectResponse(own_path(to), status_code=303))
 
     def log_out(self, session: Session) -> Response:

@@ -1,5 +1,5 @@
 """What is done to a subscription from its page: first a page that says in numbers what will happen,
-then the deed itself, which the gateway does as the user who has logged in."""
+then it is done, by the gateway, as the user who has logged in."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,7 +10,13 @@ from starlette.responses import Response
 from distributary.ingest.cli.options.command_options import policy_of
 from distributary.ingest.console.asking import log_preview
 from distributary.ingest.console.insight import subscription_facts
-from distributary.ingest.console.insight.previews import DEEDS, Deed, Found, changes, effects
+from distributary.ingest.console.insight.previews import (
+    OFFERS,
+    Found,
+    Offer,
+    changes,
+    effects,
+)
 from distributary.ingest.console.pages.page import Page
 from distributary.ingest.console.web.templates import link
 from distributary.ingest.console.web.visit import Visit
@@ -23,67 +29,68 @@ _SUBSCRIPTION = Entity.SUBSCRIPTION
 
 
 async def show(visit: Visit) -> Response:
-    """What a deed will do."""
-    deed, name = _meant(visit)
+    """What an operation will do."""
+    offer, name = _meant(visit)
     row = await visit.ask(Verb.READ, _SUBSCRIPTION, name)
-    shown = DEEDS[deed]
+    shown = OFFERS[offer]
     said = visit.asked(shown.field) if shown.field else ""
     asked = shown.field in visit.request.query_params
-    if deed is Deed.SKIP and not asked:
+    if offer is Offer.SKIP and not asked:
         said, asked = "now", True
-    if deed is Deed.POLICY and not asked:
+    if offer is Offer.POLICY and not asked:
         said = _policy_text(row["policy"])
-    found, why = await _found(visit, deed, row, said if asked else "")
-    ready = not why and (not shown.field or asked or deed is Deed.REDRIVE)
+    found, why = await _found(visit, offer, row, said if asked else "")
+    ready = not why and (not shown.field or asked or offer is Offer.REDRIVE)
     values = {
-        "deed": deed.value,
+        "offer": offer.value,
         "shown": shown,
         "row": row,
         "name": name,
         "said": said,
         "why": why,
         "ready": ready,
-        "effects": effects(deed, row, found) if ready else [],
+        "effects": effects(offer, row, found) if ready else [],
     }
-    return visit.page("operation.html", "subscriptions", values, 400 if why else 200)
+    here = "queues" if name.startswith("queue/") else "subscriptions"
+    return visit.page("operation.html", here, values, 400 if why else 200)
 
 
 async def perform(visit: Visit) -> Response:
     """Do it, and say what the gateway says of it."""
-    deed, name = _meant(visit)
+    offer, name = _meant(visit)
     form = await visit.form()
-    shown = DEEDS[deed]
+    shown = OFFERS[offer]
     if shown.typed and form.get("typed") != name:
         raise InvalidRequest(f"nothing was done: {name} has to be typed where the page asks for it")
-    attributes = _attributes(deed, form.get(shown.field, "") if shown.field else "")
+    attributes = _attributes(offer, form.get(shown.field, "") if shown.field else "")
     done = await visit.ask(shown.verb, _SUBSCRIPTION, name, attributes)
     visit.session.account.sweeps.stale()
     sentence = str(done["said"])
-    if deed is Deed.CLOSE:
+    if offer is Offer.CLOSE:
         sentence += f"; {done.get('links', 0)} links have ended"
-    gone = deed is Deed.DELETE
+    gone = offer is Offer.DELETE
     to = "/queues" if name.startswith("queue/") else "/subscriptions"
     return visit.done(f"{sentence}.", to if gone else link("/subscription", {"id": name}))
 
 
-def _meant(visit: Visit) -> tuple[Deed, str]:
-    word, name = visit.request.path_params["deed"], visit.asked("id")
-    if word not in set(Deed) or not name:
+def _meant(visit: Visit) -> tuple[Offer, str]:
+    word, name = visit.request.path_params["offer"], visit.asked("id")
+    if word not in set(Offer) or not name:
         raise InvalidRequest("the address names no operation of a subscription")
-    return Deed(word), name
+    return Offer(word), name
 
 
-def _attributes(deed: Deed, said: str) -> dict[str, object]:
-    match deed:
-        case Deed.REWIND | Deed.SKIP:
+def _attributes(offer: Offer, said: str) -> dict[str, object]:
+    match offer:
+        case Offer.REWIND | Offer.SKIP:
             if not said.strip():
                 raise InvalidRequest("it isn't said to which place")
             return {"to": said.strip()}
-        case Deed.REDRIVE:
+        case Offer.REDRIVE:
             return {"max": _most(said)}
-        case Deed.POLICY:
+        case Offer.POLICY:
             return {"policy": own_policy(said)}
-        case Deed.DELETE:
+        case Offer.DELETE:
             return {"force": True}
     return {}
 
@@ -109,17 +116,17 @@ def _policy_text(policy: Mapping[str, object]) -> str:
     )
 
 
-async def _found(visit: Visit, deed: Deed, row: dict[str, Any], said: str) -> tuple[Found, str]:
+async def _found(visit: Visit, offer: Offer, row: dict[str, Any], said: str) -> tuple[Found, str]:
     """What the preview is made of, and why there is none, in a sentence."""
     try:
-        match deed:
-            case Deed.REWIND | Deed.SKIP if said:
+        match offer:
+            case Offer.REWIND | Offer.SKIP if said:
                 return await _placed(visit.console.home, row, said), ""
-            case Deed.REDRIVE:
+            case Offer.REDRIVE:
                 letters = subscription_facts.dead_letter_queue(row)
                 dead = None if letters is None else await _waiting(visit, letters)
                 return Found(dead=dead, letters=letters, most=_most(said)), ""
-            case Deed.POLICY:
+            case Offer.POLICY:
                 return Found(changes=changes(row["policy"], own_policy(said))), ""
     except InvalidRequest as error:
         return Found(), f"{error}."
@@ -142,4 +149,4 @@ async def _waiting(visit: Visit, letters: str) -> int | None:
         return 0 if error.status == 404 else None
 
 
-PAGES = (Page("/do/{deed}", show), Page("/do/{deed}", perform, "POST"))
+PAGES = (Page("/do/{offer}", show), Page("/do/{offer}", perform, "POST"))

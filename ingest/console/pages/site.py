@@ -14,8 +14,11 @@ from starlette.types import ASGIApp
 from distributary.ingest.console.pages import (
     entity_pages,
     making_pages,
+    message_pages,
     now_page,
     operation_pages,
+    picture_parts,
+    proof_pages,
     subscription_page,
 )
 from distributary.ingest.console.pages.login_pages import Door
@@ -33,6 +36,9 @@ PAGES: Final[tuple[Page, ...]] = (
     *subscription_page.PAGES,
     *making_pages.PAGES,
     *operation_pages.PAGES,
+    *message_pages.PAGES,
+    *picture_parts.PAGES,
+    *proof_pages.PAGES,
 )
 
 #: The parts of the navigation: name, path, text.
@@ -41,6 +47,8 @@ NAVIGATION: Final = (
     ("subscriptions", "/subscriptions", "Subscriptions"),
     ("queues", "/queues", "Queues"),
     ("topics", "/topics", "Topics"),
+    ("messages", "/messages", "Messages"),
+    ("proof", "/proof", "Proof"),
 )
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -61,6 +69,9 @@ def application(
     async def unknown(request: Request, _error: Exception) -> Response:
         return await _answered(console, door, request, _absent)
 
+    async def bug(_request: Request, _error: Exception) -> Response:
+        return door.page("bug.html", {}, 500)
+
     @asynccontextmanager
     async def life(_app: Starlette) -> AsyncIterator[None]:
         tidying = asyncio.create_task(door.entrance.tidy())
@@ -80,7 +91,7 @@ def application(
             for page in PAGES
         ),
     ]
-    app = Starlette(routes=routes, lifespan=life, exception_handlers={404: unknown})
+    app = Starlette(routes=routes, lifespan=life, exception_handlers={404: unknown, 500: bug})
     return RequestGuard(app, names, console.settings.pages.form_bytes_max)
 
 

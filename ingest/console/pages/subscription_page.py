@@ -57,6 +57,7 @@ async def _values(visit: Visit, name: str) -> dict[str, Any]:
         "dead": dead,
         "rate": rates.get(name),
         "now_ms": now_ms,
+        "hours": visit.asked("hours", "6"),
     }
 
 

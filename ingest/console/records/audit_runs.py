@@ -41,11 +41,10 @@ class Run:
 
 
 class AuditRuns:
-    """Starts audits of a home; for any number of threads. `program` runs a job of that name."""
+    """Starts audits of a home; for any number of threads."""
 
-    def __init__(self, home: Path, program: tuple[str, ...] = ()) -> None:
+    def __init__(self, home: Path) -> None:
         self._home = home
-        self._program = program or (sys.executable, "-m", "distributary.jobs")
         self._lock = threading.Lock()
         self._last: Run | None = None
 
@@ -64,7 +63,8 @@ class AuditRuns:
         return True
 
     def _run(self) -> None:
-        words = [*self._program, "audit", "--home", str(self._home), "--keep", "--json"]
+        job_words = ("-m", "distributary.jobs", "audit", "--home", str(self._home))
+        words = [sys.executable, *job_words, "--keep", "--json"]
         try:
             with subprocess.Popen(  # noqa: S603 (our own words)
                 words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -106,6 +106,8 @@ def browse(snapshot: Snapshot, query: Query, *, sight: Sight, limits: RecordLimi
     if len(found) > len(lines):
         last = lines[-1].message.sequence
         bound = last if query.newest_first else last + 1
+    if query.newest_first and bound is not None and bound <= query.start:
+        bound = None
     return Page(lines, bound, stopped, reading.examined, snapshot.as_of)
 
 

@@ -18,6 +18,7 @@ from distributary.ingest.console.records.browsing import Page, Query, browse, se
 from distributary.ingest.console.records.cursor_strip import Strip, strip_of
 from distributary.ingest.console.records.message_life import MessageLife, life_of
 from distributary.ingest.console.records.standings import Standings
+from distributary.pipeline.amqp.dead_letter import origin
 from distributary.pipeline.tables.delta.store import LocalStore
 from distributary.pipeline.tables.home.audit_reports import AuditReport, reports
 from distributary.pipeline.tables.home.home import Home
@@ -27,7 +28,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The subscriptions that ever claimed a message's topic, each with what it claimed last."""
+    """The subscriptions that ever claimed a message's topic, each with what it claimed last; of a
+    dead letter that, too, which gave it up."""
 
     topic: str
     subscriptions: dict[str, str]
@@ -65,7 +67,11 @@ class HomeRecords:
             if found is None:
                 return None
             lives = snapshot.lives.of_topic(found.topic)
-            return Claimed(found.topic, {one.subscription: one.topic for one in lives})
+            claims = {one.subscription: one.topic for one in lives}
+            where = origin(found.data)
+            if where is not None:
+                claims.setdefault(where.subscription, where.topic)
+            return Claimed(found.topic, claims)
 
         return self._read(read)
 
@@ -78,6 +84,10 @@ class HomeRecords:
     def page(self, query: Query, sight: Sight) -> Page:
         """A page of messages. Raises InvalidRequest."""
         return self._read(lambda snapshot: browse(snapshot, query, sight=sight, limits=self.limits))
+
+    def as_of(self) -> AsOf:
+        """Up to where the tables are now."""
+        return self._read(lambda snapshot: snapshot.as_of)
 
     def place(self, time_us: int) -> int:
         """The first sequence that was published at a time or later."""

@@ -16,14 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from pyroaring import BitMap64
 
 from distributary.ingest.console.log_rows.log_files import LogFiles
 from distributary.ingest.console.log_rows.settlement_rows import NEVER_OWED, files_since
 from distributary.ingest.console.log_rows.subscription_lives import Incarnation
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
-from distributary.pipeline.tables.arrow.bitmaps import bitmap_of
+from distributary.pipeline.tables.arrow.bitmaps import Bitmap, bitmap_of, read_bitmap
 from distributary.pipeline.tables.arrow.settlement_fold import COLUMNS, Settlements, Standing
 
 #: Subscriptions whose state is kept: some hundred bytes each, more where much is settled above a
@@ -44,8 +43,8 @@ class KnownStanding:
     incarnation: Incarnation
     group: int
     floor: int
-    settled: BitMap64
-    given_up: BitMap64 = field(default_factory=BitMap64)
+    settled: Bitmap
+    given_up: Bitmap = field(default_factory=Bitmap)
     given_up_since: int = 0
 
     def waits(self, sequences: Int64s) -> npt.NDArray[np.bool_]:
@@ -91,12 +90,10 @@ class Standings:
         began = incarnation.began.group
         row = self._cursor(incarnation.subscription)
         if row is not None and began <= int(row["group"]) <= group:
-            settled = BitMap64.deserialize(bytes(row["settled"]))
+            settled = read_bitmap(bytes(row["settled"]))
             at = int(row["group"])
             return KnownStanding(incarnation, at, int(row["floor"]), settled, given_up_since=at)
-        return KnownStanding(
-            incarnation, began, incarnation.floor, BitMap64(), given_up_since=began
-        )
+        return KnownStanding(incarnation, began, incarnation.floor, Bitmap(), given_up_since=began)
 
     def _cursor(self, subscription: str) -> "dict[str, Any] | None":
         """Spark's row; None where there is none, or none that can be read: the log says it all."""
@@ -148,7 +145,7 @@ def _folded(files: LogFiles, known: KnownStanding) -> KnownStanding | None:
     )
 
 
-def _given_up(rows: pa.Table) -> BitMap64:
+def _given_up(rows: pa.Table) -> Bitmap:
     """Those of final rows that nobody accepted."""
     some = rows.filter(pc.and_(rows["final"], pc.is_in(rows["outcome"], value_set=_GIVEN_UP)))
     return bitmap_of(np.sort(pc.list_flatten(some["sequences"]).to_numpy()))

@@ -6,6 +6,7 @@ import itertools
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ from distributary.pipeline.sequences.chunks import ALL_BUT, CHUNK, FEW
 from distributary.pipeline.sequences.sequence_set import SequenceSet
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
 
+#: A set of sequences as it lies in Spark's table, for rooms that don't know who makes it.
+Bitmap: TypeAlias = BitMap64
 #: Sequences that are looked at at once: four containers of roaring's.
 WINDOW = 1 << 18
 
@@ -92,6 +95,11 @@ class Lanes:
 
 def _places(lane: npt.NDArray[np.bool_] | _Bytes) -> bytes:
     return np.flatnonzero(lane).astype(np.uint16).tobytes()
+
+
+def read_bitmap(data: bytes) -> Bitmap:
+    """The set in a portable 64-bit roaring bitmap. Raises ValueError for what is none."""
+    return BitMap64.deserialize(data)
 
 
 def bitmap_of(values: Int64s) -> BitMap64:

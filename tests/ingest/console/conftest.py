@@ -54,8 +54,8 @@ def window(browser: Browser) -> Iterator[Callable[..., Page]]:
     wrong: list[str] = []
 
     def heard(message: ConsoleMessage) -> None:
-        # A page that a test makes fail is said by Chromium, too.
-        if message.type == "error" and "the server responded with" not in message.text:
+        # An answer that is no 200, or that a test keeps from coming, is said by Chromium, too.
+        if message.type == "error" and not message.text.startswith("Failed to load resource"):
             wrong.append(message.text)
 
     def new(**options: object) -> Page:

@@ -34,7 +34,7 @@
 
   // Parts of a page: replaced when they say something else, unless somebody works in them.
   for (const part of document.querySelectorAll("[data-live]")) {
-    whileSeen(Number(part.dataset.every || 1000), async () => {
+    const fresh = async () => {
       const answer = await asked(part.dataset.live);
       if (!answer) return;
       const text = await answer.text();
@@ -44,7 +44,9 @@
       if (text === part.dataset.shown || busy) return;
       part.innerHTML = text;
       part.dataset.shown = text;
-    });
+    };
+    whileSeen(Number(part.dataset.every || 1000), fresh);
+    if ("atOnce" in part.dataset) fresh();
   }
 
   // Plots: the columns of all plots of a page come in one answer, each time what is new.
@@ -53,6 +55,9 @@
     value >= 1e4 ? (value / 1e3).toFixed(0) + " k" : value >= 100 || value === Math.round(value) ?
       value.toLocaleString("en", { maximumFractionDigits: 0 }) : value.toFixed(1);
 
+  const SHOWN_SECONDS = 300;
+  const clock = (at) => new Date(at * 1e3).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+
   class Plot {
     constructor(place) {
       this.place = place;
@@ -60,6 +65,7 @@
       this.chart = null;
     }
     draw(columns) {
+      if (columns.at.length < 2) return;
       const data = [columns.at, ...this.lines.map(([name]) => columns[name])];
       if (this.chart) { this.chart.setData(data); return; }
       const axis = { stroke: color("--faint"), grid: { stroke: color("--line"), width: 1 },
@@ -67,8 +73,8 @@
       this.chart = new uPlot({
         width: this.place.clientWidth, height: 150, legend: { live: true },
         cursor: { y: false, points: { size: 6 } },
-        scales: { y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-        axes: [{ ...axis, space: 70 }, { ...axis, size: 48, values: (_chart, ticks) => ticks.map(short) }],
+        scales: { x: { range: (_chart, _low, high) => [high - SHOWN_SECONDS, high] }, y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+        axes: [{ ...axis, space: 70, size: 28, values: (_chart, ticks) => ticks.map(clock) }, { ...axis, size: 48, values: (_chart, ticks) => ticks.map(short) }],
         series: [{ value: (_chart, at) => at == null ? "" : new Date(at * 1e3).toLocaleTimeString() },
           ...this.lines.map(([, label], nth) => ({
             label, stroke: color("--plot-" + (nth + 1)), width: 1.6, points: { show: false },
@@ -90,7 +96,7 @@
       const newer = await answer.json();
       if (columns === null) columns = newer;
       else {
-        const oldest = Date.now() / 1e3 - 600;
+        const oldest = Date.now() / 1e3 - 2 * SHOWN_SECONDS;
         const gone = columns.at.filter((at) => at < oldest).length;
         for (const name of Object.keys(columns)) columns[name] = columns[name].slice(gone).concat(newer[name]);
       }
@@ -106,7 +112,7 @@
   }
 
   // Keys.
-  const PLACES = { n: "/", s: "/subscriptions", q: "/queues", t: "/topics" };
+  const PLACES = { n: "/", s: "/subscriptions", q: "/queues", t: "/topics", m: "/messages", p: "/proof" };
   const dialog = document.getElementById("keys");
   const help = () => { if (dialog && !dialog.open) dialog.showModal(); };
   let going = 0;

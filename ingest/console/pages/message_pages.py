@@ -1,0 +1,252 @@
+"""Messages: pages of them, and the life of one, by an address that can be sent to a colleague."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from starlette.responses import RedirectResponse, Response
+
+from distributary.ingest.console.insight import life_timeline
+from distributary.ingest.console.log_rows.sight import Sight
+from distributary.ingest.console.pages.page import Page
+from distributary.ingest.console.pages.viewer_rights import sight_of
+from distributary.ingest.console.records.browsing import Page as MessagePage
+from distributary.ingest.console.records.browsing import Query
+from distributary.ingest.console.records.message_life import (
+    Held,
+    MessageLife,
+    StayState,
+    with_held,
+)
+from distributary.ingest.console.web.visit import Visit
+from distributary.jobs.client.management_client import Refused, Unanswered
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.management.management_messages import Entity, Verb
+from distributary.pipeline.model.topic_pattern import is_pattern
+
+#: Sequences have 63 bits; a longer number is none.
+DIGITS_MAX: Final = 18
+#: Subscriptions of one message that the gateway is asked about what is in flight.
+ASKED_MAX: Final = 20
+#: Times that a page of a pattern is read again, as the visitor may not see some of its topics.
+ROUNDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the address asks for; all of it is text, as it was typed."""
+
+    topic: str
+    subscription: str
+    selector: str
+    since: str
+    order: str
+    waiting: bool
+    at: str
+
+    @classmethod
+    def of(cls, visit: Visit) -> "Asked":
+        asked = visit.asked
+        return cls(
+            asked("topic").strip(),
+            asked("subscription").strip(),
+            asked("selector").strip(),
+            asked("since").strip(),
+            "oldest" if asked("order") == "oldest" else "newest",
+            asked("waiting") == "yes",
+            asked("at"),
+        )
+
+    def values(self, **other: str) -> dict[str, str | None]:
+        """The address' parts, those that say nothing left out."""
+        said = {
+            "topic": self.topic,
+            "subscription": self.subscription,
+            "selector": self.selector,
+            "since": self.since,
+            "order": self.order if self.order != "newest" else "",
+            "waiting": "yes" if self.waiting else "",
+            **other,
+        }
+        return {name: value or None for name, value in said.items()}
+
+
+async def show(visit: Visit) -> Response:
+    """The form, and a page of messages if the address says which."""
+    asked = Asked.of(visit)
+    if jump := visit.asked("sequence").strip():
+        return RedirectResponse(f"/messages/{_sequence(jump)}", status_code=303)
+    values: dict[str, object] = {"asked": asked, "found": None, "why": "", "claims": None}
+    status = 200
+    if asked.topic or asked.subscription:
+        try:
+            values |= await _found(visit, asked)
+        except InvalidRequest as error:
+            values["why"], status = f"{error}.", 400
+    return visit.page("messages.html", "messages", values, status)
+
+
+async def _found(visit: Visit, asked: Asked) -> dict[str, object]:
+    records = visit.console.records
+    query, claims = await _query(visit, asked)
+    place = await _place(visit, asked.since)
+    at = _sequence(asked.at) if asked.at else None
+    newest = asked.order == "newest"
+    start = max(query.start, place if place is not None else 0)
+    if at is not None and not newest:
+        start = max(start, at)
+    stop = at if newest else None
+    query = Query(query.topic, query.selector, start, stop, newest, query.standing)
+    began = time.monotonic()
+    page = await _seen(visit, query)
+    return {
+        "found": page,
+        "query": query,
+        "claims": claims,
+        "took_ms": (time.monotonic() - began) * 1_000,
+        "next": page.next,
+        "pattern": is_pattern(query.topic),
+        "limits": records.limits,
+    }
+
+
+async def _query(visit: Visit, asked: Asked) -> tuple[Query, str | None]:
+    """The topic and the selector that are meant, by a subscription if one is named."""
+    records = visit.console.records
+    if not asked.subscription:
+        return Query(asked.topic, asked.selector or None), None
+    incarnation = await asyncio.to_thread(records.incarnation, asked.subscription)
+    known = incarnation is not None and await sight_of(
+        visit, (), {asked.subscription: incarnation.topic}
+    )
+    if incarnation is None or not known or not known.subscription(asked.subscription):
+        raise InvalidRequest(
+            f"the tables know no durable subscription {asked.subscription} that lives, or you may "
+            "not see it; what was made within the last second isn't in them yet"
+        )
+    own = incarnation.selector
+    selector = asked.selector or None
+    if own is not None:
+        selector = f"({own}) AND ({asked.selector})" if asked.selector else own
+    if not asked.waiting:
+        return Query(incarnation.topic, selector, incarnation.floor), own
+    waiting = await asyncio.to_thread(records.waiting, incarnation)
+    if waiting is None:
+        raise InvalidRequest(
+            "more than one request may read (records.read_bytes_max) would have to be read to tell "
+            "what waits: look at all of its messages"
+        )
+    return Query(incarnation.topic, selector, waiting.start, standing=waiting.standing), own
+
+
+async def _seen(visit: Visit, query: Query) -> MessagePage:
+    """A page of what the visitor may see. Raises InvalidRequest for a topic that isn't."""
+    records = visit.console.records
+    if not is_pattern(query.topic):
+        sight = await sight_of(visit, [query.topic])
+        return await asyncio.to_thread(records.page, query, sight)
+    known, sight = set[str](), Sight(None, frozenset())
+    page = await asyncio.to_thread(records.page, query, sight)
+    for _ in range(ROUNDS):
+        topics = {line.message.topic for line in page.lines} - known
+        allowed = await sight_of(visit, topics)
+        known |= topics
+        if all(allowed.topic(topic) for topic in topics) and sight.topics is None:
+            return page
+        seen = (sight.topics or frozenset()) | (allowed.topics or frozenset())
+        sight = Sight(seen, frozenset())
+        page = await asyncio.to_thread(records.page, query, sight)
+        if {line.message.topic for line in page.lines} <= seen:
+            return page
+    return page
+
+
+async def _place(visit: Visit, since: str) -> int | None:
+    """A sequence, or the first one that was published at a time."""
+    if not since:
+        return None
+    if since.replace(",", "").isdigit():
+        return _sequence(since)
+    try:
+        at = datetime.fromisoformat(since)
+    except ValueError:
+        raise InvalidRequest(
+            f"'{since}' is neither a sequence nor a time such as 2026-11-21T08:30 (UTC)"
+        ) from None
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    us = round(at.timestamp() * 1_000_000)
+    return await asyncio.to_thread(visit.console.records.place, max(us, 0))
+
+
+def _sequence(text: str) -> int:
+    digits = text.replace(",", "").replace("\N{THIN SPACE}", "")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > DIGITS_MAX:
+        raise InvalidRequest(f"'{text[:40]}' is no sequence: a whole number such as 120417")
+    return int(digits)
+
+
+# The life of one.
+
+
+async def show_life(visit: Visit) -> Response:
+    """Everything that is known of a message."""
+    sequence = _sequence(visit.request.path_params["sequence"])
+    began = time.monotonic()
+    life = await _life(visit, sequence)
+    if life is None:
+        head = await asyncio.to_thread(lambda: visit.console.records.as_of().sequence)
+        absent = {"sequence": sequence, "head": head}
+        return visit.page("message_absent.html", "messages", absent, 404)
+    values = {
+        "life": life,
+        "timeline": life_timeline.timeline(life, time.time_ns() // 1_000),
+        "kin": [(life_timeline.kin_words(one), one) for one in life.kin],
+        "took_ms": (time.monotonic() - began) * 1_000,
+    }
+    return visit.page("message.html", "messages", values)
+
+
+async def _life(visit: Visit, sequence: int) -> MessageLife | None:
+    records = visit.console.records
+    claimed = await asyncio.to_thread(records.claimed, sequence)
+    if claimed is None:
+        return None
+    sight = await sight_of(visit, [claimed.topic], claimed.subscriptions)
+    if not sight.topic(claimed.topic):
+        return None
+    life = await asyncio.to_thread(records.life, sequence, Sight(None, sight.subscriptions))
+    if life is None:
+        return None
+    of_kin = await sight_of(visit, [one.topic for one in life.kin])
+    kin = tuple(one for one in life.kin if of_kin.topic(one.topic))
+    return with_held(replace(life, kin=kin), await _held(visit, life))
+
+
+async def _held(visit: Visit, life: MessageLife) -> list[Held]:
+    """What of it is in flight now, as far as the gateway says it: what is closed says nothing."""
+    waiting = [lane.subscription for lane in life.lanes if lane.state is StayState.WAITING]
+    found: list[Held] = []
+    for name in waiting[:ASKED_MAX]:
+        try:
+            asked = {"from": life.message.sequence, "count": 1}
+            answer = await visit.ask(Verb.HELD, Entity.SUBSCRIPTION, name, asked)
+        except (Refused, Unanswered):
+            continue
+        rows = (dict(zip(answer["attributeNames"], one, strict=True)) for one in answer["results"])
+        found += [_as_held(name, row) for row in rows]
+    return found
+
+
+def _as_held(name: str, row: Mapping[str, Any]) -> Held:
+    at = row["delivered_at"]
+    us = None if at is None else int(at) * 1_000
+    return Held(name, int(row["sequence"]), str(row["consumer"]), us, int(row["delivery_count"]))
+
+
+PAGES = (
+    Page("/messages", show),
+    Page("/messages/{sequence}", show_life),
+)

@@ -1,0 +1,77 @@
+"""Proof: the last audits, one that runs, and what each has found, with the messages."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from starlette.responses import Response
+
+from distributary.ingest.console.log_rows.sight import Sight
+from distributary.ingest.console.pages.page import Page
+from distributary.ingest.console.pages.viewer_rights import sight_of
+from distributary.ingest.console.records.audit_runs import CHECKS, seen
+from distributary.ingest.console.web.visit import Visit
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.tables.home.audit_reports import AuditReport
+
+
+async def show(visit: Visit) -> Response:
+    """The last audits, and the button that begins one."""
+    found = await asyncio.to_thread(visit.console.records.reports)
+    values = {"reports": found, **_running(visit)}
+    return visit.page("proof.html", "proof", values)
+
+
+async def show_running(visit: Visit) -> Response:
+    """What of it changes while one runs."""
+    return visit.part("proof_part.html", _running(visit))
+
+
+async def show_report(visit: Visit) -> Response:
+    """One report."""
+    name = visit.request.path_params["name"]
+    found = await asyncio.to_thread(visit.console.records.reports)
+    report = next((one for one in found if one.name == name), None)
+    if report is None:
+        raise InvalidRequest("there is no such report: it may be older than those that are kept")
+    checks = seen(report, await _sight(visit, [report]))
+    return visit.page("proof_report.html", "proof", {"report": report, "checks": checks})
+
+
+async def start(visit: Visit) -> Response:
+    """Begin an audit, if none is running."""
+    await visit.form()
+    began = visit.console.records.audits.start(visit.session.account.gateway.user or "anonymous")
+    said = "The audit has begun." if began else "An audit is running already: here it is."
+    return visit.done(said, "/proof")
+
+
+def _running(visit: Visit) -> dict[str, object]:
+    return {"run": visit.console.records.audits.last, "checks_due": CHECKS}
+
+
+async def _sight(visit: Visit, reports: Sequence[AuditReport]) -> Sight:
+    """What the visitor may see of what is named in findings. Whatever names neither subscription
+    nor topic is for those alone who see all that is named."""
+    subscriptions = {name: topic for name, topic in _named(reports) if name and topic}
+    topics = {topic for name, topic in _named(reports) if topic}
+    sight = await sight_of(visit, topics, subscriptions)
+    whole = (sight.topics or frozenset()) >= topics
+    if whole and (sight.subscriptions or frozenset()) >= subscriptions.keys():
+        return Sight()
+    return sight
+
+
+def _named(reports: Sequence[AuditReport]) -> Iterator[tuple[str, str]]:
+    for report in reports:
+        for check in report.checks:
+            for one in check["findings"]:
+                example = one["example"]
+                yield str(example.get("subscription") or ""), str(example.get("topic") or "")
+
+
+PAGES = (
+    Page("/proof", show),
+    Page("/proof/part", show_running, is_part=True),
+    Page("/proof/start", start, method="POST"),
+    Page("/proof/{name}", show_report),
+)

@@ -1,0 +1,31 @@
+"""What the visitor may see of the records, asked of the gateway in the visitor's name."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from distributary.ingest.console.log_rows.sight import Sight
+from distributary.ingest.console.web.visit import Visit
+from distributary.pipeline.management.management_messages import Entity, Verb
+
+#: Names in one question: fewer than management.query_count_max is by default.
+NAMES_TOGETHER: Final = 50
+#: Names that are asked for, for one page; what is beyond isn't shown.
+NAMES_MAX: Final = 1_000
+
+
+async def sight_of(
+    visit: Visit, topics: Iterable[str], subscriptions: Mapping[str, str] | None = None
+) -> Sight:
+    """Which of these topics the visitor may consume from, and which of these subscriptions (each
+    with the topic that it claims) they may see. Raises Unanswered and Refused."""
+    consumed: set[str] = set()
+    seen: set[str] = set()
+    names = list(dict.fromkeys(topics))[:NAMES_MAX]
+    for at in range(0, len(names), NAMES_TOGETHER):
+        asked = {"consume": names[at : at + NAMES_TOGETHER]}
+        consumed.update((await visit.ask(Verb.READ, Entity.NODE, "self", asked))["consume"])
+    pairs = list((subscriptions or {}).items())[:NAMES_MAX]
+    for at in range(0, len(pairs), NAMES_TOGETHER):
+        some = {"see": dict(pairs[at : at + NAMES_TOGETHER])}
+        seen.update((await visit.ask(Verb.READ, Entity.NODE, "self", some))["see"])
+    return Sight(frozenset(consumed), frozenset(seen))
