@@ -24,15 +24,17 @@ class Entrance:
         self._logins = asyncio.Semaphore(settings.sessions.logins_together)
 
     async def log_in(self, user: str, password: str) -> Session:
-        """A session of this user, both empty for nobody in particular. Raises LoginRefused and
+        """A session of this user, both empty for nobody in particular. The gateway is asked each
+        time: a password that was right an hour ago may be no more. Raises LoginRefused and
         Unanswered."""
         gateway = replace(self._gateway, user=user, password=password)
-        for account in self.sessions.accounts():
-            if account.gateway == gateway:
-                return self.sessions.begin(account)
         line = self._line(gateway)
         async with self._logins:
             await asyncio.to_thread(line.try_login)
+        for account in self.sessions.accounts():
+            if account.gateway == gateway:
+                await asyncio.to_thread(line.close)
+                return self.sessions.begin(account)
         sweeps = Sweeps(self._line(gateway), self._asking, self._rows_max)
         return self.sessions.begin(Account(gateway, line, sweeps))
 

@@ -28,7 +28,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShownGateway]:
     folder = tmp_path_factory.mktemp("ruled")
     users, permissions = folder / "users.toml", folder / "permissions.toml"
     with changing(users) as known:
-        for name in ("admin", "alice"):
+        for name in ("admin", "alice", "bob"):
             known[name] = user_of(PASSWORD)
     permissions.write_text(PERMISSIONS)
     security = {"users": str(users), "permissions": str(permissions), "anonymous": False}
@@ -113,3 +113,17 @@ def test_two_browsers_are_two_people(console: Console, window: Callable[..., Pag
     one.set_content(f'<a href="{console.url}/queues">there</a>')
     one.get_by_role("link").click()
     expect(one.get_by_role("heading", level=1)).to_have_text("Queues")
+
+
+def test_a_password_of_before_lets_nobody_in(
+    shown: ShownGateway, console: Console, window: Callable[..., Page]
+) -> None:
+    """Not even beside somebody who came in by it while it was right."""
+    inside, late = window(), window()
+    log_in(inside, console, "bob")
+    expect(inside.locator(".user")).to_have_text("bob")
+    with changing(shown.config.parent.parent / "users.toml") as known:
+        known["bob"] = user_of("through the looking-glass")
+    shown.await_event("security.reloaded")
+    log_in(late, console, "bob")
+    expect(late.get_by_role("alert")).to_contain_text("doesn't let this user in")
