@@ -40,22 +40,43 @@ def drawn(dice: random.Random) -> str:
     return "".join(letters[: dice.choice((len(letters), len(letters), dice.randint(0, 60)))])
 
 
-def test_texts_are_read_as_the_pure_reader_does() -> None:
+#: What a change of a letter or two seldom makes.
+RARE = (
+    RIGHT,
+    RIGHT[:-1] + "0",
+    f"00-{'0' * 32}-00f067aa0ba902b7-01",
+    f"00-4bf92f3577b34da6a3ce929d0e0e4736-{'0' * 16}-01",
+    f"ff{RIGHT[2:]}",
+    f"fe{RIGHT[2:]}",
+    f"01{RIGHT[2:]}-more",
+    f"01{RIGHT[2:]}.more",
+    f"00{RIGHT[2:]}-more",
+    RIGHT.upper(),
+    "",
+    "0" * 10_240,
+)
+
+
+@pytest.mark.parametrize("section", ["properties", "annotations"])
+def test_texts_are_read_as_the_pure_reader_does(section: str) -> None:
+    """Twenty thousand of them, in each of the two places."""
     dice = random.Random(7)
-    texts = [drawn(dice) for _ in range(20_000)]
+    texts = [*RARE, *(drawn(dice) for _ in range(19_988))]
     for at in range(0, len(texts), 1_000):
         part = texts[at : at + 1_000]
-        seen = {
-            number - 100: read_context(one.parent.decode())
-            for number, one in found([message(one) for one in part])
-        }
-        said: dict[int, TraceContext] = {
+        if section == "properties":
+            messages = [message(one) for one in part]
+        else:
+            said = [{symbol("traceparent"): one, symbol("a"): 1} for one in part]
+            messages = [bytes(Message(annotations=one).encode()) for one in said]
+        seen = {number - 100: read_context(one.parent.decode()) for number, one in found(messages)}
+        right: dict[int, TraceContext] = {
             nth: context
             for nth, one in enumerate(part)
             if (context := read_context(one)) is not None
         }
-        assert seen == said
-        assert 100 < len(said) < 900
+        assert seen == right
+        assert 100 < len(right) < 900
 
 
 @pytest.mark.parametrize("seed", range(20))
