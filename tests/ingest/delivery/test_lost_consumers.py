@@ -159,3 +159,29 @@ def test_where_a_policy_says_so_a_loss_counts(own_gateway: Make, connect: Connec
         queue = "queue://DLQ.container/c/mine"
         dead = publisher.receiver(queue, capabilities=("queue",))
         assert dead.bodies() == ["poison"]
+
+
+@pytest.mark.parametrize("linger_ms", [0, 1_000])
+def test_what_is_in_doubt_after_a_kill_comes_marked(
+    own_gateway: Make, connect: Connect, linger_ms: int
+) -> None:
+    """What was sent, and of which the log has no outcome: acknowledgements wait for no answer, and
+    ride in the next group. What it has comes no more, and what was never sent isn't marked."""
+    gateway = own_gateway({"journal": {"linger_ms": linger_ms}}).start()
+    peer = connect(port=gateway.port)
+    queue = peer.receiver("q", capabilities=("queue",))
+    peer.sender("q", capabilities=("queue",)).publish(*range(9))
+    for number in range(3):  # by credit one by one, each settled before the next one is sent
+        assert queue.bodies(1) == [number]
+    sent = queue.take(3)
+    if not linger_ms:
+        # This group comes after those that were settled, and its answer says that it is written.
+        peer.sender("q", capabilities=("queue",)).publish(9)
+    gateway.kill()
+    gateway.start()
+    heir = connect(port=gateway.port).receiver("q", capabilities=("queue",))
+    assert [got.body for got in sent] == [3, 4, 5]
+    doubt = [0, 1, 2, 3, 4, 5] if linger_ms else [3, 4, 5]
+    behind = [6, 7, 8] if linger_ms else [6, 7, 8, 9]
+    told = [*((body, 1) for body in doubt), *((body, 0) for body in behind)]
+    assert marks(heir, len(told)) == told

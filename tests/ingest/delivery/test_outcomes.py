@@ -198,3 +198,22 @@ def test_a_big_drain_gives_all_at_once(connect: Connect, topic: str) -> None:
     for _ in range(3):
         sender.publish(*[b"x" * 50_000] * 50)
     assert receiver.drain(1_000) == 150
+
+
+def test_undeliverable_here_is_no_turn_of_the_next(connect: Connect, topic: str) -> None:
+    """A queue's consumer says that it can't process a message: no other one is tried, and what
+    gave it up is told with it. A release is for another one."""
+    peer = connect()
+    first, second = (peer.receiver(topic, capabilities=("queue",)) for _ in range(2))
+    producer = peer.sender(topic, capabilities=("queue",))
+    first.link.flow(2)
+    producer.publish("poison", "busy")
+    poison, busy = first.take(2, credit=False)
+    second.link.flow(9)
+    modified(poison, failed=True, undeliverable=True)
+    modified(busy, failed=False)
+    assert second.bodies(1) == ["busy"]
+    assert second.drain() == 0
+    [dead] = peer.receiver(f"queue://DLQ.queue/{topic}", capabilities=("queue",)).take()
+    assert dead.body == "poison"
+    assert dead.message.annotations["x-opt-dead-letter-reason"] == "undeliverable"

@@ -159,6 +159,18 @@ def test_a_queues_consumer_is_offered_nothing_a_producer_a_delay(raw: NewRaw, to
         assert one.next(ATTACH)["offered-capabilities"] == ["DELAYED_DELIVERY"]
 
 
+@pytest.mark.parametrize("place", ["", "queue://"])
+def test_what_is_desired_and_not_served_is_not_offered(raw: NewRaw, topic: str, place: str) -> None:
+    """A producer that wants the outcomes of consumers reads that it doesn't get them: `accepted`
+    means stored, whoever consumes."""
+    one = raw("producer")
+    termini = {"source": make("source"), "target": make("target", address=place + topic)}
+    said = {**termini, "desired_capabilities": ["hand-over"], "initial_delivery_count": 0}
+    one.send(frame_of("attach", name="P", handle=0, role=False, **said))
+    assert one.next(ATTACH)["offered-capabilities"] == ["DELAYED_DELIVERY"]
+    assert sent(one, 0, 1) == "accepted"
+
+
 def sent(one: Raw, handle: int, number: int, *, durable: bool = True) -> object:
     """Send a message; the state that it gets."""
     place = {"handle": handle, "delivery_id": number, "delivery_tag": bytes([number])}
