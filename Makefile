@@ -11,6 +11,7 @@ ROUNDS ?= 20
 ROUND ?=
 FRAMES ?= 20000
 SECONDS ?= 3600
+STAY ?=
 READY := $(VENV)/.ready
 ARCHIVE := build/spark.jsa
 
@@ -20,8 +21,8 @@ ARCHIVE := build/spark.jsa
 help: ## What there is
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
-demo: $(READY) ## 336,776 flights through the gateway, four workers, Spark, a picture
-	$(BIN)/python -m examples.demo --home build/demo
+demo: $(READY) ## 336,776 flights through the gateway, four workers, Spark, a picture (STAY=1: then look around)
+	$(BIN)/python -m examples.demo --home build/demo $(if $(STAY),--stay)
 
 test: $(READY) $(ARCHIVE) ## All tests: core, tables, gateway, Spark
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder

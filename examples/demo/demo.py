@@ -48,8 +48,9 @@ class Phases:
         self.seconds[name] = round(time.monotonic() - began, 1)
 
 
-def run(root: Path, flights: int, *, keep: bool, as_json: bool) -> int:
-    """Show the demo; the exit code. Errors of the kinds that are foreseen are raised.
+def run(root: Path, flights: int, *, keep: bool, as_json: bool, stay: bool = False) -> int:
+    """Show the demo; the exit code. Errors of the kinds that are foreseen are raised. `stay`: when
+    all is shown gateway and console run on, until Ctrl-C.
 
     With `as_json` the numbers go to standard output as one object, all else to standard error.
     """
@@ -57,7 +58,7 @@ def run(root: Path, flights: int, *, keep: bool, as_json: bool) -> int:
     # A copy of standard error: Spark's own words take the original's place for a while.
     console = Console(file=os.fdopen(os.dup(2), "w")) if as_json else Console()
     try:
-        _run(root, flights, console, keep=keep, as_json=as_json)
+        _run(root, flights, console, keep=keep, as_json=as_json, stay=stay)
     except KeyboardInterrupt:
         console.print("\nStopped; nothing of the demo runs any more.")
         return INTERRUPTED
@@ -74,12 +75,40 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _run(root: Path, flights: int, console: Console, *, keep: bool, as_json: bool) -> None:
+def _run(
+    root: Path, flights: int, console: Console, *, keep: bool, as_json: bool, stay: bool
+) -> None:
     phases = Phases()
     demo_report.require_spark()
     home = prepare(root, keep=keep)
     with stage(home.root) as made:
         played, numbers = _perform(made, home, flights, console, phases)
+        _show(home, played, numbers, phases, console, as_json=as_json)
+        style = "bold red" if (wrong := off(flights, played, numbers)) else "bold green"
+        console.print(
+            f"\n{equation(played, numbers)}", style=style, highlight=False, soft_wrap=True
+        )
+        if wrong:
+            raise DemoFailed(wrong)
+        if stay:
+            _stay(made, console)
+    console.print(
+        "\nIn the browser: `python -m examples.demo --stay` leaves gateway and console open.",
+        style="dim",
+        highlight=False,
+    )
+
+
+def _stay(made: Stage, console: Console) -> None:
+    text = f"\nThe console: {made.console}  (Ctrl-C ends it and the gateway)"
+    console.print(text, highlight=False, soft_wrap=True)
+    while True:
+        signal.pause()
+
+
+def _show(
+    home: Home, played: Played, numbers: Numbers, phases: Phases, console: Console, *, as_json: bool
+) -> None:
     if as_json:
         print(json.dumps(_as_json(played, numbers, phases)))  # noqa: T201 (it is what was asked)
     else:
@@ -91,11 +120,6 @@ def _run(root: Path, flights: int, console: Console, *, keep: bool, as_json: boo
             style="dim",
             highlight=False,
         )
-    wrong = off(flights, played, numbers)
-    style = "bold red" if wrong else "bold green"
-    console.print(f"\n{equation(played, numbers)}", style=style, highlight=False, soft_wrap=True)
-    if wrong:
-        raise DemoFailed(wrong)
 
 
 def prepare(root: Path, *, keep: bool) -> Home:
@@ -133,8 +157,10 @@ def _perform(
 ) -> tuple[Played, Numbers]:
     with phases.phase("gateway started"), console.status("the gateway starts"):
         gateway = made.start_gateway()
+        made.start_console(gateway)
     for line in (
         f"[bold]distributary serve[/] listens on 127.0.0.1:{gateway.port}, home {home.root}",
+        f"The console: {made.console}",
         f"Topic {TOPIC}: {flights:,} flights; {AUDITORS} is offline, {DISPATCHERS} has 4 workers",
         "",
     ):

@@ -1,16 +1,18 @@
-"""The demo's processes: a gateway, and clients of it that report how far they are.
+"""The demo's processes: a gateway, its console, and clients of it that report how far they are.
 
 Each is in a process group of its own, so that Ctrl-C reaches only the demo, which ends them all.
 """
 
 import contextlib
+import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -29,6 +31,9 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 #: The command that a person would type, from the environment in which the demo runs.
 GATEWAY = (str(Path(sys.executable).with_name("distributary")), "serve")
+CONSOLE = (GATEWAY[0], "console")
+#: What the console says when it listens.
+_ADDRESS = re.compile(r"^console of \S+ at (\S+)$", re.MULTILINE)
 
 
 class DemoFailed(DistributaryError):
@@ -93,6 +98,7 @@ class Gateway:
     process: subprocess.Popen[bytes]
     port: int
     log: Path
+    metrics_port: int
     first: int = 0
 
     def require_well(self) -> None:
@@ -133,19 +139,36 @@ class Stage:
     """All processes of one demo; `clear` ends those that still run."""
 
     home: Path
+    console: str = ""  #: its address
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start_gateway(self) -> Gateway:
         """Start the gateway on a free port and wait until it listens."""
-        port = _free_port()
+        port, metrics_port = _free_port(), _free_port()
         log = self.home / "gateway.log"
         command = [*GATEWAY, "--json", "--verbose", "--home", str(self.home)]
         command += ["--listen", f"127.0.0.1:{port}"]
         with log.open("wb") as output:
-            process = self._start(command, output, output)
-        gateway = Gateway(process, port, log)
+            listen = {"DISTRIBUTARY_HTTP_LISTEN": f"127.0.0.1:{metrics_port}"}
+            process = self._start(command, output, output, listen)
+        gateway = Gateway(process, port, log, metrics_port)
         gateway.wait_until_listening()
         return gateway
+
+    def start_console(self, gateway: Gateway) -> None:
+        """Start the console of that gateway."""
+        log = self.home / "console.log"
+        command = [*CONSOLE, "--home", str(self.home), "--listen", "127.0.0.1:0"]
+        command += ["--gateway", f"127.0.0.1:{gateway.port}"]
+        command += ["--metrics", f"127.0.0.1:{gateway.metrics_port}"]
+        with log.open("wb") as output:
+            process = self._start(command, output, output)
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while (found := _ADDRESS.search(log.read_text())) is None:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise DemoFailed(f"the console doesn't listen; see {log}")
+            time.sleep(0.02)
+        self.console = found[1]
 
     def start_part(self, name: str, module: str, *arguments: object) -> Part:
         """Start a client: a module of this package, run as a program."""
@@ -155,13 +178,18 @@ class Stage:
         return Part(name, process)
 
     def _start(
-        self, command: list[str], output: IO[bytes] | int, errors: IO[bytes]
+        self,
+        command: list[str],
+        output: IO[bytes] | int,
+        errors: IO[bytes],
+        environment: Mapping[str, str] = {},
     ) -> subprocess.Popen[bytes]:
         process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 (our own programs)
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=errors,
+            env={**os.environ, **environment},
             start_new_session=True,
         )
         self._running.append(process)

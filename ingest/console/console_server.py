@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -65,6 +66,7 @@ class Watched:
 def serve(place: Place, watched: Watched, settings: ConsoleSettings) -> None:
     """Serve until SIGTERM or Ctrl-C. Raises InvalidRequest for a place that can't be, StoreError
     for a port that is taken."""
+    _check_certificate(place)
     listening = _listen(place)
     place = replace(place, port=listening.getsockname()[1])
     asyncio.run(_serve(_Server(_config(place)), listening, place, watched, settings))
@@ -101,6 +103,17 @@ async def _serve(
     server.config.app = application(console, door, assets, place.names)
     print(f"console of {shown} at {place.url}", flush=True)  # noqa: T201 (the command's output)
     await server.serve(sockets=[listening])
+
+
+def _check_certificate(place: Place) -> None:
+    if place.certificate is None:
+        return
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(place.certificate, place.key, password=lambda: "")
+    except (ssl.SSLError, OSError, ValueError) as error:
+        why = f"--tls-cert {place.certificate} can't be used with its key: {error}"
+        raise InvalidRequest(f"{why}. Both are PEM, the key without a password") from None
 
 
 def _listen(place: Place) -> socket.socket:

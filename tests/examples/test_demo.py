@@ -10,7 +10,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -37,20 +39,43 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def numbers(home):
-    """What the demo says with --json at its end."""
-    done = subprocess.run(
-        [*COMMAND, "--home", home, "--flights", str(FLIGHTS), "--json"],
-        capture_output=True,
+def stayed(home):
+    """What the demo says with --json, and a page of its console while it stays open."""
+    demo = subprocess.Popen(
+        [*COMMAND, "--home", home, "--flights", str(FLIGHTS), "--json", "--stay"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=SECONDS_MAX,
-        check=False,
+        start_new_session=True,
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    with demo:
+        ending = threading.Timer(SECONDS_MAX, demo.kill)
+        ending.start()
+        said = []
+        while not (found := re.search(r"The console: (\S+) +\(Ctrl-C", said[-1] if said else "")):
+            said.append(demo.stderr.readline())
+            assert said[-1], "".join(said)
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        page = opener.open(f"{found[1]}/subscription?id=global/auditors").read().decode()
+        demo.send_signal(signal.SIGINT)
+        told, _ = demo.communicate()
+        ending.cancel()
+    assert demo.returncode == 130
+    return json.loads(told), page
+
+
+@pytest.fixture(scope="module")
+def numbers(stayed):
+    return stayed[0]
 
 
 @pytest.mark.spark
+def test_it_can_stay_open(stayed):
+    """Its console shows the flights that the auditors are owed."""
+    assert f"{FLIGHTS:,}" in stayed[1]
+    assert "No consumer is attached" in stayed[1]
+
+
 def test_all_numbers_agree(numbers):
     """Each flight is published, settled by one worker, owed to the auditors, and a row."""
     assert numbers["published"] == FLIGHTS

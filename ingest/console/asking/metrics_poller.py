@@ -114,6 +114,7 @@ class MetricsPoller:
             self._first.set()
             if not serves and len(self._addresses) > 1:
                 self._at, before = (self._at + 1) % len(self._addresses), None
+                self._neighbours_at = began - NEIGHBOUR_SECONDS
             took = time.monotonic() - began
             at_least = max(self._settings.poll_ms / 1e3, took / self._settings.poll_part)
             await asyncio.sleep(at_least - took)

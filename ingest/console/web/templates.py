@@ -11,7 +11,7 @@ from distributary.ingest.console.web.static_assets import ASSETS, StaticAssets
 
 
 class Templates:
-    """The templates of `assets/templates`, each compiled once."""
+    """The templates of `assets/templates`, compiled at the start: no page waits for that."""
 
     def __init__(self, assets: StaticAssets) -> None:
         self._environment = Environment(
@@ -34,6 +34,8 @@ class Templates:
             "messages": spoken_numbers.messages,
         }
         self._environment.globals |= {"asset": assets.address, "link": link}
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)
 
     def render(self, template: str, values: Mapping[str, object]) -> str:
         """The text of a page or of a part of one."""

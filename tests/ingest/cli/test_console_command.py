@@ -44,6 +44,13 @@ def test_what_can_not_be_meant(home: Path, words: tuple[str, ...], sentence: str
     assert sentence in text
 
 
+def test_a_certificate_that_is_none(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.pem").write_text("no certificate")
+    code, text = said(home, "--tls-cert", str(tmp_path / "c.pem"))
+    assert code == 2
+    assert "c.pem can't be used with its key" in text
+
+
 def test_a_port_that_is_taken(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, text = said(home, "--listen", f"127.0.0.1:{taken.getsockname()[1]}")

@@ -73,11 +73,12 @@
       this.chart = new uPlot({
         width: this.place.clientWidth, height: 150, legend: { live: true },
         cursor: { y: false, points: { size: 6 } },
-        scales: { x: { range: (_chart, _low, high) => [high - SHOWN_SECONDS, high] }, y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+        scales: { x: { range: (_chart, low, high) => [Math.min(Math.max(low, high - SHOWN_SECONDS), high - 60), high] }, y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
         axes: [{ ...axis, space: 70, size: 28, values: (_chart, ticks) => ticks.map(clock) }, { ...axis, size: 48, values: (_chart, ticks) => ticks.map(short) }],
         series: [{ value: (_chart, at) => at == null ? "" : new Date(at * 1e3).toLocaleTimeString() },
           ...this.lines.map(([, label], nth) => ({
-            label, stroke: color("--plot-" + (nth + 1)), width: 1.6, points: { show: false },
+            label, stroke: color("--plot-" + (nth + 1)), width: nth ? 1.6 : 2,
+            fill: nth ? undefined : color("--plot-1") + "1f", points: { show: false },
             value: (_chart, value) => value == null ? "–" : short(value) + this.place.dataset.unit,
           }))],
       }, data, this.place);
