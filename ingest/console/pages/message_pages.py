@@ -1,6 +1,5 @@
 """Messages: pages of them, and the life of one, by an address that can be sent to a colleague."""
 
-import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -118,7 +117,7 @@ async def _query(visit: Visit, asked: Asked) -> tuple[Query, str | None]:
     records = visit.console.records
     if not asked.subscription:
         return Query(asked.topic, asked.selector or None), None
-    incarnation = await asyncio.to_thread(records.incarnation, asked.subscription)
+    incarnation = await records.ask(records.incarnation, asked.subscription)
     known = incarnation is not None and await sight_of(
         visit, (), {asked.subscription: incarnation.topic}
     )
@@ -133,7 +132,7 @@ async def _query(visit: Visit, asked: Asked) -> tuple[Query, str | None]:
         selector = f"({own}) AND ({asked.selector})" if asked.selector else own
     if not asked.waiting:
         return Query(incarnation.topic, selector, incarnation.floor), own
-    waiting = await asyncio.to_thread(records.waiting, incarnation)
+    waiting = await records.ask(records.waiting, incarnation)
     if waiting is None:
         raise InvalidRequest(
             "more than one request may read (records.read_bytes_max) would have to be read to tell "
@@ -147,9 +146,9 @@ async def _seen(visit: Visit, query: Query) -> MessagePage:
     records = visit.console.records
     if not is_pattern(query.topic):
         sight = await sight_of(visit, [query.topic])
-        return await asyncio.to_thread(records.page, query, sight)
+        return await records.ask(records.page, query, sight)
     known, sight = set[str](), Sight(None, frozenset())
-    page = await asyncio.to_thread(records.page, query, sight)
+    page = await records.ask(records.page, query, sight)
     for _ in range(ROUNDS):
         topics = {line.message.topic for line in page.lines} - known
         allowed = await sight_of(visit, topics)
@@ -158,7 +157,7 @@ async def _seen(visit: Visit, query: Query) -> MessagePage:
             return page
         seen = (sight.topics or frozenset()) | (allowed.topics or frozenset())
         sight = Sight(seen, frozenset())
-        page = await asyncio.to_thread(records.page, query, sight)
+        page = await records.ask(records.page, query, sight)
         if {line.message.topic for line in page.lines} <= seen:
             return page
     return page
@@ -178,7 +177,7 @@ async def _place(visit: Visit, since: str) -> int | None:
         ) from None
     at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     us = round(at.timestamp() * 1_000_000)
-    return await asyncio.to_thread(visit.console.records.place, max(us, 0))
+    return await visit.console.records.ask(visit.console.records.place, max(us, 0))
 
 
 def _sequence(text: str) -> int:
@@ -197,7 +196,7 @@ async def show_life(visit: Visit) -> Response:
     began = time.monotonic()
     life = await _life(visit, sequence)
     if life is None:
-        head = await asyncio.to_thread(lambda: visit.console.records.as_of().sequence)
+        head = await visit.console.records.ask(lambda: visit.console.records.as_of().sequence)
         absent = {"sequence": sequence, "head": head}
         return visit.page("message_absent.html", "messages", absent, 404)
     values = {
@@ -211,13 +210,13 @@ async def show_life(visit: Visit) -> Response:
 
 async def _life(visit: Visit, sequence: int) -> MessageLife | None:
     records = visit.console.records
-    claimed = await asyncio.to_thread(records.claimed, sequence)
+    claimed = await records.ask(records.claimed, sequence)
     if claimed is None:
         return None
     sight = await sight_of(visit, [claimed.topic], claimed.subscriptions)
     if not sight.topic(claimed.topic):
         return None
-    life = await asyncio.to_thread(records.life, sequence, Sight(None, sight.subscriptions))
+    life = await records.ask(records.life, sequence, Sight(None, sight.subscriptions))
     if life is None:
         return None
     of_kin = await sight_of(visit, [one.topic for one in life.kin])

@@ -1,6 +1,5 @@
 """A subscription by the tables: its strip in ranges, its backlog over the last hours."""
 
-import asyncio
 from typing import Final
 
 from starlette.responses import Response
@@ -28,11 +27,11 @@ async def show(visit: Visit) -> Response:
     values: dict[str, object] = {"name": name, "hours": hours, "windows": tuple(WINDOWS), "why": ""}
     values |= {"picture": None, "boxes": [], "drawn": None}
     try:
-        incarnation = await asyncio.to_thread(records.incarnation, name)
+        incarnation = await records.ask(records.incarnation, name)
         sight = await sight_of(visit, (), {name: incarnation.topic} if incarnation else {})
         if incarnation is not None and sight.subscription(name):
             held = await _held(visit, name)
-            found = await asyncio.to_thread(records.picture, name, WINDOWS[hours], held)
+            found = await records.ask(records.picture, name, WINDOWS[hours], held)
             if found is not None:
                 values["picture"] = found
                 values["boxes"] = backlog_drawing.boxes(found.strip) if found.strip else []

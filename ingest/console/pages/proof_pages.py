@@ -1,6 +1,5 @@
 """Proof: the last audits, one that runs, and what each has found, with the messages."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 
 from starlette.responses import Response
@@ -16,7 +15,7 @@ from distributary.pipeline.tables.home.audit_reports import AuditReport
 
 async def show(visit: Visit) -> Response:
     """The last audits, and the button that begins one."""
-    found = await asyncio.to_thread(visit.console.records.reports)
+    found = await visit.console.records.ask(visit.console.records.reports)
     values = {"reports": found, **_running(visit)}
     return visit.page("proof.html", "proof", values)
 
@@ -29,7 +28,7 @@ async def show_running(visit: Visit) -> Response:
 async def show_report(visit: Visit) -> Response:
     """One report."""
     name = visit.request.path_params["name"]
-    found = await asyncio.to_thread(visit.console.records.reports)
+    found = await visit.console.records.ask(visit.console.records.reports)
     report = next((one for one in found if one.name == name), None)
     if report is None:
         raise InvalidRequest("there is no such report: it may be older than those that are kept")

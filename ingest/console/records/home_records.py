@@ -1,10 +1,12 @@
 """A home's records, as pages ask for them: each request one snapshot, a few at a time."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import BoundedSemaphore
-from typing import TypeVar
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 from distributary.ingest.console.log_rows.log_files import LogFiles
 from distributary.ingest.console.log_rows.log_reader import AsOf, LogReader, Snapshot
@@ -16,7 +18,8 @@ from distributary.ingest.console.records.audit_runs import AuditRuns
 from distributary.ingest.console.records.backlog_history import BacklogHistory, history_of
 from distributary.ingest.console.records.browsing import Page, Query, browse, sequence_at
 from distributary.ingest.console.records.cursor_strip import Strip, strip_of
-from distributary.ingest.console.records.message_life import MessageLife, life_of
+from distributary.ingest.console.records.message_life import MessageLife, life_of, life_of_removed
+from distributary.ingest.console.records.removed_messages import RemovedMessage, removed
 from distributary.ingest.console.records.standings import Standings
 from distributary.pipeline.amqp.dead_letter import origin
 from distributary.pipeline.tables.delta.store import LocalStore
@@ -24,6 +27,7 @@ from distributary.pipeline.tables.home.audit_reports import AuditReport, reports
 from distributary.pipeline.tables.home.home import Home
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +51,21 @@ class Picture:
 
 
 class HomeRecords:
-    """For any number of threads. Each method may take a second; all raise StoreError when the
-    tables can't be read, or change too quickly for it."""
+    """For any number of threads; pages call the methods by `ask`. Each may take a second; all raise
+    StoreError when the tables can't be read, or change too quickly for it."""
 
     def __init__(self, home: Home, limits: RecordLimits) -> None:
         self._home, self.limits = home, limits
         self._reader = LogReader(LocalStore(home.topic_log), limits.read_bytes_max)
         self._standings = Standings(str(home.cursors))
-        self._room = BoundedSemaphore(limits.requests_together)
+        self._pool = ThreadPoolExecutor(limits.requests_together, "records")
         self.audits = AuditRuns(home.root)
+
+    async def ask(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What one of the methods gives; as many run at once as there may be requests together, so
+        that those who wait take no thread from the pages that ask the gateway."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, partial(method, *args, **kwargs))
 
     def claimed(self, sequence: int) -> Claimed | None:
         """Whose rights have to be asked before a message's life is shown; None if there is no such
@@ -64,6 +74,8 @@ class HomeRecords:
         def read(snapshot: Snapshot) -> Claimed | None:
             with LogFiles(snapshot.view, self.limits.page_bytes_max) as files:
                 found = message_of(files, sequence)
+            if found is None and (gone := self._removed(snapshot, sequence)) is not None:
+                found = gone.message
             if found is None:
                 return None
             lives = snapshot.lives.of_topic(found.topic)
@@ -77,9 +89,20 @@ class HomeRecords:
 
     def life(self, sequence: int, sight: Sight) -> MessageLife | None:
         """The life of a message; None if there is none that the user may see."""
-        return self._read(
-            lambda snapshot: life_of(snapshot, sequence, sight=sight, limits=self.limits)
-        )
+
+        def read(snapshot: Snapshot) -> MessageLife | None:
+            gone = self._removed(snapshot, sequence)
+            if gone is not None:
+                return life_of_removed(snapshot, gone, sight=sight, limits=self.limits)
+            return life_of(snapshot, sequence, sight=sight, limits=self.limits)
+
+        return self._read(read)
+
+    def _removed(self, snapshot: Snapshot, sequence: int) -> RemovedMessage | None:
+        """A message from before the log begins, if Spark's tables have it."""
+        if sequence >= snapshot.view.state.first_sequence:
+            return None
+        return removed(self._home, sequence, self.limits)
 
     def page(self, query: Query, sight: Sight) -> Page:
         """A page of messages. Raises InvalidRequest."""
@@ -149,5 +172,4 @@ class HomeRecords:
         return reports(self._home, self.limits.audits_shown)
 
     def _read(self, read: Callable[[Snapshot], T]) -> T:
-        with self._room:
-            return self._reader.read(read)
+        return self._reader.read(read)

@@ -145,6 +145,18 @@ def _typed(kind: str, node: Node) -> Node:
     return Leaf(kind, node.text) if isinstance(node, Leaf) else node
 
 
+def body_of(
+    value: "str | bytes | None", says: str, content_type: str, limits: RecordLimits
+) -> Body:
+    """A body of which the text or the bytes alone are known."""
+    room = _Room(limits.body_nodes_max)
+    if value is None:
+        return Body(BodyKind.NONE, "no body", 0)
+    if isinstance(value, str):
+        return _text(value, len(value.encode()), says, content_type, room, limits)
+    return _data(value, content_type, says, room, limits)
+
+
 def _body(message: Message, room: _Room, limits: RecordLimits) -> Body:
     kind, value = message.body.kind, message.body.value
     content_type = str(message.properties.content_type or "")

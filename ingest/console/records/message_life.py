@@ -29,6 +29,7 @@ from distributary.ingest.console.log_rows.sight import Sight
 from distributary.ingest.console.log_rows.subscription_lives import Incarnation
 from distributary.ingest.console.records.kinship import Kin, kin_of
 from distributary.ingest.console.records.message_content import Content, content_of
+from distributary.ingest.console.records.removed_messages import RemovedMessage
 from distributary.pipeline.errors import DistributaryError, SelectorFailed
 from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Outcome
@@ -106,7 +107,8 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class MessageLife:
-    """All that is known of a message. `publisher` is empty if nobody knows it. `lanes` are those
+    """All that is known of a message, from the log, or if that has it no more from Spark's tables:
+    then the message's bytes are empty. `publisher` is empty if nobody knows it. `lanes` are those
     that the user may see, and no more than may be shown: there are `hidden` more that he may not
     see or that don't fit. `looked_up_to` is the last group whose settlements were looked at."""
 
@@ -118,6 +120,7 @@ class MessageLife:
     kin: tuple[Kin, ...]
     as_of: AsOf
     looked_up_to: int
+    removed: bool = False  #: from the log
 
     @property
     def whole(self) -> bool:
@@ -179,6 +182,30 @@ def _with_held(stay: Stay, held: Held | None) -> Stay:
     count = held.delivery_count
     delivery = Delivery(held.consumer, held.delivered_at, None, None, False, count, None)
     return replace(stay, state=StayState.IN_FLIGHT, deliveries=(*stay.deliveries, delivery))
+
+
+def life_of_removed(
+    snapshot: Snapshot, found: RemovedMessage, *, sight: Sight, limits: RecordLimits
+) -> MessageLife | None:
+    """The life of a message that the log has no more; None if the user may not see its topic.
+    Subscriptions whose events went with it are in no lane."""
+    message = found.message
+    if not sight.topic(message.topic):
+        return None
+    lanes = _lanes(message, snapshot.lives.of_topic(message.topic), found.rows)
+    seen = [lane for lane in lanes if sight.subscription(lane.subscription)]
+    shown = tuple(seen[: limits.lanes_max])
+    return MessageLife(
+        message,
+        found.content,
+        _publisher(found.content, found.rows, sight),
+        shown,
+        len(lanes) - len(shown),
+        (),
+        replace(snapshot.as_of, group=found.group),
+        found.group,
+        removed=True,
+    )
 
 
 def _publisher(content: Content, rows: Iterable[SettlementOfOne], sight: Sight) -> str:
@@ -306,6 +333,8 @@ class _Selected:
         """Whether its selector selects the message; None where that can't be evaluated."""
         if one.selector is None:
             return True
+        if not self._batch.blob:
+            return None
         if one.selector not in self._known:
             self._known[one.selector] = self._ask(one)
         return self._known[one.selector]

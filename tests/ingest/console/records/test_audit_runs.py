@@ -36,7 +36,6 @@ def kept(home: Home, began: datetime, *checks: dict[str, object], most: int = 30
 
 def test_one_audit_at_a_time_and_why_one_failed(tmp_path: Path) -> None:
     """A home without Spark's tables is one sentence, and another audit may begin after it."""
-    (tmp_path / "tables").mkdir()
     runs = AuditRuns(tmp_path)
     assert runs.last is None
     assert runs.start("alice")

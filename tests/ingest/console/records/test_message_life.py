@@ -162,6 +162,17 @@ def test_a_rewind_and_a_purge_begin_another_stay(log: LogWriter) -> None:
     assert states(life(log, 2)) == {SUB: [StayState.WAITING]}
 
 
+def test_what_is_settled_in_the_group_of_a_rewind_counts_for_the_life_before(
+    log: LogWriter,
+) -> None:
+    log.next_group()
+    log.publish("t", encoded("a"))
+    log.next_group()
+    log.settle(SUB, "t", [0], 1)
+    log.subscribe(SUB, "t", event="rewound", floor=0)
+    assert states(life(log, 0)) == {SUB: [StayState.SETTLED, StayState.WAITING]}
+
+
 def test_never_owed(log: LogWriter) -> None:
     """By a selector, by no-local, because it was for another one: each is told apart."""
     log.subscribe("global/red", "t", selector="colour = 'red'")
