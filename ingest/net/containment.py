@@ -41,6 +41,7 @@ SHARED = frozenset(
             "distributary.ingest.delivery.expiry",
             "distributary.ingest.delivery.alarms",
             "distributary.ingest.subscriptions.idle_floors",
+            "distributary.ingest.subscriptions.lifetime_ends",
         ),
         *(
             "distributary.ingest.subscriptions.subscription_directory",

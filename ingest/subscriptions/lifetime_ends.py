@@ -54,7 +54,7 @@ class LifetimeEnds:
 
     # What links, sessions and connections do.
 
-    def joined(self, subscription: Subscription) -> None:
+    def resumed(self, subscription: Subscription) -> None:
         """A consumer's link is on it."""
         if subscription.durable and subscription.key is not None:
             self._lifetimes.joined(subscription.key)

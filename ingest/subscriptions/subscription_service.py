@@ -247,7 +247,7 @@ class SubscriptionService:
         """The consumer counts at once; its attach is answered when what it rests on is durable."""
         name = f"{link.connection.container}/{link.name}"
         link.owner = self._delivery.attach(subscription, link, name, kind, selector)
-        self.ends.joined(subscription)
+        self.ends.resumed(subscription)
         if link.attach.redeliver:
             subscription.dispatcher.redeliver()
             self._delivery.changed(subscription)
