@@ -33,6 +33,7 @@ ROWS = [
     ("a/b.c d:é", None, TOPIC, "a/b.c d:é"),
     ("Queue://orders", None, TOPIC, "Queue://orders"),
     ("queue:/orders", None, TOPIC, "queue:/orders"),
+    ("a,queue://b", None, TOPIC, "a,queue://b"),
     ("x" * 255, None, TOPIC, "x" * 255),
 ]
 
