@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.pipeline.dispatch.dispatcher import FOREVER
 from distributary.pipeline.dispatch.priority_index import Ahead, PriorityIndex
+from distributary.pipeline.log.lowest_floor import LowestFloor
 from distributary.pipeline.log.memory_stream import MemoryBudget, MemoryStream
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.message import RecordBatch
@@ -26,16 +27,12 @@ class _Topic:
     subscriptions: dict[Subscription, None] = field(default_factory=dict)
     #: Its numbers, of which those are told that read the stream.
     memory_index: PriorityIndex = field(default_factory=PriorityIndex)
-    readers: int = 0  #: how many of the subscriptions read the stream
+    #: Of those that read the log, and of those that read the stream.
+    floors: LowestFloor = field(default_factory=LowestFloor)
+    memory_floors: LowestFloor = field(default_factory=LowestFloor)
 
-    def floor(self, *, reading: bool) -> int:
-        """Nothing below it is owed to those that read the stream, or to the others."""
-        floors = [
-            one.dispatcher.floor
-            for one in self.subscriptions
-            if (one.stream is not None) is reading
-        ]
-        return min(floors, default=FOREVER if reading else 0)
+    def floors_of(self, subscription: Subscription) -> LowestFloor:
+        return self.floors if subscription.stream is None else self.memory_floors
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,11 @@ class TopicDirectory:
         self._budget = MemoryBudget(memory_bytes_max)
         #: The streams by topic.
         self.streams: dict[str, MemoryStream] = {}
-        self._timed: dict[str, None] = {}  # topics of which a memory index was told anything
+        #: Topics whose streams may have anything, and those whose memory indexes may.
+        self._filled: dict[str, None] = {}
+        self._timed: dict[str, None] = {}
+        #: Of durable subscriptions, and of all that read the log.
+        self._durable_floors, self._served_floors = LowestFloor(), LowestFloor()
         self._changed = changed
         #: Topics of which the priority index was told anything that may still be there.
         self._told: dict[str, None] = {}
@@ -82,12 +83,25 @@ class TopicDirectory:
             if is_pattern(name):
                 self._recent.watch(name)
             topic.subscriptions[subscription] = None
-            topic.readers += subscription.stream is not None
+            for floors in self._floors_of(topic, subscription):
+                floors.add(subscription.dispatcher)
             self._changed(subscription)
 
     def changed(self, subscription: Subscription) -> None:
         """It has another policy or another place in the log."""
+        topic = self._topics.get(subscription.definition.topic)
+        if topic is not None:
+            for floors in self._floors_of(topic, subscription):
+                floors.fell(subscription.dispatcher)
         self._changed(subscription)
+
+    def _floors_of(self, topic: _Topic, subscription: Subscription) -> Iterator[LowestFloor]:
+        """Where its floor counts."""
+        yield topic.floors_of(subscription)
+        if subscription.stream is None:
+            yield self._served_floors
+        if subscription.durable:
+            yield self._durable_floors
 
     def __contains__(self, topic: str) -> bool:
         """Whether it has any subscription."""
@@ -100,6 +114,8 @@ class TopicDirectory:
         if topic is not None:
             if subscription in topic.subscriptions:
                 del topic.subscriptions[subscription]
+                for floors in self._floors_of(topic, subscription):
+                    floors.discard(subscription.dispatcher)
                 self._leave_stream(topic, subscription)
             self._changed(subscription)
             if not topic.subscriptions:
@@ -110,12 +126,10 @@ class TopicDirectory:
 
     def _leave_stream(self, topic: _Topic, subscription: Subscription) -> None:
         """One reader fewer, if it was one; the last one takes the stream with it."""
-        if subscription.stream is None:
-            return
-        topic.readers -= 1
-        if not topic.readers:
+        if subscription.stream is not None and not topic.memory_floors:
             name = subscription.definition.topic
             self.streams.pop(name).clear()
+            self._filled.pop(name, None)
             self._timed.pop(name, None)
             topic.memory_index = PriorityIndex()
 
@@ -138,7 +152,7 @@ class TopicDirectory:
         """The topic's stream, if all of its subscriptions read it, and none has a pattern that it
         matches: those read the log."""
         known = self._topics.get(topic)
-        if known is None or not known.readers or known.readers < len(known.subscriptions):
+        if known is None or not known.memory_floors or known.floors:
             return None
         if self._patterns.of(topic):
             return None
@@ -150,7 +164,7 @@ class TopicDirectory:
         stream.add(batch, at)
         self._note(topic, batch)
         if stream.due:
-            stream.trim(self._topics[topic].floor(reading=True))
+            stream.trim(self._topics[topic].memory_floors.lowest(FOREVER))
 
     def logged(self, topic: str, batch: RecordBatch, at: int) -> None:
         """Messages became durable: those who read the topic's stream, if it has one, get them
@@ -166,6 +180,7 @@ class TopicDirectory:
         self._note(topic, batch)
 
     def _note(self, topic: str, batch: RecordBatch) -> None:
+        self._filled[topic] = None
         if batch.attributes is not None:
             self._topics[topic].memory_index.add(batch.first, batch.stop, batch.attributes)
             self._timed[topic] = None
@@ -205,16 +220,45 @@ class TopicDirectory:
                 self._topics[word].priority_index.seed(ahead)
                 self._told[word] = None
 
+    # Floors.
+
+    def floor(self, topic: str) -> int:
+        """The first sequence that any subscription of the topic or pattern may be owed; FOREVER if
+        none reads the log."""
+        known = self._topics.get(topic)
+        return FOREVER if known is None else known.floors.lowest(FOREVER)
+
+    def durable_floor(self, head: int) -> int:
+        """The first sequence that any durable subscription may be owed, `head` without any."""
+        return self._durable_floors.lowest(head)
+
+    def served_floor(self, head: int) -> int:
+        """The first sequence that anybody may be owed, `head` if there is nobody; what a stream has
+        in the log is owed, too."""
+        floor = min(self._served_floors.lowest(head), self._recent.head if self.streams else head)
+        for name in self._filled:
+            number = self._topics[name].memory_floors.lowest(0)
+            floor = min(floor, self.streams[name].first_logged(number, floor))
+        return floor
+
     def trim(self) -> None:
         """Remove from all priority indexes, and from the streams, what no subscription is owed any
         more."""
         for name in tuple(self._told):
-            self._topics[name].priority_index.trim(self._topics[name].floor(reading=False))
-        for name, stream in self.streams.items():
-            if len(stream):
-                stream.trim(self._topics[name].floor(reading=True))
-        for name in self._timed:
-            self._topics[name].memory_index.trim(self._topics[name].floor(reading=True))
+            topic = self._topics[name]
+            topic.priority_index.trim(topic.floors.lowest(0))
+            if topic.priority_index.empty:
+                del self._told[name]
+        for name in tuple(self._filled):
+            stream = self.streams[name]
+            stream.trim(self._topics[name].memory_floors.lowest(FOREVER))
+            if not len(stream):
+                del self._filled[name]
+        for name in tuple(self._timed):
+            topic = self._topics[name]
+            topic.memory_index.trim(topic.memory_floors.lowest(FOREVER))
+            if topic.memory_index.empty:
+                del self._timed[name]
 
     def lapsed(self, now: int) -> Iterator[Lapsed]:
         """The stretches in which a message has expired by `now`; they leave their priority

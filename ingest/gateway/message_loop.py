@@ -292,11 +292,10 @@ class MessageLoop:
         return self._subscriptions.keep_queue(queue, Made(Origin.GATEWAY))
 
     def _lowest_floor(self) -> int:
-        return self._subscriptions.directory.lowest_floor()
+        return self._topics.durable_floor(self._log.next_sequence)
 
     def _served_floor(self) -> int:
-        floors = (one.dispatcher.floor for one in self._topics.all())
-        return min(floors, default=self._log.next_sequence)
+        return self._topics.served_floor(self._log.next_sequence)
 
     def _subscription_changed(self, subscription: Subscription) -> None:
         self._backlogs.changed(subscription)

@@ -39,6 +39,9 @@ class BacklogCounters:
         self._topic_directory = topic_directory
         self._counters: dict[str, BacklogCounter] = {}
         self._again: set[str] = set()  #: topics that were counted anew, from further below
+        #: Topics to look at when what nobody is owed is forgotten: those that remember much, and
+        #: those of which a subscription went.
+        self._due: dict[str, None] = {}
         self._closed = False
 
     def close(self) -> None:
@@ -62,6 +65,7 @@ class BacklogCounters:
         _, stop, messages, size, at = part
         counter = self._counters.setdefault(word, BacklogCounter())
         counter.add(stop - messages, stop, messages, size, at)
+        self._note(word, counter)
 
     def seed_slowly(self, loop: asyncio.AbstractEventLoop, table: TopicLog, since: int) -> None:
         """The same from the table, while the gateway serves: until then less seems to wait."""
@@ -104,6 +108,7 @@ class BacklogCounters:
                 self._counters[topic] = counter
             else:
                 self._counters.setdefault(topic, BacklogCounter()).extend(counter)
+        self._due |= dict.fromkeys(self._counters)
 
     def arrived(self, topic: str, batch: RecordBatch, at: int) -> None:
         """Messages became durable; they were published at this time."""
@@ -112,12 +117,21 @@ class BacklogCounters:
             if counter is None:
                 counter = self._counters[word] = BacklogCounter()
             counter.add(batch.first, batch.stop, batch.count, len(batch.blob), at)
+            self._note(word, counter)
+
+    def _note(self, word: str, counter: BacklogCounter) -> None:
+        if len(counter) > _KEPT:
+            self._due[word] = None
+
+    def changed(self, subscription: Subscription) -> None:
+        """It came, or went, and perhaps was the last one of its topic or pattern."""
+        if subscription.ended:
+            self._due[subscription.definition.topic] = None
 
     def first_owed(self, topic: str, since: int) -> int:
         """The first sequence from which a topic's messages must be counted, when some subscription
         is owed those from `since` on."""
-        readers = [one for one in self._topic_directory.of(topic) if one.stream is None]
-        return min([since, *(one.dispatcher.floor for one in readers)])
+        return min(since, self._topic_directory.floor(topic))
 
     def count_again(
         self, topic: str, parts: Iterable[Part], recent: RecentMessages, since: int, now: int
@@ -136,17 +150,20 @@ class BacklogCounters:
             reach = batch.stop
         self._counters[topic] = counter
         self._again.add(topic)
+        self._due[topic] = None
 
     def trim(self) -> None:
         """Forget what no subscription is owed any more."""
-        for topic, counter in tuple(self._counters.items()):
+        for topic in tuple(self._due):
+            counter = self._counters.get(topic)
             if topic not in self._topic_directory:
-                del self._counters[topic]
+                self._counters.pop(topic, None)
                 self._again.discard(topic)
-            elif len(counter) > _KEPT:
-                readers = self._topic_directory.of(topic)
-                floors = [one.dispatcher.floor for one in readers if one.stream is None]
-                counter.trim(min(floors, default=FOREVER))
+            elif counter is not None and len(counter) > _KEPT:
+                counter.trim(self._topic_directory.floor(topic))
+                if len(counter) > _KEPT:
+                    continue
+            del self._due[topic]
 
     def of(self, topic: str) -> BacklogCounter | None:
         """The backlog counter of a topic; None: nothing has come since there are subscriptions."""

@@ -103,8 +103,7 @@ class Backlogs:
         self._timer = host.loop.call_later(self._seconds, self._scan)
 
     def seed(self, table: TopicLog, since: int) -> None:
-        """What there was before the start, as the table tells it from this sequence on. Where
-        nothing is limited nobody waits for it."""
+        """What the table has from this sequence on. Without limits nobody waits for it."""
         subscriptions = tuple(self._topic_directory.all())
         if any(one.dispatcher.policy.backlog.limits for one in subscriptions):
             self.counters.seed(table.volumes(since))
@@ -126,6 +125,7 @@ class Backlogs:
             self._topics.clear()
         self._topics.pop(topic, None)
         self._filtered.pop(subscription, None)
+        self.counters.changed(subscription)
         if limit.limits and not subscription.ended and subscription.stream is None:
             if limit.overflow is Overflow.REFUSE:
                 self.refuses = True

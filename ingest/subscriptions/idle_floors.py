@@ -1,15 +1,16 @@
 """Floors of idle subscriptions rise with the log's end, so that retention can remove old days.
 
 A subscription's floor rises by what its consumers settle. On a quiet topic no message is settled,
-and one drained queue would keep all days of all topics. So the subscriptions with the lowest floors
-are looked at: the next message behind the position is found in memory or in the table, as it is for
-a consumer, and the position goes to it, or to the end of the log. Now and then such a floor is
-recorded for the next start, as a settlement of no messages. All methods run on the loop's thread.
+and one drained queue would keep all days of all topics. So the subscriptions are looked at in turn,
+some each second, however many there are: the next message behind the position is found in memory or
+in the table, as it is for a consumer, and the position goes to it, or to the end of the log. Now
+and then such a floor is recorded for the next start, as a settlement of no messages. All methods
+run on the loop's thread.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from heapq import nsmallest
+from collections.abc import Iterator
+from itertools import islice
 
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.publish.message_parts import MessageParts
@@ -21,9 +22,13 @@ from distributary.pipeline.dispatch.dispatcher import NOBODY, Settled
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.model.outcome import Outcome
 
-#: Seconds between two looks, and subscriptions that one of them takes, the lowest floors first.
+#: Seconds between two looks; subscriptions that one of them sees, 2 us each; and what it may spend
+#: on floors that it moves: 1 where the next message is looked for in memory, 0.1 ms, and 5 where a
+#: page of the table may be read for it.
 LOOK_SECONDS = 1.0
-LOOK_SUBSCRIPTIONS = 100
+LOOK_SUBSCRIPTIONS = 1_000
+LOOK_MOVED = 100
+PAGE_LIKE_MOVED = 5
 
 
 class IdleFloors:
@@ -36,6 +41,8 @@ class IdleFloors:
         #: Whose floors keep messages in the table.
         self._all = parts.topics.all if host.settings.upkeep.limits.retains_less else self._durable
         self._lookup = parts.delivery.paging.lookup()
+        #: What is left of the subscriptions that there were when this round began.
+        self._round: Iterator[Subscription] = iter(())
         self._task: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(LOOK_SECONDS, self._begin)
 
@@ -55,7 +62,7 @@ class IdleFloors:
             self._timer = self._loop.call_later(LOOK_SECONDS, self._begin)
 
     async def _look(self) -> None:
-        for subscription in lowest(self._candidates(), LOOK_SUBSCRIPTIONS):
+        for subscription in self._next_idle():
             try:
                 await self._move(subscription)
             except StoreError:  # the log says which
@@ -67,14 +74,30 @@ class IdleFloors:
     def _durable(self) -> Iterator[Subscription]:
         return (one for one in self._directory.all() if one.durable)
 
-    def _candidates(self) -> Iterator[Subscription]:
-        """Those that have read everything up to their floor, and may be owed nothing."""
-        head = self._log.recent.head
-        for one in self._all():
-            position = one.dispatcher.position
-            idle = one.dispatcher.floor == position < head
-            if idle and one.next_message != position:
-                yield one
+    def _next_idle(self) -> list[Subscription]:
+        """The next ones of the round that have read everything up to their floor, and may be owed
+        nothing. A new round begins with a look of its own."""
+        found: list[Subscription] = []
+        seen = spent = 0
+        for one in islice(self._round, LOOK_SUBSCRIPTIONS):
+            seen += 1
+            if self._idle(one):
+                found.append(one)
+                in_memory = one.dispatcher.position >= self._log.recent.floor
+                spent += 1 if in_memory else PAGE_LIKE_MOVED
+                if spent >= LOOK_MOVED:
+                    return found
+        if seen < LOOK_SUBSCRIPTIONS:
+            self._round = iter(tuple(self._all()))
+        return found
+
+    def _idle(self, subscription: Subscription) -> bool:
+        dispatcher = subscription.dispatcher
+        position = dispatcher.position
+        if position >= self._log.recent.head or subscription.stream is not None:
+            return False
+        at_message = subscription.next_message == position
+        return not (at_message or subscription.ended) and dispatcher.floor == position
 
     async def _move(self, subscription: Subscription) -> None:
         """Pass over what the topic hasn't got, from the position on."""
@@ -98,8 +121,3 @@ class IdleFloors:
         nothing = Settled(NOBODY, range(floor, floor), Outcome.ACCEPTED, True, 0)
         self._log.settle(subscription.settlement(nothing, "", now, now))
         self._log.flush()
-
-
-def lowest(subscriptions: Iterable[Subscription], most: int) -> list[Subscription]:
-    """So many of these, those with the lowest floors."""
-    return nsmallest(most, subscriptions, key=lambda one: one.dispatcher.floor)

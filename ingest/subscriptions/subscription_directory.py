@@ -84,11 +84,6 @@ class SubscriptionDirectory:
         """All of these subscriptions."""
         return self._all.values()
 
-    def lowest_floor(self) -> int:
-        """The first sequence that any durable subscription may be owed."""
-        durable = (s for s in self._all.values() if s.durable)
-        return min((s.dispatcher.floor for s in durable), default=self._log.next_sequence)
-
     # Policies.
 
     def policy(self, key: SubscriptionKey, topic: str | None = None) -> Policy:

@@ -101,6 +101,11 @@ class PriorityIndex:
         heappush(self._lapses, (at, stretch.start, stretch.stop))
 
     @property
+    def empty(self) -> bool:
+        """Whether it knows of no message."""
+        return not (self._lapses or self._last or any(map(len, self.high.values())))
+
+    @property
     def next_lapse(self) -> int | None:
         """When the next message expires; None if none does."""
         times = [one[0] for one in (*self._lapses[:1], self._last) if one is not None]

@@ -11,6 +11,7 @@ Rule 2: what is in memory alone is here until nobody is owed it; all streams tog
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TypeAlias
 
 from distributary.pipeline.codec.buffers import Bytes
@@ -140,6 +141,15 @@ class MemoryStream:
         """What has the message with this number, else the first one after it; None: none has."""
         at = bisect_right(self._entries, number, key=_stop)
         return self._entries[at] if at < len(self._entries) else None
+
+    def first_logged(self, number: int, default: int) -> int:
+        """The first sequence of what it has in the log from this number on; the default if it has
+        nothing there."""
+        at = bisect_right(self._entries, number, key=_stop)
+        for entry in islice(self._entries, at, None):
+            if isinstance(entry, Logged):
+                return entry.sequence_of(number)
+        return default
 
     def trim(self, below: int) -> None:
         """Forget all below this number: nobody is owed any of it."""

@@ -84,13 +84,13 @@ def idle_1000(bench: Bench) -> Measurement:
 
 def patterns(bench: Bench) -> Measurement:
     """Publishing to a topic beside ten thousand durable subscriptions of patterns that it doesn't
-    match, against as many of other topics."""
+    match, against none; and beside as many of other topics (`plain`)."""
     measurement, found = Measurement(), list[list[tuple[float, float]]]()
-    for last in ("x", "*"):
+    for last in ("", "x", "*"):
         with bench.fresh():
             topic, count = f"{bench.name('one')}.eu", bench.settings.count(ROUND)
             peer = Peer(bench.server.endpoint)
-            for nth in range(PATTERNS):
+            for nth in range(PATTERNS if last else 0):
                 peer.attach(frames.shared_durable(bench.name("claims"), f"other.{nth}.{last}"))
                 peer.detach(closed=False)
             peer.close()
@@ -99,7 +99,10 @@ def patterns(bench: Bench) -> Measurement:
             rounds = range(bench.settings.repeat + 1)
             found.append([_publish(bench, topic, count) for _ in rounds])
             measurement.rss_mb = bench.server.rss_mb()
-    measurement.facts |= _ratios(list(zip(*found, strict=True)))
+    none, plain, claimed = found
+    of_plain = _ratios(list(zip(none, plain, strict=True)))
+    measurement.facts |= _ratios(list(zip(none, claimed, strict=True)))
+    measurement.facts |= {f"plain_{fact}": value for fact, value in of_plain.items()}
     return measurement
 
 

@@ -2,6 +2,7 @@
 attached or not, and is recorded now and then; what is owed stays owed."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from deltalake import DeltaTable
 from gateway_management import Manager
@@ -69,3 +70,22 @@ def test_what_is_owed_holds_its_place(own_gateway: Make, connect: Connect) -> No
     peer = connect("c", port=gateway.start().port)
     assert all_of(peer.durable("owed", "unread"), 300) == list(range(300))
     assert all_of(peer.durable("owed", "held"), 298) == [0, *range(3, 300)]
+
+
+def test_who_reads_a_stream_is_left_alone(
+    own_gateway: Make, connect: Connect, tmp_path: Path
+) -> None:
+    """Its numbers aren't sequences, also where the floors of all that are served count."""
+    file = tmp_path / "policies.toml"
+    file.write_text('[[topic]]\nmatch = "quick"\nstorage = "memory"\n')
+    upkeep = {"idle_floor_sequences": 150, "retention_seconds": 0}
+    gateway = own_gateway(TINY | {"upkeep": upkeep, "delivery": {"policies": str(file)}}).start()
+    peer = connect("c", port=gateway.port)
+    quick, quiet = peer.receiver("quick"), peer.durable("quiet", "away")
+    fill(gateway, connect, "busy", 0, 300)
+    manager = Manager(connect(port=gateway.port))
+    until(lambda: floor(manager, "away") == 300, "all floors have been looked at")
+    peer.sender("quick").publish(*range(5))
+    assert quick.bodies(5) == list(range(5))
+    peer.sender("quiet").publish("one")
+    assert quiet.bodies() == ["one"]

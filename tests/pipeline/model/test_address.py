@@ -35,6 +35,7 @@ ROWS = [
     ("http:/orders", None, TOPIC, "http:/orders"),
     ("a/b://orders", None, TOPIC, "a/b://orders"),
     ("queue:/orders", None, TOPIC, "queue:/orders"),
+    ("a,queue://b", None, TOPIC, "a,queue://b"),
     ("x" * 255, None, TOPIC, "x" * 255),
 ]
 
