@@ -48,8 +48,8 @@ class _Type:
 
 
 class Sweeps:
-    """Those of one account, over its line; thread-safe. The gateway is asked on a thread that ends by
-    itself; between two questions pages have theirs."""
+    """Those of one account, over its line; thread-safe. The gateway is asked on a thread that ends
+    by itself; between two questions pages have theirs."""
 
     def __init__(self, line: GatewayLine, settings: AskingSettings, rows_max: int) -> None:
         self._line, self._settings, self._rows_max = line, settings, rows_max
