@@ -63,8 +63,9 @@ def console(
     try:
         from distributary.ingest.console import console_server as server  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as error:
+        package = (error.name or "a package").partition(".")[0]
         raise InvalidRequest(
-            f"the console needs {error.name}: pip install 'distributary[console]'"
+            f"the console needs {package}: pip install 'distributary[console]'"
         ) from None
     from distributary.ingest.console.settings.console_settings import load  # noqa: PLC0415
     from distributary.jobs.client.management_client import Gateway  # noqa: PLC0415 (as above)

@@ -191,8 +191,10 @@ def _dropped(row: Row, count: int) -> str:
 def _place(row: Row, found: Found) -> str:
     if found.sequence is None:
         return "How much that is can't be said from here: the home's table can't be read."
-    floor = number(row["floor"])
-    return f"{found.to} is sequence {number(found.sequence)}; its floor is {floor} now."
+    floor, place = number(row["floor"]), number(found.sequence)
+    if found.to.strip().isdigit():
+        return f"Its floor is {floor} now and will be {place}."
+    return f"{found.to} is sequence {place}. Its floor is {floor} now and will be there."
 
 
 def _at_most(row: Row) -> str:

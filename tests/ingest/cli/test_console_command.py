@@ -1,6 +1,8 @@
 """`distributary console`: what can't be meant is one sentence and an exit code."""
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,17 @@ def test_a_port_that_is_taken(home: Path) -> None:
         code, text = said(home, "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
     assert code == 1
     assert "Address already in use. Name another one by --listen" in text
+
+
+def test_without_its_packages(home: Path) -> None:
+    """Where the extra isn't installed the sentence says how to get it."""
+    code = (
+        "import sys; sys.modules['starlette'] = None; "
+        "from distributary.ingest.cli.main import main; main()"
+    )
+    words = [sys.executable, "-c", code, "console", "--home", str(home)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "distributary: the console needs starlette: pip install 'distributary[console]'\n"
+    )

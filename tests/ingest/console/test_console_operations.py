@@ -93,7 +93,8 @@ def test_rewind_says_before_what_comes_again(
     opened(page, console, queue, "Rewind")
     page.get_by_label("Back to").fill(str(floor))
     page.get_by_role("button", name="What will it do?").click()
-    assert f"{floor} is sequence {floor}" in effects(page).replace(",", "")
+    assert f"now and will be {floor:,}." in effects(page)
+    assert "It is owed 5 messages from there on: 5 more than the 0 that wait now." in effects(page)
     picture(page, "rewind")
     done(page, "Rewind", "is owed what lies from there on")
     assert row(manager, queue)["floor"] == floor

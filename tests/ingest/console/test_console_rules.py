@@ -154,6 +154,8 @@ EFFECTS = [
         "It is owed 25 messages from there on: 15 more than the 10 that wait now.",
     ),
     (Offer.SKIP, Found("now", 2_000, 4), "Dropped: 6 messages; 4 of its backlog stay."),
+    (Offer.SKIP, Found("now", 2_000, 4), "now is sequence 2,000. Its floor is 1,000 now and will"),
+    (Offer.SKIP, Found("1200", 1_200, 4), "Its floor is 1,000 now and will be 1,200."),
     (Offer.SKIP, Found("now"), "How much that is can't be said from here"),
     (
         Offer.REDRIVE,
