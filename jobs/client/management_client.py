@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -54,7 +54,7 @@ class Gateway:
 
     address: str
     user: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
     authority: Path | None = None
     certificate: Path | None = None
     key: Path | None = None

@@ -48,7 +48,8 @@ class _Type:
 
 
 class Sweeps:
-    """Those of one account; thread-safe. The gateway is asked on a thread that ends by itself."""
+    """Those of one account, over its line; thread-safe. The gateway is asked on a thread that ends
+    by itself; between two questions pages have theirs."""
 
     def __init__(self, line: GatewayLine, settings: AskingSettings, rows_max: int) -> None:
         self._line, self._settings, self._rows_max = line, settings, rows_max
@@ -83,14 +84,9 @@ class Sweeps:
                 if one.quick and one.began is None:
                     one.first.clear()
 
-    def close_if_idle(self) -> None:
-        """Close the connection when nothing was asked for a while."""
-        self._line.close_if_idle()
-
     def close(self) -> None:
         """Ask nothing more."""
         self._closed = True
-        self._line.close()
 
     def _sweep(self, entity: Entity, one: _Type) -> None:
         rows: dict[str, Row] = {}

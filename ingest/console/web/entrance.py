@@ -28,14 +28,16 @@ class Entrance:
         time: a password that was right an hour ago may be no more. Raises LoginRefused and
         Unanswered."""
         gateway = replace(self._gateway, user=user, password=password)
+        same = [one for one in self.sessions.accounts() if one.gateway == gateway]
+        if same and not user:
+            return self.sessions.begin(same[0])
         line = self._line(gateway)
         async with self._logins:
-            await asyncio.to_thread(line.try_login)
-        for account in self.sessions.accounts():
-            if account.gateway == gateway:
-                await asyncio.to_thread(line.close)
-                return self.sessions.begin(account)
-        sweeps = Sweeps(self._line(gateway), self._asking, self._rows_max)
+            await asyncio.to_thread(line.try_login)  # a password may have changed meanwhile
+        if same:
+            await asyncio.to_thread(line.close)
+            return self.sessions.begin(same[0])
+        sweeps = Sweeps(line, self._asking, self._rows_max)
         return self.sessions.begin(Account(gateway, line, sweeps))
 
     def _line(self, gateway: Gateway) -> GatewayLine:
@@ -49,6 +51,6 @@ class Entrance:
             self.sessions.end_old()
             for account in before:
                 if account in self.sessions.accounts():
-                    await asyncio.to_thread(account.close_if_idle)
+                    await asyncio.to_thread(account.line.close_if_idle)
                 else:
                     await asyncio.to_thread(account.close)

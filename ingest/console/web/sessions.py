@@ -35,15 +35,10 @@ class Account:
         """Empty without a login."""
         return self.gateway.user
 
-    def close_if_idle(self) -> None:
-        """Close the connections over which nothing was asked for a while."""
-        self.line.close_if_idle()
-        self.sweeps.close_if_idle()
-
     def close(self) -> None:
         """Nobody has this account any more."""
-        self.line.close()
         self.sweeps.close()
+        self.line.close()
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +67,11 @@ class Session:
         return hmac.compare_digest(said.encode(), self.form_token.encode())
 
 
+def _silent(session: Session) -> tuple[bool, float]:
+    """Who makes room first: who isn't logged in, and was silent for longest."""
+    return bool(session.account.user), session.used
+
+
 class Sessions:
     """All of them. `clock` gives seconds and never goes back."""
 
@@ -83,7 +83,7 @@ class Sessions:
         """A session of an account that the gateway has let in."""
         self.end_old()
         while len(self._sessions) >= self._settings.sessions_max:
-            silent = min(self._sessions.values(), key=lambda one: one.used)
+            silent = min(self._sessions.values(), key=_silent)
             del self._sessions[silent.key]
         now = self._clock()
         session = Session(account, now, now)

@@ -26,10 +26,24 @@ class Clock:
         return self.now
 
 
-def account() -> Account:
+def account(user: str = "") -> Account:
     asking = load().asking
     line = GatewayLine(Gateway("127.0.0.1:1"), 1, 1)
-    return Account(Gateway("127.0.0.1:1"), line, Sweeps(line, asking, 1))
+    return Account(Gateway("127.0.0.1:1", user), line, Sweeps(line, asking, 1))
+
+
+def test_who_is_logged_in_stays_longest() -> None:
+    """Whatever comes without a login makes room first."""
+    clock = Clock()
+    sessions = Sessions(SessionSettings(2, 60, 2, 1), clock)
+    one = sessions.begin(account("alice"))
+    clock.now = 1
+    two, three = sessions.begin(account()), sessions.begin(account())
+    assert [sessions.find(each.key) for each in (one, two, three)] == [one, None, three]
+
+
+def test_a_password_is_in_no_text() -> None:
+    assert "secret" not in repr(Gateway("127.0.0.1:1", "alice", "secret"))
 
 
 def test_a_session_ends_when_it_is_idle_or_old() -> None:
