@@ -50,7 +50,8 @@ class Reading:
 def reading(at: float, text: str) -> Reading:
     """The samples of an answer of `/metrics`. Raises InvalidRequest for one of somebody else's.
 
-    prometheus-client's own reader takes 1.8 s for a thousand subscriptions, this one 40 ms.
+    prometheus-client's own reader takes nine times as long (1.8 s against 0.2 s for a thousand
+    subscriptions, on a busy machine).
     """
     samples: dict[str, dict[Labels, float]] = {}
     for line in text.splitlines():

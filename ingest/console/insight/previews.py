@@ -50,6 +50,7 @@ OFFERS: Final[Mapping[Offer, Shown]] = {
         "Rewind",
         "Rewind",
         Verb.REWIND,
+        typed=True,  # the place may lie ahead
         field="to",
         label="Back to: a sequence, a time, or how long ago (120000, 2026-11-21T08:30:00Z, 2h)",
     ),

@@ -96,6 +96,7 @@ def test_rewind_says_before_what_comes_again(
     assert f"now and will be {floor:,}." in effects(page)
     assert "It is owed 5 messages from there on: 5 more than the 0 that wait now." in effects(page)
     picture(page, "rewind")
+    typed(page, f"queue/{queue}", "Rewind")
     done(page, "Rewind", "is owed what lies from there on")
     assert row(manager, queue)["floor"] == floor
     assert row(manager, queue)["backlog"] == 5
