@@ -76,13 +76,20 @@ def names(wheel: Path) -> list[str]:
     return sorted(zipfile.ZipFile(wheel).namelist())
 
 
+#: Of what is in a wheel: code, what it reads, and what the console shows to browsers.
+SUFFIXES = (
+    *(".py", ".sql", ".toml", ".conf", ".properties"),
+    *(".html", ".css", ".js", ".svg", ".txt"),
+)
+
+
 def test_the_wheel_has_one_package(wheel: Path) -> None:
     """Each file of the rooms once, what is compiled once, and nothing else."""
     here = {
         f"distributary/{path.relative_to(ROOT).as_posix()}"
         for room in BUILT_FROM[1:]
         for path in (ROOT / room).rglob("*")
-        if path.suffix in (".py", ".sql", ".toml", ".conf", ".properties")
+        if path.suffix in SUFFIXES
     } - {"distributary/ingest/native/build_pump.py"}
     found = names(wheel)
     assert {name.partition("/")[0] for name in found} == {
