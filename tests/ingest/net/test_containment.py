@@ -450,6 +450,7 @@ OTHERS = {
     "ingest/management/leases.py _join joined": "sets a future",
     "ingest/console/asking/metrics_poller.py _look create_task": "the console's process",
     "ingest/console/pages/site.py life create_task": "the console's process",
+    "ingest/console/records/home_records.py ask run_in_executor": "the console's process",
     "ingest/monitoring/http_server.py _again create_task": "the port of metrics, no peer's",
     "ingest/monitoring/http_server.py _try call_later": "the port of metrics, no peer's",
     "ingest/monitoring/http_server.py _wait call_later": "`abort` of its socket alone",
