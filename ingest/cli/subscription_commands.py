@@ -263,15 +263,17 @@ def redrive(client: "Client", id_: str, most: int | None) -> None:
 
 @subscription.command()
 @_id
+@click.option("--consumer", metavar="NAME", help="Only this consumer's links.")
 @connected
-def close(client: "Client", id_: str) -> None:
-    """End its consumers' links; they may come again.
+def close(client: "Client", id_: str, consumer: str | None) -> None:
+    """End its consumers' links, or those of one; they may come again.
 
     \b
-    Example:
+    Examples:
       distributary subscription close global/billing
+      distributary subscription close global/billing --consumer worker-1/billing
     """
-    said = client.ask(Verb.CLOSE, _SUBSCRIPTION, id_)
+    said = client.ask(Verb.CLOSE, _SUBSCRIPTION, id_, {"consumer": consumer})
     click.echo(f"{said['said']}; {said.get('links', 0)} links have ended")
 
 

@@ -12,6 +12,7 @@ from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.model.header_attributes import PRIORITY, HeaderAttributes
 from distributary.pipeline.model.message import Group, PublishBatch, RecordBatch
+from distributary.pipeline.sequences.sequence_set import Run
 
 
 def joined(runs: Sequence[PublishBatch], patterns: PatternIndex) -> tuple[PublishBatch, ...]:
@@ -102,6 +103,16 @@ def message_at(batch: RecordBatch, sequence: int) -> bytes:
     assert listed is None or listed[at] == sequence, f"{sequence} isn't in its batch"  # noqa: S101
     offsets = memoryview(batch.offsets).cast("B").cast("i")
     return bytes(batch.blob[offsets[at] : offsets[at + 1]])
+
+
+def size_of(batch: RecordBatch, run: Run) -> int:
+    """The bytes of these messages of the batch."""
+    listed, first = batch.sequences, batch.first
+    offsets = memoryview(batch.offsets).cast("B").cast("i")
+    if listed is None and isinstance(run, range) and run.step == 1:
+        return offsets[run.stop - first] - offsets[run.start - first] if run else 0
+    places = (one - first if listed is None else bisect_left(listed, one) for one in run)
+    return sum(offsets[at + 1] - offsets[at] for at in places)
 
 
 def run_of(topic: str, copies: Sequence[Copy]) -> PublishBatch:

@@ -14,7 +14,7 @@ from functools import partial
 
 import structlog
 
-from distributary.ingest.commit.batches import message_at, run_of
+from distributary.ingest.commit.batches import message_at, run_of, size_of
 from distributary.ingest.commit.group_log import Inside, Log
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.message_source import Paging
@@ -24,6 +24,7 @@ from distributary.ingest.runtime.workers import watched, went_well
 from distributary.pipeline.amqp.dead_letter import Copy, DeadLetterInfo, copy, queue_of
 from distributary.pipeline.dispatch.dispatcher import DeadLetter
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.log.message_counts import LOSSES
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.message import RecordBatch, Settlement
 from distributary.pipeline.model.outcome import Outcome, Reason
@@ -210,6 +211,9 @@ class DeadLetters:
         ]
         if not settlements:
             return
+        if batch is not None and outcome in LOSSES:
+            ended = (run for one in settlements for run in one.sequences)
+            subscription.counts.lose(outcome, sum(size_of(batch, some) for some in ended))
         if not keeps:
             self._log.write((), settlements, Inside())
             return

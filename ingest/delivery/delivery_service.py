@@ -179,10 +179,17 @@ class DeliveryService:
         self.faults.forget(subscription)
         self._topics.remove(subscription)
 
-    def give_up(self, subscription: Subscription, run: Run, reason: Reason) -> None:
-        """Of these messages, which expired or are too many, nobody shall get what nobody holds."""
+    def give_up(
+        self,
+        subscription: Subscription,
+        run: Run,
+        reason: Reason,
+        batch: RecordBatch | None = None,
+    ) -> None:
+        """Of these messages, which expired or are too many, nobody shall get what nobody holds.
+        `batch` has those that expired."""
         effects = subscription.dispatcher.give_up(run, reason)
-        self.recording.perform(subscription, effects, clock.now())
+        self.recording.perform(subscription, effects, clock.now(), batch)
         if effects and subscription.consumers:
             self._wake(subscription)  # what comes behind may be delivered now
         self._log.flush()
@@ -346,7 +353,7 @@ class DeliveryService:
                     consumer.number, run, Outcome.ACCEPTED, now=now, delivered_at=now
                 )
         if others:
-            self.recording.perform(subscription, others, now)
+            self.recording.perform(subscription, others, now, batch)
         for consumer in limited:
             oversize.end_if_empty(consumer)
         return sent

@@ -15,7 +15,7 @@ from distributary.ingest.delivery.topic_directory import Lapsed, TopicDirectory
 from distributary.ingest.native.batch_reader import BatchReader
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
-from distributary.ingest.runtime.workers import watched, went_well
+from distributary.ingest.runtime.workers import Repeated
 from distributary.pipeline.errors import SelectorFailed, StoreError
 from distributary.pipeline.log.memory_stream import Logged
 from distributary.pipeline.model.message import RecordBatch
@@ -39,29 +39,16 @@ class Expiry:
         topics: TopicDirectory,
         paging: Paging,
         faults: SelectorFaults,
-        give_up: Callable[[Subscription, Run, Reason], None],
+        give_up: Callable[[Subscription, Run, Reason, RecordBatch], None],
     ) -> None:
-        self._loop, self._topics, self._give_up = host.loop, topics, give_up
+        self._topics, self._give_up = topics, give_up
         self._faults = faults
-        self._seconds = host.settings.delivery.expiry_scan_ms / 1_000
         self._lookup, self._retry_us = paging.lookup(), int(paging.retry_seconds * 1e6)
-        self._task: asyncio.Task[None] | None = None
-        self._timer = host.loop.call_later(self._seconds, self._begin)
+        seconds = host.settings.delivery.expiry_scan_ms / 1_000
+        self._scans = Repeated(self._scan, host.loop, seconds, "expiry")
 
     def close(self) -> None:
-        self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-
-    def _begin(self) -> None:
-        work = watched(self._scan(), self._loop, "expiry")
-        self._task = self._loop.create_task(work)
-        self._task.add_done_callback(self._ended)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._task = None
-        if went_well(task):
-            self._timer = self._loop.call_later(self._seconds, self._begin)
+        self._scans.close()
 
     async def _scan(self) -> None:
         self._topics.trim()
@@ -114,7 +101,7 @@ class Expiry:
         if subscription.definition.selector is not None:
             expired = await self._selected(subscription.definition, batch, expired)
         if expired and not subscription.ended:
-            self._give_up(subscription, expired, Reason.EXPIRED)
+            self._give_up(subscription, expired, Reason.EXPIRED, batch)
 
     async def _selected(
         self, definition: Definition, batch: RecordBatch, expired: "array[int]"

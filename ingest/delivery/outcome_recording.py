@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
+from distributary.ingest.commit.batches import size_of
 from distributary.ingest.commit.group_log import Log, Receipt, answer
 from distributary.ingest.delivery.consumer import Consumer, Subscription
 from distributary.ingest.delivery.dead_letters import DeadLetters
 from distributary.ingest.net.link import Link
 from distributary.ingest.runtime.host import Host
 from distributary.pipeline.dispatch.dispatcher import DeadLetter, Deliver, Effect, Settled
+from distributary.pipeline.log.message_counts import LOSSES
+from distributary.pipeline.model.message import RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +85,22 @@ class OutcomeRecording:
         if given_up:
             self._dead_letters.add(subscription, name, given_up, now)
 
-    def perform(self, subscription: Subscription, effects: Sequence[Effect], now: int) -> None:
-        """What ended by itself: no peer said so."""
+    def perform(
+        self,
+        subscription: Subscription,
+        effects: Sequence[Effect],
+        now: int,
+        batch: RecordBatch | None = None,
+    ) -> None:
+        """What ended by itself: no peer said so. `batch` has the messages, where they are at
+        hand: whatever expires is."""
         given_up: list[DeadLetter] = []
         for effect in effects:
             match effect:
                 case Settled(consumer=number):
                     self._record(subscription, subscription.consumer_name(number), effect, now, now)
+                    if batch is not None and effect.outcome in LOSSES:
+                        subscription.counts.lose(effect.outcome, size_of(batch, effect.run))
                 case DeadLetter():
                     given_up.append(effect)
                 case Deliver():

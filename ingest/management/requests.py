@@ -302,7 +302,8 @@ class Requests:
         said = request.attributes
         to = place_of(said.get("since" if operation is Operation.CREATE else "to"))
         whole = said.get("from_what_is_there") is not True
-        return Order(operation, key, to, definition, policy, not whole, user)
+        consumer = str(said.get("consumer", ""))
+        return Order(operation, key, to, definition, policy, not whole, user, consumer)
 
     def _policy(self, key: SubscriptionKey, said: Value) -> str | AmqpError:
         """A policy as the text that its record has. Raises InvalidRequest if it can't be."""
@@ -373,7 +374,7 @@ _SAID: dict[Verb, str] = {
     Verb.PURGE: "{} has no backlog any more",
     Verb.REWIND: "{} is owed what lies from there on",
     Verb.SKIP: "{} is owed what lies from there on",
-    Verb.CLOSE: "{} has no consumers any more",
+    Verb.CLOSE: "{}: closed",
 }
 
 

@@ -1,7 +1,9 @@
 """Samples of metrics as the text that Prometheus reads.
 
-prometheus-client writes the text (prometheus.io/docs/instrumenting/exposition_formats). It is given
-a hundred samples at a time, so that whoever asks for the parts may let others go on in between.
+prometheus-client writes the text (prometheus.io/docs/instrumenting/exposition_formats), but for the
+lines of counters and gauges, of which there are a dozen for each subscription: it takes 5 us for
+each, and these are written in a fifth of that. Text is made some hundred samples at a time, so that
+whoever asks for the parts may let others go on in between.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,8 +19,8 @@ from distributary.pipeline.log.message_counts import Histogram
 
 __all__ = ["CONTENT_TYPE_LATEST", "Sample", "histogram_text", "texts"]
 
-#: Samples that are written in one part, 5 us each.
-PART_SAMPLES: Final = 100
+#: Samples that are written in one part, 1 us each.
+PART_SAMPLES: Final = 500
 
 #: The values of a metric's labels, and its value there.
 Sample = tuple[Sequence[str], float]
@@ -36,9 +38,26 @@ class _One(Collector):
 
 def texts(metric: Metric, samples: Sequence[Sample]) -> Iterator[bytes]:
     """The text of a counter or gauge, in parts."""
-    for at in range(0, max(len(samples), 1), PART_SAMPLES):
-        whole = generate_latest(_One(_family(metric, samples[at : at + PART_SAMPLES])))
-        yield whole if not at else _without_head(whole)
+    yield generate_latest(_One(_family(metric)))
+    name, labels = metric.full_name, metric.labels
+    for at in range(0, len(samples), PART_SAMPLES):
+        part = samples[at : at + PART_SAMPLES]
+        lines = [f"{name}{_labels(labels, values)} {float(value)}\n" for values, value in part]
+        yield "".join(lines).encode()
+
+
+def _labels(labels: tuple[str, ...], values: Sequence[str]) -> str:
+    match labels:
+        case ():
+            return ""
+        case (label,):
+            return f'{{{label}="{_escaped(values[0])}"}}'
+    pairs = zip(labels, values, strict=True)
+    return "{" + ",".join([f'{label}="{_escaped(value)}"' for label, value in pairs]) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
 def histogram_text(metric: Metric, histogram: Histogram) -> bytes:
@@ -48,17 +67,8 @@ def histogram_text(metric: Metric, histogram: Histogram) -> bytes:
     return generate_latest(_One(family))
 
 
-def _family(metric: Metric, samples: Sequence[Sample]) -> Family:
-    made: CounterMetricFamily | GaugeMetricFamily
+def _family(metric: Metric) -> Family:
+    """A counter or gauge without samples: its lines of help and type."""
     if metric.kind is MetricKind.COUNTER:
-        made = CounterMetricFamily(metric.full_name, metric.help, labels=metric.labels)
-    else:
-        made = GaugeMetricFamily(metric.full_name, metric.help, labels=metric.labels)
-    for values, value in samples:
-        made.add_metric(values, value)
-    return made
-
-
-def _without_head(whole: bytes) -> bytes:
-    """Without the lines of help and type, which a family has once."""
-    return whole.split(b"\n", 2)[2]
+        return CounterMetricFamily(metric.full_name, metric.help, labels=metric.labels)
+    return GaugeMetricFamily(metric.full_name, metric.help, labels=metric.labels)

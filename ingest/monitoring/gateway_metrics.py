@@ -5,7 +5,7 @@ costs the loop some milliseconds for a thousand subscriptions; it is done in par
 their turn in between.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,8 +19,8 @@ from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.turns import TaskTurns
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
-from distributary.pipeline.log.message_counts import OTHERS, UNNAMED, MessageCounts
-from distributary.pipeline.model.address import is_temporary
+from distributary.pipeline.log.message_counts import OTHERS, UNNAMED
+from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.tracing.tracer import TraceCounts
 
 #: Subscriptions that are looked at in one part, 10 us each.
@@ -76,8 +76,7 @@ class GatewayMetrics:
     def _look(self, subscription: Subscription, now: dict[str, _Now]) -> None:
         if subscription.ended:
             return
-        label = _label(subscription, self._parts.counts)
-        found = now.setdefault(label, _Now())
+        found = now.setdefault(subscription.counts.name, _Now())
         counters = self._parts.backlogs.counters
         dispatcher = subscription.dispatcher
         volume = counters.waiting(subscription)
@@ -99,16 +98,13 @@ class GatewayMetrics:
         topics = list(counts.topics())
         yield m.PUBLISHED, [((topic,), one.messages) for topic, one in topics]
         yield m.PUBLISHED_BYTES, [((topic,), one.bytes) for topic, one in topics]
-        subscriptions = list(counts.subscriptions())
-        yield m.DELIVERIES, [((name,), one.deliveries) for name, one in subscriptions]
-        yield m.DELIVERED_BYTES, [((name,), one.bytes) for name, one in subscriptions]
-        yield m.REDELIVERIES, [((name,), one.redeliveries) for name, one in subscriptions]
-        settled = [
-            ((name, outcome.value), count)
-            for name, one in subscriptions
-            for outcome, count in one.settled.items()
-        ]
-        yield m.SETTLED, list[Sample](settled)
+        some = list(counts.subscriptions())
+        yield m.DELIVERIES, [((one.name,), one.deliveries) for one in some]
+        yield m.DELIVERED_BYTES, [((one.name,), one.bytes) for one in some]
+        yield m.REDELIVERIES, [((one.name,), one.redeliveries) for one in some]
+        yield m.REDELIVERED_BYTES, [((one.name,), one.redelivered_bytes) for one in some]
+        yield m.SETTLED, _by_outcome((one.name, one.settled) for one in some)
+        yield m.LOST_BYTES, _by_outcome((one.name, one.lost_bytes) for one in some)
         yield m.BACKLOG, [((name,), one.messages) for name, one in now.items()]
         yield m.BACKLOG_BYTES, [((name,), one.bytes) for name, one in now.items()]
         yield m.BACKLOG_AGE, [((name,), one.oldest_seconds) for name, one in now.items()]
@@ -147,8 +143,9 @@ class GatewayMetrics:
         yield m.TRACED, [(_NONE, 0 if traces is None else traces.followed)]
 
 
-def _label(subscription: Subscription, counts: MessageCounts) -> str:
-    key = subscription.key
-    if key is None or is_temporary(subscription.definition.topic):
-        return UNNAMED
-    return key.id if counts.has(key.id) else OTHERS
+def _by_outcome(counts: Iterable[tuple[str, dict[Outcome, int]]]) -> list[Sample]:
+    return [
+        ((name, outcome.value), count)
+        for name, outcomes in counts
+        for outcome, count in outcomes.items()
+    ]

@@ -52,8 +52,15 @@ DELIVERED_BYTES: Final = _counter("delivered_bytes", "bytes sent to consumers", 
 REDELIVERIES: Final = _counter(
     "redeliveries", "of the deliveries those with a failed attempt before", "subscription"
 )
+REDELIVERED_BYTES: Final = _counter("redelivered_bytes", "their bytes", "subscription")
 SETTLED: Final = _counter(
     "settled_messages", "outcomes, as in the table acks", "subscription", "outcome"
+)
+LOST_BYTES: Final = _counter(
+    "lost_bytes",
+    "bytes of messages that expired or became dead letters",
+    "subscription",
+    "outcome",
 )
 BACKLOG: Final = _gauge(
     "backlog_messages", "messages owed; with a selector the most that it can be", "subscription"
@@ -102,7 +109,7 @@ READY: Final = _gauge("ready", "1 while the gateway serves")
 #: In the order in which they are shown.
 METRICS: Final = (
     *(PUBLISHED, PUBLISHED_BYTES),
-    *(DELIVERIES, DELIVERED_BYTES, REDELIVERIES, SETTLED),
+    *(DELIVERIES, DELIVERED_BYTES, REDELIVERIES, REDELIVERED_BYTES, SETTLED, LOST_BYTES),
     *(BACKLOG, BACKLOG_BYTES, BACKLOG_AGE, IN_FLIGHT, CONSUMERS, CREDIT),
     *(ACCEPT, GROUP, WRITE, COMMIT, COMMIT_LAG, TURN),
     *(CONNECTIONS, CONNECTIONS_MAX, SUBSCRIPTIONS, UNREADABLE),

@@ -1,4 +1,5 @@
-"""Threads that only block in system calls or run inside native libraries.
+"""Work beside the loop: threads that only block in system calls or run inside native libraries, and
+what the loop itself does again and again.
 
 Anything else in a thread would hold the interpreter while the engine needs it: every call into
 Proton gives it away and must get it back.
@@ -42,6 +43,38 @@ async def watched(
 def went_well(task: "asyncio.Task[None]") -> bool:
     """Whether a task that has ended did all that it had to do."""
     return not task.cancelled() and task.exception() is None
+
+
+class Repeated:
+    """Work of the loop that is done again and again from its making until `close`, each time so
+    many seconds after its last end. After a failure (`watched`) it isn't done again."""
+
+    def __init__(
+        self,
+        work: Callable[[], Coroutine[None, None, None]],
+        loop: asyncio.AbstractEventLoop,
+        seconds: float,
+        what: str,
+    ) -> None:
+        """`what` names it in the message of a bug."""
+        self._work, self._loop, self._seconds, self._what = work, loop, seconds, what
+        self._task: asyncio.Task[None] | None = None
+        self._timer = loop.call_later(seconds, self._begin)
+
+    def close(self) -> None:
+        """Stop; what is under way is cancelled."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(watched(self._work(), self._loop, self._what))
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._task = None
+        if went_well(task):
+            self._timer = self._loop.call_later(self._seconds, self._begin)
 
 
 class Worker(Generic[T]):

@@ -16,7 +16,7 @@ from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
-from distributary.ingest.runtime.workers import watched, went_well
+from distributary.ingest.runtime.workers import Repeated
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.dispatch.dispatcher import NOBODY, Settled
 from distributary.pipeline.errors import StoreError
@@ -35,7 +35,7 @@ class IdleFloors:
     """Raises idle floors from its making until `close`."""
 
     def __init__(self, host: Host, parts: MessageParts, directory: SubscriptionDirectory) -> None:
-        self._loop, self._log, self._directory = host.loop, parts.log, directory
+        self._log, self._directory = parts.log, directory
         #: By how much a floor moves until it is recorded.
         self._record_sequences = host.settings.upkeep.idle_floor_sequences
         #: Whose floors keep messages in the table.
@@ -43,23 +43,11 @@ class IdleFloors:
         self._lookup = parts.delivery.paging.lookup()
         #: What is left of the subscriptions that there were when this round began.
         self._round: Iterator[Subscription] = iter(())
-        self._task: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(LOOK_SECONDS, self._begin)
+        self._looks = Repeated(self._look, host.loop, LOOK_SECONDS, "floors")
 
     def close(self) -> None:
         """Stop."""
-        self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-
-    def _begin(self) -> None:
-        self._task = self._loop.create_task(watched(self._look(), self._loop, "floors"))
-        self._task.add_done_callback(self._ended)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._task = None
-        if went_well(task):
-            self._timer = self._loop.call_later(LOOK_SECONDS, self._begin)
+        self._looks.close()
 
     async def _look(self) -> None:
         for subscription in self._next_idle():

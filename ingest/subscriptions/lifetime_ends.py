@@ -11,7 +11,7 @@ from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime.host import Host
-from distributary.ingest.runtime.workers import watched, went_well
+from distributary.ingest.runtime.workers import Repeated
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.model.subscription import SubscriptionKey
 
@@ -25,26 +25,14 @@ class LifetimeEnds:
     """Ends subscriptions when their time is over, from its making until `close`."""
 
     def __init__(self, host: Host, parts: MessageParts, directory: SubscriptionDirectory) -> None:
-        self._loop, self._log, self._directory = host.loop, parts.log, directory
+        self._log, self._directory = parts.log, directory
         self._counters = parts.backlogs.counters
         self._lifetimes = directory.lifetimes
-        self._task: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(LOOK_SECONDS, self._begin)
+        self._looks = Repeated(self._look, host.loop, LOOK_SECONDS, "lifetimes")
 
     def close(self) -> None:
         """Stop."""
-        self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-
-    def _begin(self) -> None:
-        self._task = self._loop.create_task(watched(self._look(), self._loop, "lifetimes"))
-        self._task.add_done_callback(self._ended)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._task = None
-        if went_well(task):
-            self._timer = self._loop.call_later(LOOK_SECONDS, self._begin)
+        self._looks.close()
 
     async def _look(self) -> None:
         ends = ENDS_AT_ONCE

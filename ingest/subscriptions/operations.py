@@ -54,7 +54,7 @@ class Order:
     """An operation on the subscription of this key. `place` is the target of a rewind or a skip,
     or the place where a new subscription begins; `definition` is that of a new one, `policy` the
     text of its own policy. `from_what_is_there`: a new one may begin later than `place`, where
-    the log begins. `user` is who orders it."""
+    the log begins. `user` is who orders it. `consumer` names whose links end; empty: all."""
 
     operation: Operation
     key: SubscriptionKey
@@ -63,6 +63,7 @@ class Order:
     policy: str = ""
     from_what_is_there: bool = False
     user: str = ""
+    consumer: str = ""
 
 
 class Links(Protocol):
@@ -212,9 +213,9 @@ class Operations:
             case Deed.MOVE:
                 return await self._seek.move(order.operation, subscription, to, order.user)
             case Deed.END_LINKS:
-                links = self._end_consumers(subscription, DETACH_FORCED, "closed")
-                name, by = order.key.id, order.user
-                _events.info("subscription.closed", subscription=name, links=links, by=by)
+                links = self._end_consumers(subscription, DETACH_FORCED, "closed", order.consumer)
+                facts = {"subscription": order.key.id, "consumer": order.consumer, "links": links}
+                _events.info("subscription.closed", **facts, by=order.user)
                 return {"links": links}
             case Deed.DELETE | Deed.END_AND_DELETE:
                 links = self._end_users(subscription)
@@ -228,11 +229,14 @@ class Operations:
                 assert_never(never)
         return {}
 
-    def _end_consumers(self, subscription: Subscription, condition: str, done: str) -> int:
+    def _end_consumers(
+        self, subscription: Subscription, condition: str, done: str, name: str = ""
+    ) -> int:
         assert subscription.key is not None  # noqa: S101
-        consumers = tuple(subscription.consumers.values())
+        every = tuple(subscription.consumers.values())
+        consumers = [one for one in every if not name or one.name == name]
         for consumer in consumers:
-            text = f"an operator has {done} {subscription.key.id}"
+            text = f"an operator has {done} {consumer.name if name else subscription.key.id}"
             consumer.link.end(condition, text)
         return len(consumers)
 

@@ -20,7 +20,7 @@ from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.lifetime_ends import LifetimeEnds
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.log.message_counts import SubscriptionCounts
+from distributary.pipeline.log.message_counts import UNNAMED, SubscriptionCounts
 from distributary.pipeline.model.address import Destination
 from distributary.pipeline.model.amqp_error import (
     LIMIT_EXCEEDED,
@@ -208,7 +208,11 @@ class SubscriptionService:
             link.refuse(NOT_FOUND, f"{key.id} has been deleted")
             return
         view = Subscription(
-            None, found.definition, found.dispatcher.view(), SubscriptionCounts(), found.stream
+            None,
+            found.definition,
+            found.dispatcher.view(),
+            SubscriptionCounts(UNNAMED),
+            found.stream,
         )
         view.dispatcher.policy = replace(view.dispatcher.policy, backlog=Backlog())
         self.directory.no_local.look(view, key)

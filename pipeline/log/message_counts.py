@@ -23,6 +23,9 @@ OTHERS: Final = "(others)"
 UNNAMED: Final = "(unnamed)"
 _TEMPORARY: Final = (PREFIXES[Kind.TEMPORARY_TOPIC], PREFIXES[Kind.TEMPORARY_QUEUE])
 
+#: Outcomes of messages that no consumer was done with; their bytes are counted.
+LOSSES: Final = frozenset({Outcome.DEAD_LETTERED, Outcome.EXPIRED})
+
 #: Upper bounds of durations, in seconds: from a fast disk to a lost one.
 SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 #: Upper bounds of numbers of messages.
@@ -42,14 +45,19 @@ class SubscriptionCounts:
     """What a subscription's consumers were sent, and how it ended.
 
     `deliveries` counts each time that a message was sent, `redeliveries` those of them with a
-    failed attempt before; `bytes` are those of deliveries. `settled` counts outcomes by the rows
-    of the log: a message that failed and is given up then has two.
+    failed attempt before; `bytes` and `redelivered_bytes` are theirs. `settled` counts outcomes by
+    the rows of the log: a message that failed and is given up then has two. `lost_bytes` are those
+    of messages that expired or became dead letters, by that outcome. `name` is what metrics call
+    the subscription, or those that share these counts.
     """
 
+    name: str
     deliveries: int = 0
     bytes: int = 0
     redeliveries: int = 0
+    redelivered_bytes: int = 0
     settled: dict[Outcome, int] = field(default_factory=dict)
+    lost_bytes: dict[Outcome, int] = field(default_factory=dict)
 
     def delivered(self, messages: int, size: int, failed_before: int) -> None:
         """So many messages were sent to a consumer, with so many failed attempts each."""
@@ -57,10 +65,15 @@ class SubscriptionCounts:
         self.bytes += size
         if failed_before:
             self.redeliveries += messages
+            self.redelivered_bytes += size
 
     def settle(self, outcome: Outcome, messages: int) -> None:
         """So many messages had this outcome."""
         self.settled[outcome] = self.settled.get(outcome, 0) + messages
+
+    def lose(self, outcome: Outcome, size: int) -> None:
+        """Messages of so many bytes had one of the outcomes of LOSSES."""
+        self.lost_bytes[outcome] = self.lost_bytes.get(outcome, 0) + size
 
 
 class Histogram:
@@ -99,10 +112,10 @@ class MessageCounts:
         self._topics: dict[str, TopicCounts] = {}
         self._subscriptions: dict[str, SubscriptionCounts] = {}
         self._other_topics = TopicCounts()
-        self._other_subscriptions = SubscriptionCounts()
+        self._other_subscriptions = SubscriptionCounts(OTHERS)
         self._unnamed_topics = TopicCounts()
         #: Of subscriptions without a name and of temporary queues, all together.
-        self.unnamed = SubscriptionCounts()
+        self.unnamed = SubscriptionCounts(UNNAMED)
         self.accept_seconds = Histogram(SECONDS)
         self.group_messages = Histogram(MESSAGES)
         self.write_seconds = Histogram(SECONDS)
@@ -137,16 +150,12 @@ class MessageCounts:
         if counts is None:
             if len(self._subscriptions) >= self._series_max:
                 return self._other_subscriptions
-            counts = self._subscriptions[name] = SubscriptionCounts()
+            counts = self._subscriptions[name] = SubscriptionCounts(name)
         return counts
 
     def forget(self, name: str) -> None:
         """The subscription of this id has ended; its place is free."""
         self._subscriptions.pop(name, None)
-
-    def has(self, name: str) -> bool:
-        """Whether the subscription of this id has counts of its own."""
-        return name in self._subscriptions
 
     def topics(self) -> Iterator[tuple[str, TopicCounts]]:
         """All of them as of now, the sums of the others last."""
@@ -154,8 +163,8 @@ class MessageCounts:
         yield UNNAMED, self._unnamed_topics
         yield OTHERS, self._other_topics
 
-    def subscriptions(self) -> Iterator[tuple[str, SubscriptionCounts]]:
+    def subscriptions(self) -> Iterator[SubscriptionCounts]:
         """As `topics`."""
-        yield from tuple(self._subscriptions.items())
-        yield UNNAMED, self.unnamed
-        yield OTHERS, self._other_subscriptions
+        yield from tuple(self._subscriptions.values())
+        yield self.unnamed
+        yield self._other_subscriptions

@@ -119,7 +119,7 @@ _DEEDS: dict[Verb, Attributes] = {
     Verb.PURGE: {},
     Verb.REWIND: {"to": Attribute(_PLACE.types, required=True)},
     Verb.SKIP: {"to": _PLACE},
-    Verb.CLOSE: {},
+    Verb.CLOSE: {"consumer": _TEXT},
     Verb.ACQUIRE: {
         "holder": Attribute((str,), required=True),
         "max": _NUMBER,

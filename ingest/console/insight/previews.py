@@ -72,7 +72,13 @@ OFFERS: Final[Mapping[Offer, Shown]] = {
         field="policy",
         label="Its own policy, a KEY=VALUE on each line; the rest is the file's word or a default",
     ),
-    Offer.CLOSE: Shown("Close links", "Close the links", Verb.CLOSE),
+    Offer.CLOSE: Shown(
+        "Close links",
+        "Close the links",
+        Verb.CLOSE,
+        field="consumer",
+        label="Of this consumer alone (empty: of all)",
+    ),
     Offer.PURGE: Shown("Purge", "Purge", Verb.PURGE, typed=True),
     Offer.DELETE: Shown("Delete", "Delete", Verb.DELETE, typed=True),
 }
@@ -82,7 +88,7 @@ OFFERS: Final[Mapping[Offer, Shown]] = {
 class Found:
     """What was found out for a preview: a place with its sequence and how many messages lie from
     there on (None: it isn't known), how many dead letters wait in which queue, what of the policy
-    would change."""
+    would change, which consumer is meant (empty: all)."""
 
     to: str = ""
     sequence: int | None = None
@@ -91,6 +97,7 @@ class Found:
     letters: str | None = None
     most: int | None = None
     changes: tuple[str, ...] = ()
+    consumer: str = ""
 
 
 def effects(offer: Offer, row: Row, found: Found) -> list[str]:
@@ -120,9 +127,11 @@ def _effects(offer: Offer, row: Row, found: Found) -> Iterable[str]:
         case Offer.POLICY:
             yield from found.changes or ("Nothing changes.",)
         case Offer.CLOSE:
-            ended = _number_of(consumers, "link")
+            links = [one for one in row["links"] if found.consumer in ("", one["name"])]
+            ended = _number_of(len(links), "link")
+            held = sum(int(one["in_flight"]) for one in links)
             yield f"Ended with amqp:link:detach-forced: {ended}. Clients may come again."
-            yield f"What they hold goes to the next consumer: {messages(in_flight)}."
+            yield f"What they hold goes to the next consumer: {messages(held)}."
         case Offer.DELETE:
             yield f"It is owed nothing any more. {_dropped(row, backlog)}."
             yield f"Ended with amqp:resource-deleted: {_number_of(consumers, 'link')}."

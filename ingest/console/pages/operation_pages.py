@@ -26,6 +26,8 @@ from distributary.pipeline.management.management_messages import Entity, Verb
 from distributary.pipeline.tables.home.home import Home
 
 _SUBSCRIPTION = Entity.SUBSCRIPTION
+#: What needs nothing said to be done: then it is done to all.
+_READY_EMPTY = frozenset({Offer.REDRIVE, Offer.CLOSE})
 
 
 async def show(visit: Visit) -> Response:
@@ -40,7 +42,7 @@ async def show(visit: Visit) -> Response:
     if offer is Offer.POLICY and not asked:
         said = _policy_text(row["policy"])
     found, why = await _found(visit, offer, row, said if asked else "")
-    ready = not why and (not shown.field or asked or offer is Offer.REDRIVE)
+    ready = not why and (asked or not shown.field or offer in _READY_EMPTY)
     values = {
         "offer": offer.value,
         "shown": shown,
@@ -90,6 +92,8 @@ def _attributes(offer: Offer, said: str) -> dict[str, object]:
             return {"max": _most(said)}
         case Offer.POLICY:
             return {"policy": own_policy(said)}
+        case Offer.CLOSE if said:
+            return {"consumer": said}
         case Offer.DELETE:
             return {"force": True}
     return {}
@@ -126,6 +130,10 @@ async def _found(visit: Visit, offer: Offer, row: dict[str, Any], said: str) -> 
                 letters = subscription_facts.dead_letter_queue(row)
                 dead = None if letters is None else await _waiting(visit, letters)
                 return Found(dead=dead, letters=letters, most=_most(said)), ""
+            case Offer.CLOSE:
+                if said and all(said != one["name"] for one in row["links"]):
+                    return Found(), f"It has no consumer '{said}'."
+                return Found(consumer=said), ""
             case Offer.POLICY:
                 return Found(changes=changes(row["policy"], own_policy(said))), ""
     except InvalidRequest as error:

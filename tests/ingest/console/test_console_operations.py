@@ -188,12 +188,30 @@ def test_a_policy_says_what_changes(
 def test_links_are_closed(
     console: Console, page: Page, peer: Peer, manager: Manager, queue: str
 ) -> None:
-    consumer = peer.receiver(f"queue://{queue}", capabilities=("queue",))
-    consumer.take(2)
-    opened(page, console, queue, "Close links")
+    """One of two by its own button, then all that are left."""
+    consumers = [
+        peer.receiver(f"queue://{queue}", name=name, capabilities=("queue",))
+        for name in ("first", "second")
+    ]
+    first, second = consumers
+    first.take(2)
+    name = next(one["name"] for one in row(manager, queue)["links"] if "first" in one["name"])
+    page.goto(f"{console.url}/subscription?id={quote(f'queue/{queue}')}")
+    page.get_by_role("link", name=f"Close {name}").click()
+    assert "Ended with amqp:link:detach-forced: 1 link" in effects(page)
+    assert "to the next consumer: 2 messages" in effects(page)
+    done(page, "Close the links", "1 links have ended")
+    assert "detach-forced" in peer.amqp_error(first)
+    assert row(manager, queue)["consumers"] == 1
+    page.get_by_role("link", name="Close links").click()
+    page.get_by_label("Of this consumer alone").fill("nobody")
+    page.get_by_role("button", name="What will it do?").click()
+    expect(page.get_by_role("alert")).to_have_text("It has no consumer 'nobody'.")
+    page.get_by_label("Of this consumer alone").fill("")
+    page.get_by_role("button", name="What will it do?").click()
     assert "Ended with amqp:link:detach-forced: 1 link" in effects(page)
     done(page, "Close the links", "1 links have ended")
-    assert "detach-forced" in peer.amqp_error(consumer)
+    assert "detach-forced" in peer.amqp_error(second)
     assert row(manager, queue)["consumers"] == 0
 
 

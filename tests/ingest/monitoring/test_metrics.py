@@ -73,6 +73,7 @@ def test_what_metrics_count_is_what_the_tables_say(spark: SparkSession, tmp_path
     """Before a kill and after it together, with a rewind in each life: published by topic,
     deliveries, and every outcome, by subscription."""
     published, deliveries, settled = Counter[str](), Counter[str](), Counter[str]()
+    published_bytes, lost_bytes = Counter[str](), Counter[str]()
     gateway = ShownGateway(tmp_path)
     with gateway:
         for life in range(2):
@@ -84,6 +85,8 @@ def test_what_metrics_count_is_what_the_tables_say(spark: SparkSession, tmp_path
             published += by(found, "published_messages_total")
             deliveries += by(found, "deliveries_total")
             settled += by(found, "settled_messages_total")
+            published_bytes += by(found, "published_bytes_total")
+            lost_bytes += by(found, "lost_bytes_total")
         for labels, backlog in by(found, "backlog_messages").items():
             assert backlog >= 0, labels
         assert found[("distributary_backlog_messages", (("subscription", NEVER),))] == 40
@@ -100,6 +103,19 @@ def test_what_metrics_count_is_what_the_tables_say(spark: SparkSession, tmp_path
     unnamed = {f"{one.split('/')[0]}/(unnamed)": settled[one] for one in settled if UNNAMED in one}
     assert settled - Counter(unnamed) == {row.name: row.n for row in rows}
     assert unnamed == {"accepted/(unnamed)": 40}
+    spark.read.format("delta").load(places.log).createOrReplaceTempView("log")
+    rows = spark.sql(
+        "SELECT topic AS name, sum(octet_length(message)) AS n FROM log "
+        "WHERE record = 'message' GROUP BY 1"
+    ).collect()
+    assert published_bytes == {row.name: row.n for row in rows}
+    rows_of_losses = spark.sql(
+        "SELECT concat(acks.outcome, '/', acks.subscription) AS name, "
+        "sum(octet_length(message)) AS n FROM acks JOIN log USING (sequence) "
+        "WHERE record = 'message' AND acks.outcome IN ('dead_lettered', 'expired') GROUP BY 1"
+    ).collect()
+    assert lost_bytes == {row.name: row.n for row in rows_of_losses}
+    assert set(lost_bytes) == {f"dead_lettered/{QUEUE}", f"expired/{QUEUE}"}
     rows = spark.sql(
         "SELECT subscription AS name, count(*) AS n FROM deliveries GROUP BY 1"
     ).collect()

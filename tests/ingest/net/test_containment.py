@@ -423,6 +423,10 @@ REGISTRARS = {
 }
 #: Path, function and registrar -> why what it raises is no peer's, or is contained all the same.
 OTHERS = {
+    "ingest/runtime/workers.py __init__ call_later": "`watched` ends the service",
+    "ingest/runtime/workers.py _begin create_task": "`watched` ends the service",
+    "ingest/runtime/workers.py _begin add_done_callback": "`watched` ends the service",
+    "ingest/runtime/workers.py _ended call_later": "`watched` ends the service",
     "ingest/runtime/workers.py _run call_soon_threadsafe": "jobs of the log, marks, reader",
     "ingest/gateway/heartbeat.py _turn call_later": "whose the home is",
     "ingest/gateway/heartbeat.py _look call_soon_threadsafe": "whose the home is",

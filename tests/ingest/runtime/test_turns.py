@@ -24,7 +24,7 @@ from distributary.ingest.runtime.turns import (
     next_sockets,
 )
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
-from distributary.pipeline.log.message_counts import SubscriptionCounts
+from distributary.pipeline.log.message_counts import UNNAMED, SubscriptionCounts
 from distributary.pipeline.model.policy import Policy
 from distributary.pipeline.model.subscription import Definition
 
@@ -172,7 +172,7 @@ def test_alarms_that_ring_together_ring_in_parts() -> None:
             dispatcher.attach(1)
             dispatcher.credit(1, 1)
             dispatcher.offer(0, 1)
-            alarms.look(Subscription(None, definition, dispatcher, SubscriptionCounts()))
+            alarms.look(Subscription(None, definition, dispatcher, SubscriptionCounts(UNNAMED)))
         await over
         return rung
 

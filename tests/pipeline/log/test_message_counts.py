@@ -44,14 +44,14 @@ def test_a_subscription_keeps_its_counts_while_it_lives() -> None:
     assert made.of_subscription("queue/temp-queue://x", "temp-queue://x") is made.unnamed
     made.forget("global/a")
     assert made.of_subscription("global/e", "t") not in {first, others}
-    assert [(name, one.deliveries, one.redeliveries) for name, one in made.subscriptions()] == [
+    assert [(one.name, one.deliveries, one.redeliveries) for one in made.subscriptions()] == [
         ("global/b", 1, 1),
         ("global/e", 0, 0),
         (UNNAMED, 0, 0),
         (OTHERS, 5, 0),
     ]
     made.forget("global/c")  # has none of its own: the sum stays
-    assert dict(made.subscriptions())[OTHERS].deliveries == 5
+    assert {one.name: one for one in made.subscriptions()}[OTHERS].deliveries == 5
 
 
 @given(st.lists(st.floats(0, 20)))
