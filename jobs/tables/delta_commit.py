@@ -19,7 +19,7 @@ from typing import Any, cast
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
-from distributary.jobs.tables.delta_files import log_of
+from distributary.jobs.tables.delta_files import DELTA, java_class, log_of
 from distributary.pipeline.errors import StoreError
 
 #: What Delta says where it knows no transaction of an application.
@@ -83,17 +83,13 @@ class _Java:
     """What a commit needs of the JVM's classes, looked up once."""
 
     def __init__(self, spark: SparkSession) -> None:
-        jvm = cast("Any", spark._jvm)
-        delta = jvm.org.apache.spark.sql.delta
-        self.sessions = jvm.org.apache.spark.sql.classic.SparkSession
-        self._transactions = delta.actions.SetTransaction
-        self._option = jvm.scala.Option
-        self._lists, self._as_scala = (
-            jvm.java.util.ArrayList,
-            jvm.scala.jdk.javaapi.CollectionConverters,
-        )
-        self._write = getattr(getattr(delta, "DeltaOperations$Write$"), "MODULE$")
-        self._modes = jvm.org.apache.spark.sql.SaveMode
+        self.sessions = java_class(spark, "org.apache.spark.sql.classic.SparkSession")
+        self._transactions = java_class(spark, f"{DELTA}.actions.SetTransaction")
+        self._option = java_class(spark, "scala.Option")
+        self._lists = java_class(spark, "java.util.ArrayList")
+        self._as_scala = java_class(spark, "scala.jdk.javaapi.CollectionConverters")
+        self._write = getattr(java_class(spark, f"{DELTA}.DeltaOperations$Write$"), "MODULE$")
+        self._modes = java_class(spark, "org.apache.spark.sql.SaveMode")
 
     def actions(
         self, added: JavaObject, application: str, transaction: int, gone: list[JavaObject]

@@ -9,6 +9,16 @@ from typing import Any, cast
 from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
+#: Delta's package, and the class of a path.
+DELTA = "org.apache.spark.sql.delta"
+HADOOP_PATH = "org.apache.hadoop.fs.Path"
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """A class of the JVM by its whole name. With `spark._jvm.org.apache...` each part of the name
+    is a search through all jars, 2 ms together."""
+    return getattr(spark._jvm, name)
+
 
 def newest_version(spark: SparkSession, path: str) -> int:
     """The table's version as it is now."""
@@ -29,16 +39,11 @@ def partitions(spark: SparkSession, path: str) -> tuple[str, ...]:
 
 
 class Folder:
-    """Small files below a folder, on any file system that Spark reads.
-
-    What is looked up in the JVM to reach them is looked up once: by a dotted name it is a search
-    through all jars for each part of the name.
-    """
+    """Small files below a folder, on any file system that Spark reads."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        jvm = cast("Any", spark._jvm)
-        self._path, self._paths = path, jvm.org.apache.hadoop.fs.Path
-        self._streams = jvm.org.apache.commons.io.IOUtils
+        self._path, self._paths = path, java_class(spark, HADOOP_PATH)
+        self._streams = java_class(spark, "org.apache.commons.io.IOUtils")
         configuration = cast("Any", spark)._jsparkSession.sessionState().newHadoopConf()
         self._files = self._paths(path).getFileSystem(configuration)
 
@@ -101,8 +106,8 @@ def _entry(version: int) -> str:
 
 def log_of(spark: SparkSession, path: str) -> JavaObject:
     """The table's log; one object for all who ask in this JVM."""
-    delta = spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]
-    return delta.DeltaLog.forTable(cast("Any", spark)._jsparkSession, path)
+    delta_log = java_class(spark, f"{DELTA}.DeltaLog")
+    return delta_log.forTable(cast("Any", spark)._jsparkSession, path)
 
 
 def snapshot_of(log: JavaObject) -> JavaObject:

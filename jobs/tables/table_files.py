@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-from distributary.jobs.tables.delta_files import log_of, snapshot_of
+from distributary.jobs.tables.delta_files import DELTA, HADOOP_PATH, java_class, log_of, snapshot_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,37 +74,38 @@ def remove_entries(spark: SparkSession, path: str, entries_max: int) -> int:
 
     Delta keeps what the newest checkpoint needs, and what is younger than a minute more.
     """
-    log, jvm = log_of(spark, path), spark._jvm
+    log = log_of(spark, path)
     snapshot = snapshot_of(log)
     before, last_out = _earliest(spark, log), int(snapshot.version()) - entries_max
     if last_out < before:
         return 0
-    entry = jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{last_out:020d}.json")  # type: ignore[union-attr]
+    entry = java_class(spark, HADOOP_PATH)(log.logPath(), f"{last_out:020d}.json")
     written = entry.getFileSystem(log.newDeltaHadoopConf()).getFileStatus(entry)
-    age_ms = jvm.System.currentTimeMillis() - written.getModificationTime()  # type: ignore[union-attr]
-    scala = jvm.scala.collection  # type: ignore[union-attr]
+    age_ms = _now_ms(spark) - written.getModificationTime()
     log.cleanUpExpiredLogs(
         snapshot,
         getattr(log, "cleanUpExpiredLogs$default$2")(),
         # As text: a number that py4j hands over becomes the Integer that Scala doesn't expect.
-        scala.StringOps(str(age_ms)).toLongOption(),
-        jvm.org.apache.spark.sql.delta.TruncationGranularity.MINUTE(),  # type: ignore[union-attr]
+        java_class(spark, "scala.collection.StringOps")(str(age_ms)).toLongOption(),
+        java_class(spark, f"{DELTA}.TruncationGranularity").MINUTE(),
     )
     return _earliest(spark, log) - before
 
 
 def vacuumed_hours_ago(spark: SparkSession, path: str) -> float | None:
     """Hours since the table's last VACUUM; None when there was none."""
-    log, jvm = log_of(spark, path), spark._jvm
-    note = jvm.org.apache.hadoop.fs.Path(log.logPath(), "_last_vacuum_info")  # type: ignore[union-attr]
+    log = log_of(spark, path)
+    note = java_class(spark, HADOOP_PATH)(log.logPath(), "_last_vacuum_info")
     files = note.getFileSystem(log.newDeltaHadoopConf())
     if not files.exists(note):
         return None
-    age_ms = (
-        jvm.System.currentTimeMillis()  # type: ignore[union-attr]
-        - files.getFileStatus(note).getModificationTime()
-    )
+    age_ms = _now_ms(spark) - files.getFileStatus(note).getModificationTime()
     return float(age_ms) / 3_600_000
+
+
+def _now_ms(spark: SparkSession) -> int:
+    """By the JVM's clock."""
+    return int(java_class(spark, "java.lang.System").currentTimeMillis())
 
 
 def _highest(column: str) -> Any:
@@ -115,5 +116,5 @@ def _highest(column: str) -> Any:
 
 def _earliest(spark: SparkSession, log: JavaObject) -> int:
     """The oldest version that has an entry."""
-    delta = spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]
-    return int(delta.DeltaHistoryManager.getEarliestDeltaFile(log))
+    history = java_class(spark, f"{DELTA}.DeltaHistoryManager")
+    return int(history.getEarliestDeltaFile(log))
