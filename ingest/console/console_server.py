@@ -18,7 +18,8 @@ from distributary.ingest.console.asking.metrics_poller import MetricsPoller
 from distributary.ingest.console.pages.login_pages import Door
 from distributary.ingest.console.pages.site import NAVIGATION, application
 from distributary.ingest.console.records.home_records import HomeRecords
-from distributary.ingest.console.settings.console_settings import ConsoleSettings
+from distributary.ingest.console.settings.console_settings import ConsoleSettings, RequestSettings
+from distributary.ingest.console.web.browser_connections import close_silent
 from distributary.ingest.console.web.entrance import Entrance
 from distributary.ingest.console.web.static_assets import StaticAssets
 from distributary.ingest.console.web.templates import Templates
@@ -26,13 +27,6 @@ from distributary.ingest.console.web.visit import Console
 from distributary.jobs.client.management_client import Gateway
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.tables.home.home import Home
-
-#: Bytes of a request's line and headers.
-HEAD_BYTES_MAX = 16_384
-#: Requests under way; more are told to come again.
-REQUESTS_MAX = 200
-#: Seconds that requests under way have when the console stops.
-STOP_SECONDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +63,9 @@ def serve(place: Place, watched: Watched, settings: ConsoleSettings) -> None:
     _check_certificate(place)
     listening = _listen(place)
     place = replace(place, port=listening.getsockname()[1])
-    asyncio.run(_serve(_Server(_config(place)), listening, place, watched, settings))
+    asyncio.run(
+        _serve(_Server(_config(place, settings.requests)), listening, place, watched, settings)
+    )
 
 
 class _Server(uvicorn.Server):
@@ -102,7 +98,9 @@ async def _serve(
     door = Door(Entrance(watched.gateway, settings), templates, shown, cookie, secure)
     server.config.app = application(console, door, assets, place.names)
     print(f"console of {shown} at {place.url}", flush=True)  # noqa: T201 (the command's output)
+    tidying = asyncio.create_task(close_silent(server, settings.requests.seconds_max))
     await server.serve(sockets=[listening])
+    tidying.cancel()
 
 
 def _check_certificate(place: Place) -> None:
@@ -129,7 +127,7 @@ def _listen(place: Place) -> socket.socket:
         raise InvalidRequest(f"{text}: {error}. --listen is HOST:PORT of this machine") from None
 
 
-def _config(place: Place) -> uvicorn.Config:
+def _config(place: Place, limits: RequestSettings) -> uvicorn.Config:
     return uvicorn.Config(
         "",
         log_level="error",
@@ -139,9 +137,9 @@ def _config(place: Place) -> uvicorn.Config:
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        limit_concurrency=REQUESTS_MAX,
-        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
-        timeout_graceful_shutdown=STOP_SECONDS,
+        limit_concurrency=limits.connections_max,
+        h11_max_incomplete_event_size=limits.head_bytes_max,
+        timeout_graceful_shutdown=limits.stop_seconds,
         ssl_certfile=place.certificate,
         ssl_keyfile=place.key,
     )

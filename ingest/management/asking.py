@@ -83,24 +83,31 @@ def _dead_letters(policy: str, key: SubscriptionKey) -> str:
 
 def rights_asked(node: Row, rights: Rights, user: str, request: Request, most: int) -> Answer:
     """What the gateway says of itself, and of the user who asks: which of the destinations
-    `consume` the user may consume from, and which subscriptions of the map `see` (each with its
-    topic) may be seen, whether they are there or not. Raises InvalidRequest for what is no id."""
-    asked = request.attributes
-    destinations, pairs = asked.get("consume", []), asked.get("see", Map())
-    assert isinstance(destinations, list), destinations  # noqa: S101 (`parse` has looked)
-    assert isinstance(pairs, Map), pairs  # noqa: S101 (as above)
-    if len(destinations) + len(pairs.pairs) > most:
-        text = f"more than {most} names in 'consume' and 'see' (management.query_count_max)"
-        return Answer(BAD_REQUEST, text)
-    names = [one for one in destinations if isinstance(one, str)]
+    `consume` the user may consume from, which of `manage` the user may manage, and which
+    subscriptions of the map `see` (each with its topic) may be seen, whether they are there or not.
+    Raises InvalidRequest for what is no id."""
+    consume, manage = _names(request, "consume"), _names(request, "manage")
+    pairs = request.attributes.get("see", Map())
+    assert isinstance(pairs, Map), pairs  # noqa: S101 (`parse` has looked)
+    if len(consume) + len(manage) + len(pairs.pairs) > most:
+        text = "names in 'consume', 'manage' and 'see' (management.query_count_max)"
+        return Answer(BAD_REQUEST, f"more than {most} {text}")
     ids = [one for one in pairs.pairs if isinstance(one[0], str) and isinstance(one[1], str)]
-    consumed: list[Value] = [one for one in names if rights.allow(user, LinkOperation.CONSUME, one)]
+    consumed = [one for one in consume if rights.allow(user, LinkOperation.CONSUME, one)]
+    managed = [one for one in manage if rights.allow(user, Verb.PURGE, one)]
     seen: list[Value] = [
         name
         for name, topic in ids
         if rights.allow(user, Verb.QUERY, str(topic), SubscriptionKey.parse(str(name)))
     ]
-    return Answer(OK, "the gateway", {**node, "consume": consumed, "see": seen})
+    said: Row = {"consume": list[Value](consumed), "manage": list[Value](managed), "see": seen}
+    return Answer(OK, "the gateway", {**node, **said})
+
+
+def _names(request: Request, attribute: str) -> list[str]:
+    said = request.attributes.get(attribute, [])
+    assert isinstance(said, list), said  # noqa: S101 (`parse` has looked)
+    return [one for one in said if isinstance(one, str)]
 
 
 def attribute_names(request: Request, rows: list[Row]) -> list[str] | Answer:

@@ -108,7 +108,11 @@ _PLACE = Attribute((int, str, Timestamp))
 _FORCE: Attributes = {"force": _FLAG}
 _QUERY: Attributes = {"attributeNames": Attribute((list,)), "offset": _NUMBER, "count": _NUMBER}
 #: Of the gateway's READ: destinations and subscriptions about which the user's rights are asked.
-_MAY: Attributes = {"consume": Attribute((list,)), "see": Attribute((Map,))}
+_MAY: Attributes = {
+    "consume": Attribute((list,)),
+    "manage": Attribute((list,)),
+    "see": Attribute((Map,)),
+}
 _DEEDS: dict[Verb, Attributes] = {
     Verb.READ: {},
     Verb.UPDATE: {"policy": Attribute((Map, type(None)), required=True)},

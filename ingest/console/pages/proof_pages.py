@@ -6,17 +6,21 @@ from starlette.responses import Response
 
 from distributary.ingest.console.log_rows.sight import Sight
 from distributary.ingest.console.pages.page import Page
-from distributary.ingest.console.pages.viewer_rights import sight_of
+from distributary.ingest.console.pages.viewer_rights import manages_all, sight_of
 from distributary.ingest.console.records.audit_runs import CHECKS, seen
 from distributary.ingest.console.web.visit import Visit
+from distributary.jobs.client.management_client import Refused
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.tables.home.audit_reports import AuditReport
+
+#: Who may begin an audit, in sentences.
+WHO = "users who may manage every topic and queue (`*` and `queue://*`)"
 
 
 async def show(visit: Visit) -> Response:
     """The last audits, and the button that begins one."""
     found = await visit.console.records.ask(visit.console.records.reports)
-    values = {"reports": found, **_running(visit)}
+    values = {"reports": found, "may_audit": await manages_all(visit), **_running(visit)}
     return visit.page("proof.html", "proof", values)
 
 
@@ -37,8 +41,10 @@ async def show_report(visit: Visit) -> Response:
 
 
 async def start(visit: Visit) -> Response:
-    """Begin an audit, if none is running."""
+    """Begin an audit, if none is running. It reads everything: only who manages all may."""
     await visit.form()
+    if not await manages_all(visit):
+        raise Refused(403, f"an audit is for {WHO}: it reads all that there is")
     began = visit.console.records.audits.start(visit.session.account.gateway.user or "anonymous")
     said = "The audit has begun." if began else "An audit is running already: here it is."
     return visit.done(said, "/proof")

@@ -1,4 +1,5 @@
-"""What the visitor may see of the records, asked of the gateway in the visitor's name."""
+"""What the visitor may see of the records and do with them, asked of the gateway in the visitor's
+name."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -11,6 +12,16 @@ from distributary.pipeline.management.management_messages import Entity, Verb
 NAMES_TOGETHER: Final = 50
 #: Names that are asked for, for one page; what is beyond isn't shown.
 NAMES_MAX: Final = 1_000
+
+
+#: Names that only permissions for every topic, and for every queue, allow.
+EVERY: Final = ("*every topic*", "queue://*every queue*")
+
+
+async def manages_all(visit: Visit) -> bool:
+    """Whether the visitor may manage every topic and queue. Raises Unanswered and Refused."""
+    said = await visit.ask(Verb.READ, Entity.NODE, "self", {"manage": list(EVERY)})
+    return len(said["manage"]) == len(EVERY)
 
 
 async def sight_of(

@@ -15,6 +15,13 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.layered_settings import Tree, merge
 
 
+class RequestSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    connections_max: int
+    head_bytes_max: int
+    seconds_max: int
+    stop_seconds: int
+
+
 class SessionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sessions_max: int
     idle_minutes: int
@@ -50,6 +57,7 @@ class ProblemSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ConsoleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings; `load` is the only way to make one, so it is always checked."""
 
+    requests: RequestSettings
     sessions: SessionSettings
     asking: AskingSettings
     pages: PageSettings
@@ -82,13 +90,14 @@ def load(file: Path | None = None) -> ConsoleSettings:
 def _whole_numbers(settings: ConsoleSettings) -> list[tuple[str, int]]:
     """The whole numbers that are too small, each with the least that it may be."""
     parts = (
+        settings.requests,
         settings.sessions,
         settings.asking,
         settings.pages,
         settings.records,
         settings.problems,
     )
-    names = ("sessions", "asking", "pages", "records", "problems")
+    names = ("requests", "sessions", "asking", "pages", "records", "problems")
     return [
         (f"{name}.{field}", 1)
         for name, part in zip(names, parts, strict=True)

@@ -9,9 +9,11 @@ Rule 4: no answer lets a browser run, load or send anything but what the console
 
 import ipaddress
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -82,4 +84,5 @@ class RequestGuard:
 
         why = refusal(scope["method"], Headers(scope=scope), self._names, self._form_bytes_max)
         answer = PlainTextResponse(f"{why}\n", 400) if why else self._app
-        await answer(scope, receive, send_with_headers)
+        with suppress(ClientDisconnect):  # in the middle of a form: nobody waits for an answer
+            await answer(scope, receive, send_with_headers)

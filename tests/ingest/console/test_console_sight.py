@@ -101,3 +101,26 @@ def test_of_a_pattern_those_topics_that_one_may_read(
     page = as_user("clerk")
     page.goto(f"{console.url}/messages?subscription=global/all")
     expect(page.get_by_role("alert")).to_contain_text("or you may not see it")
+
+
+def test_an_audit_is_for_those_who_manage_all(
+    as_user: Callable[[str], Page], console: Console
+) -> None:
+    """It reads everything: others have no button, and what they send all the same is refused."""
+    warden = as_user("warden")
+    warden.goto(f"{console.url}/proof")
+    expect(warden.get_by_role("button", name="Run an audit")).to_be_enabled()
+    clerk = as_user("clerk")
+    clerk.goto(f"{console.url}/proof")
+    expect(clerk.get_by_role("button", name="Run an audit")).to_have_count(0)
+    answer = clerk.evaluate(
+        """async () => {
+          const form_token = document.querySelector("[name=form_token]").value;
+          const body = new URLSearchParams({form_token});
+          const answer = await fetch("/proof/start", {method: "POST", body});
+          return [answer.status, await answer.text()];
+        }"""
+    )
+    assert answer[0] == 403
+    assert "an audit is for users who may manage every topic and queue" in answer[1]
+    assert not (console.gateway.home / "audits").exists()

@@ -152,7 +152,8 @@ def test_what_is_rewound_right_after_a_start_is_counted_once(
 def test_what_has_priorities_and_times_is_rewound_as_well(
     connect: Connect, manager: Manager, topic: str
 ) -> None:
-    """Each message once, and none that has expired meanwhile, whatever is known of it still."""
+    """Each message once, and none that has expired meanwhile, whatever is known of it still. In
+    which order depends on how many groups they came in: priorities are kept among what is read."""
     peer = connect()
     consumer = peer.durable(topic, "s")
     name = f"container/{peer.container}/s"
@@ -163,7 +164,8 @@ def test_what_has_priorities_and_times_is_rewound_as_well(
     first = consumer.take(7)
     consumer.confirm(first)
     manager.done("REWIND", "subscription", name, to=begin)
-    assert [got.body for got in consumer.take(7)] == [got.body for got in first]
+    again = consumer.take(7)
+    assert sorted(str(got.body) for got in again) == sorted(str(got.body) for got in first)
     for seconds in (6.5, 2.5):
         time.sleep(seconds)  # the stimulus: what nobody is owed is forgotten once a second
         manager.done("REWIND", "subscription", name, to=begin)

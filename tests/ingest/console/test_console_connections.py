@@ -1,0 +1,45 @@
+"""Connections that ask for nothing keep nobody out of the console for long."""
+
+import http.client
+import socket
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from console_process import Console
+from gateway_http import ShownGateway
+from gateway_process import until
+
+
+def status(console: Console) -> int:
+    """What the console answers to somebody who comes now; 0 where it has closed."""
+    connection = http.client.HTTPConnection(urlsplit(console.url).netloc, timeout=10)
+    try:
+        connection.request("GET", "/login")
+        return connection.getresponse().status
+    except (ConnectionError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
+
+
+def test_silent_connections_are_closed(shown: ShownGateway, tmp_path: Path) -> None:
+    """Those that say nothing, half a request, or a request without its body."""
+    settings = tmp_path / "console.toml"
+    settings.write_text("[requests]\nconnections_max = 6\nseconds_max = 4\n")
+    with Console(shown, "--config", str(settings)) as console, ExitStack() as ends:
+        parts = urlsplit(console.url)
+        host = f"Host: {parts.netloc}\r\nOrigin: {console.url}\r\n".encode()
+        silent: list[socket.socket] = []
+        without_body = b"POST /login HTTP/1.1\r\n" + host + b"Content-Length: 1000\r\n\r\nuser="
+        half = b"GET /login HTTP/1.1\r\n" + host
+        for said in (without_body, without_body, half, half, half, b"", b"", b""):
+            one = socket.create_connection((parts.hostname or "", parts.port or 0), timeout=30)
+            silent.append(ends.enter_context(one))
+            one.send(said)
+        until(lambda: status(console) == 503, "they keep others out")
+        until(lambda: status(console) == 200, "the silent ones are closed")
+        for one in silent:
+            with suppress(ConnectionResetError):
+                while one.recv(1_000):
+                    pass
