@@ -134,6 +134,8 @@ ROW: dict[str, object] = {
     "policy_from": {"lock_ms": "own"},
 }
 
+LINKS = [{"name": "w/a", "in_flight": 2}, {"name": "w/b", "in_flight": 1}]
+
 EFFECTS = [
     (
         Offer.PAUSE,
@@ -147,6 +149,7 @@ EFFECTS = [
         Found(),
         "Ended with amqp:link:detach-forced: 2 links. Clients may come again.",
     ),
+    (Offer.CLOSE, Found(consumer="w/b"), "What they hold goes to the next consumer: 1 message."),
     (Offer.DELETE, Found(), "It is owed nothing any more. Dropped: 10 messages."),
     (
         Offer.REWIND,
@@ -173,7 +176,7 @@ EFFECTS = [
 
 @pytest.mark.parametrize(("offer", "found", "sentence"), EFFECTS)
 def test_an_operation_says_what_it_will_do(offer: Offer, found: Found, sentence: str) -> None:
-    assert any(one.startswith(sentence) for one in effects(offer, ROW, found))
+    assert any(one.startswith(sentence) for one in effects(offer, {**ROW, "links": LINKS}, found))
 
 
 def test_every_operation_has_a_row() -> None:
