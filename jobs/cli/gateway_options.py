@@ -68,6 +68,7 @@ def gateway_options(
         def named() -> "Gateway":
             from distributary.jobs.client.management_client import Gateway  # noqa: PLC0415 (Proton takes a while)
 
+            Gateway.at(address)  # it says what is wrong with one
             password = _password() if user else ""
             return Gateway(address, user, password, tls_ca, tls_cert, tls_key, timeout)
 

@@ -27,6 +27,8 @@ from proton.utils import BlockingConnection, SendException
 from distributary.pipeline.errors import DistributaryError, InvalidRequest
 from distributary.pipeline.management.management_messages import NODE, Entity, Verb
 
+#: Seconds until something that listens must have said that it is a gateway.
+OPEN_SECONDS = 10.0
 #: Seconds for which a connection is looked at when nothing is asked.
 BREATH_SECONDS = 0.005
 
@@ -91,6 +93,17 @@ class Gateway:
         secure = self.authority or self.certificate
         return f"{'amqps' if secure else 'amqp'}://{self.address}"
 
+    @property
+    def open_seconds(self) -> float:
+        """How long to wait until it says that it is a gateway."""
+        return min(self.seconds, OPEN_SECONDS)
+
+    @property
+    def silent(self) -> str:
+        """What is said of something that listens there and hasn't."""
+        seconds = f"{self.open_seconds:g} s"
+        return f"what listens there hasn't opened an AMQP connection within {seconds}"
+
     def domain(self) -> SSLDomain | None:
         """What TLS needs; None without it."""
         if not self.url.startswith("amqps:"):
@@ -133,13 +146,14 @@ class Client:
         try:
             self._connection = BlockingConnection(
                 gateway.url,
-                timeout=gateway.seconds,
+                timeout=gateway.open_seconds,
                 ssl_domain=domain,
                 container_id=container or self._address,
                 user=gateway.user or None,
                 password=gateway.password or None,
                 allowed_mechs=gateway.mechanism,
             )
+            self._connection.timeout = gateway.seconds
             try:
                 self._answers = self._connection.create_receiver(
                     NODE, credit=1, options=_TargetOf(self._address)
@@ -149,7 +163,8 @@ class Client:
                 self._connection.close()
                 raise
         except (ConnectionException, LinkException, Timeout, OSError) as error:
-            text = f"no gateway answers at {gateway.url}: {_plain(error)}"
+            why = gateway.silent if isinstance(error, Timeout) else _plain(error)
+            text = f"no gateway answers at {gateway.url}: {why}"
             kind = LoginRefused if _NO_LOGIN in str(error) else Unanswered
             raise kind(text) from None
 

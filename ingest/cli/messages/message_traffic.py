@@ -13,8 +13,10 @@ from proton import Link as ProtonLink
 from proton.handlers import MessagingHandler
 from proton.reactor import Container, Copy, DurableSubscription, LinkOption, Selector
 
+from distributary.jobs.client.management_client import Gateway
+
 if TYPE_CHECKING:
-    from distributary.jobs.client.management_client import Gateway
+    from proton._reactor import Task  # what `Container.schedule` gives
 
 #: Messages that a consumer asks for ahead, and deliveries between two accepts at most.
 CREDIT = 100
@@ -23,10 +25,11 @@ CREDIT = 100
 class _Ended(MessagingHandler):
     """A connection that says why it ended."""
 
-    def __init__(self, gateway: "Gateway", *, prefetch: int = 0) -> None:
+    def __init__(self, gateway: Gateway, *, prefetch: int = 0) -> None:
         super().__init__(prefetch=prefetch, auto_accept=False)
         self._gateway = gateway
         self.failed = ""
+        self._opening: Task | None = None
 
     def run(self, container_id: str = "") -> None:
         """Work until it is done; the container has this id, or one of its own."""
@@ -45,7 +48,22 @@ class _Ended(MessagingHandler):
             ssl_domain=gateway.domain(),
             reconnect=False,
         )
+        self._opening = event.container.schedule(gateway.open_seconds, _Then(self._late))
         self.attach(event.container, connection)
+
+    def on_connection_opened(self, event: Event) -> None:  # noqa: ARG002 (Proton's name and arguments)
+        self._stop_waiting()
+
+    def _late(self, event: Event) -> None:
+        self._opening = None
+        why = f"no gateway answers at {self._gateway.url}: {self._gateway.silent}"
+        self.failed = self.failed or why
+        event.container.stop()
+
+    def _stop_waiting(self) -> None:
+        if self._opening is not None:
+            self._opening.cancel()
+            self._opening = None
 
     def attach(self, container: Container, connection: Connection) -> None:
         """Make the link."""
@@ -53,6 +71,7 @@ class _Ended(MessagingHandler):
 
     def end(self, event: Event, failed: str = "") -> None:
         """Close; the first reason counts."""
+        self._stop_waiting()
         self.failed = self.failed or failed
         if event.connection is not None:
             event.connection.close()
@@ -77,7 +96,7 @@ class Publishing(_Ended):
 
     def __init__(
         self,
-        gateway: "Gateway",
+        gateway: Gateway,
         address: str,
         messages: Iterator[Message],
         told: Callable[[int], None],
@@ -197,7 +216,7 @@ class Consuming(_Ended):
     is never detached: its connection ends, which leaves a durable subscription as it is."""
 
     def __init__(
-        self, gateway: "Gateway", wanted: Consumption, take: Callable[[Message], None]
+        self, gateway: Gateway, wanted: Consumption, take: Callable[[Message], None]
     ) -> None:
         """`take` may raise: then the message isn't accepted."""
         super().__init__(gateway)
