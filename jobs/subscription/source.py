@@ -19,6 +19,7 @@ from distributary.jobs.subscription.choices import Choices, choices
 from distributary.jobs.subscription.piece import Piece
 from distributary.jobs.subscription.stream import Stream
 from distributary.pipeline.transforms.materialize.delivered import DELIVERED, DELIVERED_RAW, Batches
+from distributary.pipeline.transforms.schema.worker_python import use_own_python
 
 
 class SubscriptionSource(DataSource):
@@ -42,6 +43,7 @@ class SubscriptionSource(DataSource):
 
 def register(spark: SparkSession) -> None:
     """Make the source known to a session: once, before it is used."""
+    use_own_python(spark)
     spark.dataSource.register(SubscriptionSource)
 
 

@@ -15,6 +15,7 @@ from distributary.pipeline.transforms.schema.spark_schema import (
     MESSAGES,
     SUBSCRIPTIONS,
 )
+from distributary.pipeline.transforms.schema.worker_python import use_own_python
 
 #: Name of a table that Spark writes -> its columns.
 SCHEMAS: dict[str, StructType] = {
@@ -99,6 +100,7 @@ def find_tables(spark: SparkSession, place: str) -> Tables:
 
     Raises InvalidRequest when neither has any.
     """
+    use_own_python(spark)
     root = place.rstrip("/")
     for folder in (root, f"{root}/tables"):
         tables = Tables(spark, folder)

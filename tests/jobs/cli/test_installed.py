@@ -39,6 +39,8 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 """
+#: By which Spark is told which Python to run.
+PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 #: Seconds that a cell may take; a machine shared by many is slow at times.
 PATIENCE = 200
 
@@ -168,11 +170,32 @@ def test_a_notebook_cell(clean: Environment) -> None:
     assert said.text == f"{clean.packages / 'distributary' / '__init__.py'}\n[]\n"
 
 
+#: Somebody's session, made by nothing of ours, where the `python3` of PATH has no packages.
+OWN_SESSION = """
+from pyspark.sql import SparkSession
+from distributary import pending
+from distributary.jobs.session.session import delta_jars
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.jars", ",".join(map(str, delta_jars())))
+    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+    .config(
+        "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    )
+    .config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", "1")
+    .getOrCreate()
+)
+home = {home!r}
+print([row.sequence for row in pending(spark, home, "global/all").collect()])
+"""
+
+
 @pytest.mark.spark
-@pytest.mark.timeout(600)  # a JVM: half a minute, unless others want the same cores
+@pytest.mark.timeout(600)  # two JVMs: half a minute each, unless others want the same cores
 def test_spark_submit(clean: Environment, tmp_path: Path) -> None:
     """The jobs' wheel, made by the installed command, and its launcher in the user's folder; the
-    Python that runs them has nothing of ours."""
+    Python that runs them has nothing of ours. Then the tables in somebody's own session."""
     bare = Environment.made(tmp_path / "bare")
     done = clean.run(clean.python.with_name("distributary"), "jobs", "wheel", bare.project)
     assert done.returncode == 0, done.stderr
@@ -192,6 +215,15 @@ def test_spark_submit(clean: Environment, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
     table = DeltaTable(home.spark_tables / "messages").to_pyarrow_table(columns=["sequence"])
     assert sorted(table.column("sequence").to_pylist()) == [0, 1]
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "path" / "python3").chmod(0o755)
+    unsaid = [word for name in PYTHONS for word in ("-u", name)]
+    program = OWN_SESSION.format(home=str(home.root))
+    path = f"{tmp_path / 'path'}:{clean.variables['PATH']}"
+    done = clean.run("env", *unsaid, clean.python, "-c", program, PATH=path)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout == "[0, 1]\n"
 
 
 def test_a_gateway_alone(gateway_alone: Gateway) -> None:
