@@ -15,6 +15,7 @@ from history import (
     Ended,
     Event,
     How,
+    Leaving,
     Left,
     Publish,
     Published,
@@ -117,6 +118,8 @@ class Checker:
         self._may_be_marked: dict[str, int] = {}
         self._marked: dict[str, list[tuple[str, str]]] = {}
         self._found: dict[str, list[tuple[str, str]]] = {}
+        #: Consumers that have asked to go, and had no answer.
+        self._leaving: set[str] = set()
         self._delivered = 0
 
     def read(self, events: Iterable[Event]) -> "Checker":
@@ -144,7 +147,10 @@ class Checker:
                 delivery = self._delivery(event.subscription, event.message)
                 delivery.confirmed += event.said.final
                 delivery.rejected += event.said is Said.REJECTED
+            case Leaving():
+                self._leaving.add(event.consumer)
             case Left():
+                self._leaving.discard(event.consumer)
                 for delivery in self._deliveries.values():
                     delivery.holders.pop(event.consumer, None)
             case Ended():
@@ -223,11 +229,14 @@ class Checker:
 
     def _end(self, event: Ended) -> None:
         """What consumers held may have been delivered: it must be marked, as the gateway ended
-        their connections. What was on its way to them, nobody has seen: as many as they had credit
-        for may be marked; after a power cut all that was published until then."""
+        their connections; unless a consumer had asked to go: it may have gone before, and what is
+        given back isn't marked. What was on its way to them, nobody has seen: as many as they had
+        credit for may be marked; after a power cut all that was published until then."""
         for delivery in self._deliveries.values():
-            delivery.must_be_marked |= delivery.holders.total() > 0
+            held = (count for who, count in delivery.holders.items() if who not in self._leaving)
+            delivery.must_be_marked |= sum(held) > 0
             delivery.holders.clear()
+        self._leaving.clear()
         if event.how in {How.POWER_CUT, How.CUT_OFF}:
             for message in self._messages.values():
                 message.may_be_marked = True

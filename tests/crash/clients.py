@@ -15,6 +15,7 @@ from history import (
     Delivered,
     Event,
     History,
+    Leaving,
     Left,
     Publish,
     Published,
@@ -328,6 +329,7 @@ class Consumer:
     def leave(self) -> None:
         """Close the connection; the gateway goes on."""
         if self._peer is not None:
+            self._history.add(Leaving(self.name))
             self._peer.close()
             if self._link is not None:
                 for got in self._link.inbox:

@@ -107,6 +107,13 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """A consumer has asked to go: from here on the gateway may give back what it holds."""
+
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """A consumer is gone, the gateway is not: what it held is available again."""
 
@@ -151,6 +158,7 @@ Event: TypeAlias = (
     | Delivered
     | Settle
     | Settled
+    | Leaving
     | Left
     | Ended
     | Drained

@@ -9,6 +9,7 @@ from history import (
     Ended,
     Event,
     How,
+    Leaving,
     Left,
     Publish,
     Published,
@@ -69,6 +70,10 @@ SOUND: dict[str, tuple[Event, ...]] = {
     ),
     "held at a crash, comes again marked": (
         *(SUBSCRIBED, sent(), accepted(), came(), crashed(), came(count=1), settle(), DRAINED),
+    ),
+    "its consumer had asked to go, comes again unmarked": (
+        *(SUBSCRIBED, sent(), accepted(), came(), Leaving("c"), crashed(), came(), settle()),
+        DRAINED,
     ),
     "released, comes again unmarked": (
         *(SUBSCRIBED, sent(), accepted(), came(), settle(said=Said.RELEASED)),
@@ -156,6 +161,10 @@ BAD: dict[str, tuple[str, tuple[Event, ...]]] = {
     "held at a crash, comes again as if new": (
         "unmarked",
         (SUBSCRIBED, sent(), accepted(), came(), crashed(), came(), settle()),
+    ),
+    "held at a crash, and another one had asked to go": (
+        "unmarked",
+        (SHARED, sent(), accepted(), came(), Leaving("d"), crashed(), came(), settle()),
     ),
     "held at a power cut, comes again as if new": (
         "unmarked",
