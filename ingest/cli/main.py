@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from distributary.ingest.cli.console_command import console
+from distributary.ingest.cli.doctor_command import doctor
 from distributary.ingest.cli.inspect_commands import info, verify
 from distributary.ingest.cli.job_commands import jobs
 from distributary.ingest.cli.messages.message_commands import consume, peek, publish
@@ -65,6 +66,7 @@ def serve(
     sys.exit(run(Home(home), settings, lines, standby=standby))
 
 
+cli.add_command(doctor)
 cli.add_command(verify)
 cli.add_command(info)
 cli.add_command(user)

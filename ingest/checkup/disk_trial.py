@@ -1,0 +1,81 @@
+"""How fast a disk is, and what it is: tried in a folder of its own, which is removed."""
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from distributary.pipeline.checkup.findings import DiskFacts
+
+#: Bytes of one append that is synced, how many of them, and for how long at most.
+APPEND_BYTES: Final = 4_096
+APPENDS_MAX: Final = 200
+APPEND_SECONDS_MAX: Final = 3.0
+#: Bytes that are written in one go.
+WRITE_BYTES: Final = 32 << 20
+
+
+def tried(folder: Path) -> DiskFacts:
+    """The disk of this folder, which is there and may be written. Raises OSError."""
+    trial = Path(tempfile.mkdtemp(prefix=".doctor-", dir=folder))
+    try:
+        times = sorted(_syncs(trial / "appends"))
+        speed = _speed(trial / "bytes")
+    finally:
+        shutil.rmtree(trial, ignore_errors=True)
+    room = os.statvfs(folder)
+    return DiskFacts(
+        filesystem(folder),
+        times[len(times) // 2] * 1e3,
+        times[len(times) * 99 // 100] * 1e3,
+        speed,
+        room.f_bavail * room.f_frsize,
+        room.f_favail if room.f_files else None,
+    )
+
+
+def _syncs(file: Path) -> list[float]:
+    """Seconds of each `fdatasync`, the first ones left out."""
+    took: list[float] = []
+    data, until = os.urandom(APPEND_BYTES), time.monotonic() + APPEND_SECONDS_MAX
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.posix_fallocate(fd, 0, APPEND_BYTES * APPENDS_MAX)
+        os.fsync(fd)
+        while len(took) < APPENDS_MAX and (time.monotonic() < until or len(took) < 2):
+            os.pwrite(fd, data, APPEND_BYTES * len(took))
+            began = time.perf_counter()
+            os.fdatasync(fd)
+            took.append(time.perf_counter() - began)
+    finally:
+        os.close(fd)
+    return took
+
+
+def _speed(file: Path) -> float:
+    """Bytes a second of one large write that is durable at its end."""
+    data = os.urandom(1 << 20)
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        began = time.perf_counter()
+        for _ in range(WRITE_BYTES >> 20):
+            os.write(fd, data)
+        os.fdatasync(fd)
+        return WRITE_BYTES / (time.perf_counter() - began)
+    finally:
+        os.close(fd)
+
+
+def filesystem(folder: Path) -> str:
+    """The kind of file system that a folder lies on, as the kernel calls it; `unknown` where it
+    doesn't say (proc(5), mountinfo)."""
+    device = folder.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    found = "unknown"
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        words, _, rest = line.partition(" - ")
+        if words.split()[2] == wanted:
+            found = rest.split()[0]
+    return found

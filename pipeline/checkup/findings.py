@@ -1,0 +1,252 @@
+"""Facts of a machine and a home, and what they mean for a gateway.
+
+Rule 1: who looks only looks: whatever is a judgement stands here, and each threshold once.
+Rule 2: each finding is one sentence; one that isn't good says what to do.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Verdict(StrEnum):
+    """How bad a finding is."""
+
+    GOOD = "good"
+    LOOK = "look"  #: it works, and somebody should know
+    BAD = "bad"  #: a gateway won't work, or what it promises won't hold
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of a subject."""
+
+    subject: str
+    verdict: Verdict
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFacts:
+    """The disk of a folder. Times are of `fdatasync` after an append of 4 KiB."""
+
+    filesystem: str
+    sync_p50_ms: float
+    sync_p99_ms: float
+    write_bytes_a_second: float
+    free_bytes: int
+    free_files: int | None  #: None where the file system counts none
+
+
+@dataclass(frozen=True, slots=True)
+class LimitFacts:
+    """What the system allows this process, None for no limit, and what the settings may need."""
+
+    open_files: int | None
+    open_files_needed: int
+    memory_bytes: int | None
+    memory_needed: int
+
+
+class PortState(StrEnum):
+    """What happens at an address where somebody wants to listen."""
+
+    FREE = "free"
+    AMQP = "AMQP"  #: something that speaks AMQP listens
+    TAKEN = "taken"
+    REFUSED = "refused"  #: the system doesn't let us listen
+
+
+@dataclass(frozen=True, slots=True)
+class PortFacts:
+    """An address of a setting; `why` is what the system says, where it says no."""
+
+    setting: str
+    address: str
+    state: PortState
+    why: str = ""
+
+
+class HomeState(StrEnum):
+    """What lies under a home's path."""
+
+    ABSENT = "absent"
+    EMPTY = "empty"
+    OURS = "ours"  #: a gateway's files
+    FOREIGN = "foreign"  #: files that aren't a gateway's
+    UNUSABLE = "unusable"  #: no folder, or none that may be read and written
+
+
+@dataclass(frozen=True, slots=True)
+class HomeFacts:
+    """A home. `owner` is the pid of the gateway that has its lock, 0 for none; `open_to_all`: all
+    users of the machine may write there; `why` says what makes it unusable."""
+
+    path: str
+    state: HomeState
+    owner: int = 0
+    open_to_all: bool = False
+    why: str = ""
+
+
+#: File systems that forget all when the power goes, and those of other machines.
+IN_MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "zram"})
+OF_NETWORKS: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.sshfs", "afs"}
+)
+#: A sync that is faster than this reaches no medium: the fastest with a capacitor take 20 us.
+HONEST_MS: Final = 0.008
+#: Median and 99th percentile of a sync from which on publishers notice, and a slow write.
+SLOW_MS: Final = 10.0
+SLOW_P99_MS: Final = 100.0
+SLOW_BYTES_A_SECOND: Final = 50e6
+#: Files that a home may need in a month with its default upkeep.
+FILES_NEEDED: Final = 20_000
+#: The oldest Java that Spark starts with.
+JAVA_MIN: Final = 17
+
+
+def of_disk(disk: DiskFacts, needed_bytes: int) -> Iterator[Finding]:
+    """`needed_bytes`: what the journal may take before publishers wait."""
+    yield _of_sync(disk)
+    speed = f"{disk.write_bytes_a_second / 1e6:,.0f} MB/s"
+    slow = disk.write_bytes_a_second < SLOW_BYTES_A_SECOND
+    yield Finding(
+        "disk",
+        Verdict.LOOK if slow else Verdict.GOOD,
+        f"It writes {speed}" + (": a gateway takes no more than that for long." if slow else "."),
+    )
+    free, needed = _size(disk.free_bytes), _size(needed_bytes)
+    if disk.free_bytes < needed_bytes:
+        text = f"{free} are free, and the journal alone may take {needed}: make room"
+        yield Finding("space", Verdict.BAD, f"{text}, or lower journal.backlog_bytes_max.")
+    elif disk.free_bytes < 4 * needed_bytes:
+        text = f"{free} are free: {needed} of them for the journal, the rest for the tables"
+        yield Finding("space", Verdict.LOOK, f"{text}. See to retention (upkeep.retention_days).")
+    else:
+        yield Finding("space", Verdict.GOOD, f"{free} are free; the journal may take {needed}.")
+    if disk.free_files is not None and disk.free_files < FILES_NEEDED:
+        text = f"The file system has room for {disk.free_files:,} more files; a home may need"
+        yield Finding("space", Verdict.LOOK, f"{text} {FILES_NEEDED:,}: it runs out of inodes.")
+
+
+def _of_sync(disk: DiskFacts) -> Finding:
+    times = f"{disk.sync_p50_ms:.2f} ms, {disk.sync_p99_ms:.2f} ms for the slowest of a hundred"
+    kind = disk.filesystem
+    if kind in IN_MEMORY:
+        text = f"It is {kind}, which is memory: all that was accepted is gone with the power"
+        return Finding("fsync", Verdict.BAD, f"{text}. Put the home on a disk.")
+    if kind in OF_NETWORKS:
+        text = f"It is {kind}, another machine's disk: an fsync takes {times}, and whether it is"
+        return Finding("fsync", Verdict.LOOK, f"{text} durable there that machine decides.")
+    if disk.sync_p50_ms < HONEST_MS:
+        text = f"An fsync on {kind} takes {times}: faster than any disk, so nothing is durable"
+        return Finding("fsync", Verdict.BAD, f"{text}. Turn off what swallows it.")
+    if disk.sync_p50_ms > SLOW_MS or disk.sync_p99_ms > SLOW_P99_MS:
+        text = f"An fsync on {kind} takes {times}: each publisher waits for one"
+        return Finding("fsync", Verdict.LOOK, f"{text}. A faster disk helps more than anything.")
+    return Finding("fsync", Verdict.GOOD, f"An fsync on {kind} takes {times}.")
+
+
+def of_limits(limits: LimitFacts) -> Iterator[Finding]:
+    files, wanted = limits.open_files, limits.open_files_needed
+    if files is not None and files < wanted:
+        text = f"A process may open {files:,} files and amqp.connections_max needs {wanted:,}"
+        then = "fewer connections are taken. Raise it (ulimit -n, LimitNOFILE)."
+        yield Finding("open files", Verdict.LOOK, f"{text}: {then}")
+    else:
+        shown = "any number of" if files is None else f"{files:,}"
+        yield Finding("open files", Verdict.GOOD, f"A process may open {shown} files.")
+    memory, most = limits.memory_bytes, _size(limits.memory_needed)
+    if memory is not None and memory < limits.memory_needed:
+        text = f"There are {_size(memory)}, and all buffers together may take {most}"
+        then = "Give it more, or lower the limits (docs/limits.md has their sum)."
+        yield Finding("memory", Verdict.LOOK, f"{text}. {then}")
+    elif memory is not None:
+        text = f"There are {_size(memory)}; all buffers together may take {most}."
+        yield Finding("memory", Verdict.GOOD, text)
+
+
+def of_clock(synchronised: bool | None) -> Finding:
+    """`synchronised`: what the kernel says; None where it doesn't say."""
+    if synchronised:
+        return Finding("clock", Verdict.GOOD, "The kernel keeps it in step with others.")
+    why = "The kernel doesn't say" if synchronised is None else "The kernel says that it isn't"
+    text = f"{why} synchronised: expiry, delays and `state as of` go by it"
+    return Finding("clock", Verdict.LOOK, f"{text}. Run chrony or systemd-timesyncd.")
+
+
+def of_port(port: PortFacts, owner: int) -> Finding:
+    """`owner`: the pid of the gateway that has the home, 0 for none."""
+    subject, at = port.setting, port.address
+    match port.state:
+        case PortState.FREE:
+            return Finding(subject, Verdict.GOOD, f"{at} is free.")
+        case PortState.AMQP if owner:
+            return Finding(subject, Verdict.GOOD, f"An AMQP server listens on {at} already.")
+        case PortState.TAKEN if owner and subject != "gateway.listen":
+            return Finding(subject, Verdict.GOOD, f"Something listens on {at} already.")
+        case PortState.AMQP | PortState.TAKEN:
+            what = "An AMQP server" if port.state is PortState.AMQP else "Another program"
+            text = f"{what} listens on {at}: stop it, or name another port by {subject}."
+            return Finding(subject, Verdict.BAD, text)
+        case PortState.REFUSED:
+            text = f"Nothing can listen on {at}: {port.why}. Name another by {subject}."
+            return Finding(subject, Verdict.BAD, text)
+
+
+def of_home(home: HomeFacts) -> Iterator[Finding]:
+    path = home.path
+    match home.state:
+        case HomeState.ABSENT:
+            yield Finding("home", Verdict.GOOD, f"{path} isn't there; a gateway will make it.")
+        case HomeState.EMPTY:
+            yield Finding("home", Verdict.GOOD, f"{path} is empty; a gateway will fill it.")
+        case HomeState.OURS if home.owner:
+            text = f"{path} is the home of the gateway with pid {home.owner}, which runs."
+            yield Finding("home", Verdict.GOOD, text)
+        case HomeState.OURS:
+            yield Finding("home", Verdict.GOOD, f"{path} is a gateway's home; none runs on it.")
+        case HomeState.FOREIGN:
+            text = f"{path} has files, and none of a gateway's: is it the right folder?"
+            yield Finding("home", Verdict.LOOK, text)
+        case HomeState.UNUSABLE:
+            text = f"{path} can't be a home: {home.why}. See to its rights, or name another."
+            yield Finding("home", Verdict.BAD, text)
+    if home.open_to_all:
+        text = f"Every user of this machine may write into {path}: chmod o-w it."
+        yield Finding("home", Verdict.LOOK, text)
+
+
+def of_secret(file: str, open_to_others: bool | None) -> Finding:
+    """A file of passwords or permissions; `open_to_others` None: it can't be read."""
+    if open_to_others is None:
+        text = f"{file} can't be read: the gateway won't start."
+        return Finding("users", Verdict.BAD, text)
+    if open_to_others:
+        text = f"Other users of this machine may read or change {file}: chmod 600 it."
+        return Finding("users", Verdict.BAD, text)
+    return Finding("users", Verdict.GOOD, f"{file} is its owner's alone.")
+
+
+def of_java(spark: bool, version: int | None) -> Finding:
+    """`spark`: pyspark is installed here; `version` is Java's, None for none."""
+    if not spark:
+        text = "Spark isn't installed here, and a gateway needs no Java."
+        return Finding("java", Verdict.GOOD, text)
+    if version is None or version < JAVA_MIN:
+        found = "there is none" if version is None else f"this is Java {version}"
+        text = f"Spark needs Java {JAVA_MIN} or newer and {found}: install it, or set JAVA_HOME"
+        return Finding("java", Verdict.LOOK, f"{text}; the gateway alone needs none.")
+    return Finding("java", Verdict.GOOD, f"Java {version}, for Spark's jobs.")
+
+
+def worst(findings: Sequence[Finding]) -> Verdict:
+    """The worst verdict of them."""
+    order = tuple(Verdict)
+    return max((one.verdict for one in findings), key=order.index, default=Verdict.GOOD)
+
+
+def _size(number: int) -> str:
+    return f"{number / 2**30:,.1f} GiB" if number >= 2**30 else f"{number / 2**20:,.0f} MiB"
