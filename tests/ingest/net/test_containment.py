@@ -452,9 +452,6 @@ OTHERS = {
     "ingest/management/leases.py durable after": "sets a future",
     "ingest/management/redrive.py _durable after": "sets a future",
     "ingest/management/leases.py _join joined": "sets a future",
-    "ingest/console/asking/metrics_poller.py _look create_task": "the console's process",
-    "ingest/console/pages/site.py life create_task": "the console's process",
-    "ingest/console/records/home_records.py ask run_in_executor": "the console's process",
     "ingest/monitoring/http_server.py _again create_task": "the port of metrics, no peer's",
     "ingest/monitoring/http_server.py _try call_later": "the port of metrics, no peer's",
     "ingest/monitoring/http_server.py _wait call_later": "`abort` of its socket alone",
@@ -500,9 +497,11 @@ def is_contained(call: ast.Call, methods: set[str]) -> bool:
 
 def test_all_work_that_begins_for_a_peer_is_contained() -> None:
     """A callback, a timer or a task is contained, or the module's that registers it is shared, or
-    it stands in the table, which has no lines of what has gone."""
+    it stands in the table, which has no lines of what has gone. The console is a process of its
+    own, whose peers are browsers."""
     methods, used, bad = contained_methods(), set(), []
-    for path in sorted((ROOT / "ingest").rglob("*.py")):
+    console = ROOT / "ingest/console"
+    for path in sorted(set((ROOT / "ingest").rglob("*.py")) - set(console.rglob("*.py"))):
         name = path.relative_to(ROOT).as_posix()
         module = f"distributary.{name.removesuffix('.py').replace('/', '.')}"
         shared = module in containment.SHARED
