@@ -47,7 +47,7 @@ def stretch(tables: Tables, place: Place) -> Stretch:
     first = log.agg(F.min("sequence").alias("log_from"))
     [row] = counts.crossJoin(first).collect()
     known_from = start if row.low is None else row.low
-    if row.count != stop - known_from:
+    if row["count"] != stop - known_from:
         known_from = _dense_from(found.select("sequence"), stop)
     return Stretch(start, stop, known_from, stop if row.log_from is None else row.log_from, group)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gateway_process import until
+from gateway_process import PATIENCE, until
 from spark_place import Place, first_part
 
 from distributary.jobs.materialize.materialize import main
@@ -86,11 +86,18 @@ def test_java_may_go(place: Place) -> None:
         [*command, "--trigger", "1 hour"], cwd=ROOT, stderr=subprocess.PIPE, text=True
     ) as job:
         writer = place.home.spark_tables / NAME
-        until(lambda: writer.exists() and writer.read_text().startswith(str(job.pid)), "the job")
-        children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
-        for child in children:
-            os.kill(int(child), signal.SIGKILL)
-        said = job.communicate(timeout=60)[1]
+        try:
+            until(
+                lambda: writer.exists() and writer.read_text().startswith(str(job.pid)),
+                "the job",
+                seconds=4 * PATIENCE,
+            )
+            children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+            for child in children:
+                os.kill(int(child), signal.SIGKILL)
+            said = job.communicate(timeout=60)[1]
+        finally:
+            job.kill()
     assert job.returncode == 1
     assert "Traceback" not in said
     assert said.splitlines()[-1].startswith("Error: Java has gone")
