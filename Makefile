@@ -14,6 +14,8 @@ SECONDS ?= 3600
 STAY ?=
 READY := $(VENV)/.ready
 ARCHIVE := build/spark.jsa
+# Where this is set, each of the tests' hundreds of processes compiles all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench run crash fuzz soak jms clean tools

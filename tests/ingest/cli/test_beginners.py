@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fork_server import SCRIPT, clean_environment
+from fork_server import clean_environment, commands
 from gateway_process import Gateway, free_port
 
 
@@ -16,15 +16,7 @@ def run(
     *words: str, environment: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
     """The command as a user has it, with nothing on stdin."""
-    return subprocess.run(
-        [SCRIPT, *words],
-        env={**clean_environment(), **(environment or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return commands().run(*words, environment={**clean_environment(), **(environment or {})})
 
 
 def sentence(done: "subprocess.CompletedProcess[str]") -> str:
