@@ -4,9 +4,9 @@ By itself the collector runs in any thread that allocates, and what it finds may
 Proton, which only the loop's thread may make.
 
 To look at everything takes as long as everything is large: 0.1 s for 160,000 objects, which is what
-three thousand attached subscriptions have. So only new objects are looked at, ten times a second,
-and those that are alive then are left alone ("frozen"). They become part of an unreachable cycle
-when a connection or a link ends. When enough of these have ended, all objects are looked at once.
+three thousand attached subscriptions have. So only new objects are looked at, ten times a second
+where there are many, and those that are alive then are left alone ("frozen"). They become part of
+an unreachable cycle when a connection or a link ends. When enough of these have ended, all objects are looked at once.
 """
 
 import asyncio
@@ -16,11 +16,14 @@ from dataclasses import dataclass
 #: Seconds between two collections among what is new. A second of new objects, of peers that attach
 #: by the thousand, held the loop for 50 ms.
 COLLECT_SECONDS = 0.1
+#: The same, where fewer objects than this came since the last one: an idle gateway is woken less.
+QUIET_SECONDS = 0.4
+QUIET_OBJECTS = 500
 #: Connections and links that must have ended until all is looked at; 10 KiB each. And they must be
 #: as many as there are still: then it takes little, or is rare.
 ENDED_MIN = 2_000
-#: And what ended in other ways: after so many collections, a day.
-COLLECT_ALL_TURNS = 864_000
+#: And what ended in other ways: once a day.
+COLLECT_ALL_SECONDS = 86_400
 
 
 @dataclass(slots=True)
@@ -37,7 +40,7 @@ class Collecting:
     def __init__(self, loop: asyncio.AbstractEventLoop, ends: Ends) -> None:
         self._loop, self._ends = loop, ends
         self._ended = 0  #: of them, when all was looked at
-        self._turns = 0
+        self._all_at = loop.time() + COLLECT_ALL_SECONDS
 
     def begin(self) -> None:
         """Exempt all objects that are alive now: they live as long as the process."""
@@ -50,15 +53,17 @@ class Collecting:
         """Whether it is time to look at everything."""
         ended = self._ends.ended - self._ended
         alive = self._ends.begun - self._ends.ended
-        return ended >= max(ENDED_MIN, alive) or self._turns >= COLLECT_ALL_TURNS
+        return ended >= max(ENDED_MIN, alive) or self._loop.time() >= self._all_at
 
     def _collect(self) -> None:
-        self._turns += 1
+        came = gc.get_count()[0]
         if self.due():
-            self._turns, self._ended = 0, self._ends.ended
+            self._all_at = self._loop.time() + COLLECT_ALL_SECONDS
+            self._ended = self._ends.ended
             gc.unfreeze()
             gc.collect()
         else:
             gc.collect(1)
         gc.freeze()
-        self._loop.call_later(COLLECT_SECONDS, self._collect)
+        seconds = QUIET_SECONDS if came < QUIET_OBJECTS else COLLECT_SECONDS
+        self._loop.call_later(seconds, self._collect)

@@ -27,13 +27,16 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from distributary.ingest.cli import main
+
 _PR_SET_CHILD_SUBREAPER = 36
 _REQUEST_BYTES_MAX = 1 << 17
 #: The installed script.
 SCRIPT = str(Path(sys.executable).with_name("distributary"))
 #: What a gateway imports, and what the other commands do, with those of Spark's jobs.
-GATEWAY = ("distributary.ingest.gateway.serve",)
+GATEWAY = ("distributary.ingest.gateway.serve", "distributary.ingest.cli.serve_command")
 COMMANDS = (
+    *sorted({f"distributary.ingest.cli.{module}" for module in main.COMMANDS.values()}),
     "distributary.ingest.cli.inspect_show",
     "distributary.pipeline.tables.verify.verify_home",
     "distributary.jobs.client.management_client",

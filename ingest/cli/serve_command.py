@@ -1,0 +1,46 @@
+"""`distributary serve`: the gateway."""
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from distributary.ingest.runtime import load_settings, memory
+from distributary.ingest.runtime.logs import LineBudget, set_up
+from distributary.pipeline.tables.home.home import Home
+
+
+@click.command()
+@click.option("--home", type=click.Path(path_type=Path), required=True, help="All that is kept.")
+@click.option("--listen", help="HOST:PORT to listen on.  [default: 127.0.0.1:5672]")
+@click.option("--config", type=click.Path(path_type=Path), help="A TOML file of settings.")
+@click.option("--standby", is_flag=True, help="Wait until the home's owner has gone.")
+@click.option("--json", "as_json", is_flag=True, help="Log one JSON object a line.")
+@click.option("--verbose", is_flag=True, help="Log every commit and connection too.")
+def serve(
+    home: Path,
+    listen: str | None,
+    config: Path | None,
+    standby: bool,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Run the gateway.
+
+    \b
+    Examples:
+      distributary serve --home ~/orders
+      distributary serve --home /srv/log --listen 0.0.0.0:5672 --config gateway.toml
+      distributary serve --home /mnt/shared/log --listen 0.0.0.0:5672 --standby
+
+    It stops on SIGTERM or Ctrl-C with exit code 0, after all that was accepted is committed.
+    Exit code 1: it could not go on (the log says why). 2: a setting or an argument is wrong.
+    """
+    memory.set_up()
+    from distributary.ingest.gateway.serve import run  # noqa: PLC0415 (pyarrow and deltalake take half a second)
+
+    settings = load_settings.load(config, flags={"gateway.listen": listen})
+    lines = LineBudget(settings.log.lines_max, settings.log.window_ms / 1_000, time.monotonic)
+    set_up(as_json=as_json, verbose=verbose, budget=lines)
+    sys.exit(run(Home(home), settings, lines, standby=standby))
