@@ -6,7 +6,8 @@ Proton, which only the loop's thread may make.
 To look at everything takes as long as everything is large: 0.1 s for 160,000 objects, which is what
 three thousand attached subscriptions have. So only new objects are looked at, ten times a second
 where there are many, and those that are alive then are left alone ("frozen"). They become part of
-an unreachable cycle when a connection or a link ends. When enough of these have ended, all objects are looked at once.
+an unreachable cycle when a connection or a link ends. When enough of these have ended, all objects
+are looked at once.
 """
 
 import asyncio
