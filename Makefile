@@ -12,13 +12,15 @@ ROUND ?=
 FRAMES ?= 20000
 SECONDS ?= 3600
 STAY ?=
+EXTRAS ?= console,spark
+DIST_ENV := build/dist-env
 READY := $(VENV)/.ready
 ARCHIVE := build/spark.jsa
 # Where this is set, each of the tests' hundreds of processes compiles all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench run crash fuzz soak jms clean tools
+.PHONY: help demo test check bench run crash fuzz soak jms dist clean tools
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -52,8 +54,11 @@ fuzz: $(READY) ## Random conversations, C with sanitizers: ROUNDS of FRAMES draw
 jms: $(READY) ## The Qpid JMS client's tests: Java against a real gateway
 	$(BIN)/python -m tests.jms
 
+dist: $(DIST_ENV)/.ready ## Wheels and one executable file, in dist/: nobody needs a compiler (EXTRAS=console: without Spark)
+	$(DIST_ENV)/bin/python deploy/packages/build_packages.py --to dist --extras $(EXTRAS)
+
 clean: ## Remove what was built, the virtual environment too
-	rm -rf build spark-warehouse $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis ingest/native/_pump.*
+	rm -rf build dist spark-warehouse $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis ingest/native/_pump.*
 
 # What must be there before anything else is tried.
 tools:
@@ -69,6 +74,11 @@ tools:
 $(READY): pyproject.toml $(wildcard ingest/native/*.c) ingest/native/build_pump.py pipeline/amqp/endpoint_states.py pipeline/codec/amqp_codes.py | tools
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(DIST_ENV)/.ready: deploy/packages/requirements.txt
+	$(PYTHON) -m venv $(DIST_ENV)
+	$(DIST_ENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 # Spark's classes for the tests' JVMs, read and checked once.

@@ -188,6 +188,7 @@ spark = (
 )
 home = {home!r}
 print([row.sequence for row in pending(spark, home, "global/all").collect()])
+print([row.id for row in spark.range(1).mapInArrow(lambda parts: parts, "id long").collect()])
 """
 
 
@@ -223,7 +224,7 @@ def test_spark_submit(clean: Environment, tmp_path: Path) -> None:
     path = f"{tmp_path / 'path'}:{clean.variables['PATH']}"
     done = clean.run("env", *unsaid, clean.python, "-c", program, PATH=path)
     assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout == "[0, 1]\n"
+    assert done.stdout == "[0, 1]\n[0]\n"
 
 
 def test_a_gateway_alone(gateway_alone: Gateway) -> None:
