@@ -122,7 +122,7 @@ def serving(command: Path, folder: Path, bare: dict[str, str]) -> Iterator[str]:
             stderr=log,
         )
     try:
-        until(lambda: b"gateway.listening" in (folder / "log").read_bytes(), "it listens", 120)
+        until(lambda: b" listening " in (folder / "log").read_bytes(), "it listens", 120)
         yield place
         process.terminate()
         assert process.wait(60) == 0
