@@ -17,7 +17,11 @@ from distributary.pipeline.tables.home.home import Home
 @click.option("--config", type=click.Path(path_type=Path), help="A TOML file of settings.")
 @click.option("--standby", is_flag=True, help="Wait until the home's owner has gone.")
 @click.option("--json", "as_json", is_flag=True, help="Log one JSON object a line.")
-@click.option("--verbose", is_flag=True, help="Log every commit and connection too.")
+@click.option(
+    "--verbose",
+    is_flag=True,
+    help="Log every commit and connection too; SIGUSR1 turns it on and off.",
+)
 def serve(
     home: Path,
     listen: str | None,
@@ -41,6 +45,7 @@ def serve(
     from distributary.ingest.gateway.serve import run  # noqa: PLC0415 (pyarrow and deltalake take half a second)
 
     settings = load_settings.load(config, flags={"gateway.listen": listen})
-    lines = LineBudget(settings.log.lines_max, settings.log.window_ms / 1_000, time.monotonic)
-    set_up(as_json=as_json, verbose=verbose, budget=lines)
+    window = settings.log.window_ms / 1_000
+    lines = LineBudget(settings.log.lines_max, window, time.monotonic, verbose=verbose)
+    set_up(as_json=as_json, budget=lines)
     sys.exit(run(Home(home), settings, lines, standby=standby))

@@ -84,6 +84,7 @@ async def _run(
     # What is wrong with its files is said now, not when the home has been taken over.
     access, policies = Access(loop, settings), Policies(loop, settings)
     loop.add_signal_handler(signal.SIGHUP, _reload, access, policies)
+    loop.add_signal_handler(signal.SIGUSR1, lines.turn)
     probes = _Probes(HttpServer(host, WaitingSite(_STANDS_BY)), ServiceNotice(loop, os.environ))
     if standby:
         await probes.http.open()

@@ -39,17 +39,27 @@ class _Window:
 class LineBudget:
     """Of each kind of event that peers can cause `lines_max` are written in a window of `seconds`;
     what more come are counted, and `tell` says how many when their window is over. `clock` gives
-    seconds and never goes back."""
+    seconds and never goes back. Lines of the level `debug` are written while it is `verbose`."""
 
-    def __init__(self, lines_max: int, seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        lines_max: int,
+        seconds: float,
+        clock: Callable[[], float],
+        *,
+        verbose: bool = False,
+    ) -> None:
         self._lines_max, self._clock, self.seconds = lines_max, clock, seconds
+        self._verbose = verbose
         self._windows: dict[str, _Window] = {}
         self._left_out: dict[str, int] = {}
 
     def __call__(
-        self, _logger: object, _method: str, event: MutableMapping[str, Any]
+        self, _logger: object, method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
         """A processor of structlog. Raises DropEvent for a line that is left out."""
+        if method == "debug" and not self._verbose:
+            raise structlog.DropEvent
         kind = str(event["event"])
         if kind not in OF_PEERS and not kind.startswith(OF_SUBSCRIPTIONS):
             return event
@@ -63,6 +73,11 @@ class LineBudget:
             raise structlog.DropEvent
         window.written += 1
         return event
+
+    def turn(self) -> None:
+        """From now on `debug` is written if it wasn't, and isn't if it was."""
+        self._verbose = not self._verbose
+        _events.warning("level.changed", to="debug" if self._verbose else "info")
 
     def _close(self, kind: str) -> None:
         window = self._windows.pop(kind, None)
@@ -85,7 +100,7 @@ class LineBudget:
             _events.warning("lines.left_out", of=kind, count=count, limit="log.lines_max")
 
 
-def set_up(*, as_json: bool, verbose: bool, budget: LineBudget) -> None:
+def set_up(*, as_json: bool, budget: LineBudget) -> None:
     """Events go to standard output, one line each, as soon as they happen."""
     renderer = (
         structlog.processors.JSONRenderer()
@@ -101,9 +116,7 @@ def set_up(*, as_json: bool, verbose: bool, budget: LineBudget) -> None:
             structlog.processors.format_exc_info,
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.DEBUG if verbose else logging.INFO
-        ),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.WriteLoggerFactory(sys.stdout),
         cache_logger_on_first_use=True,
     )

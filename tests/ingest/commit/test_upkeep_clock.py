@@ -18,9 +18,14 @@ from distributary.pipeline.log.message_counts import SECONDS, Histogram, Message
 from distributary.pipeline.tables.topic_log.topic_log import Commit, TopicLog
 from distributary.pipeline.tables.upkeep.table_upkeep import Upkeep
 
-#: A day that retention would take, and one that it would not.
-NOW = time.time_ns() // 1_000
-OLD = NOW - 30 * DAY_US
+
+def now() -> int:
+    """A day that retention wouldn't take, in us: asked when it is needed, as midnight may come."""
+    return time.time_ns() // 1_000
+
+
+#: A day that it would.
+OLD = now() - 30 * DAY_US
 
 
 class StoppedLoop(asyncio.SelectorEventLoop):
@@ -95,7 +100,7 @@ def test_a_floor_counts_when_the_table_has_what_it_rests_on(clock: Clock) -> Non
     assert clock.tick() == []
     assert clock.tick() == []
     assert clock.log.first_sequence == 0
-    clock.log.commit([framed(group(2, 10, run("t", [b"y"]), at=NOW))])
+    clock.log.commit([framed(group(2, 10, run("t", [b"y"]), at=now()))])
     assert clock.tick() == ["retention"]
     assert clock.log.first_sequence == 10
 
@@ -103,7 +108,7 @@ def test_a_floor_counts_when_the_table_has_what_it_rests_on(clock: Clock) -> Non
 def test_without_a_word_of_the_subscriptions_nothing_goes(clock: Clock) -> None:
     """A gateway that doesn't know its subscriptions yet takes everything for owed."""
     for n in range(3):
-        clock.log.commit([framed(group(2 + n, 10 + n, run("t", [b"y"]), at=NOW))])
+        clock.log.commit([framed(group(2 + n, 10 + n, run("t", [b"y"]), at=now()))])
         assert clock.tick() == []
     assert clock.log.first_sequence == 0
 

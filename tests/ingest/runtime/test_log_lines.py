@@ -1,6 +1,7 @@
 """What peers can cause to be logged is limited; what the gateway says of itself is not."""
 
 import ast
+import signal
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ OWN = {
     *("journal.full", "journal.has_space", "journal.replayed", "journal.cut", "journal.strays"),
     *("commit.failed", "batch.committed", "upkeep.done", "upkeep.failed", "backlogs.uncounted"),
     *("messages.unreadable", "messages.readable", "connections.fewer", "lines.left_out"),
-    "service.unheard",
+    *("service.unheard", "level.changed"),
     *("policies.kept", "policies.reloaded", "backlog.overflowed", "retention.dropped"),
     "messages.dead_lettered",
     *("security.open", "security.cleartext", "security.kept", "security.reloaded"),
@@ -99,3 +100,18 @@ def test_a_thousand_refusals_are_a_few_lines(own_gateway: Make, connect: Connect
     said = 40 + 1  # the last one at the end, of the connection that was there
     assert len(lines) + sum(int(str(one["count"])) for one in sums) == said
     assert len(lines) < said
+
+
+def test_the_level_changes_while_it_runs(own_gateway: Make, connect: Connect) -> None:
+    """SIGUSR1 turns debug off and on again."""
+    gateway = own_gateway({})  # with --verbose
+    gateway.start()
+    assert gateway.process is not None
+    for turns, level in enumerate(("info", "debug"), start=1):
+        gateway.process.send_signal(signal.SIGUSR1)
+        until(lambda turns=turns: len(gateway.events("level.changed")) == turns, "the signal")
+        assert gateway.events("level.changed")[-1]["to"] == level
+        connect(level, port=gateway.port).close()
+    until(lambda: gateway.events("connection.opened"), "a line")
+    gateway.stop()
+    assert [one["container"] for one in gateway.events("connection.opened")] == ["debug"]
