@@ -73,16 +73,29 @@ class Gateway:
     BUGS = ("gateway.bug", "connection.bug")
     COMMAND = (SCRIPT,)
     LOGGING = ("--json", "--verbose")
+    #: What holds for all tests, where `settings` don't say otherwise. They read what peers cause to
+    #: be logged: none of it is left out. The port of metrics is the machine's: a test that wants
+    #: one names it. A thousand homes must fit on a disk: their segments are small.
+    OWN: Settings = {
+        "log": {"lines_max": 1_000_000},
+        "http": {"listen": ""},
+        "journal": {"segment_bytes": 4 << 20},
+    }
 
     def __init__(self, folder: Path, settings: Settings | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.home = folder / "home"
         self.log_path = folder / "gateway.log"
         self.config = folder / "gateway.toml"
-        # Tests read what peers cause to be logged: none of it is left out.
-        # The port of metrics is of the machine: a test that wants one names it.
-        own = {"log": {"lines_max": 1_000_000}, "http": {"listen": ""}}
-        self.config.write_text(toml({**own, **(settings or {})}))
+        given = settings or {}
+        self.config.write_text(
+            toml(
+                {
+                    name: {**self.OWN.get(name, {}), **given.get(name, {})}
+                    for name in {**self.OWN, **given}
+                }
+            )
+        )
         self.port = free_port()
         self.options: list[str] = []
         self.environment: dict[str, str] = {}  #: of the process, beside the test's own
