@@ -1,4 +1,4 @@
 """Copies a home beside its gateway, and makes a home of a copy.
 
-May import: `runtime`. Begin with `backup_run`.
+It may import nothing of `ingest`. Begin with `backup_run`.
 """

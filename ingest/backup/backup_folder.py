@@ -30,14 +30,14 @@ _TEMPORARY: Final = ".new"
 
 
 class BackupFolder:
-    """The folder, open to this process. `present` are the pieces in it, `written_bytes` what this
-    process has added."""
+    """The folder, open to this process. `present` are the pieces that were in it, `added` those
+    that this process wrote, with `written_bytes`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._pieces = root / _PIECES
         self.present = frozenset(_names(self._pieces))
-        self._added: set[str] = set()
+        self.added: set[str] = set()
         self.written_bytes = 0
 
     @property
@@ -69,9 +69,9 @@ class BackupFolder:
 
     def _put(self, data: bytes) -> str:
         piece = digest_of(data)
-        if piece not in self.present and piece not in self._added:
+        if piece not in self.present and piece not in self.added:
             _write_durably(self._pieces / piece, data)
-            self._added.add(piece)
+            self.added.add(piece)
             self.written_bytes += len(data)
         return piece
 

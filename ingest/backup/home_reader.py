@@ -100,9 +100,7 @@ def copied(home: Home, source: SourceFile, into: BackupFolder) -> BackedFile:
         ) from error
 
 
-def file_copied(
-    path: Path, name: str, into: BackupFolder, size: int | None = None
-) -> BackedFile:
+def file_copied(path: Path, name: str, into: BackupFolder, size: int | None = None) -> BackedFile:
     """Copy a file under a name, by default as long as it is."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

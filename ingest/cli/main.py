@@ -1,5 +1,5 @@
-"""The command line: `distributary serve`, `verify`, `info`, `user`, `subscription`, `queue`,
-`topic`, `top`, `console`, `publish`, `consume`, `peek`, `jobs`."""
+"""The command line: `distributary serve`, `verify`, `info`, `backup`, `restore`, `user`,
+`subscription`, `queue`, `topic`, `top`, `console`, `publish`, `consume`, `peek`, `jobs`."""
 
 import sys
 import time
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from distributary.ingest.cli.backup_commands import backup, restore
 from distributary.ingest.cli.console_command import console
 from distributary.ingest.cli.doctor_command import doctor
 from distributary.ingest.cli.inspect_commands import info, verify
@@ -69,6 +70,8 @@ def serve(
 cli.add_command(doctor)
 cli.add_command(verify)
 cli.add_command(info)
+cli.add_command(backup)
+cli.add_command(restore)
 cli.add_command(user)
 cli.add_command(subscription)
 cli.add_command(queue)
