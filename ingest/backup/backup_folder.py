@@ -113,7 +113,7 @@ def writing(root: Path) -> Iterator[BackupFolder]:
     make_folder(root, "the folder of a backup")
     if new:
         root.chmod(0o700)
-    foreign = {name for name in os.listdir(root) if name not in (MANIFEST, _PIECES, _LOCK)}
+    foreign = set(_names(root)) - {MANIFEST, _PIECES, _LOCK}
     if foreign - {MANIFEST + _TEMPORARY}:
         raise InvalidRequest(
             f"{root} has other things in it than a backup, such as {min(foreign)}. Name an empty "
@@ -154,7 +154,7 @@ def _locked(root: Path, access: int, kind: int) -> Iterator[None]:
 
 def _names(folder: Path) -> list[str]:
     try:
-        return os.listdir(folder)
+        return [path.name for path in folder.iterdir()]
     except FileNotFoundError:
         return []
 

@@ -23,8 +23,7 @@ from distributary.pipeline.backup.backup_manifest import (
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.log.log_identity import LogIdentity, digest
 from distributary.pipeline.tables.delta.commits import json_path
-from distributary.pipeline.tables.delta.pinned_table import PinnedTable, pin
-from distributary.pipeline.tables.delta.store import LocalStore
+from distributary.pipeline.tables.delta.pinned_table import PinnedTable
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.topic_log.table_view import Replaced
 
@@ -114,7 +113,7 @@ def _require_home(home: Home, folder: Path) -> None:
 
 def _require_same_log(home: Home, former: BackupManifest, folder: Path) -> None:
     was = former.point.log
-    now = _identity(home, pin(LocalStore(home.topic_log)))
+    now = _identity(home, home_reader.pinned_now(home, backup_plan.LAST_TABLE))
     entry: str | None = None
     with suppress(FileNotFoundError):
         entry = digest(json_path(home.topic_log, was.version).read_bytes())
@@ -139,7 +138,8 @@ def _round(reading: _Reading, settings: Mapping[str, Path]) -> BackupManifest:
     names = home_reader.table_names(home)
     tables = [home_reader.pinned(home, name, into) for name in names[:-1]]
     reading.progress("journal", 0, 0)
-    segments = {one.groups.path: one for one in home_reader.journal(home, into)}
+    behind = home_reader.pinned_now(home, names[-1]).group
+    segments = {one.groups.path: one for one in home_reader.journal(home, into, behind)}
     log = home_reader.pinned(home, names[-1], into)
     needed = backup_plan.segments_of([one.groups for one in segments.values()], log.table.group)
     if needed is None:

@@ -65,16 +65,20 @@ def table_names(home: Home) -> list[str]:
     return order_of_tables(path.parent.name for path in found)
 
 
-def pinned(home: Home, name: str, into: BackupFolder) -> PinnedLog:
-    """A table of the home as it is now. Raises Replaced."""
-    store = LocalStore(home.spark_tables / name)
+def pinned_now(home: Home, name: str) -> PinnedTable:
+    """A table of the home as it is now, none of it copied. Raises Replaced."""
     try:
-        table = pin(store)
+        return pin(LocalStore(home.spark_tables / name))
     except StoreError as error:
         raise Replaced(str(error)) from error
-    names = log_of_version(store.files(LOG), table.version)
+
+
+def pinned(home: Home, name: str, into: BackupFolder) -> PinnedLog:
+    """A table of the home as it is now. Raises Replaced."""
+    table = pinned_now(home, name)
+    names = log_of_version(LocalStore(home.spark_tables / name).files(LOG), table.version)
     if names is None:
-        raise Replaced(f"the log of {store.uri} was cleaned up while it was read")
+        raise Replaced(f"the log of {home.spark_tables / name} was cleaned up while it was read")
     files = [_small(home, f"tables/{name}/{LOG}/{one}", into) for one in names]
     pointer = f"tables/{name}/{checkpoint.POINTER}"
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
@@ -130,21 +134,23 @@ def audits(home: Home) -> list[SourceFile]:
     return found
 
 
-def journal(home: Home, into: BackupFolder) -> list[CopiedSegment]:
-    """Copy what the journal has. Segments that are used again meanwhile aren't among them. Raises
-    JournalBroken for damage."""
+def journal(home: Home, into: BackupFolder, behind: int) -> list[CopiedSegment]:
+    """Copy what the journal has above the group `behind`, which the table has already. Segments
+    that are used again meanwhile aren't among them. Raises JournalBroken for damage."""
     if not home.journal_dir.is_dir():
         return []
     paths, _ = segment.live_paths(home.journal_dir)
-    return [one for path in paths if (one := _segment(home, path, into)) is not None]
+    return [one for path in paths if (one := _segment(home, path, into, behind))]
 
 
-def _segment(home: Home, path: Path, into: BackupFolder) -> CopiedSegment | None:
+def _segment(home: Home, path: Path, into: BackupFolder, behind: int) -> CopiedSegment | None:
     found = _scan(path)
     if found is None:
         return None
     one = found.segment
     try:
+        if one.next_group - 1 <= behind:
+            return None
         name = path.relative_to(home.root).as_posix()
         mode = os.fstat(one.fd).st_mode
         file = into.keep(name, mode, lambda size, at: os.pread(one.fd, size, at), one.end)

@@ -88,7 +88,7 @@ def _require_empty(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise InvalidRequest(f"{folder} is no folder. Name another one")
-    found = set(os.listdir(folder)) - _EMPTY
+    found = {path.name for path in folder.iterdir()} - _EMPTY
     if found:
         raise InvalidRequest(
             f"{folder} isn't empty, it has {min(found)}: nothing is overwritten. Name a folder "
@@ -121,8 +121,8 @@ class _Making:
             for folder, _, _ in os.walk(stage):
                 sync_directory(Path(folder))
             before_names()
-            for name in sorted(os.listdir(stage), key=lambda one: (one == _LAST, one)):
-                (stage / name).rename(root / name)
+            for made in sorted(stage.iterdir(), key=lambda one: (one.name == _LAST, one.name)):
+                made.rename(root / made.name)
                 sync_directory(root)
         finally:
             shutil.rmtree(stage, ignore_errors=True)

@@ -55,10 +55,11 @@ def backup(home: Path, folder: str, config: Path | None, as_json: bool) -> None:
     with show.progress_bar(hidden=as_json) as progress:
         report = backup_run.back_up(Home(home), Path(folder), files, progress)
     if as_json:
-        _print_json(asdict(report))
+        _print_json(asdict(report) | {"folder": str(report.folder)})
         return
     click.echo(
-        f"{report.files:,} files with {_mb(report.bytes)} are in {report.folder}, {_as_of(report.point)}."
+        f"{report.files:,} files with {_mb(report.bytes)} are in {report.folder}, "
+        f"{_as_of(report.point)}."
     )
     click.echo(
         f"New are {_mb(report.written_bytes)}; it took {report.seconds:,.1f} s"
@@ -91,11 +92,11 @@ def restore(folder: Path, home: Path, settings: Path | None, as_json: bool) -> N
     with show.progress_bar(hidden=as_json) as progress:
         report = restore_run.restore(folder, Home(home), settings, progress)
     if as_json:
-        _print_json(asdict(report))
+        _print_json(asdict(report) | {"home": str(report.home)})
         return
     click.echo(
-        f"{report.files:,} files with {_mb(report.bytes)} are in {report.home}, {_as_of(report.point)}; "
-        f"it took {report.seconds:,.1f} s."
+        f"{report.files:,} files with {_mb(report.bytes)} are in {report.home}, "
+        f"{_as_of(report.point)}; it took {report.seconds:,.1f} s."
     )
     if report.settings:
         click.echo(f"{report.settings} files of the settings are in {settings}.")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -26,9 +27,8 @@ def pin(store: Store) -> PinnedTable:
     """The table as it is now. Raises StoreError when it can't be read."""
     try:
         table = DeltaTable(store.uri, storage_options=store.options)
-        # Without pandas, which pa.table() imports.
-        actions = table.get_add_actions(flatten=True).to_struct_array()
-        paths, sizes = (actions.field(name).to_pylist() for name in ("path", "size_bytes"))
+        actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+        paths, sizes = (actions[name].to_pylist() for name in ("path", "size_bytes"))
         return PinnedTable(
             str(table.metadata().id),
             table.version(),
