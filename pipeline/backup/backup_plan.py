@@ -108,7 +108,8 @@ def log_of_version(names: Iterable[str], version: int) -> list[str] | None:
 def segments_of(segments: Sequence[SegmentGroups], group: int) -> list[SegmentGroups] | None:
     """The segments that a table which ends with `group` needs beside it, in order; None when
     groups between the two are nowhere, so that all must be read again."""
-    needed = sorted((one for one in segments if one.end - 1 > group), key=lambda one: one.first)
+    later = (one for one in segments if one.first < one.end and one.end - 1 > group)
+    needed = sorted(later, key=lambda one: one.first)
     if needed and needed[0].first > group + 1:
         return None
     if any(former.end != later.first for former, later in pairwise(needed)):
