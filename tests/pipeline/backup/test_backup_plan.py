@@ -42,7 +42,8 @@ def point(version: int, part: str = "") -> str:
         ([point(1), point(2), entry(1), entry(2)], 2, [point(2), entry(2)]),
         ([point(1), point(3), entry(1), entry(2), entry(3)], 2, [point(1), entry(1), entry(2)]),
         ([point(2), entry(3)], 3, None),  # the gateway keeps the checkpoint's own entry
-        ([point(1, ".1.2"), point(1, ".2.2"), entry(1)], 1, [point(1, ".1.2"), point(1, ".2.2"), entry(1)]),
+        ([point(1, ".1.2"), point(1, ".2.2"), entry(1)], 1,
+         [point(1, ".1.2"), point(1, ".2.2"), entry(1)]),
         ([], 0, None),
     ],
 )  # fmt: skip
