@@ -62,7 +62,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str]] = {
     "no manifest": (lambda f: (f / "manifest.json").unlink(), 2, "has no manifest.json"),
     "a newer format": (newer, 2, "newer format, 2"),
     "another thing": (lambda f: (f / "manifest.json").write_text("{}"), 1, "is damaged"),
-    "no folder": (lambda f: shutil.rmtree(f), 2, "is no folder"),
+    "no folder": (shutil.rmtree, 2, "is no folder"),
 }
 
 
@@ -158,7 +158,8 @@ def test_a_backup_that_cannot_be_meant(
 
 
 def test_a_folder_without_a_log_is_no_home(tmp_path: Path) -> None:
-    done = commands().run("backup", "--home", tmp_path, "--to", tmp_path / "b")
+    (tmp_path / "home").mkdir()
+    done = commands().run("backup", "--home", tmp_path / "home", "--to", tmp_path / "b")
     assert done.returncode == 2
     assert "there is no topic_log" in done.stderr
 
