@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from distributary.ingest.backup import home_reader
 from distributary.ingest.backup.backup_folder import BackupFolder, writing
+from distributary.ingest.backup.home_reader import Pace
 from distributary.pipeline.backup import backup_plan
 from distributary.pipeline.backup.backup_manifest import (
     SETTINGS,
@@ -58,16 +59,23 @@ class _Reading:
     home: Home
     into: BackupFolder
     progress: Progress
+    pace: Pace
     known: dict[str, BackedFile] = field(default_factory=dict)
     read_bytes: int = 0
 
 
 def back_up(
-    home: Home, folder: Path, settings: Mapping[str, Path], progress: Progress
+    home: Home,
+    folder: Path,
+    settings: Mapping[str, Path],
+    progress: Progress,
+    *,
+    bytes_a_second: float = 0,
 ) -> BackupReport:
     """Copy the home as it is now to the folder; whole and durable on return.
 
-    `settings` are files that the settings name, by the name of their setting. Raises InvalidRequest
+    `settings` are files that the settings name, by the name of their setting. Data files are read
+    at `bytes_a_second` at most; 0 is as quickly as it goes. Raises InvalidRequest
     for what can't be meant, BackupLocked while another one uses the folder, StoreError when the
     home changes faster than it can be read, or isn't sound.
     """
@@ -75,7 +83,7 @@ def back_up(
     _require_home(home, folder)
     with writing(folder) as into:
         former = into.manifest()
-        reading = _Reading(home, into, progress)
+        reading = _Reading(home, into, progress, Pace(bytes_a_second))
         if former is not None:
             _require_same_log(home, former, folder)
             reading.known.update((file.path, file) for file in former.files)
@@ -166,7 +174,7 @@ def _copied(reading: _Reading, sources: list[backup_plan.SourceFile]) -> list[Ba
     files, done = list(work.kept), 0
     for source in work.copied:
         reading.progress("files", done, work.copied_bytes)
-        file = home_reader.copied(reading.home, source, reading.into)
+        file = home_reader.copied(reading.home, source, reading.into, reading.pace)
         reading.known[file.path] = file
         files.append(file)
         done += source.size

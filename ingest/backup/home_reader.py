@@ -89,12 +89,33 @@ def pinned(home: Home, name: str, into: BackupFolder) -> PinnedLog:
     return PinnedLog(name, table, tuple(files))
 
 
-def copied(home: Home, source: SourceFile, into: BackupFolder) -> BackedFile:
+class Pace:
+    """How quickly a home is read, so that its gateway finds the disk free: bytes a second, 0 for
+    as quickly as it goes."""
+
+    def __init__(self, bytes_a_second: float) -> None:
+        self._bytes_a_second = bytes_a_second
+        self._next = time.monotonic()
+
+    def read(self, fd: int, size: int, at: int) -> bytes:
+        """These bytes of a file, not before their time."""
+        if self._bytes_a_second:
+            now = time.monotonic()
+            time.sleep(max(0.0, self._next - now))
+            self._next = max(self._next, now) + size / self._bytes_a_second
+        return os.pread(fd, size, at)
+
+
+#: For what is small or must be read before the gateway uses it again.
+UNPACED: Final = Pace(0)
+
+
+def copied(home: Home, source: SourceFile, into: BackupFolder, pace: Pace) -> BackedFile:
     """Copy a file. Raises Replaced when it is gone, StoreError when it isn't as long as its table
     says."""
     path = home.root / source.path
     try:
-        return file_copied(path, source.path, into, source.size)
+        return file_copied(path, source.path, into, source.size, pace)
     except FileNotFoundError as error:
         raise Replaced(f"{path} went while it was read") from error
     except EOFError as error:
@@ -104,13 +125,15 @@ def copied(home: Home, source: SourceFile, into: BackupFolder) -> BackedFile:
         ) from error
 
 
-def file_copied(path: Path, name: str, into: BackupFolder, size: int | None = None) -> BackedFile:
+def file_copied(
+    path: Path, name: str, into: BackupFolder, size: int | None = None, pace: Pace = UNPACED
+) -> BackedFile:
     """Copy a file under a name, by default as long as it is."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         found = os.fstat(fd)
         due = found.st_size if size is None else size
-        return into.keep(name, found.st_mode, lambda some, at: os.pread(fd, some, at), due)
+        return into.keep(name, found.st_mode, lambda some, at: pace.read(fd, some, at), due)
     finally:
         os.close(fd)
 

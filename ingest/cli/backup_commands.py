@@ -21,14 +21,23 @@ if TYPE_CHECKING:
 _path = click.Path(path_type=Path)
 #: How far the process steps behind others that want the processor: the gateway comes first.
 _NICE: Final = 10
+#: MB a second: a third of what a slow SSD writes.
+RATE: Final = 50.0
 
 
 @click.command()
 @click.option("--home", type=_path, required=True, help="The gateway's folder.")
 @click.option("--to", "folder", required=True, help="The backup's folder, on another disk.")
 @click.option("--config", type=_path, help="The gateway's settings: it and the files it names too.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0),
+    default=RATE,
+    show_default=True,
+    help="MB a second that are read at most, so that the gateway has the disk; 0: no limit.",
+)
 @json_option
-def backup(home: Path, folder: str, config: Path | None, as_json: bool) -> None:
+def backup(home: Path, folder: str, config: Path | None, rate: float, as_json: bool) -> None:
     """Copy a home to a folder, also while its gateway runs.
 
     \b
@@ -53,7 +62,9 @@ def backup(home: Path, folder: str, config: Path | None, as_json: bool) -> None:
     os.nice(_NICE)
     files = _named_by(config) if config is not None else {}
     with show.progress_bar(hidden=as_json) as progress:
-        report = backup_run.back_up(Home(home), Path(folder), files, progress)
+        report = backup_run.back_up(
+            Home(home), Path(folder), files, progress, bytes_a_second=rate * 1e6
+        )
     if as_json:
         _print_json(asdict(report) | {"folder": str(report.folder)})
         return

@@ -17,7 +17,7 @@ from tests.bench.server import fresh_home
 MESSAGES: Final = 1_000_000
 #: Of the publisher beside it, and for how long; a backup begins when this share of it has passed.
 RATE: Final = 5_000.0
-SECONDS: Final = 60
+SECONDS: Final = 45
 BEGIN: Final = 0.2
 
 

@@ -32,7 +32,7 @@ def pin(store: Store) -> PinnedTable:
         return PinnedTable(
             str(table.metadata().id),
             table.version(),
-            tuple(zip(paths, sizes, strict=True)),
+            tuple((str(path), int(size or 0)) for path, size in zip(paths, sizes, strict=True)),
             table.transaction_version(JOURNAL_APP) or 0,
             table.transaction_version(SEQUENCE_APP) or 0,
         )
