@@ -145,7 +145,7 @@ def _as_of(point: "BackupPoint") -> str:
     began = datetime.fromtimestamp(point.began, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
         f"as of {began}: version {point.log.version:,}, group {point.last_group:,}, "
-        f"messages up to {point.next_sequence:,}"
+        f"the next message is {point.next_sequence:,}"
     )
 
 
