@@ -92,9 +92,10 @@ def _command(bench: Bench, *words: object) -> dict[str, float]:
 
 
 def _latencies(outcome: Outcome, began: float, ended: float) -> tuple[list[float], list[float]]:
-    """Of the messages that were due before the backup, and of those that were during it."""
+    """Of the messages that were due before or after the backup, and of those during it."""
     first, last = (round((at - outcome.started) * RATE) for at in (began, ended))
-    return outcome.latencies_ms[:first], outcome.latencies_ms[first:last]
+    times = outcome.latencies_ms
+    return times[:first] + times[last:], times[first:last]
 
 
 def _quantile(values: list[float], share: float) -> float:
