@@ -15,6 +15,7 @@
     x HomeLocked          another gateway owns this home
     x HomeLost            another gateway has taken this home over from us
     x TablesLocked        another process writes Spark's tables (`jobs.tables.writer_lock`)
+    x BackupLocked        another process uses the folder of a backup
 """
 
 
@@ -81,3 +82,7 @@ class HomeLost(StoreError):
 
 class TablesLocked(StoreError):
     """Another process writes Spark's tables; the message says which."""
+
+
+class BackupLocked(StoreError):
+    """Another process writes or reads the folder of a backup; the message says which folder."""

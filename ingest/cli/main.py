@@ -1,5 +1,5 @@
-"""The command line: `distributary serve`, `verify`, `info`, `user`, `subscription`, `queue`,
-`topic`, `top`, `console`, `publish`, `consume`, `peek`, `jobs`, `doctor`."""
+"""The command line: `distributary serve`, `doctor`, `verify`, `info`, `backup`, `restore`, `user`,
+`subscription`, `queue`, `topic`, `top`, `console`, `publish`, `consume`, `peek`, `jobs`."""
 
 import sys
 from importlib import import_module
@@ -17,6 +17,8 @@ COMMANDS: Final = {
     "doctor": "doctor_command",
     "verify": "inspect_commands",
     "info": "inspect_commands",
+    "backup": "backup_commands",
+    "restore": "backup_commands",
     "user": "users_commands",
     "subscription": "subscription_commands",
     "queue": "queue_commands",

@@ -10,6 +10,7 @@ from distributary.ingest.runtime.budgets import together
 from distributary.ingest.runtime.load_settings import load
 from tests.bench.attacks import ATTACKS
 from tests.bench.auditing import auditing
+from tests.bench.backing_up import backing_up
 from tests.bench.bench import Bench, Measurement
 from tests.bench.claims import attributes, idle_1000, patterns, selectors_10
 from tests.bench.compaction import compaction
@@ -289,6 +290,7 @@ CASES = (
         own=True,
     ),
     Case("audit", "audit", auditing, own=True),
+    Case("backup", "backup", backing_up, own=True),
     Case("traits", "traits", attributes, own=True),
     Case(
         "transactions",

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from fork_server import SCRIPT, Forked, clean_environment, commands, gateways
 
@@ -76,7 +76,7 @@ class Gateway:
     #: What holds for all tests, where `settings` don't say otherwise. They read what peers cause to
     #: be logged: none of it is left out. The port of metrics is the machine's: a test that wants
     #: one names it. A thousand homes must fit on a disk: their segments are small.
-    OWN: Settings = {
+    OWN: ClassVar[Settings] = {
         "log": {"lines_max": 1_000_000},
         "http": {"listen": ""},
         "journal": {"segment_bytes": 4 << 20},

@@ -1,0 +1,178 @@
+"""The folder of a backup: pieces, and the manifest that names those of the last whole backup.
+
+Rule 1: a piece is on the disk before it has its name, and all names are before the manifest is
+        put in the former one's place. So a kill leaves the former backup, and pieces that the next
+        one uses or removes.
+Rule 2: one process writes: it holds a flock on the file `lock`. Who restores shares it.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from distributary.pipeline.backup.backup_manifest import (
+    PIECE_BYTES,
+    BackedFile,
+    BackupManifest,
+    digest_of,
+)
+from distributary.pipeline.errors import BackupLocked, InvalidRequest, StoreError
+from distributary.pipeline.tables.home.home import make_folder
+from distributary.pipeline.tables.journal.segment import sync_directory, write_all
+
+MANIFEST: Final = "manifest.json"
+_PIECES: Final = "pieces"
+_LOCK: Final = "lock"
+_TEMPORARY: Final = ".new"
+
+
+class BackupFolder:
+    """The folder, open to this process. `present` are the pieces that were in it, `added` those
+    that this process wrote, with `written_bytes`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._pieces = root / _PIECES
+        self.present = frozenset(_names(self._pieces))
+        self.added: set[str] = set()
+        self.written_bytes = 0
+
+    @property
+    def manifest_path(self) -> Path:
+        return self.root / MANIFEST
+
+    def manifest(self) -> BackupManifest | None:
+        """The last whole backup; None if there is none. Raises StoreError for a damaged one,
+        InvalidRequest for a newer format."""
+        try:
+            data = self.manifest_path.read_bytes()
+        except FileNotFoundError:
+            return None
+        return BackupManifest.decode(data, str(self.manifest_path))
+
+    def keep(
+        self, path: str, mode: int, read: Callable[[int, int], bytes], size: int
+    ) -> BackedFile:
+        """Copy `size` bytes, which `read` gives by bytes and offset, as the file `path`. Pieces
+        that are there already aren't written. Raises EOFError where `read` gives less."""
+        pieces: list[str] = []
+        for at in range(0, size, PIECE_BYTES):
+            due = min(PIECE_BYTES, size - at)
+            data = read(due, at)
+            if len(data) < due:
+                raise EOFError(path)
+            pieces.append(self._put(data))
+        return BackedFile(path, size, mode & 0o777, tuple(pieces))
+
+    def _put(self, data: bytes) -> str:
+        piece = digest_of(data)
+        if piece not in self.present and piece not in self.added:
+            _write_durably(self._pieces / piece, data)
+            self.added.add(piece)
+            self.written_bytes += len(data)
+        return piece
+
+    def complete(self, manifest: BackupManifest) -> None:
+        """The manifest in the place of the former one; the backup is whole on return."""
+        sync_directory(self._pieces)
+        _write_durably(self.manifest_path, manifest.encode())
+        sync_directory(self.root)
+
+    def remove(self, names: list[str]) -> None:
+        """Remove pieces that no manifest needs, and what a kill has left half written."""
+        for name in names:
+            (self._pieces / name).unlink(missing_ok=True)
+
+    def names(self) -> list[str]:
+        """All that lies among the pieces."""
+        return _names(self._pieces)
+
+    def piece(self, name: str) -> bytes:
+        """A piece, whose bytes are as its name says. Raises StoreError for one that is gone or
+        damaged."""
+        path = self._pieces / name
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise _unusable(path, "is gone") from error
+        except OSError as error:
+            raise _unusable(path, f"can't be read: {error.strerror}") from error
+        if digest_of(data) != name:
+            raise _unusable(path, "is damaged: its bytes have another digest")
+        return data
+
+
+@contextmanager
+def writing(root: Path) -> Iterator[BackupFolder]:
+    """The folder, made if it is absent, to write a backup to. Raises InvalidRequest for one with
+    other things in it, BackupLocked while another process has it."""
+    new = not root.exists()
+    make_folder(root, "the folder of a backup")
+    if new:
+        root.chmod(0o700)
+    foreign = set(_names(root)) - {MANIFEST, _PIECES, _LOCK}
+    if foreign - {MANIFEST + _TEMPORARY}:
+        raise InvalidRequest(
+            f"{root} has other things in it than a backup, such as {min(foreign)}. Name an empty "
+            "folder, or one that doesn't exist yet"
+        )
+    make_folder(root / _PIECES, "the folder of a backup")
+    with _locked(root, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX):
+        yield BackupFolder(root)
+
+
+@contextmanager
+def reading(root: Path) -> Iterator[BackupFolder]:
+    """The folder, to restore from it. Raises InvalidRequest if it is none, BackupLocked while a
+    backup is being made."""
+    if not root.is_dir():
+        raise InvalidRequest(f"{root} is no folder; --from takes the folder of a backup")
+    if not (root / _LOCK).exists():  # a copy of the folder needs none
+        yield BackupFolder(root)
+        return
+    with _locked(root, os.O_RDONLY, fcntl.LOCK_SH):
+        yield BackupFolder(root)
+
+
+@contextmanager
+def _locked(root: Path, access: int, kind: int) -> Iterator[None]:
+    fd = os.open(root / _LOCK, access | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BackupLocked(
+                f"{root} is being used by another backup or restore. Wait until it is done"
+            ) from None
+        yield
+    finally:
+        os.close(fd)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    """A file that has its name when its bytes are on the disk; the name isn't synced."""
+    temporary = path.with_name(path.name + _TEMPORARY)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, [data], 0)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    temporary.rename(path)
+
+
+def _unusable(path: Path, why: str) -> StoreError:
+    return StoreError(
+        f"{path} {why}. The backup can't be restored, and nothing was; take another one, or "
+        "another copy of that file"
+    )

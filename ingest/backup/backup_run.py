@@ -1,0 +1,195 @@
+"""One backup: rounds of reading until one saw nothing go, then the manifest, then what is old goes.
+
+The order of reading is `pipeline.backup.backup_plan`'s, which also says why the copy is a state
+that a crash could have left.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from distributary.ingest.backup import home_reader
+from distributary.ingest.backup.backup_folder import BackupFolder, writing
+from distributary.ingest.backup.home_reader import Pace
+from distributary.pipeline.backup import backup_plan
+from distributary.pipeline.backup.backup_manifest import (
+    SETTINGS,
+    BackedFile,
+    BackupManifest,
+    BackupPoint,
+)
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.log.log_identity import LogIdentity, digest
+from distributary.pipeline.tables.delta.commits import json_path
+from distributary.pipeline.tables.delta.pinned_table import PinnedTable
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.topic_log.table_view import Replaced
+
+#: Rounds of reading until the home is called too quick. A later one copies what the former ones
+#: haven't, so each is shorter.
+ROUNDS_MAX: Final = 5
+
+#: Told what is copied, how many bytes of it are done, and how many there are.
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What a backup has: the state, its files and their bytes; how many bytes were read and
+    written for it, how many pieces went, how many rounds and seconds it took."""
+
+    folder: Path
+    point: BackupPoint
+    files: int
+    bytes: int
+    read_bytes: int
+    written_bytes: int
+    removed_pieces: int
+    rounds: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A backup that is being made. `known` are files that needn't be read again, by path."""
+
+    home: Home
+    into: BackupFolder
+    progress: Progress
+    pace: Pace
+    known: dict[str, BackedFile] = field(default_factory=dict)
+    read_bytes: int = 0
+
+
+def back_up(
+    home: Home,
+    folder: Path,
+    settings: Mapping[str, Path],
+    progress: Progress,
+    *,
+    bytes_a_second: float = 0,
+) -> BackupReport:
+    """Copy the home as it is now to the folder; whole and durable on return.
+
+    `settings` are files that the settings name, by the name of their setting. Data files are read
+    at `bytes_a_second` at most; 0 is as quickly as it goes. Raises InvalidRequest
+    for what can't be meant, BackupLocked while another one uses the folder, StoreError when the
+    home changes faster than it can be read, or isn't sound.
+    """
+    began = time.monotonic()
+    _require_home(home, folder)
+    with writing(folder) as into:
+        former = into.manifest()
+        reading = _Reading(home, into, progress, Pace(bytes_a_second))
+        if former is not None:
+            _require_same_log(home, former, folder)
+            reading.known.update((file.path, file) for file in former.files)
+        manifest, rounds = _rounds(reading, settings)
+        into.complete(manifest)
+        old = backup_plan.unneeded(into.names(), manifest)
+        into.remove(old)
+        return BackupReport(
+            folder.absolute(),
+            manifest.point,
+            len(manifest.files),
+            manifest.size,
+            reading.read_bytes,
+            into.written_bytes,
+            len(old),
+            rounds,
+            round(time.monotonic() - began, 3),
+        )
+
+
+def _require_home(home: Home, folder: Path) -> None:
+    if not home.root.is_dir():
+        raise InvalidRequest(f"{home.root} is no folder; --home takes the folder of a gateway")
+    if folder.absolute().is_relative_to(home.root):
+        raise InvalidRequest(
+            f"{folder} lies in the home, which only its gateway writes to. Name a folder outside, "
+            "best on another disk"
+        )
+    if backup_plan.LAST_TABLE not in home_reader.table_names(home):
+        raise InvalidRequest(
+            f"there is no topic_log in {home.root}: it is no gateway's home, or its tables are on "
+            "an object store (tables.url), whose own versions and copies keep them"
+        )
+
+
+def _require_same_log(home: Home, former: BackupManifest, folder: Path) -> None:
+    was = former.point.log
+    now = _identity(home, home_reader.pinned_now(home, backup_plan.LAST_TABLE))
+    entry: str | None = None
+    with suppress(FileNotFoundError):
+        entry = digest(json_path(home.topic_log, was.version).read_bytes())
+    backup_plan.require_same_log(was, now, entry, str(folder))
+
+
+def _identity(home: Home, table: PinnedTable) -> LogIdentity:
+    entry = json_path(home.topic_log, table.version).read_bytes()
+    return LogIdentity(table.id, table.version, digest(entry))
+
+
+def _rounds(reading: _Reading, settings: Mapping[str, Path]) -> tuple[BackupManifest, int]:
+    for number in range(1, ROUNDS_MAX):
+        with suppress(Replaced):
+            return _round(reading, settings), number
+    return _round(reading, settings), ROUNDS_MAX
+
+
+def _round(reading: _Reading, settings: Mapping[str, Path]) -> BackupManifest:
+    """The home as it is now. Raises Replaced when something went before it was copied."""
+    home, into, began = reading.home, reading.into, time.time()
+    names = home_reader.table_names(home)
+    tables = [home_reader.pinned(home, name, into) for name in names[:-1]]
+    reading.progress("journal", 0, 0)
+    behind = home_reader.pinned_now(home, names[-1]).group
+    segments = {one.groups.path: one for one in home_reader.journal(home, into, behind)}
+    log = home_reader.pinned(home, names[-1], into)
+    needed = backup_plan.segments_of([one.groups for one in segments.values()], log.table.group)
+    if needed is None:
+        raise Replaced(
+            f"groups between the journal and the table of {home.root} can't be found: "
+            "`distributary verify` says more. The last backup is as it was"
+        )
+    files = [segments[one.path].file for one in needed]
+    for table in (*tables, log):
+        files += table.log
+    sources = [source for table in (*tables, log) for source in table.data()]
+    files += _copied(reading, [*sources, *home_reader.audits(home)])
+    files += _settings(into, settings)
+    last = needed[-1].end - 1 if needed else log.table.group
+    later = [one.next_sequence for one in needed if one.next_sequence is not None]
+    point = BackupPoint(began, _identity(home, log.table), last, max([log.table.sequence, *later]))
+    return BackupManifest(point, tuple(sorted(files, key=lambda one: one.path)))
+
+
+def _copied(reading: _Reading, sources: list[backup_plan.SourceFile]) -> list[BackedFile]:
+    """All of these files; of those that the folder has none is read."""
+    present = reading.into.present | reading.into.added
+    work = backup_plan.work(sources, reading.known, present)
+    files, done = list(work.kept), 0
+    for source in work.copied:
+        reading.progress("files", done, work.copied_bytes)
+        file = home_reader.copied(reading.home, source, reading.into, reading.pace)
+        reading.known[file.path] = file
+        files.append(file)
+        done += source.size
+    reading.read_bytes += done
+    reading.progress("files", done, work.copied_bytes)
+    return files
+
+
+def _settings(into: BackupFolder, settings: Mapping[str, Path]) -> list[BackedFile]:
+    files: list[BackedFile] = []
+    for key, path in settings.items():
+        try:
+            files.append(home_reader.file_copied(path, f"{SETTINGS}/{key}/{path.name}", into))
+        except OSError as error:
+            raise StoreError(
+                f"{path}, which {key} names, can't be read: {error.strerror}"
+            ) from error
+    return files

@@ -1,0 +1,146 @@
+"""A home from a backup: all of it, each byte as its digest says, or nothing.
+
+Rule 1: the files are made in a folder within the home, `.restoring`, and get their places when all
+        are on the disk: the journal first, the tables last. Until then there is no table, and a
+        gateway would begin an empty log or refuse to start.
+Rule 2: the home's lock is held meanwhile, so no gateway starts and no other restore runs.
+Rule 3: nothing is overwritten: the home is absent or empty.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from distributary.ingest.backup.backup_folder import BackupFolder, reading
+from distributary.ingest.backup.backup_run import Progress
+from distributary.pipeline.backup.backup_manifest import SETTINGS, BackedFile, BackupPoint
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.tables.home.home import Home, make_folder
+from distributary.pipeline.tables.home.owner import lock
+from distributary.pipeline.tables.journal.segment import sync_directory, write_all
+
+_STAGE: Final = ".restoring"
+#: What an empty home may have: files of its lock, what a killed restore left, what a file system
+#: has at its root.
+_EMPTY: Final = frozenset({"lock", "lock.takeover", "lock.new", _STAGE, "lost+found"})
+#: What of a home gets its place last.
+_LAST: Final = "tables"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What was restored: files of the home with their bytes, files of the settings; and how many
+    of these nobody asked for."""
+
+    home: Path
+    point: BackupPoint
+    files: int
+    bytes: int
+    settings: int
+    settings_left: int
+    seconds: float
+
+
+def restore(folder: Path, home: Home, settings: Path | None, progress: Progress) -> RestoreReport:
+    """Make the home that the backup in the folder is of, and files of its settings in `settings`.
+
+    Raises InvalidRequest when there is no backup, or the home or `settings` isn't empty;
+    HomeLocked while a gateway uses the home; StoreError for damage: then nothing was restored.
+    """
+    began = time.monotonic()
+    with reading(folder) as source:
+        manifest = source.manifest()
+        if manifest is None:
+            raise InvalidRequest(
+                f"{folder} has no manifest.json: it is no backup, or none was ever completed there"
+            )
+        _require_empty(home.root)
+        if settings is not None:
+            _require_empty(settings)
+        of_home = {PurePosixPath(file.path): file for file in manifest.files}
+        of_settings = {path: file for path, file in of_home.items() if file.of_settings}
+        for path in of_settings:
+            del of_home[path]
+        making = _Making(source, progress, sum(file.size for file in manifest.files))
+        with lock(home) as owner:
+            if settings is not None:
+                make_folder(settings, "the folder of the settings")
+                short = {path.relative_to(SETTINGS): file for path, file in of_settings.items()}
+                making.make(short, settings)
+            making.make(of_home, home.root, before_names=owner.check)
+    return RestoreReport(
+        home.root,
+        manifest.point,
+        len(of_home),
+        sum(file.size for file in of_home.values()),
+        len(of_settings) if settings is not None else 0,
+        0 if settings is not None else len(of_settings),
+        round(time.monotonic() - began, 3),
+    )
+
+
+def _require_empty(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InvalidRequest(f"{folder} is no folder. Name another one")
+    found = {path.name for path in folder.iterdir()} - _EMPTY
+    if found:
+        raise InvalidRequest(
+            f"{folder} isn't empty, it has {min(found)}: nothing is overwritten. Name a folder "
+            "that is empty or doesn't exist, or move that one away"
+        )
+
+
+@dataclass(slots=True)
+class _Making:
+    """Files being made of pieces; `done` bytes of `total`."""
+
+    source: BackupFolder
+    progress: Progress
+    total: int
+    done: int = 0
+
+    def make(
+        self,
+        files: Mapping[PurePosixPath, BackedFile],
+        root: Path,
+        before_names: Callable[[], None] = lambda: None,
+    ) -> None:
+        """The files in the folder, durable; after an error none of them is there."""
+        stage = root / _STAGE
+        shutil.rmtree(stage, ignore_errors=True)
+        try:
+            stage.mkdir()
+            for path, file in files.items():
+                self._write(file, stage / path)
+            for folder, _, _ in os.walk(stage):
+                sync_directory(Path(folder))
+            before_names()
+            for made in sorted(stage.iterdir(), key=lambda one: (one.name == _LAST, one.name)):
+                made.rename(root / made.name)
+                sync_directory(root)
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+
+    def _write(self, file: BackedFile, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        fd, at = os.open(path, flags, 0o600), 0
+        try:
+            for name in file.pieces:
+                piece = self.source.piece(name)
+                write_all(fd, [piece], at)
+                at += len(piece)
+                self.done += len(piece)
+                self.progress("files", self.done, self.total)
+            if at != file.size:
+                raise StoreError(f"{file.path} of the backup has {at} bytes, not {file.size}")
+            os.fchmod(fd, file.mode)
+            os.fsync(fd)
+        finally:
+            os.close(fd)

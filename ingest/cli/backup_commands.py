@@ -1,0 +1,157 @@
+"""`distributary backup` and `distributary restore`: a copy of a home, and a home of a copy."""
+
+import os
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from distributary.ingest.cli.options.command_options import json_option
+from distributary.ingest.runtime import load_settings
+from distributary.ingest.runtime.settings import Settings
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.tables.home.home import Home
+
+if TYPE_CHECKING:
+    from distributary.pipeline.backup.backup_manifest import BackupPoint
+
+_path = click.Path(path_type=Path)
+#: How far the process steps behind others that want the processor: the gateway comes first.
+_NICE: Final = 10
+#: MB a second: a third of what a slow SSD writes.
+RATE: Final = 50.0
+
+
+@click.command()
+@click.option("--home", type=_path, required=True, help="The gateway's folder.")
+@click.option("--to", "folder", required=True, help="The backup's folder, on another disk.")
+@click.option("--config", type=_path, help="The gateway's settings: it and the files it names too.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0),
+    default=RATE,
+    show_default=True,
+    help="MB a second that are read at most, so that the gateway has the disk; 0: no limit.",
+)
+@json_option
+def backup(home: Path, folder: str, config: Path | None, rate: float, as_json: bool) -> None:
+    """Copy a home to a folder, also while its gateway runs.
+
+    \b
+    Examples:
+      distributary backup --home ~/orders --to /mnt/backup/orders
+      distributary backup --home ~/orders --to /mnt/backup/orders --config gateway.toml --json
+
+    All that was accepted before it began is in it: the log, the journal, Spark's tables, reports of
+    audits; with --config the settings, users, permissions, client ids and policies. A second
+    backup to the same folder copies what is new. The folder has one backup, the last whole one.
+    Exit code 0: it is whole and on the disk. 1: it could not be made; the last one is as it was.
+    2: the command line can't be.
+    """
+    from distributary.ingest.backup import backup_run  # noqa: PLC0415 (with the tables half a second)
+    from distributary.ingest.cli import inspect_show as show  # noqa: PLC0415 (as above)
+
+    if "://" in folder:
+        raise InvalidRequest(
+            f"--to takes a folder, not {folder}. Back up to a folder, and copy that to the object "
+            "store: first `pieces`, then manifest.json"
+        )
+    os.nice(_NICE)
+    files = _named_by(config) if config is not None else {}
+    with show.progress_bar(hidden=as_json) as progress:
+        report = backup_run.back_up(
+            Home(home), Path(folder), files, progress, bytes_a_second=rate * 1e6
+        )
+    if as_json:
+        _print_json(asdict(report) | {"folder": str(report.folder)})
+        return
+    click.echo(
+        f"{report.files:,} files with {_mb(report.bytes)} are in {report.folder}, "
+        f"{_as_of(report.point)}."
+    )
+    click.echo(
+        f"New are {_mb(report.written_bytes)}; it took {report.seconds:,.1f} s"
+        + (f" and {report.rounds} rounds." if report.rounds > 1 else ".")
+    )
+
+
+@click.command()
+@click.option("--from", "folder", type=_path, required=True, help="The backup's folder.")
+@click.option("--home", type=_path, required=True, help="The home to make: absent or empty.")
+@click.option("--settings", type=_path, help="Where files of settings go: absent or empty.")
+@json_option
+def restore(folder: Path, home: Path, settings: Path | None, as_json: bool) -> None:
+    """Make a home of a backup, each byte compared with its digest.
+
+    \b
+    Examples:
+      distributary restore --from /mnt/backup/orders --home ~/orders
+      distributary restore --from /mnt/backup/orders --home ~/orders --settings ~/orders-settings
+      distributary verify --home ~/orders
+
+    Nothing is overwritten. What was accepted after the backup isn't in it; what was delivered or
+    settled after it comes again, marked as redelivered.
+    Exit code 0: the home is whole. 1: the backup is damaged or can't be read; nothing was made.
+    2: there is no backup, it is of a newer format, or the home isn't empty.
+    """
+    from distributary.ingest.backup import restore_run  # noqa: PLC0415 (with the tables half a second)
+    from distributary.ingest.cli import inspect_show as show  # noqa: PLC0415 (as above)
+
+    with show.progress_bar(hidden=as_json) as progress:
+        report = restore_run.restore(folder, Home(home), settings, progress)
+    if as_json:
+        _print_json(asdict(report) | {"home": str(report.home)})
+        return
+    click.echo(
+        f"{report.files:,} files with {_mb(report.bytes)} are in {report.home}, "
+        f"{_as_of(report.point)}; it took {report.seconds:,.1f} s."
+    )
+    if report.settings:
+        click.echo(f"{report.settings} files of the settings are in {settings}.")
+    if report.settings_left:
+        click.echo(
+            f"{report.settings_left} files of the settings stayed in the backup: --settings FOLDER "
+            "would have restored them."
+        )
+    click.echo(f"`distributary verify --home {home}` says whether the log is sound.")
+
+
+def _named_by(config: Path) -> dict[str, Path]:
+    """The settings' file and those that it names, by the setting. Keys and certificates aren't
+    among them: who issued them does so again. Raises InvalidRequest."""
+    settings = load_settings.load(config, flags={})
+    if settings.tables.url:
+        raise InvalidRequest(
+            f"the tables are at {settings.tables.url} (tables.url), and only tables on a disk are "
+            "copied: the object store's own versions and copies keep them"
+        )
+    return {"config": config} | {key: Path(name) for key, name in _files(settings) if name}
+
+
+def _files(settings: Settings) -> tuple[tuple[str, str], ...]:
+    security = settings.security
+    return (
+        ("security.users", security.users),
+        ("security.permissions", security.permissions),
+        ("security.client_ids", security.client_ids),
+        ("delivery.policies", settings.delivery.policies),
+    )
+
+
+def _as_of(point: "BackupPoint") -> str:
+    began = datetime.fromtimestamp(point.began, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return (
+        f"as of {began}: version {point.log.version:,}, group {point.last_group:,}, "
+        f"the next message is {point.next_sequence:,}"
+    )
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def _print_json(value: object) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

@@ -1,0 +1,139 @@
+"""The manifest of a backup: which files a home had, and of which pieces each is made.
+
+A backup is a folder of *pieces*, each named by the SHA-256 of its bytes, and one manifest. A piece
+never changes and may belong to many files, so whatever a former backup has is there already.
+
+Rule 1: a backup is what its manifest names. The manifest comes last and appears whole.
+Rule 2: the first line says the format and the digest of all that follows, so that damage and a
+        newer format are known before anything is believed.
+Rule 3: a path leads nowhere but below the folder that is restored.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final, Self
+
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.log.log_identity import LogIdentity
+
+FORMAT: Final = 1
+#: Bytes of a piece at most: what a backup has in memory at once, and what is synced at once.
+PIECE_BYTES: Final = 8 << 20
+#: Where files that settings name stand among the paths; all others are paths below the home.
+SETTINGS: Final = "settings"
+_KIND: Final = "distributary backup"
+
+
+@dataclass(frozen=True, slots=True)
+class BackedFile:
+    """One file: its path with `/`, its bytes, its permission bits, its pieces in order."""
+
+    path: str
+    size: int
+    mode: int
+    pieces: tuple[str, ...]
+
+    @property
+    def of_settings(self) -> bool:
+        """Whether it is of the settings, and not of the home."""
+        return self.path.startswith(f"{SETTINGS}/")
+
+
+@dataclass(frozen=True, slots=True)
+class BackupPoint:
+    """The state that was copied: when reading began (seconds since 1970), which `topic_log` at
+    which version, the last group and the first free sequence of its table and journal together."""
+
+    began: float
+    log: LogIdentity
+    last_group: int
+    next_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackupManifest:
+    """A whole backup."""
+
+    point: BackupPoint
+    files: tuple[BackedFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def pieces(self) -> frozenset[str]:
+        return frozenset(piece for file in self.files for piece in file.pieces)
+
+    def encode(self) -> bytes:
+        """The manifest as bytes: two lines of JSON."""
+        point = self.point
+        body = {
+            "began": point.began,
+            "log": point.log.body(),
+            "last_group": point.last_group,
+            "next_sequence": point.next_sequence,
+            "files": [[one.path, one.size, one.mode, list(one.pieces)] for one in self.files],
+        }
+        text = json.dumps(body, separators=(",", ":")).encode()
+        head = {"kind": _KIND, "format": FORMAT, "sha256": digest_of(text)}
+        return json.dumps(head).encode() + b"\n" + text + b"\n"
+
+    @classmethod
+    def decode(cls, data: bytes, where: str) -> Self:
+        """The manifest that `encode` wrote; `where` is named to people. Raises InvalidRequest for
+        another format or another thing, StoreError for a damaged one."""
+        first, _, rest = data.partition(b"\n")
+        text = rest.removesuffix(b"\n")
+        try:
+            head = json.loads(first)
+            if head["kind"] != _KIND:
+                raise InvalidRequest(f"{where} is no manifest of a backup. Name another folder")
+            format_ = int(head["format"])
+            if format_ > FORMAT:
+                raise InvalidRequest(
+                    f"{where} is of a newer format, {format_}; this program reads up to {FORMAT}. "
+                    "Use the version of the program that made the backup, or a later one"
+                )
+            if head["sha256"] != digest_of(text):
+                raise ValueError("its digest is another one")  # noqa: TRY301 (said as any damage)
+            return cls._of(json.loads(text))
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"{where} is damaged: {error}. Restore from another backup; a new one goes to "
+                "another folder"
+            ) from error
+
+    @classmethod
+    def _of(cls, body: Mapping[str, Any]) -> Self:
+        point = BackupPoint(
+            float(body["began"]),
+            LogIdentity.of(body["log"]),
+            int(body["last_group"]),
+            int(body["next_sequence"]),
+        )
+        files = tuple(
+            BackedFile(_inside(path), int(size), int(mode), tuple(map(_digest, pieces)))
+            for path, size, mode, pieces in body["files"]
+        )
+        return cls(point, files)
+
+
+def digest_of(data: bytes | memoryview) -> str:
+    """The name of a piece with these bytes."""
+    return sha256(data).hexdigest()
+
+
+def _inside(path: str) -> str:
+    if {"", ".", ".."} & set(path.split("/")):
+        raise ValueError(f"the path {path!r} leads out of the home")
+    return path
+
+
+def _digest(piece: str) -> str:
+    if len(piece) != sha256().digest_size * 2 or not set(piece) <= set("0123456789abcdef"):
+        raise ValueError(f"{piece!r} is no piece")
+    return piece

@@ -1,0 +1,139 @@
+"""What a backup reads, in which order, and what of it must be copied.
+
+Order of reading, so that the copy is a state that a crash could have left:
+
+1. `cursors`, then Spark's other tables: these have whatever a cursor says.
+2. The journal. Whatever was accepted before is in it, or was in the table before it left it.
+3. `topic_log` at its newest version. It has whatever left the journal until then, and whatever
+   Spark had read. What it says later isn't looked at.
+
+Rule 1: a segment that is used again while it is read is left out: the table, which is pinned
+        later, has all of its groups.
+Rule 2: a segment whose groups the pinned table has is left out, too.
+Rule 3: a data file never changes under its name, so one that the former backup has isn't read
+        again. All else is read each time; only its new pieces are written.
+Rule 4: a folder holds backups of one log as it goes on, never of another one or of a fork.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from distributary.pipeline.backup.backup_manifest import BackedFile, BackupManifest
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.log.log_identity import LogIdentity
+
+#: The tables that order matters for; each other table stands between them.
+FIRST_TABLE: Final = "cursors"
+LAST_TABLE: Final = "topic_log"
+
+_ENTRY: Final = re.compile(r"(\d{20})\.json")
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of the home. `fixed`: its bytes never change under its name."""
+
+    path: str
+    size: int
+    fixed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentGroups:
+    """The groups of one segment of the journal, whose file is `path`: `first` up to before `end`;
+    `next_sequence` is the first that comes after them, None if it has no message."""
+
+    path: str
+    first: int
+    end: int
+    next_sequence: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be done for a list of files: `kept` as the former backup has them, the others
+    are to be read."""
+
+    kept: tuple[BackedFile, ...]
+    copied: tuple[SourceFile, ...]
+
+    @property
+    def copied_bytes(self) -> int:
+        return sum(file.size for file in self.copied)
+
+
+def order_of_tables(names: Iterable[str]) -> list[str]:
+    """The order in which tables are pinned."""
+    return sorted(names, key=lambda name: (name == LAST_TABLE, name != FIRST_TABLE, name))
+
+
+def work(
+    sources: Iterable[SourceFile], known: Mapping[str, BackedFile], present: frozenset[str]
+) -> Work:
+    """What must be read of these files. `known` are files of the former backup by path, `present`
+    the pieces that lie in the folder."""
+    kept: list[BackedFile] = []
+    copied: list[SourceFile] = []
+    for source in sources:
+        one = known.get(source.path)
+        same = one is not None and source.fixed and one.size == source.size
+        if one is not None and same and present.issuperset(one.pieces):
+            kept.append(one)
+        else:
+            copied.append(source)
+    return Work(tuple(kept), tuple(copied))
+
+
+def log_of_version(names: Iterable[str], version: int) -> list[str] | None:
+    """Which files of a table's `_delta_log` stand for that version: its newest checkpoint and the
+    entries from there on. None when some of them are gone, so that it must be read again."""
+    names = list(names)
+    entries = {int(found[1]): name for name in names if (found := _ENTRY.fullmatch(name))}
+    points = [
+        (int(found[1]), name)
+        for name in names
+        if (found := _CHECKPOINT.fullmatch(name)) and int(found[1]) <= version
+    ]
+    base = max((at for at, _ in points), default=-1)
+    due = range(max(base, 0), version + 1)
+    if any(at not in entries for at in due):
+        return None
+    return [name for at, name in sorted(points) if at == base] + [entries[at] for at in due]
+
+
+def segments_of(segments: Sequence[SegmentGroups], group: int) -> list[SegmentGroups] | None:
+    """The segments that a table which ends with `group` needs beside it, in order; None when
+    groups between the two are nowhere, so that all must be read again."""
+    later = (one for one in segments if one.first < one.end and one.end - 1 > group)
+    needed = sorted(later, key=lambda one: one.first)
+    if needed and needed[0].first > group + 1:
+        return None
+    if any(former.end != later.first for former, later in pairwise(needed)):
+        return None
+    return needed
+
+
+def require_same_log(former: LogIdentity, now: LogIdentity, entry: str | None, where: str) -> None:
+    """Raise InvalidRequest unless the log of `now` is the one that was backed up before, and has
+    gone on from there. `entry` is the digest of the former version's entry there, None if it was
+    cleaned up."""
+    if former.table != now.table:
+        why = "another home"
+    elif now.version < former.version:
+        why = f"this log as of version {former.version}, and the home has only {now.version}"
+    elif entry is not None and entry != former.entry:
+        why = "a copy of this home that went on by itself"
+    else:
+        return
+    raise InvalidRequest(
+        f"{where} has a backup of {why}. Nothing was changed there; name another folder"
+    )
+
+
+def unneeded(present: Iterable[str], manifest: BackupManifest) -> list[str]:
+    """The pieces that the newest backup doesn't need."""
+    return sorted(set(present) - manifest.pieces)

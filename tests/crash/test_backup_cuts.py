@@ -1,0 +1,94 @@
+"""Backups that are cut at each call that changes a file: by a kill, and by a power cut that also
+takes what wasn't synced. What was whole before can be restored each time."""
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+from backup_homes import restored_sound
+from faults import ANY_CALL, Fault, Layer, Where
+from fork_server import SCRIPT, clean_environment
+from table_groups import bodies, framed, group, run
+from verify_homes import COMMITTED, MadeHome
+
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.verify.home_info import take
+
+#: Every call of the backup is cut at in one of so many rounds.
+EVERY = 3
+
+
+class CutBackups:
+    """A home that goes on, and backups of it over a layer that cuts them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.made = MadeHome(folder / "home")
+        self.backup, self._restored = folder / "backup", folder / "restored"
+        self.layer = Layer(folder / "layer", self.backup, shadow=True)
+        self._dice = random.Random(3)
+        self.made.log.commit([framed(one) for one in self.made.groups[COMMITTED:]])
+
+    def go_on(self) -> None:
+        """A message that no backup has."""
+        log = self.made.log
+        one = group(log.journal_version + 1, log.sequence_version, run("t", bodies(1, 5_000)))
+        log.commit([framed(one)])
+
+    def run(self, fault: Fault | None = None) -> int:
+        """A backup, and its exit code."""
+        self.layer.arm(fault)
+        words = [SCRIPT, "backup", "--home", self.made.home.root, "--to", self.backup]
+        done = subprocess.run(
+            [*map(str, words)],
+            env=clean_environment() | self.layer.environment,
+            capture_output=True,
+            check=False,
+        )
+        assert fault or done.returncode == 0, done.stderr
+        return done.returncode
+
+    def cut(self, nth: int, *, power: bool) -> bool:
+        """A backup that is cut before its nth call; whether it had so many."""
+        cut = Fault(Where(ANY_CALL, "*", "before"), "kill", nth)
+        killed = self.run(cut) != 0
+        self.layer.arm(None)
+        if power:
+            self.layer.power_cut(self._dice)
+        return killed
+
+    def restored_sequence(self) -> int:
+        """Up to which message a home of the backup goes, which must be sound."""
+        home = self._restored / str(self._dice.random())
+        restored_sound(self.backup, home)
+        found = take(Home(home)).table
+        assert found is not None
+        return found.next_sequence
+
+
+@pytest.fixture
+def backups(tmp_path: Path) -> CutBackups:
+    return CutBackups(tmp_path)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
+def test_a_cut_backup_leaves_the_last_one(backups: CutBackups, power: bool) -> None:
+    """Or is whole itself, when the manifest was in its place; nothing in between."""
+    backups.run()
+    whole = backups.restored_sequence()
+    nth, found = 1, set[bool]()
+    while True:
+        backups.go_on()
+        newest = backups.made.log.sequence_version
+        killed = backups.cut(nth, power=power)
+        sequence = backups.restored_sequence()
+        assert sequence in {whole, newest}, f"cut before call {nth}"
+        found.add(sequence == newest)
+        whole = sequence
+        if not killed:
+            break
+        nth += EVERY
+    assert whole == newest, "it wasn't cut, so it is whole"
+    assert nth > EVERY * 3
+    assert found == {False, True}

@@ -1,0 +1,87 @@
+"""A restored home has no checkpoint: the job goes on where Spark's tables are, and ends where it
+would have ended on the home itself."""
+
+from pathlib import Path
+
+import pytest
+from backup_homes import require_sound
+from pyspark.sql import SparkSession
+from spark_log import encoded
+from table_groups import NOON, event, framed, group, run, settled
+
+from distributary.ingest.backup.backup_run import back_up
+from distributary.ingest.backup.restore_run import restore
+from distributary.jobs.materialize.materialize import once
+from distributary.pipeline.model.subscription import SubscriptionEvent
+from distributary.pipeline.tables.delta import log_entries
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+from distributary.pipeline.tables.upkeep import table_upkeep
+from distributary.pipeline.tables.upkeep.table_upkeep import UpkeepLimits
+from distributary.pipeline.tables.verify.verify_home import quiet
+
+KEYS = {
+    "messages": ["sequence", "topic", "group"],
+    "acks": ["sequence", "subscription", "outcome", "group"],
+    "subscriptions": ["subscription", "event", "group"],
+    "log_versions": ["log_version", "group"],
+    "cursors": ["subscription", "floor", "group", "log_version"],
+}
+MINUTE_US = 60_000_000
+
+
+def commit(log: TopicLog, count: int) -> None:
+    """So many groups of two messages each, a commit for each; the first of each is settled."""
+    for _ in range(count):
+        number, first = log.journal_version + 1, log.sequence_version
+        born = [event(SubscriptionEvent.CREATED, 0)] if number == 1 else []
+        runs = [run("orders", [encoded(f"a{number}"), encoded(f"b{number}")])]
+        outcome = [] if born else [settled(range(first - 2, first - 1), floor=0)]
+        at = NOON + number * MINUTE_US
+        log.commit(
+            [framed(group(number, first, *runs, at=at, settlements=outcome, subscriptions=born))]
+        )
+
+
+def rows(spark: SparkSession, home: Home) -> dict[str, list[object]]:
+    """What each of Spark's tables says."""
+    return {
+        name: sorted(
+            tuple(row)
+            for row in spark.read.format("delta")
+            .load(str(home.spark_tables / name))
+            .select(*columns)
+            .collect()
+        )
+        for name, columns in KEYS.items()
+    }
+
+
+@pytest.mark.timeout(900)
+def test_the_job_goes_on_where_its_tables_are(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over a log whose old entries aren't in the copy: a part of it was materialized before the
+    backup, a part comes after the restore."""
+    monkeypatch.setattr(table_upkeep, "CHECKPOINT_COMMITS", 10)
+    monkeypatch.setattr(log_entries, "ENTRIES_MAX", 5)
+    home, copy = Home(tmp_path / "home"), Home(tmp_path / "copy")
+    log = TopicLog.open(home.topic_log, limits=UpkeepLimits(1_000, 7, 7))
+    commit(log, 8)
+    once(spark, str(home.root))
+    commit(log, 25)
+    while log.upkeep(now=NOON + 40 * MINUTE_US, floor=0):
+        pass
+    commit(log, 2)
+    back_up(home, tmp_path / "backup", {}, quiet)
+    restore(tmp_path / "backup", copy, None, quiet)
+    entries = sorted(path.name for path in (copy.topic_log / "_delta_log").glob("*.json"))
+    assert len(entries) < 20, "the test is about entries that aren't in the copy"
+    require_sound(copy.root)
+    once(spark, str(copy.root))
+    once(spark, str(home.root))
+    assert rows(spark, copy) == rows(spark, home)
+    commit(TopicLog.open(copy.topic_log), 3)
+    once(spark, str(copy.root))
+    require_sound(copy.root)
+    assert len(rows(spark, copy)["messages"]) == (8 + 25 + 2 + 3) * 2
