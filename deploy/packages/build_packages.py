@@ -10,8 +10,9 @@ builds into one folder
   version that builds it; leave it out with `--extras none`,
 * `spark/`, the pure wheel for `spark-submit --py-files`, where the extras have Spark.
 
-It runs in an environment with `requirements.txt`. Proton is built without OpenSSL and Cyrus SASL:
-TLS is Python's here and SASL ours, and a wheel must not need a library that a machine may lack.
+It runs in an environment with `requirements.txt`. A wheel must not need a library that a machine
+may lack: Proton has the OpenSSL of this machine in it, for commands that speak `amqps` (Debian's
+`libssl-dev` has it as static libraries), and no Cyrus SASL. The gateway's own TLS is Python's.
 """
 
 import argparse
@@ -78,20 +79,45 @@ def _compiled(name: str, folder: Path) -> Path:
 
 
 def _toolchain(folder: Path) -> dict[str, str]:
-    """Zig as the C compiler, and a pkg-config that finds nothing."""
+    """Zig as the C compiler, and a pkg-config that finds OpenSSL alone."""
     found = find_spec("ziglang")
     if found is None or not found.submodule_search_locations:
         sys.exit(f"ziglang isn't installed: pip install -r {ROOT}/deploy/packages/requirements.txt")
     zig = Path(found.submodule_search_locations[0]) / "zig"
     cc = f"{zig} cc -target {platform.machine()}-linux-gnu.{GLIBC}"
-    nothing = folder / "nothing"
-    nothing.mkdir(exist_ok=True)
+    packages = folder / "openssl"
+    if not packages.exists():
+        _static_openssl(packages)
     return {
         "CC": cc,
         "LDSHARED": f"{cc} -shared",
-        "PKG_CONFIG_LIBDIR": str(nothing),
-        "PKG_CONFIG_PATH": str(nothing),
+        "PKG_CONFIG_LIBDIR": str(packages),
+        "PKG_CONFIG_PATH": str(packages),
     }
+
+
+def _static_openssl(packages: Path) -> None:
+    """What pkg-config says of OpenSSL: static libraries, and headers without the C library's, which
+    stand beside them and are too new."""
+    headers, libraries = (
+        Path(_read("pkg-config", f"--variable={name}", "openssl"))
+        for name in ("includedir", "libdir")
+    )
+    archives = [libraries / "libssl.a", libraries / "libcrypto.a"]
+    if not all(one.is_file() for one in archives):
+        sys.exit("OpenSSL's static libraries aren't there: install libssl-dev, or leave the build "
+                 "to a machine that has them")  # fmt: skip
+    version = _read("pkg-config", "--modversion", "openssl")
+    packages.mkdir()
+    for one in archives:
+        shutil.copy(one, packages)
+    own = headers / (sysconfig.get_config_var("MULTIARCH") or "") / "openssl"
+    for found in {headers / "openssl", own}:
+        shutil.copytree(found, packages / "include" / "openssl", dirs_exist_ok=True)
+    (packages / "openssl.pc").write_text(
+        f"Name: OpenSSL\nDescription: static\nVersion: {version}\n"
+        f"Cflags: -I{packages}/include\nLibs: -L{packages} -lssl -lcrypto\n"
+    )
 
 
 def _portable(raw: Path, folder: Path) -> Path:
@@ -158,6 +184,13 @@ def _run(*command: str, environment: Mapping[str, str] | None = None) -> None:
     )
     if done.returncode:
         sys.exit(f"{done.stdout}\nthis failed: {' '.join(command)}")
+
+
+def _read(*command: str) -> str:
+    """What a command says; nothing where there is none."""
+    if shutil.which(command[0]) is None:
+        return ""
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
 
 
 def _tell(step: str) -> None:

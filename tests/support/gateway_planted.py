@@ -86,7 +86,7 @@ class Planted(Gateway):
         assert self.process is not None
         counts = self.armed.with_suffix(".counts")
         counts.unlink(missing_ok=True)
-        self.process.send_signal(signal.SIGUSR1)
+        self.process.send_signal(signal.SIGUSR2)
         until(counts.exists, "the counts")
         return {str(name): int(count) for name, count in json.loads(counts.read_text()).items()}
 
@@ -143,7 +143,7 @@ def count_objects(file: Path) -> None:
 
 def main() -> None:
     armed = Path(sys.argv.pop(1))
-    signal.signal(signal.SIGUSR1, lambda *_: count_objects(armed.with_suffix(".counts")))
+    signal.signal(signal.SIGUSR2, lambda *_: count_objects(armed.with_suffix(".counts")))
     for place in PLACES:
         module, _, path = place.partition(":")
         owner: Any = importlib.import_module(module)

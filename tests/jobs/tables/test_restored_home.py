@@ -80,7 +80,10 @@ def test_the_job_goes_on_where_its_tables_are(
     require_sound(copy.root)
     once(spark, str(copy.root))
     once(spark, str(home.root))
-    assert rows(spark, copy) == rows(spark, home)
+    mine, theirs = rows(spark, copy), rows(spark, home)
+    # Which version ended with which group is in entries of the log: the copy has the last ones.
+    assert set(mine.pop("log_versions")) < set(theirs.pop("log_versions"))
+    assert mine == theirs
     commit(TopicLog.open(copy.topic_log), 3)
     once(spark, str(copy.root))
     require_sound(copy.root)
