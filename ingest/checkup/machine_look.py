@@ -23,7 +23,7 @@ from distributary.pipeline.tables.home.home import Home
 GREETING: Final = b"AMQP\x03\x01\x00\x00"
 GREETING_SECONDS: Final = 2.0
 #: What `adjtimex` returns, and the bit of its status, when nobody keeps the clock in step.
-_TIME_ERROR, _STA_UNSYNC = 5, 0x40
+_TIME_ERROR, _STA_UNSYNC = 5, 1 << 6
 #: Bytes of `struct timex`, and where its status lies (64-bit Linux).
 _TIMEX_BYTES, _STATUS_AT = 208, 40
 
