@@ -28,7 +28,7 @@ ARGUMENTS_MAX = 7
 
 #: Folder -> which other top-level folders it may import, and which packages of others.
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
-    "pipeline": frozenset(),
+    "pipeline": frozenset({"msgspec"}),  # structs: what is made for each run must cost little
     "pipeline/tables": frozenset(
         {
             *("pipeline", "pipeline/tables/arrow"),

@@ -19,7 +19,7 @@ from proton import Link as ProtonLink
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.pump import Outcomes, Pump, Received, Stop, address
 from distributary.pipeline.errors import DistributaryError
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 
 #: Seconds that the gateway may take to answer an open, an attach or a detach.
 ANSWER_SECONDS_MAX = 30.0

@@ -21,7 +21,7 @@ from distributary.pipeline.codec.amqp_codes import MAP32, Kind, descriptor
 from distributary.pipeline.codec.amqp_writer import section, write
 from distributary.pipeline.codec.raw_values import NULL, TRUE, list_of
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 
 #: Rows of the table.
 FLIGHTS = 336_776

@@ -11,7 +11,8 @@ from distributary.pipeline.amqp.dead_letter import Copy
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.model.header_attributes import PRIORITY, HeaderAttributes
-from distributary.pipeline.model.message import Group, PublishBatch, RecordBatch
+from distributary.pipeline.model.message import Group, PublishBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.sequences.sequence_set import Run
 
 

@@ -230,6 +230,11 @@ class Committer:
         return self._committing or (bool(self._refs) and not self._stuck and not self._halt.on)
 
     @property
+    def working(self) -> bool:
+        """Whether its thread has something to do now."""
+        return self._committing or self._upkeep.running
+
+    @property
     def parked(self) -> bool:
         """Whether a group that goes into the table by itself waits for space."""
         return self._parked

@@ -3,19 +3,17 @@
 Order of durable steps (architecture, "the ways"): a run waits, its group is written and fsynced,
 only then it is accepted and offered to subscriptions. The commit that follows is the committer's.
 
-All methods run on the loop's thread; the journal is a thread of its own.
+All methods run on the loop's thread; `GroupWriter` says which thread writes.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import perf_counter
-
-import structlog
 
 from distributary.ingest.commit.batches import batches_of, joined
 from distributary.ingest.commit.committer import Committer
+from distributary.ingest.commit.group_writer import GroupWriter
 from distributary.ingest.commit.home_opening import Store
 from distributary.ingest.commit.pending_group import (
     CreditGiven,
@@ -35,8 +33,7 @@ from distributary.ingest.native import pump
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
-from distributary.ingest.runtime.workers import Failure, Worker
-from distributary.pipeline.errors import JournalFull, StoreError
+from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.log.publish_times import Moments
 from distributary.pipeline.log.recent_messages import RecentMessages
@@ -51,8 +48,6 @@ from distributary.pipeline.tables.journal import frame
 from distributary.pipeline.tables.journal.segment import FrameRef
 
 __all__ = ["Inside", "Log", "Receipt", "answer"]
-
-_events = structlog.get_logger("log")
 
 
 class Log:
@@ -92,13 +87,15 @@ class Log:
         self._writing: SealedGroup | None = None
         #: How many groups have become durable since the start, and how many were closed to more.
         self._durable_count = self._closed_count = 0
-        self._worker: Worker[FrameRef] = Worker("journal", host.loop)
         self._committer = Committer(host, store, self.recent, self._floors, complete)
+        self._writer = GroupWriter(
+            host, store.journal, lambda: self._committer.working, self._written
+        )
         #: Id of each durable subscription that lives -> the group in which its incarnation began.
         self.begun = {one.key.id: one.began for one in state.subscriptions}
-        self._lingering: asyncio.TimerHandle | None = None
-        self._write_seconds = 0.0  # the last write of a group, its fsync included
-        self._full = self._ending = False
+        self._next: asyncio.Handle | None = None  # when the group that waits is written
+        self._next_at = 0.0
+        self._ending = False
 
     def _floors(self) -> Floors:
         served = self._served_floor() if self._settings.upkeep.limits.retains_less else 0
@@ -114,7 +111,7 @@ class Log:
     @property
     def full(self) -> bool:
         """Whether the disk takes nothing more: a group waits for it."""
-        return self._full or self._committer.parked
+        return self._writer.full or self._committer.parked
 
     @property
     def last_group(self) -> int:
@@ -255,21 +252,42 @@ class Log:
             self.after(partial(self.recent.forget, topic))
 
     def flush(self) -> None:
-        """Write what waits, after it has waited for more (`journal.linger_ms`), unless a group is
-        being written: then it goes next."""
+        """Write what waits, unless a group is being written: then it goes next. First what else
+        comes in this turn of the loop joins it, and what comes in the time for which it may wait
+        (`journal.linger_ms`; `journal.settlement_linger_ms` where nobody waits for it)."""
         if self._writing is not None or self._halt.on:
             return
-        linger_ms = self._settings.journal.linger_ms
-        if self._full_groups or not linger_ms or self._ending:
-            self._begin()
-        elif self._waiting and self._lingering is None:
-            self._lingering = self._loop.call_later(linger_ms / 1_000, self._begin)
+        if self._full_groups or self._ending:
+            self._begin(own_turn=False)
+        elif self._waiting:
+            self._begin_in(self._linger())
 
-    def _begin(self) -> None:
-        """What waits longest becomes a group, and the group is written."""
-        if self._lingering is not None:
-            self._lingering.cancel()
-            self._lingering = None
+    def _linger(self) -> float:
+        """For how many seconds the group that waits may wait for more."""
+        limits = self._settings.journal
+        if self._waiting.awaited:
+            return limits.linger_ms / 1_000
+        return max(limits.linger_ms, limits.settlement_linger_ms) / 1_000
+
+    def _begin_in(self, seconds: float) -> None:
+        """Begin then, if nothing makes it sooner."""
+        at = self._loop.time() + seconds if seconds else 0.0
+        if self._next is not None:
+            if self._next_at <= at:
+                return
+            self._next.cancel()
+        self._next_at = at
+        self._next = (
+            self._loop.call_at(at, self._begin) if seconds else self._loop.call_soon(self._begin)
+        )
+
+    def _begin(self, *, own_turn: bool = True) -> None:
+        """What waits longest becomes a group, and the group is written. In a turn of its own the
+        loop may write it by itself, and all that follows is done before this returns; in the middle
+        of something else a thread does."""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
         if self._writing is not None or self._halt.on:
             return
         if self._full_groups:
@@ -310,43 +328,13 @@ class Log:
         if self._settings.journal.durability == "delta":
             self._committer.write(parts, self._next_sequence, self._durable)
         else:
-            self._write(parts)
+            self._writer.write(parts, own_turn=own_turn)
 
-    # The journal.
-
-    def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        if not self._halt.on:
-            self._worker.submit(
-                lambda: self._append(parts), lambda result: self._written(parts, result)
-            )
-
-    def _append(self, parts: list[bytes | bytearray | memoryview]) -> FrameRef:
-        """On the journal's thread."""
-        begun = perf_counter()
-        ref = self._journal.append(parts)
-        self._write_seconds = perf_counter() - begun
-        return ref
-
-    def _written(
-        self, parts: list[bytes | bytearray | memoryview], result: FrameRef | Failure
-    ) -> None:
-        if isinstance(result, Failure):
-            if not isinstance(result.error, JournalFull):
-                self._halt.now(str(result.error))
-                return
-            if not self._full:
-                self._full = True
-                _events.error("journal.full", reason=str(result.error), then="publishers wait")
-            seconds = self._settings.journal.retry_ms / 1_000
-            self._loop.call_later(seconds, self._write, parts)
-            return
-        if self._full:
-            self._full = False
-            _events.info("journal.has_space")
+    def _written(self, ref: FrameRef) -> None:
+        """The group that is being written lies in the journal, durably."""
         assert self._writing is not None  # noqa: S101
         group = self._writing.group
-        self._counts.write_seconds.observe(self._write_seconds)
-        self._committer.add(result, group.first_sequence + group.message_count)
+        self._committer.add(ref, group.first_sequence + group.message_count)
         self._durable()
         self._committer.flush()
 
@@ -356,7 +344,9 @@ class Log:
         if sealed.batches:
             self._counts.group_messages.observe(sealed.group.message_count)
         self._durable_count += 1
-        self.flush()  # the next group goes to the disk while this one is handed out
+        waits = self._full_groups or self._waiting.awaited
+        if waits and not self._writer.by_loop(self._waiting.size):
+            self._begin(own_turn=False)  # it goes to the disk while this one is handed out
         self._complete(GroupDurable(sealed))
         self.flush()
 
@@ -392,9 +382,9 @@ class Log:
 
     def _busy(self) -> bool:
         """Whether there is something to write or to commit, and a disk that takes it."""
-        halted = self._full or self._halt.on or self._committer.parked
+        halted = self._writer.full or self._halt.on or self._committer.parked
         return (self._writing is not None and not halted) or self._committer.busy
 
     def _join(self) -> None:
-        self._worker.stop()
+        self._writer.stop()
         self._committer.join()

@@ -2,23 +2,19 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from distributary.ingest.native import pump
 from distributary.ingest.net.link import Link, Peer
-from distributary.pipeline.model.message import (
-    Group,
-    PublishBatch,
-    RecordBatch,
-    Settlement,
-    SubscriptionRecord,
-)
+from distributary.pipeline.model.message import Group, PublishBatch, Settlement, SubscriptionRecord
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent, SubscriptionKey
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True, eq=False):
     """Deliveries whose peer waits for our word, and the credit that it gets back with it."""
 
     link: Link
@@ -51,29 +47,34 @@ ROW_BYTES = 512
 SEQUENCE_BYTES = 8
 
 
-@dataclass(slots=True)
-class PendingGroup:
+class PendingGroup(msgspec.Struct, eq=False):
     """What the next group will hold, and who is told when it is durable.
 
     `size` is the bytes of messages and of what was settled and recorded; the connections of `held`
     are not read until the group goes.
     """
 
-    runs: list[PublishBatch] = field(default_factory=list)
-    publishers: list[Peer | Inside] = field(default_factory=list)  #: of each run
-    settlements: list[Settlement] = field(default_factory=list)
-    records: list[SubscriptionRecord] = field(default_factory=list)
-    receipts: "list[Receipt]" = field(default_factory=list)
-    confirmations: "list[Receipt]" = field(default_factory=list)
-    then: list[Callable[[], None]] = field(default_factory=list)
+    runs: list[PublishBatch] = msgspec.field(default_factory=list)
+    publishers: list[Peer | Inside] = msgspec.field(default_factory=list)  #: of each run
+    settlements: list[Settlement] = msgspec.field(default_factory=list)
+    records: list[SubscriptionRecord] = msgspec.field(default_factory=list)
+    receipts: "list[Receipt]" = msgspec.field(default_factory=list)
+    confirmations: "list[Receipt]" = msgspec.field(default_factory=list)
+    then: list[Callable[[], None]] = msgspec.field(default_factory=list)
     size: int = 0
     since: float = 0.0  #: when its first messages came, in seconds of the loop's clock
-    held: dict[Link, None] = field(default_factory=dict)
+    held: dict[Link, None] = msgspec.field(default_factory=dict)
     aimed: bool = False  #: some run is for one subscription alone
 
     def __bool__(self) -> bool:
+        return bool(self.settlements) or self.awaited
+
+    @property
+    def awaited(self) -> bool:
+        """Whether anybody waits for it, or for what it brings: all but settlements whose consumers
+        have forgotten their deliveries."""
         told = self.receipts or self.confirmations or self.then
-        return bool(self.runs or self.settlements or self.records or told)
+        return bool(self.runs or self.records or told)
 
     def note_begun(self, begun: dict[str, int], group: int) -> None:
         """The group has this number: `begun` has for each durable subscription that lives, by its
@@ -130,8 +131,7 @@ def excluded(
     return [one for one in found if one.subscription not in begun], later
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SealedGroup:
+class SealedGroup(msgspec.Struct, frozen=True, eq=False):
     """A group that has its sequences and goes to the disk: nothing is added to it any more.
     `batches` are its messages as they will be delivered, by topic; `waiting` is who is told."""
 
@@ -140,8 +140,7 @@ class SealedGroup:
     batches: tuple[tuple[str, RecordBatch], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDurable:
+class GroupDurable(msgspec.Struct, frozen=True, eq=False):
     """The log tells the message loop: what this group holds is on the disk."""
 
     sealed: SealedGroup

@@ -70,19 +70,19 @@ class UpkeepClock:
         self._looks = host.settings.upkeep.limits.retains_less
         self._taken: Floors | None = None
         self._floor = self._served = 0
-        self._running = False
+        self.running = False  #: the committer's thread does a step
         self._ended = False
         self._next = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def tick(self) -> None:
         """A commit has ended well, or the pause after a step: do the next step, if its time is."""
-        if self._running or self._ended or self._halt.on or self._loop.time() < self._next:
+        if self.running or self._ended or self._halt.on or self._loop.time() < self._next:
             return
         self._take_floors()
         floors = self._floors()  # one may have begun further back meanwhile
         floor, served = min(self._floor, floors.floor), min(self._served, floors.served)
-        self._running = True
+        self.running = True
         now = clock.now()
         self._submit(lambda: self._step(now, floor, served), self._done)
 
@@ -105,7 +105,7 @@ class UpkeepClock:
         return self._table.upkeep(now=now, floor=floor, served=served)
 
     def _done(self, result: Result) -> None:
-        self._running = False
+        self.running = False
         assert not isinstance(result, Commit)  # noqa: S101
         if isinstance(result, Failure):
             self._failed(result.error)

@@ -8,7 +8,8 @@ from distributary.ingest.net.link import Link
 from distributary.pipeline.dispatch.dispatcher import Dispatcher, Settled
 from distributary.pipeline.log.memory_stream import MemoryStream
 from distributary.pipeline.log.message_counts import SubscriptionCounts
-from distributary.pipeline.model.message import RecordBatch, Settlement
+from distributary.pipeline.model.message import Settlement
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 from distributary.pipeline.subscriptions.hint import Hint
 from distributary.pipeline.subscriptions.registry import LinkKind

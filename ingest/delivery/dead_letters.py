@@ -26,8 +26,9 @@ from distributary.pipeline.dispatch.dispatcher import DeadLetter
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.message_counts import LOSSES
 from distributary.pipeline.model.address import Destination, Kind
-from distributary.pipeline.model.message import RecordBatch, Settlement
+from distributary.pipeline.model.message import Settlement
 from distributary.pipeline.model.outcome import Outcome, Reason
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.sorting import split_expired
 from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.redelivery import giving_up

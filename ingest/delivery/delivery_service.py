@@ -28,8 +28,8 @@ from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.turns import Allowance, FairQueue, units
 from distributary.pipeline.dispatch.dispatcher import DeadLetter, Deliver, Effect
 from distributary.pipeline.model.address import Destination
-from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Outcome, Reason
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.model.transitions import DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run

@@ -18,8 +18,8 @@ from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import Repeated
 from distributary.pipeline.errors import SelectorFailed, StoreError
 from distributary.pipeline.log.memory_stream import Logged
-from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Reason
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.selector.matching import Selections, selected_parts
 from distributary.pipeline.sequences.sequence_set import Run

@@ -13,7 +13,7 @@ from array import array
 from distributary.ingest.native.link_in_flight import Deliveries
 from distributary.ingest.net.link import Link, Peer
 from distributary.pipeline.amqp.performative import WalkedAttach
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.transitions import WITHOUT_STATE, DeliveryState
 from distributary.pipeline.sequences.gathering import gathered
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet

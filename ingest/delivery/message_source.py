@@ -21,7 +21,7 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.memory_stream import Logged, MemoryStream
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.header_attributes import HeaderAttributes
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.hint import HintFilter

@@ -20,7 +20,7 @@ from distributary.ingest.net.link import Link
 from distributary.ingest.runtime.host import Host
 from distributary.pipeline.dispatch.dispatcher import DeadLetter, Deliver, Effect, Settled
 from distributary.pipeline.log.message_counts import LOSSES
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from functools import partial
 from distributary.ingest.delivery.consumer import Consumer
 from distributary.ingest.native import pump
 from distributary.pipeline.dispatch.dispatcher import Deliver
-from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.sequences.sequence_set import Run
 
 

@@ -12,7 +12,7 @@ from distributary.ingest.delivery.consumer import Consumer, Subscription
 from distributary.ingest.delivery.selector_faults import SelectorFaults
 from distributary.ingest.native.batch_reader import BatchReader
 from distributary.pipeline.errors import SelectorFailed
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.selector.matching import Selections
 
 

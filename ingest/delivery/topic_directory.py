@@ -17,7 +17,7 @@ from distributary.pipeline.dispatch.priority_index import Ahead, PriorityIndex
 from distributary.pipeline.log.lowest_floor import LowestFloor
 from distributary.pipeline.log.memory_stream import MemoryBudget, MemoryStream
 from distributary.pipeline.log.recent_messages import RecentMessages
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.topic_pattern import is_pattern
 
 

@@ -20,8 +20,8 @@ from distributary.pipeline.amqp.dead_letter import Copy, Origin, origin, restore
 from distributary.pipeline.dispatch.dispatcher import Deliver, Settled
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.amqp_error import NOT_FOUND, AmqpError
-from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Outcome, Reason
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 from distributary.pipeline.model.topic_pattern import matches
 from distributary.pipeline.selector.matching import Selections

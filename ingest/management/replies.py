@@ -9,7 +9,8 @@ from distributary.ingest.net.link import Link
 from distributary.ingest.runtime.settings import ManagementLimits
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, NOT_FOUND, AmqpError
 from distributary.pipeline.model.header_attributes import PRIORITY
-from distributary.pipeline.model.message import PublishBatch, RecordBatch
+from distributary.pipeline.model.message import PublishBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 
 
 class ReplyLink:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from distributary.ingest.native.pump_library import ffi, lib
 from distributary.pipeline.codec.buffers import Bytes
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.selector.reading import (
     ELEMENTS_MAX,
     FIELDS,

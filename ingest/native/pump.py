@@ -3,10 +3,10 @@ Everything here runs on the event loop's thread only.
 """
 
 from array import array
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+import msgspec
 from cproton import ffi as proton_ffi
 from cproton import lib as proton
 
@@ -14,7 +14,8 @@ from distributary.ingest.native.pump_library import ffi, lib
 from distributary.ingest.runtime import clock
 from distributary.pipeline.codec.amqp_codes import Descriptor
 from distributary.pipeline.codec.buffers import Bytes
-from distributary.pipeline.model.message import PublishBatch, RecordBatch
+from distributary.pipeline.model.message import PublishBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.sequences.sequence_set import Run
 
 #: Messages that one call takes in at most; a read of the socket seldom holds more.
@@ -64,8 +65,7 @@ def address(pointer: Any) -> int:
     return int(proton_ffi.cast("uintptr_t", pointer))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Received:
+class Received(msgspec.Struct, frozen=True, eq=False):
     """Messages of one link, as they came, and the deliveries that still wait for their outcome.
 
     The arrays are as in `PublishBatch`. `deliveries` holds one address per message, 0 where nothing
@@ -108,8 +108,7 @@ class Received:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcomes:
+class Outcomes(msgspec.Struct, frozen=True):
     """What the peer of an outgoing link said of a run of deliveries.
 
     `confirm` has the addresses of the deliveries if the peer waits for our settlement;

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from distributary.ingest.native.pump import of_batch
 from distributary.ingest.native.pump_library import ffi, lib
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.tracing.trace_span import TracedMessage
 

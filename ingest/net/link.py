@@ -29,8 +29,8 @@ from distributary.ingest.net.frame_scanner import Outflow
 from distributary.pipeline.amqp.delivery_state import OUTCOMES
 from distributary.pipeline.amqp.performative import DEFAULT_OUTCOME, LINK, OFFERED, WalkedAttach
 from distributary.pipeline.errors import DistributaryError
-from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.transitions import WITHOUT_STATE, DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
 

@@ -17,7 +17,7 @@ from distributary.pipeline.dispatch.dispatcher import FOREVER
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.backlog_counter import BacklogCounter, Dropped, Volume, waiting
 from distributary.pipeline.log.recent_messages import RecentMessages
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 _events = structlog.get_logger("gateway")

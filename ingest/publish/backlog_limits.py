@@ -26,9 +26,9 @@ from distributary.ingest.runtime.workers import watched, went_well
 from distributary.pipeline.errors import SelectorFailed, StoreError
 from distributary.pipeline.log.backlog_counter import BacklogCounter, Volume
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
-from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Reason
 from distributary.pipeline.model.policy import Backlog, Overflow
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.topic_pattern import is_pattern, matches
 from distributary.pipeline.selector.matching import Selections
 from distributary.pipeline.sequences.sequence_set import Run

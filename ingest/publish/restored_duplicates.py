@@ -16,8 +16,8 @@ from distributary.ingest.native.pump import Pump
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.policies import Policies
 from distributary.pipeline.log.duplicates import Windows
-from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.policy import TopicPolicy
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 _events = structlog.get_logger("gateway")

@@ -7,17 +7,18 @@ thread.
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import structlog
+from msgspec import structs
 
 from distributary.ingest.commit.batches import part
 from distributary.ingest.native import pump
 from distributary.ingest.native.batch_reader import BatchReader
 from distributary.pipeline.errors import SelectorFailed
 from distributary.pipeline.model.address import Destination
-from distributary.pipeline.model.message import PublishBatch, RecordBatch
+from distributary.pipeline.model.message import PublishBatch
 from distributary.pipeline.model.policy import Route
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 from distributary.pipeline.selector.matching import Selections, selected
 from distributary.pipeline.sequences.gathering import stretches
@@ -46,7 +47,9 @@ class Routes:
         for route in routes:
             if route.to.topic == run.topic:
                 continue  # a line of policies may be for the topic that it names, too
-            copies = [replace(one, topic=route.to.topic) for one in self._selected(run, route)]
+            copies = [
+                structs.replace(one, topic=route.to.topic) for one in self._selected(run, route)
+            ]
             if copies and route.to.is_queue:
                 self._ensure_queue(route.to)
             found += copies

@@ -108,7 +108,7 @@ def _typed(text: str) -> object:
 
 def _check(settings: Settings) -> None:
     """Each limit alone, and those that must fit together."""
-    amqp, journal, commit = settings.amqp, settings.journal, settings.commit
+    amqp, commit = settings.amqp, settings.commit
     _ = settings.gateway.address, settings.topic_policy
     policy_table.check(settings.policy, "[subscription]")
     if settings.http.listen:
@@ -144,20 +144,7 @@ def _check(settings: Settings) -> None:
         ),
         *amqp.quota.rules(),
         (amqp.idle_timeout_ms >= 1_000, "amqp.idle_timeout_ms must be 1000 at least"),
-        (journal.segment_bytes >= 1 << 20, "journal.segment_bytes must be 1 MiB at least"),
-        (
-            journal.backlog_bytes_max >= 2 * commit.bytes,
-            "journal.backlog_bytes_max must be twice commit.bytes at least, or each commit halts",
-        ),
-        (journal.waiting_bytes_max >= 1, "journal.waiting_bytes_max must be positive"),
-        (
-            0 <= journal.linger_ms <= 1_000,
-            "journal.linger_ms must be from 0 to 1000: every accept waits for it",
-        ),
-        (
-            journal.backlog_bytes_max >= 2 * amqp.message_bytes_max,
-            "journal.backlog_bytes_max must be twice amqp.message_bytes_max at least",
-        ),
+        *_journal_rules(settings),
         (commit.interval_ms >= 10, "commit.interval_ms must be 10 at least"),
         *number_rules.rules(settings),
         *budgets.rules(settings),
@@ -170,6 +157,38 @@ def _check(settings: Settings) -> None:
     for holds, sentence in rules:
         if not holds:
             raise InvalidRequest(sentence)
+
+
+def _journal_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
+    journal = settings.journal
+    return (
+        (journal.segment_bytes >= 1 << 20, "journal.segment_bytes must be 1 MiB at least"),
+        (
+            journal.backlog_bytes_max >= 2 * settings.commit.bytes,
+            "journal.backlog_bytes_max must be twice commit.bytes at least, or each commit halts",
+        ),
+        (journal.waiting_bytes_max >= 1, "journal.waiting_bytes_max must be positive"),
+        (
+            0 <= journal.linger_ms <= 1_000,
+            "journal.linger_ms must be from 0 to 1000: every accept waits for it",
+        ),
+        (
+            0 <= journal.settlement_linger_ms <= 1_000,
+            "journal.settlement_linger_ms must be from 0 to 1000: a crash forgets what waits",
+        ),
+        (
+            0 <= journal.loop_write_bytes <= 1 << 20,
+            "journal.loop_write_bytes must be from 0 to 1048576: the loop does nothing else then",
+        ),
+        (
+            1 <= journal.loop_write_us <= 5_000,
+            "journal.loop_write_us must be from 1 to 5000: the loop does nothing else then",
+        ),
+        (
+            journal.backlog_bytes_max >= 2 * settings.amqp.message_bytes_max,
+            "journal.backlog_bytes_max must be twice amqp.message_bytes_max at least",
+        ),
+    )
 
 
 def _delivery_rules(delivery: DeliveryLimits) -> tuple[tuple[bool, str], ...]:

@@ -120,6 +120,9 @@ class JournalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry_ms: int
     durability: Literal["journal", "delta"]
     linger_ms: int
+    settlement_linger_ms: int
+    loop_write_bytes: int
+    loop_write_us: int
 
 
 class CommitLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

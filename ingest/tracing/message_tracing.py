@@ -13,8 +13,9 @@ from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.settings import Traces
 from distributary.ingest.tracing.span_export import SpanExport
 from distributary.pipeline.log.memory_stream import Logged
-from distributary.pipeline.model.message import Group, RecordBatch
+from distributary.pipeline.model.message import Group
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.tracing.trace_span import Published, TracedDelivery, TracedMessage
 from distributary.pipeline.tracing.traced_deliveries import TracedDeliveries, TracedOutcome

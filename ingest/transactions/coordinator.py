@@ -8,12 +8,13 @@ on the loop's thread.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TypeAlias, assert_never
 
 import structlog
+from msgspec import structs
 
 from distributary.ingest.commit.group_log import Receipt
 from distributary.ingest.delivery.consumer import Consumer
@@ -202,7 +203,8 @@ class Coordinator:
             self._will_be(one)
         controller.writing -= 1
         self._say(
-            replace(receipt, credit=0), partial(pump.settle, receipt.deliveries, pump.ACCEPTED)
+            structs.replace(receipt, credit=0),
+            partial(pump.settle, receipt.deliveries, pump.ACCEPTED),
         )
         if not controller.writing:
             answers, controller.answers = controller.answers, []

@@ -1,7 +1,8 @@
 """What a dispatcher asks of its caller: the closed union of its effects. They carry runs."""
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.sequences.sequence_set import Run
@@ -10,8 +11,7 @@ from distributary.pipeline.sequences.sequence_set import Run
 NOBODY: Final = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(msgspec.Struct, frozen=True):
     """Send these messages to this consumer, in this order.
 
     `delivery_count` is the failed attempts before this one, as in the AMQP header (AMQP 1.0 part 3,
@@ -23,8 +23,7 @@ class Deliver:
     delivery_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True):
     """Record the outcome of these deliveries to this consumer; `final`: the messages are owed no
     more."""
 
@@ -35,8 +34,7 @@ class Settled:
     delivery_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(msgspec.Struct, frozen=True):
     """Keep copies of these, then call `dead_lettered`; until then no consumer gets them.
 
     `delivery_count` is the failed attempts, all of them.

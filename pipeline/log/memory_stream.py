@@ -18,7 +18,7 @@ from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.log.backlog_counter import BacklogCounter
 from distributary.pipeline.log.recent_messages import BATCH_BYTES
 from distributary.pipeline.model.header_attributes import HeaderAttributes
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 
 #: Bytes that a stream takes until it is looked at what of it nobody is owed any more.
 _TRIM_BYTES = 65_536

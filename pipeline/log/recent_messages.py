@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.model.header_attributes import joined
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 
 #: A batch of fewer messages is handed out together with those behind it: a batch costs about ten
 #: microseconds until it is delivered, a message in it far less than one.

@@ -3,13 +3,16 @@
 A message is immutable bytes and a dense position in the log, its sequence. There is no object per
 message anywhere: what one read brings is one blob with an array of lengths, and a message is
 (batch, index). Times are microseconds since the epoch, UTC.
+
+Values that are made for each run or group are `msgspec.Struct`s: a frozen dataclass of nine fields
+takes 3 us to make, a struct 0.1.
 """
 
-from array import array
 from dataclasses import dataclass
 
+import msgspec
+
 from distributary.pipeline.codec.buffers import Bytes
-from distributary.pipeline.model.header_attributes import HeaderAttributes
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import (
     MADE_BY_CLIENT,
@@ -24,14 +27,12 @@ __all__ = [
     "Bytes",
     "Group",
     "PublishBatch",
-    "RecordBatch",
     "Settlement",
     "SubscriptionRecord",
 ]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PublishBatch:
+class PublishBatch(msgspec.Struct, frozen=True, eq=False):
     """Consecutive messages of one topic, received together and not yet in the log.
 
     `blob` is the messages' bytes as they came, joined; the arrays have one native-endian element
@@ -54,8 +55,7 @@ class PublishBatch:
     deliver_at: Bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(msgspec.Struct, frozen=True):
     """The durable record of one outcome for a run of deliveries of one subscription.
 
     All of them were handed to one consumer at one time with one delivery count. `final` says
@@ -97,8 +97,7 @@ class SubscriptionRecord:
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class Group(msgspec.Struct, frozen=True, eq=False):
     """What shares one fsync, one frame of the journal, and lies whole inside one Delta commit.
 
     `number` rises by one from group to group, for ever. The messages of `messages`, in order, have
@@ -116,30 +115,3 @@ class Group:
     @property
     def message_count(self) -> int:
         return sum(run.count for run in self.messages)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RecordBatch:
-    """Messages of one topic, to deliver: all that the topic has from `first` to `stop - 1`.
-
-    `filtered`: only what one subscription's selector may match, as a hint says; it is of no use to
-    any other.
-
-    Their sequences are `first .. first + count - 1`, unless `sequences` lists them: int64,
-    ascending, the first one `first`. Message i lies at `blob[offsets[i]:offsets[i + 1]]`;
-    `offsets` is int32, native-endian, `count + 1` elements. `attributes` is None when all of them
-    are plain.
-    """
-
-    first: int
-    count: int
-    blob: Bytes
-    offsets: Bytes
-    sequences: "array[int] | None" = None
-    attributes: HeaderAttributes | None = None
-    filtered: bool = False
-
-    @property
-    def stop(self) -> int:
-        """The sequence after the last message."""
-        return self.first + self.count if self.sequences is None else self.sequences[-1] + 1

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from distributary.pipeline.errors import SelectorFailed
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.selector.evaluate import Code, truth
 from distributary.pipeline.selector.keys import keyed, required

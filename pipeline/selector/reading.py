@@ -42,7 +42,7 @@ from distributary.pipeline.codec.amqp_types import (
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.codec.rendering import identifier
 from distributary.pipeline.codec.sections import HEADER_FIELDS, PROPERTIES_FIELDS
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.selector.lexer import EXACT_END
 
 Values = dict[str, object]

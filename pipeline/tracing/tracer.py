@@ -6,8 +6,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from distributary.pipeline.log.memory_stream import MemoryStream
-from distributary.pipeline.model.message import Group, RecordBatch
+from distributary.pipeline.model.message import Group
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.sequences.sequence_set import Run
 
 

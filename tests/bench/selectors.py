@@ -6,7 +6,7 @@ from array import array
 from proton import Message, symbol
 
 from distributary.ingest.native.batch_reader import BatchReader
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.selector.matching import Selections
 from tests.bench.bench import Bench, Measurement

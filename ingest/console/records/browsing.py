@@ -33,7 +33,7 @@ from distributary.ingest.console.records.message_content import (
 )
 from distributary.ingest.console.records.standings import KnownStanding
 from distributary.pipeline.errors import InvalidRequest, SelectorFailed
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.selector.matching import Selections, selected

@@ -31,8 +31,8 @@ from distributary.ingest.console.records.kinship import Kin, kin_of
 from distributary.ingest.console.records.message_content import Content, content_of
 from distributary.ingest.console.records.removed_messages import RemovedMessage
 from distributary.pipeline.errors import DistributaryError, SelectorFailed
-from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.selector.matching import Selections, selected
 

@@ -16,7 +16,6 @@ Numbers are little-endian. Nothing here loops over messages.
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import repeat
 
 import msgspec
@@ -94,8 +93,7 @@ class Records(msgspec.Struct, array_like=True, frozen=True):
     deliver_at: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FrameHeader:
+class FrameHeader(msgspec.Struct, frozen=True):
     """The fixed part of a frame, checked for shape but not for its checksums."""
 
     group: int
@@ -112,8 +110,7 @@ class FrameHeader:
         return _aligned(HEADER_BYTES + self.body_bytes, FRAME_ALIGN)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DecodedFrame:
+class DecodedFrame(msgspec.Struct, frozen=True, eq=False):
     """A group as read back. The columns and the blob are views of the frame, not copies."""
 
     group: int

@@ -2,7 +2,7 @@
 
 Groups lie as frames in numbered segments, dense and in order. An append is one write and one
 fdatasync. What the table has committed is recycled: whole segments become spare files for the
-next ones. Threads: `append` on the journal thread alone; `frames`, `read`, `recycle` on the
+next ones. Threads: `append` on one thread at a time; `frames`, `read`, `recycle` on the
 committer thread alone; `backlog_bytes`, `last_group` and `dead` on any; `open` and `close` while
 neither thread runs. The caller owns the home; an append looks whether it still does after its
 fdatasync, so what is reported durable was durable before anybody took over and read the files.
@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.errors import HomeLost, JournalFull, StoreError
@@ -53,8 +53,7 @@ def _always() -> None:
     """The ownership of a home that nobody else can take."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spare:
+class Spare(NamedTuple):
     """A file without a life, ready to become a segment."""
 
     path: Path
@@ -135,7 +134,11 @@ class Journal:
         """Bytes of frames that aren't recycled: what the committer has yet to take in."""
         return self._backlog_bytes
 
-    # The journal thread
+    # The appending thread
+
+    def fits(self, size: int) -> bool:
+        """Whether a frame of so many bytes needs no new segment. Between appends only."""
+        return bool(self._live) and self._live[-1].end + size <= self._live[-1].size
 
     def append(self, parts: Sequence[Bytes]) -> FrameRef:
         """Make one encoded group durable. When it returns, the group survives a power cut.

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.errors import JournalBroken, JournalFull, JournalVersion, StoreError
 from distributary.pipeline.tables.journal import frame
@@ -46,8 +48,7 @@ _ZERO_CHUNK = bytes(1 << 20)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-@dataclass(frozen=True, slots=True)
-class FrameRef:
+class FrameRef(msgspec.Struct, frozen=True):
     """Where one frame lies: `size` bytes at `offset` of the segment with that number."""
 
     group: int

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.subscriptions.hint import HintFilter
 from distributary.pipeline.tables.arrow.arrow_types import Arrow, Chunked, Int32s, Int64s
 from distributary.pipeline.tables.arrow.topic_rows import rows_of

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-from distributary.pipeline.model.message import RecordBatch
 from distributary.pipeline.model.message_columns import COPIED
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.selector import matching
 from distributary.pipeline.selector.matching import Selections

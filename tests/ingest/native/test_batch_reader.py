@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from proton import Message, symbol, timestamp, uint, ulong
 
 from distributary.ingest.native.batch_reader import READ_MAX, BatchReader
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.selector.evaluate import compiled
 from distributary.pipeline.selector.matching import Selections

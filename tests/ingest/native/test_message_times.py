@@ -13,7 +13,8 @@ from distributary.ingest.commit.batches import batches_of, joined, part
 from distributary.ingest.native import pump
 from distributary.ingest.native.pump import ffi, lib
 from distributary.pipeline.log.pattern_index import PatternIndex
-from distributary.pipeline.model.message import Group, PublishBatch, RecordBatch
+from distributary.pipeline.model.message import Group, PublishBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 
 PUMP = pump.Pump(1 << 20)
 NOW = 1_700_000_000_000_000

@@ -9,7 +9,7 @@ from proton import Data, Message, byte, symbol, ubyte
 
 from distributary.ingest.native import pump
 from distributary.ingest.native.pump import ffi, lib
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 
 PUMP = pump.Pump(1 << 20)
 

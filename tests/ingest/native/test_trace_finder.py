@@ -8,7 +8,7 @@ from gateway_codec import encode
 from proton import Message, symbol
 
 from distributary.ingest.native.trace_finder import TraceFinder
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.tracing.trace_context import TraceContext, read_context
 from distributary.pipeline.tracing.trace_span import Published, TracedMessage, span_of
 

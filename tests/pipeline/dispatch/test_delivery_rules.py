@@ -15,6 +15,7 @@ from random import Random
 import pytest
 from cursor_model import fold
 from delivery_model import Message, Model
+from msgspec import structs
 
 from distributary.pipeline.dispatch.dispatcher import Deliver, Dispatcher
 from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Settled
@@ -314,7 +315,9 @@ class History:
                 final = outcome is Outcome.ACCEPTED
                 message.place = "gone" if final else "owed"
                 count = message.recorded
-                assert own[0] == replace(own[0], outcome=outcome, final=final, delivery_count=count)
+                assert own[0] == structs.replace(
+                    own[0], outcome=outcome, final=final, delivery_count=count
+                )
 
     def check_failed(self, own, message):
         before = message.recorded

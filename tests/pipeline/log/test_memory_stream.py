@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from distributary.pipeline.log.memory_stream import Logged, MemoryBudget, MemoryStream
 from distributary.pipeline.model.header_attributes import HeaderAttributes
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 
 
 def batch(first: int, count: int) -> RecordBatch:

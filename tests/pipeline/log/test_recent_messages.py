@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.pipeline.log.recent_messages import BATCH_BYTES, LINE_BYTES, RecentMessages
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.topic_pattern import matches
 
 SIZE = 10

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.log.recent_messages import BATCH_BYTES, RecentMessages
 from distributary.pipeline.model.header_attributes import PRIORITY, HeaderAttributes, joined
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 
 #: A message: its priority, expiry, delivery time and group.
 Message = tuple[int, int, int, int]

@@ -4,7 +4,7 @@ from array import array
 
 from distributary.pipeline.codec.amqp_types import Map, Value
 from distributary.pipeline.codec.amqp_writer import write
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.selector.matching import Selections
 from distributary.pipeline.selector.reading import ELEMENTS_MAX, Columns, Reader

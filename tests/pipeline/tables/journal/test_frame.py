@@ -2,7 +2,6 @@
 
 import datetime as dt
 from array import array
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from table_groups import NOON, event, framed, group, run, settled
 
 from distributary.pipeline.errors import StoreError

@@ -12,7 +12,8 @@ from open_files import open_below
 from table_groups import bodies, framed, group, run
 
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.model.message import Group, RecordBatch
+from distributary.pipeline.model.message import Group
+from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.tables.delta.message_file import MessageFile
 from distributary.pipeline.tables.reading.paging import Page
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
