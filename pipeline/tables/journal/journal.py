@@ -16,12 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.errors import HomeLost, JournalFull, StoreError
 from distributary.pipeline.tables.journal import frame, segment
-from distributary.pipeline.tables.journal.segment import FrameRef, Segment
+from distributary.pipeline.tables.journal.segment import FrameRef, Segment, Spare
 
 #: At 90 MB/s, the most that one core publishes, a segment lasts two thirds of a second.
 SEGMENT_BYTES = 64 << 20
@@ -51,14 +51,6 @@ class Opened:
 
 def _always() -> None:
     """The ownership of a home that nobody else can take."""
-
-
-class Spare(NamedTuple):
-    """A file without a life, ready to become a segment."""
-
-    path: Path
-    fd: int
-    size: int
 
 
 class Journal:

@@ -88,6 +88,15 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Spare:
+    """A file without a life, ready to become a segment."""
+
+    path: Path
+    fd: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """What a scan found: the frames that are whole, and whether a torn one follows them."""
 

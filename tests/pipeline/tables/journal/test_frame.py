@@ -50,8 +50,7 @@ RANGES = st.builds(
     st.integers(1, 50),
     st.integers(1, 500),
 )
-SETTLEMENTS = st.builds(
-    Settlement,
+SETTLEMENTS = st.tuples(
     TEXT,
     TEXT,
     TEXT,
@@ -62,7 +61,7 @@ SETTLEMENTS = st.builds(
     INT64,
     INT64,
     st.lists(RANGES, max_size=4).map(tuple),
-)
+).map(lambda said: Settlement(*said))
 KEYS = st.builds(SubscriptionKey, st.none() | TEXT, TEXT, st.booleans())
 DEFINITIONS = st.builds(Definition, TEXT, st.booleans(), st.none() | TEXT, st.booleans())
 EVENTS = st.builds(
