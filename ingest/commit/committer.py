@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from distributary.ingest.commit.file_builder import FileBuilder
 from distributary.ingest.commit.home_opening import Store
 from distributary.ingest.commit.pending_group import CreditGiven
 from distributary.ingest.commit.upkeep_clock import Floors, Result, UpkeepClock
@@ -44,6 +45,7 @@ class Committer:
         self._counts = host.counts
         self._journal, self._table, self._owned = store.journal, store.table, store.owned
         self._recent, self._complete = recent, complete
+        self._builder = FileBuilder(store.journal, host.settings.commit.builder_groups)
         self._worker: Worker[Commit | Upkeep | None] = Worker("committer", host.loop)
         self._upkeep = UpkeepClock(
             host, store.table, store.owned, self._worker.submit, floors, self._behind
@@ -170,7 +172,9 @@ class Committer:
     def _job(self, refs: list[FrameRef]) -> Commit:
         """On the committer's thread."""
         self._owned()
-        commit = self._table.commit(self._journal.read(refs))
+        commit = self._table.commit_files(
+            lambda group, sequence: self._builder.encode(refs, group, sequence)
+        )
         self._journal.recycle(commit.last_group)
         return commit
 
@@ -231,8 +235,8 @@ class Committer:
 
     @property
     def working(self) -> bool:
-        """Whether its thread has something to do now."""
-        return self._committing or self._upkeep.running
+        """Whether its thread keeps the interpreter or the disk busy now."""
+        return (self._committing and not self._builder.elsewhere) or self._upkeep.running
 
     @property
     def parked(self) -> bool:
@@ -246,6 +250,7 @@ class Committer:
 
     def join(self) -> None:
         self._worker.stop()
+        self._builder.close()
 
 
 def _grant(credit: dict[Link, int]) -> None:

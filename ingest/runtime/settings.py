@@ -129,6 +129,7 @@ class CommitLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     interval_ms: int
     bytes: int
     retry_ms: int
+    builder_groups: int
 
 
 class UpkeepSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

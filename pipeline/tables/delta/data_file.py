@@ -52,12 +52,19 @@ def write(store: Store, table: pa.Table, *, record: str, day: str, tier: int) ->
 
     Raises OSError when there is no room, and then there is no file.
     """
+    file, data = described(table, record=record, day=day, tier=tier)
+    store.put(file.path, memoryview(data))
+    return file
+
+
+def described(table: pa.Table, *, record: str, day: str, tier: int) -> tuple[AddedFile, pa.Buffer]:
+    """These rows, which are sorted, as a new file of a partition: what the log says about it, and
+    its bytes. Nothing is written."""
     path = f"{commits.partition(record, day)}/{commits.file_name(tier, str(uuid.uuid4()))}"
     data = encode(table, record)
-    store.put(path, memoryview(data))
     topic, group = _bounds(table["topic"]), _bounds(table["group"])
     sequence = _bounds(table["sequence"]) if record == topic_log_schema.MESSAGE else (None, None)
-    return AddedFile(
+    file = AddedFile(
         path,
         data.size,
         record,
@@ -72,6 +79,7 @@ def write(store: Store, table: pa.Table, *, record: str, day: str, tier: int) ->
         time.time_ns() // 1_000_000,
         _attributes(table) if record == topic_log_schema.MESSAGE else None,
     )
+    return file, data
 
 
 def _attributes(table: pa.Table) -> FileAttributes:

@@ -250,23 +250,21 @@ class Journal:
         """
         views: list[memoryview] = []
         for stretch in segment.stretches(refs):
-            views += self._read_stretch(stretch)
+            live = self._holding(stretch[0])
+            views += segment.read_frames(live.path, live.fd, stretch)
         return views
 
-    def _read_stretch(self, refs: Sequence[FrameRef]) -> list[memoryview]:
-        first = refs[0]
+    def places(self, refs: Sequence[FrameRef]) -> list[tuple[Path, Sequence[FrameRef]]]:
+        """The files in which these frames lie, for a reader that opens them by itself, which must
+        have read them before they are recycled."""
+        return [(self._holding(one[0]).path, one) for one in segment.stretches(refs)]
+
+    def _holding(self, ref: FrameRef) -> Segment:
         with self._lock:
-            found = [live for live in self._live if live.number == first.segment]
+            found = [live for live in self._live if live.number == ref.segment]
         if not found:
-            raise StoreError(f"group {first.group} was recycled, it can't be read")
-        size = refs[-1].offset + refs[-1].size - first.offset
-        data = memoryview(segment.read_all(found[0].fd, size, first.offset))
-        views = [data[r.offset - first.offset :][: r.size] for r in refs]
-        for ref, view in zip(refs, views, strict=True):
-            header = frame.read_header(view)
-            if header is None or header.group != ref.group:
-                raise StoreError(f"{found[0].path} holds no group {ref.group} at {ref.offset}")
-        return views
+            raise StoreError(f"group {ref.group} was recycled, it can't be read")
+        return found[0]
 
     def recycle(self, through_group: int) -> None:
         """Give back what the table holds durably: every group up to this one.

@@ -166,6 +166,20 @@ def write_all(fd: int, parts: Sequence[Bytes], at: int) -> None:
         at += size
 
 
+def read_frames(path: Path, fd: int, refs: Sequence[FrameRef]) -> list[memoryview]:
+    """The bytes of frames that lie side by side in one file: views of one buffer. Raises StoreError
+    where another group lies."""
+    first = refs[0]
+    size = refs[-1].offset + refs[-1].size - first.offset
+    data = memoryview(read_all(fd, size, first.offset))
+    views = [data[r.offset - first.offset :][: r.size] for r in refs]
+    for ref, view in zip(refs, views, strict=True):
+        header = frame.read_header(view)
+        if header is None or header.group != ref.group:
+            raise StoreError(f"{path} holds no group {ref.group} at {ref.offset}")
+    return views
+
+
 def read_all(fd: int, size: int, at: int) -> bytes:
     """Exactly `size` bytes at `at`; a file that ends before is damaged."""
     data = os.pread(fd, size, at)

@@ -7,15 +7,13 @@ alone, `page` and `topics` on the reader thread alone, all else on any. The call
 lock.
 """
 
-import datetime as dt
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar, cast
+from typing import Self, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -24,7 +22,7 @@ from distributary.pipeline.dispatch.priority_index import Ahead
 from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.log.log_identity import LogIdentity
 from distributary.pipeline.subscriptions.hint import HintFilter
-from distributary.pipeline.tables.delta import commits, data_file, evolution, table_state
+from distributary.pipeline.tables.delta import commits, evolution, table_state
 from distributary.pipeline.tables.delta.checkpoint import Identity
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
@@ -35,12 +33,11 @@ from distributary.pipeline.tables.delta.table_state import (
     TableState,
 )
 from distributary.pipeline.tables.delta.table_writer import TableWriter
-from distributary.pipeline.tables.journal import frame
-from distributary.pipeline.tables.journal.frame import DecodedFrame
 from distributary.pipeline.tables.reading import table_statistics
 from distributary.pipeline.tables.reading.paging import Page, Pager
 from distributary.pipeline.tables.reading.table_statistics import Volume
-from distributary.pipeline.tables.topic_log import group_rows as rows
+from distributary.pipeline.tables.topic_log import commit_files
+from distributary.pipeline.tables.topic_log.commit_files import CommitFiles
 from distributary.pipeline.tables.upkeep.table_upkeep import Owed, Steps, Upkeep, day_of
 from distributary.pipeline.tables.upkeep.upkeep_limits import DEFAULT_LIMITS, UpkeepLimits
 
@@ -266,32 +263,38 @@ class TopicLog:
         frames, or nobody knows yet. After ForeignCommit, or when `dead` says why, the gateway must
         stop.
         """
+        return self.commit_files(
+            lambda group, sequence: commit_files.encode(views, group=group, sequence=sequence)
+        )
+
+    def commit_files(self, encode: Callable[[int, int], CommitFiles | None]) -> Commit:
+        """The same, where the files are made somewhere else: `encode` is given the last group and
+        the first free sequence that the table has, as `commit_files.encode` is."""
         self._writer.ready()
         before = self.state
         began = time.perf_counter()
-        frames = _new_frames(views, before.group)
-        if not frames:
+        files = encode(before.group, before.sequence)
+        if files is None:
             self._writer.refuse_foreign()
             return Commit(before.version, before.group, 0, 0, 0, 0.0, 0.0, 0.0)
-        _check_dense(frames, before)
-        tables = rows.build(frames)
-        group, sequence = frames[-1].group, before.sequence + sum(f.count for f in frames)
         built = time.perf_counter()
         written = built
 
         def write(added: list[AddedFile]) -> bytes:
             nonlocal written
-            for record, table in tables.items():
-                for day, part in _days(table):
-                    added.append(data_file.write(self._store, part, record=record, day=day, tier=0))
+            for file, data in zip(files.added, files.data, strict=True):
+                self._store.put(file.path, data)
+                added.append(file)
             written = time.perf_counter()
-            positions = {JOURNAL_APP: group, SEQUENCE_APP: sequence}
+            positions = {JOURNAL_APP: files.group, SEQUENCE_APP: files.sequence}
             return commits.encode("WRITE", at=_now(), added=added, transactions=positions)
 
-        added = self._writer.make(write, lambda at, new: at.appended(group, sequence, new))
+        added = self._writer.make(
+            write, lambda at, new: at.appended(files.group, files.sequence, new)
+        )
         return Commit(
             version=before.version + 1,
-            last_group=group,
+            last_group=files.group,
             files=len(added),
             rows=sum(file.rows for file in added),
             bytes=sum(file.size for file in added),
@@ -348,27 +351,3 @@ def _with_all_columns(store: Store, table: DeltaTable) -> DeltaTable:
         evolution.evolve(store, table, _now())
         table = _open(store)
     raise ForeignCommit(f"somebody else goes on committing to {store.uri}; stop the other writer")
-
-
-def _days(table: pa.Table) -> list[tuple[str, pa.Table]]:
-    """The rows by their day, in the same order."""
-    days = cast("list[dt.date]", pc.unique(table["day"]).to_pylist())
-    if len(days) == 1:
-        return [(days[0].isoformat(), table)]
-    return [(day.isoformat(), table.filter(pc.field("day") == day)) for day in sorted(days)]
-
-
-def _new_frames(views: Sequence[memoryview], committed: int) -> list[DecodedFrame]:
-    frames = [frame.decode(view) for view in views]
-    return [f for f in frames if f.group > committed]
-
-
-def _check_dense(frames: Sequence[DecodedFrame], before: TableState) -> None:
-    group, sequence = before.group, before.sequence
-    for f in frames:
-        if f.group != group + 1 or (f.count and f.first_sequence != sequence):
-            raise StoreError(
-                f"group {group + 1} with sequence {sequence} should be committed next, not "
-                f"group {f.group} with {f.first_sequence}"
-            )
-        group, sequence = f.group, sequence + f.count

@@ -1,0 +1,145 @@
+"""Who encodes the files of a commit: the committer's thread, or for many groups a process.
+
+A commit of many small groups is work for the interpreter, and while a thread does it the loop waits
+for the interpreter at every step. A process of its own has one of its own. It is asked for commits
+of `commit.builder_groups` groups and more, and started when there are such; the thread does what is
+smaller, what comes before the process is ready, and all that the process doesn't do for whatever
+reason. It makes bytes: nothing durable hangs on it.
+"""
+
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import msgspec
+import structlog
+
+from distributary.ingest.commit.builder_messages import (
+    BuildAnswer,
+    BuildRequest,
+    receive,
+    receive_bytes,
+    send,
+)
+from distributary.pipeline.tables.journal.journal import Journal
+from distributary.pipeline.tables.journal.segment import FrameRef
+from distributary.pipeline.tables.topic_log import commit_files
+from distributary.pipeline.tables.topic_log.commit_files import CommitFiles
+
+_events = structlog.get_logger("log")
+
+PROCESS = "distributary.ingest.commit.builder_process"
+#: Seconds that it may take for one commit; then it is ended, and the thread does it.
+BUILD_SECONDS_MAX = 30.0
+#: Seconds until one that has failed is started again.
+AGAIN_SECONDS = 60.0
+
+
+class FileBuilder:
+    """Encodes commits of one journal's frames. All methods run on the committer's thread, but for
+    `elsewhere`, which any thread may ask."""
+
+    def __init__(self, journal: Journal, groups_min: int) -> None:
+        """`groups_min`: groups of a commit from which on a process encodes it; 0: never."""
+        self._journal, self._groups_min = journal, groups_min
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._ready = False
+        self._again_at = 0.0
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(BuildAnswer)
+        #: The process works now, and the thread waits for it.
+        self.elsewhere = False
+
+    def encode(self, refs: Sequence[FrameRef], group: int, sequence: int) -> CommitFiles | None:
+        """The files of a commit of these frames, as `commit_files.encode` has them."""
+        if self._groups_min and len(refs) >= self._groups_min and self._there():
+            places = [(str(path), list(some)) for path, some in self._journal.places(refs)]
+            answer = self._ask(BuildRequest(places, group, sequence))
+            if answer is not None:
+                return answer if answer.group > group else None
+        return commit_files.encode(self._journal.read(refs), group=group, sequence=sequence)
+
+    def _there(self) -> bool:
+        """Whether the process is ready; if there is none, one is started."""
+        if self._socket is None:
+            if time.monotonic() >= self._again_at:
+                self._start()
+            return False
+        if not self._ready and select.select([self._socket], [], [], 0)[0]:
+            self._ready = self._received(self._socket) is not None
+        return self._ready
+
+    def _start(self) -> None:
+        own, other = socket.socketpair()
+        own.settimeout(BUILD_SECONDS_MAX)
+        with other:
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 (our own module)
+                    [sys.executable, "-P", "-m", PROCESS],
+                    stdin=other.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                own.close()
+                self._failed(str(error))
+                return
+        self._socket = own
+
+    def _ask(self, request: BuildRequest) -> CommitFiles | None:
+        """The answer; None if there is none that can be used."""
+        assert self._socket is not None  # noqa: S101
+        self.elsewhere = True
+        try:
+            send(self._socket, self._encoder.encode(request))
+            answer = self._received(self._socket)
+        except OSError:  # it has ended since the last commit, for it had nothing to do
+            self._end()
+            return None
+        finally:
+            self.elsewhere = False
+        return answer
+
+    def _received(self, connection: socket.socket) -> CommitFiles | None:
+        try:
+            answer = self._decoder.decode(receive(connection))
+            if answer.error:
+                self._failed(answer.error)
+                return None
+            data = [receive_bytes(connection, one.size) for one in answer.added]
+        except EOFError:
+            self._end()
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            self._failed(str(error) or type(error).__name__)
+            return None
+        return CommitFiles(answer.group, answer.sequence, answer.added, [*data])
+
+    def _failed(self, reason: str) -> None:
+        """What should not be: it is ended, and not started again for a while."""
+        _events.warning(
+            "commit.builder_failed",
+            reason=reason,
+            then=f"the committer's thread does its work; started again in {AGAIN_SECONDS:.0f} s",
+        )
+        self._again_at = time.monotonic() + AGAIN_SECONDS
+        self._end()
+
+    def _end(self) -> None:
+        self._ready = False
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        """End the process. No commit runs any more."""
+        self._end()
