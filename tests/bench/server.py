@@ -53,7 +53,8 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where it listens, and its process if it is on this machine (None: CPU and RSS unknown)."""
+    """Where it listens, and its process if it is on this machine (None: CPU and RSS unknown). Its
+    child processes count with it."""
 
     endpoint: Endpoint
     pid: int | None
@@ -67,15 +68,24 @@ class Server:
             with suppress(OSError):  # a thread that ended just now
                 name, used = _stat(task / "stat")
                 threads["loop" if task.name == str(self.pid) else _plain(name)] += used
-        return Cpu(_stat(folder / "stat")[1], threads)
+        total = _stat(folder / "stat")[1]
+        for child in _children(self.pid):
+            with suppress(OSError):
+                used = _stat(child / "stat")[1]
+                threads["children"] += used
+                total += used
+        return Cpu(total, threads)
 
     def rss_mb(self) -> float | None:
         """Resident memory in MB (10^6 bytes)."""
         if self.pid is None:
             return None
-        text = Path(f"/proc/{self.pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+) kB", text)
-        return int(found[1]) * 1024 / 1e6 if found else None
+        mb = 0.0
+        for process in (Path(f"/proc/{self.pid}"), *_children(self.pid)):
+            with suppress(OSError):
+                found = re.search(r"VmRSS:\s+(\d+) kB", (process / "status").read_text())
+                mb += int(found[1]) * 1024 / 1e6 if found else 0.0
+        return mb
 
     def wait_quiet(self) -> None:
         """Until what was left to do (commits, garbage) is done, so that it is counted where it
@@ -96,6 +106,17 @@ def _stat(path: Path) -> tuple[str, float]:
     head, _, tail = path.read_text().rpartition(")")
     fields = tail.split()
     return head.partition("(")[2], (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def _children(pid: int) -> list[Path]:
+    """The folders below /proc of the processes that this one has started."""
+    found: list[Path] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) == pid:
+                found.append(process)
+    return found
 
 
 def _plain(name: str) -> str:
