@@ -20,8 +20,7 @@ from distributary.pipeline.tables.journal.segment import FrameRef
 
 _events = structlog.get_logger("log")
 
-#: Seconds for which the loop writes nothing by itself after its writes were slow: long enough that
-#: a slow disk costs it a hundredth of its time, short enough that one hiccup is soon forgotten.
+#: Seconds for which the loop writes nothing by itself, at least, after its writes were slow.
 REST_SECONDS = 1.0
 
 

@@ -168,30 +168,38 @@ def _backlog(bench: Bench) -> Measurement:
     return measurement
 
 
-def _stall(bench: Bench) -> Measurement:
-    """Ten seconds at a steady 5,000/s: the longest wait for an accept while commits run."""
-    measurement, topic, subscription = Measurement(), bench.name("stall"), bench.name("kept")
-    bench.subscribe([subscription], topic)
-    spec = bench.spec("steady", topic, bench.settings.count(50_000), rate=5_000.0)
-    outcomes, cpu = bench.measured(spec)
-    measurement.add(outcomes, cpu, counted=outcomes[0])
-    measurement.rss_mb = bench.server.rss_mb()
-    bench.unsubscribe([subscription], topic)
-    return measurement
+def _stall(rate: float) -> Callable[[Bench], Measurement]:
+    """Ten seconds at a steady rate: the longest wait for an accept while commits run."""
+
+    def run(bench: Bench) -> Measurement:
+        measurement, topic, subscription = Measurement(), bench.name("stall"), bench.name("kept")
+        bench.subscribe([subscription], topic)
+        spec = bench.spec("steady", topic, bench.settings.count(int(10 * rate)), rate=rate)
+        outcomes, cpu = bench.measured(spec)
+        measurement.add(outcomes, cpu, counted=outcomes[0])
+        measurement.rss_mb = bench.server.rss_mb()
+        bench.unsubscribe([subscription], topic)
+        return measurement
+
+    return run
 
 
-def _end_to_end(bench: Bench) -> Measurement:
-    """Ten seconds at a steady 2,000/s through a durable subscription and back."""
-    measurement, topic, subscription = Measurement(), bench.name("relay"), bench.name("through")
-    count = bench.settings.count(20_000)
-    spec = bench.spec(
-        "relay", topic, count, rate=2_000.0, subscriptions=(subscription,), owed=count
-    )
-    outcomes, cpu = bench.measured(spec)
-    measurement.add(outcomes, cpu, counted=outcomes[0])
-    measurement.rss_mb = bench.server.rss_mb()
-    bench.unsubscribe([subscription], topic)
-    return measurement
+def _end_to_end(rate: float) -> Callable[[Bench], Measurement]:
+    """Ten seconds at a steady rate through a durable subscription and back."""
+
+    def run(bench: Bench) -> Measurement:
+        measurement, topic, subscription = Measurement(), bench.name("relay"), bench.name("through")
+        count = bench.settings.count(int(10 * rate))
+        spec = bench.spec(
+            "relay", topic, count, rate=rate, subscriptions=(subscription,), owed=count
+        )
+        outcomes, cpu = bench.measured(spec)
+        measurement.add(outcomes, cpu, counted=outcomes[0])
+        measurement.rss_mb = bench.server.rss_mb()
+        bench.unsubscribe([subscription], topic)
+        return measurement
+
+    return run
 
 
 def _by_commits(run: Callable[[Bench], Measurement]) -> Callable[[Bench], Measurement]:
@@ -210,6 +218,8 @@ CASES = (
     Case("publish-1", "publish", _publish("publish", 100_000, 1), Budget(70_000)),
     Case("publish-4", "publish", _publish("publish", 100_000, 4)),
     Case("publish-sync", "publish", _publish("one-at-a-time", 3_000, 1), Budget(p50_ms_max=0.5)),
+    Case("sync-16", "sync", _publish("one-at-a-time", 16_000, 16)),
+    Case("sync-256", "sync", _publish("one-at-a-time", 51_200, 256)),
     Case("drain", "drain", _shared(100_000, 1), Budget(180_000)),
     Case("shared-1", "shared", _shared(100_000, 1)),
     Case("shared-4", "shared", _shared(100_000, 4), Budget(150_000)),
@@ -218,8 +228,10 @@ CASES = (
     Case("fanout-10", "fanout", _fan_out(20_000, 10)),
     Case("fanout-50", "fanout", _fan_out(4_000, 50), Budget(130_000)),
     Case("backlog", "backlog", _backlog, Budget(rss_mb_max=300)),
-    Case("stall", "stall", _stall, Budget(stall_ms_max=100)),
-    Case("end-to-end", "end-to-end", _end_to_end),
+    Case("stall", "stall", _stall(5_000.0), Budget(stall_ms_max=100)),
+    Case("stall-25", "stall-25", _stall(25_000.0), Budget(stall_ms_max=100)),
+    Case("end-to-end", "end-to-end", _end_to_end(2_000.0)),
+    Case("end-to-end-200", "end-to-end", _end_to_end(200.0)),
     Case("delta-publish", "delta", _by_commits(_publish("publish", 100_000, 1)), own=True),
     Case("delta-sync", "delta", _by_commits(_publish("one-at-a-time", 200, 1)), own=True),
     Case(

@@ -152,22 +152,32 @@ def _publish(spec: Spec) -> Prepared:
 
 
 def _one_at_a_time(spec: Spec) -> Prepared:
-    """The next message goes when the one before it is accepted; each wait is a latency."""
-    sender = Sender(spec.endpoint, spec.topic, _laid_out(spec, spec.count))
-    sender.due = 0
+    """On each connection the next message goes when the one before it is accepted; each wait is a
+    latency."""
+    rows = _laid_out(spec, spec.count // spec.connections)
+    senders = [Sender(spec.endpoint, spec.topic, rows) for _ in range(spec.connections)]
+    for sender in senders:
+        sender.due = 0
 
     def work(outcome: Outcome) -> None:
-        loop, clock = Loop([sender], spec.seconds_max), time.perf_counter
-        while sender.accepted < spec.count:
-            began = clock()
-            sender.due += 1
-            sender.on_writable()
-            while sender.accepted < sender.due:
+        loop, clock = Loop(senders, spec.seconds_max), time.perf_counter
+        began = [0.0] * len(senders)
+        unfinished = [*enumerate(senders)]
+        while unfinished:
+            for nth, sender in unfinished:
+                if sender.accepted == sender.due:
+                    if sender.due:
+                        outcome.latencies_ms.append(1e3 * (clock() - began[nth]))
+                    if sender.due < sender.count:
+                        began[nth] = clock()
+                        sender.due += 1
+                        sender.on_writable()
+            unfinished = [(nth, one) for nth, one in unfinished if one.accepted < one.count]
+            if unfinished:
                 loop.turn(1000)
-            outcome.latencies_ms.append(1e3 * (clock() - began))
-        outcome.count = spec.count
+        outcome.count = len(rows) * len(senders)
 
-    return [sender], work
+    return senders, work
 
 
 class Pace:

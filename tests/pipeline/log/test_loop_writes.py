@@ -44,6 +44,13 @@ def test_a_slow_disk_has_the_loop_rest_and_try_again(writes: LoopWrites) -> None
     assert writes.allows(100, 3.01)
 
 
+def test_a_disk_that_hangs_has_a_hundredth_of_the_loops_time(writes: LoopWrites) -> None:
+    """A write of half a second is followed by fifty without one."""
+    writes.took(0.5, 10.0)
+    assert not writes.allows(100, 59.9)
+    assert writes.allows(100, 60.0)
+
+
 def test_now_and_then_a_write_may_take_twice_as_long(writes: LoopWrites) -> None:
     for nth in range(1_000):
         writes.took(0.0012 if nth % 8 == 0 else QUICK, float(nth))
