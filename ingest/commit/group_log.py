@@ -332,9 +332,7 @@ class Log:
 
     def _written(self, ref: FrameRef) -> None:
         """The group that is being written lies in the journal, durably."""
-        assert self._writing is not None  # noqa: S101
-        group = self._writing.group
-        self._committer.add(ref, group.first_sequence + group.message_count)
+        self._committer.add(ref, self._next_sequence)  # no group is begun while one is written
         self._durable()
         self._committer.flush()
 

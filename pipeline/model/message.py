@@ -114,4 +114,4 @@ class Group(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def message_count(self) -> int:
-        return sum(run.count for run in self.messages)
+        return sum([run.count for run in self.messages])

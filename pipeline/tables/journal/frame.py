@@ -42,7 +42,8 @@ FRAME_BYTES_MAX = 1 << 30
 _COLUMN_WIDTHS = (4, 1, 1, 4)
 #: Bytes of a message in `expires_at` and in `deliver_at`.
 TIME_BYTES = 8
-_ZEROS = bytes(FRAME_ALIGN)
+#: So many zeros each.
+_PADDINGS = tuple(bytes(size) for size in range(FRAME_ALIGN))
 
 
 class SettlementRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -137,18 +138,24 @@ def encode(group: Group) -> list[Bytes]:
     """
     runs = group.messages
     records = _RECORDS_ENCODER.encode(_records(group))
-    count = 0
-    blob_bytes = 0
-    sections: list[Bytes] = [records, _padding(len(records), SECTION_ALIGN)]
-    blobs: list[Bytes] = []
-    for run in runs:
-        count += run.count
-        blob_bytes += len(run.blob)
-        blobs.append(run.blob)
+    sections: list[Bytes] = [records, _PADDINGS[-len(records) % SECTION_ALIGN]]
+    if len(runs) == 1:  # what is published one at a time, and most of all else
+        [run] = runs
+        count, blob_bytes, blobs = run.count, len(run.blob), [run.blob]
+        columns: Sequence[Sequence[Bytes]] = (
+            (run.lengths,),
+            (run.durable,),
+            (run.priority,),
+            (run.ttl,),
+        )
+    else:
+        count = sum([run.count for run in runs])
+        blob_bytes = sum([len(run.blob) for run in runs])
+        blobs, columns = [run.blob for run in runs], _columns(group)
     if count:
-        for width, column in zip(_COLUMN_WIDTHS, _columns(group), strict=True):
+        for width, column in zip(_COLUMN_WIDTHS, columns, strict=True):
             sections += column
-            sections.append(_padding(width * count, SECTION_ALIGN))
+            sections.append(_PADDINGS[-width * count % SECTION_ALIGN])
     meta = b"".join(sections)
     body_bytes = len(meta) + blob_bytes
     if body_bytes > FRAME_BYTES_MAX:
@@ -168,7 +175,7 @@ def encode(group: Group) -> list[Bytes]:
         0,
         0,
     )
-    return [header, meta, *blobs, _padding(HEADER_BYTES + body_bytes, FRAME_ALIGN)]
+    return [header, meta, *blobs, _PADDINGS[-(HEADER_BYTES + body_bytes) % FRAME_ALIGN]]
 
 
 def _columns(group: Group) -> tuple[list[Bytes], list[Bytes], list[Bytes], list[Bytes]]:
@@ -182,6 +189,10 @@ def _columns(group: Group) -> tuple[list[Bytes], list[Bytes], list[Bytes], list[
 
 
 def _records(group: Group) -> Records:
+    if len(group.messages) == 1 and not (group.settlements or group.subscriptions):
+        [run] = group.messages
+        times = bytes(run.expires_at), bytes(run.deliver_at)
+        return Records([run.topic], [(0, run.count)], [], [], *times)
     topics: dict[str, int] = {}
     runs = [(topics.setdefault(run.topic, len(topics)), run.count) for run in group.messages]
     return Records(
@@ -313,7 +324,3 @@ def _decode_records(header: FrameHeader, section: memoryview) -> Records:
 
 def _aligned(size: int, to: int) -> int:
     return (size + to - 1) // to * to
-
-
-def _padding(size: int, to: int) -> bytes:
-    return _ZEROS[: -size % to]
