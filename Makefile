@@ -14,13 +14,14 @@ SECONDS ?= 3600
 STAY ?=
 EXTRAS ?= console,spark
 DIST_ENV := build/dist-env
+DOCS_ENV := build/docs-env
 READY := $(VENV)/.ready
 ARCHIVE := build/spark.jsa
 # Where this is set, each of the tests' hundreds of processes compiles all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench run crash fuzz soak jms dist clean tools
+.PHONY: help demo test check bench run crash fuzz soak jms dist docs clean tools
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -57,6 +58,9 @@ jms: $(READY) ## The Qpid JMS client's tests: Java against a real gateway
 dist: $(DIST_ENV)/.ready ## Wheels and one executable file, in dist/: nobody needs a compiler (EXTRAS=console: without Spark)
 	$(DIST_ENV)/bin/python deploy/packages/build_packages.py --to dist --extras $(EXTRAS)
 
+docs: $(DOCS_ENV)/.ready ## The pages as a searchable site, in build/site: open build/site/index.html
+	$(DOCS_ENV)/bin/python deploy/site/build_site.py --to build/site
+
 clean: ## Remove what was built, the virtual environment too
 	rm -rf build dist spark-warehouse $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis ingest/native/_pump.*
 
@@ -79,6 +83,11 @@ $(READY): pyproject.toml $(wildcard ingest/native/*.c) ingest/native/build_pump.
 $(DIST_ENV)/.ready: deploy/packages/requirements.txt
 	$(PYTHON) -m venv $(DIST_ENV)
 	$(DIST_ENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+$(DOCS_ENV)/.ready: deploy/site/requirements.txt
+	$(PYTHON) -m venv $(DOCS_ENV)
+	$(DOCS_ENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 # Spark's classes for the tests' JVMs, read and checked once.
