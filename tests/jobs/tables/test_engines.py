@@ -90,7 +90,8 @@ def run_examples(lived: Place) -> None:
 
 
 def blocks(kind: str) -> list[str]:
-    page = (Path(__file__).parents[3] / "docs" / "tables.md").read_text()
+    docs = Path(__file__).parents[3] / "docs"
+    page = "".join((docs / name).read_text() for name in ("tables.md", "views.md"))
     return re.findall(rf"^```{kind}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
 
 

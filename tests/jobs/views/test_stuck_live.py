@@ -29,7 +29,7 @@ def test_a_gateway_says_why(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of five messages one is settled, two are held, two wait for credit; one more came after the
-    tables were made. The command, the example of docs/tables.md and SQL say so."""
+    tables were made. The command, the example of docs/views.md and SQL say so."""
     with Gateway(tmp_path, {"commit": {"interval_ms": 20}}) as gateway:
         home, address = Home(gateway.home), f"127.0.0.1:{gateway.port}"
         with Peer(gateway.port, "auditor") as peer:

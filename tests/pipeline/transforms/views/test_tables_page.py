@@ -1,4 +1,5 @@
-"""docs/tables.md is the contract: it has every column of every table, and its examples run."""
+"""docs/tables.md and docs/views.md are the contract: they have every column of every table and view,
+and their examples run."""
 
 import re
 from pathlib import Path
@@ -10,7 +11,8 @@ from distributary.pipeline.tables.delta.topic_log_schema import SCHEMA
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.views.view_registry import VIEWS
 
-PAGE = (Path(__file__).parents[4] / "docs" / "tables.md").read_text()
+DOCS = Path(__file__).parents[4] / "docs"
+PAGE = "".join((DOCS / name).read_text() for name in ("tables.md", "views.md"))
 WORDS = {"bigint": "long", "tinyint": "byte"}
 
 
