@@ -1,0 +1,87 @@
+"""Command lines as pages and files have them, compared with the commands that there are."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from distributary.ingest.cli.main import cli
+from distributary.jobs.session.job_names import MODULES
+
+ROOT = Path(__file__).resolve().parents[2]
+_PROGRAM = re.compile(r"(?:[\w./]*/)?distributary$")
+_VARIABLE = re.compile(r"[A-Z_]+=\S*$")
+#: What ends a command in a shell's line.
+_ENDS = {"|", "&&", "||", ";", ">", ">>", "&"}
+#: When cron runs a line.
+_CRON = re.compile(r"^(?:[\d*/,-]+ ){5}")
+
+
+def said(text: str) -> Iterator[list[str]]:
+    """The commands of a block for a shell, as words: without variables, what they are piped to,
+    and remarks."""
+    for line in text.replace("\\\n", " ").splitlines():
+        words = _words(_CRON.sub("", line.strip()))
+        while words:
+            ends = next((at for at, word in enumerate(words) if word in _ENDS), len(words))
+            command, words = words[:ends], words[ends + 1 :]
+            while command and _VARIABLE.match(command[0]):
+                command = command[1:]
+            if command:
+                yield command
+
+
+def _words(line: str) -> list[str]:
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;>")
+    lexer.whitespace_split = True
+    lexer.commenters = "#"
+    return list(lexer)
+
+
+def is_ours(command: list[str]) -> bool:
+    return bool(_PROGRAM.match(command[0]))
+
+
+def parsed(words: list[str]) -> None:
+    """`distributary` takes these words: there are such commands, options and values, and as many
+    arguments as it wants. Nothing is run, and no file need be there. Raises click.UsageError."""
+    command: click.Command = cli
+    context = click.Context(cli, info_name="distributary")
+    while isinstance(command, click.Group) and words:
+        name, *words = words
+        if command.name == "jobs":
+            found = import_module(MODULES[name]).command if name in MODULES else None
+        else:
+            found = command.get_command(context, name)
+        if found is None:
+            raise click.UsageError(f"no command {name!r}", context)
+        command, context = found, click.Context(found, info_name=name, parent=context)
+    if isinstance(command, click.Group):
+        raise click.UsageError("a command of the group is missing", context)
+    values, rest, given = command.make_parser(context).parse_args(list(words))
+    if rest:
+        raise click.UsageError(f"too many arguments: {' '.join(rest)}", context)
+    for parameter in command.get_params(context):
+        value = values.get(str(parameter.name))
+        many = isinstance(value, list | tuple)
+        there = parameter in given and (bool(value) if parameter.nargs == -1 and many else True)
+        if parameter.nargs == -1 and not many:
+            there = False  # click's mark for an argument that isn't there
+        if parameter.required and not there:
+            raise click.MissingParameter(ctx=context, param=parameter)
+        if there and not isinstance(parameter.type, click.Path | click.File):
+            parameter.type_cast_value(context, value)
+
+
+def made(words: list[str]) -> str:
+    """What `make` lacks of what these words ask for: a target or a variable, or nothing."""
+    makefile = (ROOT / "Makefile").read_text()
+    for word in words:
+        name, is_variable, _ = word.partition("=")
+        pattern = rf"^{name} \?=" if is_variable else rf"^{name}:"
+        if not re.search(pattern, makefile, re.MULTILINE):
+            return name
+    return ""
