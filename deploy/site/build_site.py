@@ -2,8 +2,8 @@
 
     python deploy/site/build_site.py --to build/site
 
-The pages stay where they are and read well in a browser of repositories, too: all of them are copied
-in their own order of folders, with the files that they link to, so every relative link holds in both.
+The pages stay where they are and read well in a browser of repositories, too: they are copied in
+their own order of folders, with the files that they link to, so every relative link holds in both.
 A notebook becomes a page with its output. Links and anchors that lead nowhere end the build.
 
 It runs in an environment with `requirements.txt`.

@@ -20,14 +20,15 @@ _ENDS = {"|", "&&", "||", ";", ">", ">>", "&"}
 _CRON = re.compile(r"^(?:[\d*/,-]+ ){5}")
 
 
-def said(text: str) -> Iterator[list[str]]:
+def commands_of(text: str) -> Iterator[list[str]]:
     """The commands of a block for a shell, as words: without variables, what they are piped to,
     and remarks."""
     for line in text.replace("\\\n", " ").splitlines():
         words = _words(_CRON.sub("", line.strip()))
         while words:
             ends = next((at for at, word in enumerate(words) if word in _ENDS), len(words))
-            command, words = words[:ends], words[ends + 1 :]
+            into_file = words[ends : ends + 1] in ([">"], [">>"])
+            command, words = words[:ends], words[ends + 1 + into_file :]
             while command and _VARIABLE.match(command[0]):
                 command = command[1:]
             if command:

@@ -123,14 +123,14 @@ class Publishing(_Ended):
             return
         while sender.credit and self._send(sender):
             pass
-        self._look(event)
+        self._look(sender.connection)
 
     def _send_one(self, sender: Sender, event: Event) -> None:
         """One of those that go at a rate; the next one by a timer."""
         if sender.credit and self._send(sender):
             self._waits = True
             event.container.schedule(self._apart, _Then(lambda one: self._next(sender, one)))
-        self._look(event)
+        self._look(sender.connection)
 
     def _next(self, sender: Sender, event: Event) -> None:
         self._waits = False
@@ -149,19 +149,21 @@ class Publishing(_Ended):
     def on_accepted(self, event: Event) -> None:
         self.accepted += 1
         self._told(self.accepted)
-        self._look(event)
+        self._look(event.connection)
 
     def on_rejected(self, event: Event) -> None:
         self.rejected += 1
         assert event.delivery is not None  # noqa: S101
         self.reason = self.reason or _said(event.delivery.remote.condition, "it was rejected")
-        self._look(event)
+        self._look(event.connection)
 
     on_released = on_rejected
 
-    def _look(self, event: Event) -> None:
-        if self._all and self.accepted + self.rejected == self.sent and event.connection:
-            self.end(event)
+    def _look(self, connection: Connection | None) -> None:
+        """All is sent and answered: close. A timer's event has no connection of its own."""
+        if self._all and self.accepted + self.rejected == self.sent and connection is not None:
+            self._stop_waiting()
+            connection.close()
 
 
 class _Then(Handler):

@@ -48,7 +48,12 @@ _BARS = " ▁▂▃▄▅▆▇█"
 @click.option(
     "--every", type=click.FloatRange(0.2), default=1.0, show_default=True, help="Seconds."
 )
-@click.option("--sort", type=click.Choice([*Order], case_sensitive=False), default="backlog", show_default=True)
+@click.option(
+    "--sort",
+    type=click.Choice([*Order], case_sensitive=False),
+    default="backlog",
+    show_default=True,
+)
 @click.option("--once", is_flag=True, help="One look, then end.")
 @json_option
 def top(metrics: str, every: float, sort: Order, once: bool, as_json: bool) -> None:

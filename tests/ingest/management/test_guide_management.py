@@ -1,12 +1,13 @@
 """The guide to management, done as it is written."""
 
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from command_lines import commands_of
+from fork_server import clean_environment, commands
 from gateway_process import Gateway
 
 from distributary.ingest.cli.options.command_options import ABSENT, FAILED, MISUSED, REFUSED
@@ -23,19 +24,11 @@ def blocks(kind: str) -> list[str]:
 def test_each_command_does_what_it_says(own_gateway: Make) -> None:
     """One after the other, as a reader types them; each ends well."""
     gateway = own_gateway().start()
-    place = {**os.environ, "DISTRIBUTARY_GATEWAY": f"127.0.0.1:{gateway.port}"}
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    for line in "".join(blocks("sh")).splitlines():
-        done = subprocess.run(
-            ["sh", "-c", line],
-            env={**place, "PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, (line, done.stderr)
-        assert done.stdout, line
+    place = {**clean_environment(), "DISTRIBUTARY_GATEWAY": f"127.0.0.1:{gateway.port}"}
+    for _, *words in commands_of("".join(blocks("sh"))):
+        done = commands().run(*words, environment=place, timeout=60)
+        assert done.returncode == 0, (words, done.stderr)
+        assert done.stdout, words
     assert not [event for event in gateway.events("subscription.created") if "?" in str(event)]
 
 

@@ -7,7 +7,6 @@ import io
 import logging
 import os
 import re
-import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -17,7 +16,9 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from command_lines import commands_of, is_ours
 from deltalake import DeltaTable
+from doc_blocks import blocks
 from gateway_process import PATIENCE, Gateway, free_port, until
 from proton import Message
 from proton.utils import BlockingConnection
@@ -59,24 +60,25 @@ class Reader:
             if kind == "python":
                 exec(compile(block, str(GUIDE), "exec"), self._known)  # noqa: S102
             else:
-                for line in block.splitlines():
-                    self._command(line, shown)
+                for command in commands_of(block):
+                    self.types(command, shown)
         return shown.getvalue()
 
     def forgets(self) -> None:
         """What programs left open ends with this test, and not with Python."""
         self._known.clear()
 
-    def _command(self, line: str, shown: io.StringIO) -> None:
-        name, *arguments = shlex.split(line)
-        assert name == "distributary", line
+    def types(self, command: list[str], shown: io.StringIO) -> None:
+        """One command, in this process."""
+        name, *arguments = command
+        assert is_ours(command), command
         if "--trigger" in arguments:
             threading.Thread(target=self._stop_when_it_tells, daemon=True).start()
         try:
-            code = cli.main(arguments, prog_name=name, standalone_mode=False) or 0
+            code = cli.main(arguments, prog_name="distributary", standalone_mode=False) or 0
         except SystemExit as ended:
             code = ended.code or 0
-        assert code == 0, (line, shown.getvalue())
+        assert code == 0, (name, arguments, shown.getvalue())
 
     def _stop_when_it_tells(self) -> None:
         """Give it something to do, look at its metrics, as Prometheus does, and end it."""
@@ -102,6 +104,12 @@ def logged(home: Home) -> bool:
     messages = sum(row["record"] == "message" for row in rows)
     accepted = sum(len(row["sequences"]) for row in rows if row["outcome"] == "accepted")
     return (messages, accepted) == (500, 300)
+
+
+def settled(home: Home) -> int:
+    """How many settlements the log has."""
+    rows = DeltaTable(home.topic_log).to_pyarrow_table(columns=["outcome", "sequences"])
+    return sum(row["outcome"] == "accepted" for row in rows.to_pylist())
 
 
 @contextmanager
@@ -151,6 +159,30 @@ def test_each_block_does_what_it_says(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "build" / "belgium" / "_delta_log").is_dir()
     for gauge in re.findall(r"`(distributary_job_\w+)`", GUIDE.read_text()):
         assert gauge in reader.scraped
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_readme_up_to_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two messages one is taken and one is owed, as rows. The job that goes on for ever and the
+    audit are the guide's, too."""
+    with Gateway(tmp_path / "gateway", SETTINGS) as gateway:
+        monkeypatch.setenv("DISTRIBUTARY_GATEWAY", f"127.0.0.1:{gateway.port}")
+        monkeypatch.setenv("COLUMNS", "120")
+        (tmp_path / "build").mkdir()
+        (tmp_path / "build" / "home").symlink_to(gateway.home)
+        reader = Reader(tmp_path, gateway)
+        shell, job, look = (
+            next(block for block in blocks("README.md") if text in block.text)
+            for text in ("consume orders --durable", "jobs materialize", "stuck_summary")
+        )
+        reader.does("sh", "".join(shell.text.splitlines(keepends=True)[:3]))
+        until(lambda: settled(Home(gateway.home)) == 1, "the settlement in the log")
+        reader.does("sh", job.text.splitlines()[0])
+        shown = reader.does("python", look.text)
+        reader.forgets()
+        gateway.stop()
+    assert re.search(r"\|container/distributary-cli/billing\| +1\| +1\|", shown), shown
+    assert re.search(r"\|container/distributary-cli/billing\| +not settled\| +1\|", shown), shown
 
 
 def test_what_there_is_stands_in_the_guide() -> None:

@@ -1,4 +1,4 @@
-"""docs/tables.md and docs/views.md are the contract: they have every column of every table and view,
+"""docs/tables.md and docs/views.md are the contract: every column of every table and view is there,
 and their examples run."""
 
 import re
