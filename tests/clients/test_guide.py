@@ -14,13 +14,20 @@ import pytest
 from gateway_process import Gateway
 from jgo.maven import MavenContext, Model
 from jms_suite import DOWNLOAD_SECONDS_MAX, jars, jdk_missing
+from proton import Described, symbol, ulong
+from proton.reactor import Selector
 from rhea_suite import BUILT, ROOT, install, missing
+
+from distributary.pipeline.selector.parser import parse
+from distributary.pipeline.subscriptions.attach_intent import SELECTOR
 
 PROGRAM_SECONDS_MAX = 60
 #: The last of the javax line: the same client under the older package names.
 JAVAX = ("org.apache.qpid", "qpid-jms-client", "1.16.0")
 GUIDE = ROOT / "docs" / "guides" / "clients.md"
 DESTINATIONS = ROOT / "docs" / "guides" / "destinations.md"
+SELECTORS = ROOT / "docs" / "guides" / "selectors.md"
+TRACES = ROOT / "docs" / "guides" / "traces.md"
 PIZZA = "one pizza"
 
 
@@ -91,6 +98,38 @@ def test_the_program_of_the_readme(gateway: Gateway) -> None:
     """The first thing that a newcomer types."""
     first, *_ = programs(ROOT / "README.md", "python")
     assert run(sys.executable, "-", at=gateway, program=first) == PIZZA
+
+
+def test_the_selectors_of_the_guide() -> None:
+    """Those for JMS are selectors; the filter has the number that the gateway
+    knows, and the text as Proton itself writes it."""
+    (java,) = programs(SELECTORS, "java")
+    texts = re.findall(r'"([^"]* > [^"]*)"', java)
+    assert len(texts) == 2
+    assert all(parse(text) for text in texts)
+    line = next(one for one in programs(SELECTORS, "python") if one.startswith("filters"))
+    known: dict[str, object] = {"symbol": symbol, "Described": Described, "ulong": ulong}
+    exec(line, known)  # noqa: S102
+    text = Selector("delay > 15").filter_set["selector"].value
+    assert known["filters"] == {symbol("selector"): Described(ulong(SELECTOR), text)}
+
+
+def test_the_context_of_the_guide_to_traces(gateway: Gateway) -> None:
+    """An instrumented producer's message has it."""
+    (block,) = programs(TRACES, "python")
+    program = f"""
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from proton import Message
+from proton.utils import BlockingConnection
+
+trace.set_tracer_provider(TracerProvider())
+sender = BlockingConnection("127.0.0.1:5672").create_sender("orders")
+message = Message("one pizza", durable=True)
+{block}
+print(*message.properties)
+"""
+    assert run(sys.executable, "-", at=gateway, program=program) == "traceparent"
 
 
 def test_the_program_for_rhea(gateway: Gateway) -> None:

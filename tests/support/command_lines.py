@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from distributary.ingest.cli.main import cli
 from distributary.jobs.session.job_names import MODULES
@@ -16,6 +17,8 @@ _PROGRAM = re.compile(r"(?:[\w./]*/)?distributary$")
 _VARIABLE = re.compile(r"[A-Z_]+=\S*$")
 #: What ends a command in a shell's line.
 _ENDS = {"|", "&&", "||", ";", ">", ">>", "&"}
+#: What needn't be there.
+FILES = (click.Path, click.File)
 #: When cron runs a line.
 _CRON = re.compile(r"^(?:[\d*/,-]+ ){5}")
 
@@ -62,18 +65,15 @@ def parsed(words: list[str]) -> None:
         command, context = found, click.Context(found, info_name=name, parent=context)
     if isinstance(command, click.Group):
         raise click.UsageError("a command of the group is missing", context)
-    values, rest, given = command.make_parser(context).parse_args(list(words))
+    values, rest, _ = command.make_parser(context).parse_args(list(words))
     if rest:
         raise click.UsageError(f"too many arguments: {' '.join(rest)}", context)
     for parameter in command.get_params(context):
-        value = values.get(str(parameter.name))
-        many = isinstance(value, list | tuple)
-        there = parameter in given and (bool(value) if parameter.nargs == -1 and many else True)
-        if parameter.nargs == -1 and not many:
-            there = False  # click's mark for an argument that isn't there
-        if parameter.required and not there:
-            raise click.MissingParameter(ctx=context, param=parameter)
-        if there and not isinstance(parameter.type, click.Path | click.File):
+        value, source = parameter.consume_value(context, values)
+        if parameter.value_is_missing(value):
+            if parameter.required:
+                raise click.MissingParameter(ctx=context, param=parameter)
+        elif source is ParameterSource.COMMANDLINE and not isinstance(parameter.type, FILES):
             parameter.type_cast_value(context, value)
 
 

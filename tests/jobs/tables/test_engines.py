@@ -1,9 +1,8 @@
 """Spark's tables are read without Spark: by deltalake, Polars and DuckDB, with the same content."""
 
-import re
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
+import doc_blocks
 import duckdb
 import polars as pl
 import pyarrow as pa
@@ -83,16 +82,27 @@ def run_examples(lived: Place) -> None:
     programs = [one for one in blocks("python") if "gateway=" not in one]
     assert len(programs) == 5
     for program in programs:
-        here = program.replace("build/demo", str(lived.home.root)).replace("dispatchers", "all")
-        exec(here, {})  # noqa: S102
+        exec(here(program, lived), {})  # noqa: S102
     for query in blocks("sql"):
         lived.spark.sql(query).collect()
+    for page in ("guides/audit.md", "guides/selectors.md"):
+        known: dict[str, object] = {}  # its programs go on from one another
+        for program in blocks("python", page):
+            if "import" in program:
+                exec(here(program, lived), known)  # noqa: S102
 
 
-def blocks(kind: str) -> list[str]:
-    docs = Path(__file__).parents[3] / "docs"
-    page = "".join((docs / name).read_text() for name in ("tables.md", "views.md"))
-    return re.findall(rf"^```{kind}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+def here(program: str, lived: Place) -> str:
+    """It, with this home and its subscription."""
+    root = str(lived.home.root)
+    program = program.replace("build/demo", root).replace("build/home", root)
+    return program.replace("dispatchers", "all").replace("late-flights", "all")
+
+
+def blocks(kind: str, *pages: str) -> list[str]:
+    """Those of the pages of tables and views, or of others."""
+    found = pages or ("tables.md", "views.md")
+    return [block.text for page in found for block in doc_blocks.blocks(f"docs/{page}", kind)]
 
 
 def by_spark(place: Place, name: str) -> list[dict[str, object]]:
