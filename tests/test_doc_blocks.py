@@ -151,6 +151,9 @@ RUN = {
         "python:": f"{SPARK}test_each_block_does_what_it_says",
         "console:": (f"{SAME}tests/jobs/cli/test_cluster.py::test_a_cluster_makes_the_same_tables"),
     },
+    "docs/guides/spark-source.md": {
+        "python:": "tests/jobs/subscription/test_subscriber.py::test_the_page_of_the_source",
+    },
     "docs/guides/traces.md": {
         "pip install": "installs, and starts a collector, which is no package of Python's",
         "python:": f"{CLIENTS}test_the_context_of_the_guide_to_traces",

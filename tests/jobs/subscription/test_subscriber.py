@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from chispa import assert_df_equality
 from deltalake import DeltaTable
+from doc_blocks import blocks
 from gateway_links import encoded
 from gateway_management import Manager
 from gateway_peer import Peer, selector
@@ -109,6 +111,15 @@ def test_a_query_gets_what_the_tables_say_and_settles_it(
     assert len(list((tmp_path / "checkpoint" / "offsets").glob("[0-9]"))) == 2
     assert mine.settled()
     assert mine.pending(spark).count() == 0
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_page_of_the_source(lake: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/guides/spark-source.md shows what `global/billing` is owed."""
+    Subscription(lake, "billing").publish(range(70, 73))
+    [program] = blocks("docs/guides/spark-source.md", "python")
+    exec(program.text.replace("127.0.0.1:5672", f"127.0.0.1:{lake.port}"), {})  # noqa: S102
+    assert re.findall(r"\| +(7\d)\| +0\|", capsys.readouterr().out) == ["70", "71", "72"]
 
 
 def test_it_shares_with_workers_and_each_message_goes_to_one(

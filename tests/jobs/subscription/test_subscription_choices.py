@@ -5,13 +5,44 @@ from pathlib import Path
 
 import pytest
 
-from distributary.jobs.subscription.choices import Choices, choices
+from distributary.jobs.session.job_settings import load
+from distributary.jobs.subscription.choices import KNOWN, STORAGE, Choices, choices
 from distributary.jobs.subscription.offset import Acquired, Offset
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log.log_identity import LogIdentity
 
 TABLE = LogIdentity("11-22", 5, "ab" * 16)
 RIGHT = {"gateway": "localhost:5672", "subscription": "global/orders"}
+
+
+#: The page that has every option.
+PAGE = Path(__file__).parents[3] / "docs" / "guides" / "spark-source.md"
+
+
+def rows(page: str) -> dict[str, tuple[str, str, str]]:
+    """Option -> default, unit, meaning."""
+    table = page.partition("| option | default | unit | means |")[2].partition("\n\n")[0]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    return {name.strip("`"): (default, unit, means) for name, default, unit, means in cells}
+
+
+def test_every_option_is_on_its_page() -> None:
+    """In the order of the code, with a meaning, and with the defaults that hold."""
+    found = rows(PAGE.read_text())
+    names = list(KNOWN)
+    assert [name for name in found if name != f"{STORAGE}*"] == names
+    assert f"{STORAGE}*" in found
+    assert all(default and means for default, _, means in found.values())
+    plain, settings = choices(RIGHT), load().subscription
+    assert found["consumer"][0] == f"`{plain.consumer}`"
+    assert found["raw"][0] == f"`{plain.raw}`".lower()
+    for option, key, unit in (
+        ("maxMessagesPerTrigger", "trigger_messages_max", "messages"),
+        ("lingerSeconds", "linger_seconds", "seconds"),
+    ):
+        assert found[option][:2] == (f"{getattr(settings, key)} (`{key}`)", unit)
+    for name in ("gateway", "subscription"):
+        assert found[name][0] == "must be said"
 
 
 def test_options_are_read_whatever_their_case() -> None:
