@@ -28,6 +28,10 @@ HERE: Final = Path(__file__).resolve().parent
 LINK: Final = re.compile(r"\]\(([^)#\s]+)")
 #: A link to a notebook: in the site it is a page.
 NOTEBOOK: Final = re.compile(r"(\]\([^)#\s:]+)\.ipynb\)")
+_HEAD: Final = "[project]\n"
+#: An item of a list that isn't in another one.
+ITEM: Final = re.compile(r"(?:[*-]|\d+\.) ")
+CODE: Final = re.compile(r"`[^`]*`")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -36,16 +40,23 @@ def main(arguments: Sequence[str]) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--to", type=Path, default=ROOT / "build" / "site")
-    to: Path = parser.parse_args(arguments).to.resolve()
+    parser.add_argument("--root", type=Path, default=ROOT, help="Where the pages are.")
+    options = parser.parse_args(arguments)
+    to, root = options.to.resolve(), options.root.resolve()
     work = to.with_name(f"{to.name}-source")
     shutil.rmtree(work, ignore_errors=True)
-    found = pages(ROOT)
+    found = pages(root)
+    navigation = (root / HERE.relative_to(ROOT) / "navigation.toml").read_text()
+    try:
+        placed = tabs(navigation, map(as_page, found))
+    except ValueError as error:
+        sys.exit(str(error))
     for page in found:
-        copy(page, work / "pages")
+        copy(page, root, work / "pages")
     for name in ("site.css", "iframe-worker.js"):
         shutil.copy(HERE / name, work / "pages")
     settings = (HERE / "zensical.toml").read_text()
-    lines = ",\n".join(entries(tabs((HERE / "navigation.toml").read_text(), map(as_page, found))))
+    lines = ",\n".join(entries(placed))
     (work / "zensical.toml").write_text(f"{settings}\n".replace(_HEAD, f"{_HEAD}nav = [{lines}]\n"))
     done = subprocess.run(
         [sys.executable, "-m", "zensical", "build", "--strict", "--clean"],
@@ -59,9 +70,6 @@ def main(arguments: Sequence[str]) -> None:
     (work / "site").rename(to)
     shutil.rmtree(work)
     print(f"open {to / 'index.html'}")
-
-
-_HEAD: Final = "[project]\n"
 
 
 def pages(root: Path) -> list[str]:
@@ -78,9 +86,10 @@ def as_page(name: str) -> str:
 
 
 def tabs(text: str, found: Iterable[str]) -> dict[str, list[str]]:
-    """Each tab with its pages; each page stands once. Raises ValueError for one that has no place.
+    """Each tab with its pages; each page stands once. A line that names a page goes before all
+    patterns, and patterns go in their order.
 
-    A line that names a page goes before all patterns, and patterns go in their order.
+    Raises ValueError for a page that has no place, and for a line that names no page.
     """
     left = dict.fromkeys(found)
     lines = [(tab["title"], line) for tab in tomllib.loads(text)["tab"] for line in tab["pages"]]
@@ -88,14 +97,22 @@ def tabs(text: str, found: Iterable[str]) -> dict[str, list[str]]:
     for named in (True, False):
         for title, line in lines:
             if ("*" not in line) is named:
-                taken[title, line] = [one for one in left if PurePosixPath(one).match(line)]
+                taken[title, line] = [one for one in left if fits(one, line)]
                 left = {one: None for one in left if one not in taken[title, line]}
+                if named and not taken[title, line]:
+                    raise ValueError(f"navigation.toml names {line}, which isn't there")
     if left:
         raise ValueError(f"navigation.toml has no place for {', '.join(left)}")
     made: dict[str, list[str]] = {}
     for title, line in lines:
         made.setdefault(title, []).extend(taken[title, line])
     return made
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Part by part: a `*` stands for what is in one folder."""
+    path, wanted = PurePosixPath(name), PurePosixPath(pattern)
+    return len(path.parts) == len(wanted.parts) and path.match(pattern)
 
 
 def entries(made: dict[str, list[str]]) -> Iterator[str]:
@@ -105,23 +122,40 @@ def entries(made: dict[str, list[str]]) -> Iterator[str]:
         yield f"{{ {json.dumps(title)} = {one} }}"
 
 
-def copy(name: str, to: Path) -> None:
+def copy(name: str, root: Path, to: Path) -> None:
     """A page, and the files that it links to and that are no pages."""
-    source = ROOT / name
-    text = from_notebook(source, to) if name.endswith(".ipynb") else source.read_text()
+    source = root / name
+    text = from_notebook(source, to / name) if name.endswith(".ipynb") else source.read_text()
     for link in LINK.findall(text):
         file = source.parent / link
         if "://" not in link and file.is_file() and file.suffix not in (".md", ".ipynb"):
-            target = to / os.path.relpath(file.resolve(), ROOT)
+            target = to / os.path.relpath(file.resolve(), root)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
     target = to / as_page(name)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(NOTEBOOK.sub(r"\1.md)", text))
+    target.write_text(as_python_markdown(NOTEBOOK.sub(r"\1.md)", text)))
+
+
+def as_python_markdown(text: str) -> str:
+    """The page for Python-Markdown, which is stricter than browsers of repositories in two things:
+    a list needs an empty line above, and a `|` in code in a table is no end of the cell."""
+    lines: list[str] = []
+    fenced = False
+    for line in text.splitlines():
+        fenced ^= line.startswith("```")
+        above = lines[-1] if lines else ""
+        prose = bool(above) and not fenced and not ITEM.match(above) and above[0] not in " #>|"
+        if prose and ITEM.match(line):
+            lines.append("")
+        row = not fenced and line.startswith("|")
+        lines.append(CODE.sub(lambda code: code[0].replace(r"\|", "|"), line) if row else line)
+    return "\n".join(lines) + "\n"
 
 
 def from_notebook(source: Path, to: Path) -> str:
-    """A notebook as a page: its text, its code, what the code showed. Pictures become files."""
+    """A notebook as a page: its text, its code, what the code showed. Pictures become files beside
+    it."""
     parts: list[str] = []
     for number, cell in enumerate(json.loads(source.read_text())["cells"]):
         text = "".join(cell["source"])
@@ -132,7 +166,7 @@ def from_notebook(source: Path, to: Path) -> str:
         for output in cell.get("outputs", []):
             shown = output.get("data", {})
             if "image/png" in shown:
-                picture = to / source.parent.relative_to(ROOT) / f"{source.stem}-{number}.png"
+                picture = to.with_name(f"{source.stem}-{number}.png")
                 picture.parent.mkdir(parents=True, exist_ok=True)
                 picture.write_bytes(base64.b64decode(shown["image/png"]))
                 parts.append(f"![What the cell above shows]({picture.name})")
