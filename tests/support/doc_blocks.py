@@ -22,6 +22,7 @@ class Block:
     kind: str
     text: str
     line: int
+    is_fenced: bool = True
 
     @property
     def first(self) -> str:
@@ -54,6 +55,7 @@ def blocks(page: str, kind: str | None = None) -> Iterator[Block]:
             found["kind"] or "",
             found["fenced"] if found["indented"] is None else _flush(found["indented"]),
             text.count("\n", 0, found.start()) + 1,
+            found["indented"] is None,
         )
         if block.text.strip() and kind in (None, block.kind):
             yield block
