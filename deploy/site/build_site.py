@@ -31,6 +31,8 @@ NOTEBOOK: Final = re.compile(r"(\]\([^)#\s:]+)\.ipynb\)")
 _HEAD: Final = "[project]\n"
 #: An item of a list that isn't in another one.
 ITEM: Final = re.compile(r"(?:[*-]|\d+\.) ")
+#: The builder colours what it says, on whatever it writes to.
+COLOURS: Final = re.compile(r"\x1b\[[\d;]*m")
 CODE: Final = re.compile(r"`[^`]*`")
 
 
@@ -61,9 +63,13 @@ def main(arguments: Sequence[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "zensical", "build", "--strict", "--clean"],
         cwd=work,
-        env={**os.environ, "NO_COLOR": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         check=False,
     )
+    said = COLOURS.sub("", done.stdout)
+    sys.stdout.write(said.partition("Traceback")[0])  # what is wrong with a page stands before it
     if done.returncode:
         sys.exit(1)
     shutil.rmtree(to, ignore_errors=True)
