@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 import pytest
 import yaml
-from command_lines import commands_of, is_ours, made, parsed
-from doc_blocks import ROOT, Block, blocks, guides
+from command_lines import Unfinished, commands_of, is_ours, made, parsed
+from doc_blocks import ROOT, Block, blocks, guides, prose
 
 from distributary.ingest.cli.main import cli
 from distributary.ingest.runtime import load_settings
@@ -246,6 +246,24 @@ def test_each_command_line_can_be_meant() -> None:
                 wrong.append(f"{place}: {error.format_message()}")
     assert not wrong, "\n".join(wrong)
     assert count > 80
+
+
+def test_each_command_in_a_sentence_can_be_meant() -> None:
+    """A sentence may leave out what must follow."""
+    wrong: list[str] = []
+    count = 0
+    for page in guides():
+        for span in re.findall(r"`(distributary [^`]+)`", prose(page)):
+            for command in filter(is_ours, commands_of(span)):
+                count += 1
+                try:
+                    parsed(command[1:])
+                except Unfinished:
+                    continue
+                except click.UsageError as error:
+                    wrong.append(f"{page}: {span}: {error.format_message()}")
+    assert not wrong, "\n".join(wrong)
+    assert count > 30
 
 
 @pytest.mark.parametrize(

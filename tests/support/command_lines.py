@@ -49,9 +49,16 @@ def is_ours(command: list[str]) -> bool:
     return bool(_PROGRAM.match(command[0]))
 
 
+class Unfinished(click.UsageError):
+    """Words that go on: a command of a group, an argument or an option is missing."""
+
+
 def parsed(words: list[str]) -> None:
     """`distributary` takes these words: there are such commands, options and values, and as many
-    arguments as it wants. Nothing is run, and no file need be there. Raises click.UsageError."""
+    arguments as it wants. Nothing is run, and no file need be there.
+
+    Raises Unfinished if more must follow, click.UsageError for what can't be meant.
+    """
     command: click.Command = cli
     context = click.Context(cli, info_name="distributary")
     while isinstance(command, click.Group) and words:
@@ -64,7 +71,7 @@ def parsed(words: list[str]) -> None:
             raise click.UsageError(f"no command {name!r}", context)
         command, context = found, click.Context(found, info_name=name, parent=context)
     if isinstance(command, click.Group):
-        raise click.UsageError("a command of the group is missing", context)
+        raise Unfinished("a command of the group is missing", context)
     values, rest, _ = command.make_parser(context).parse_args(list(words))
     if rest:
         raise click.UsageError(f"too many arguments: {' '.join(rest)}", context)
@@ -72,7 +79,7 @@ def parsed(words: list[str]) -> None:
         value, source = parameter.consume_value(context, values)
         if parameter.value_is_missing(value):
             if parameter.required:
-                raise click.MissingParameter(ctx=context, param=parameter)
+                raise Unfinished(f"{parameter.human_readable_name} is missing", context)
         elif source is ParameterSource.COMMANDLINE and not isinstance(parameter.type, FILES):
             parameter.type_cast_value(context, value)
 
