@@ -9,14 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import click
 import kubernetes_validate
 import pytest
 import yaml
+from command_lines import parsed
 
-from distributary.ingest.cli.main import cli
 from distributary.ingest.runtime import load_settings
-from distributary.jobs.materialize.materialize import command as materialize
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -24,16 +22,6 @@ UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 KUBERNETES = "1.34"
 #: What is a patch, or kustomize's own.
 NOT_RESOURCES = ("kustomization.yaml", "two-gateways.yaml")
-
-
-def parsed(words: list[str]) -> None:
-    """The command line takes these words; nothing is run."""
-    if words[:2] == ["jobs", "materialize"]:
-        materialize.make_context("materialize", words[2:])
-        return
-    command = cli.get_command(click.Context(cli), words[0])
-    assert command is not None, f"no command {words[0]}"
-    command.make_context(words[0], words[1:])
 
 
 def exec_start(unit: Path) -> list[str]:
