@@ -32,7 +32,11 @@ connection.on("disconnected", ({ reconnecting }) => {
     }
 });
 connection.on("receiver_error", () => stop(receiver.error));
-connection.on("connection_error", () => stop(connection.error));
+connection.on("connection_error", ({ error }) => {
+    if (error.condition !== "amqp:connection:forced") { // that is a gateway being stopped
+        stop(error);
+    }
+});
 process.once("SIGINT", () => stop());
 process.once("SIGTERM", () => stop());
 

@@ -1,14 +1,14 @@
 """A shop publishes orders, and billing consumes them, by Qpid Proton.
 
-    python orders.py billing    # until Ctrl-C or SIGTERM
-    python orders.py shop       # ten orders, in one transaction
+python orders.py billing    # until Ctrl-C or SIGTERM
+python orders.py shop       # ten orders, in one transaction
 """
 
 import os
 import signal
 import sys
 
-from proton import Event, Message, SymbolList
+from proton import Event, Message, Receiver, SymbolList
 from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import (
     ApplicationEvent,
@@ -52,7 +52,7 @@ class Shop(MessagingHandler, TransactionHandler):
             event.transaction.send(self.sender, order)
         event.transaction.commit()
 
-    def on_transaction_committed(self, event: Event) -> None:
+    def on_transaction_committed(self, _event: Event) -> None:
         print(f"published {len(ORDERS)} orders")
         self.connection.close()
 
@@ -73,7 +73,7 @@ class Shop(MessagingHandler, TransactionHandler):
 class Shared(LinkOption):
     """Shared by all consumers who name it, whatever their container id."""
 
-    def apply(self, receiver) -> None:
+    def apply(self, receiver: Receiver) -> None:
         receiver.source.capabilities.put_object(SymbolList(["topic", "shared", "global"]))
 
 
@@ -103,6 +103,11 @@ class Billing(MessagingHandler):
         else:
             print(f"billed order {order}: {cents} cents", flush=True)
             self.accept(event.delivery)
+
+    def on_disconnected(self, event: Event) -> None:
+        """Without this, Proton waits for the rest of a socket whose other end was shut down."""
+        if event.transport is not None:
+            event.transport.close_head()
 
     def on_link_error(self, event: Event) -> None:
         self.error = event.link.remote_condition.description

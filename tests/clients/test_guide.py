@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from gateway_process import Gateway
-from jgo.maven import MavenContext, Model
-from jms_suite import DOWNLOAD_SECONDS_MAX, jars, jdk_missing
-from rhea_suite import BUILT, ROOT, install, missing
+from jms_suite import jars
+from maven_jars import jdk_missing, with_needs
+from node_program import install, node_missing
+from rhea_suite import BUILT, ROOT, SOURCES
 
 PROGRAM_SECONDS_MAX = 60
 #: The last of the javax line: the same client under the older package names.
@@ -95,8 +96,8 @@ def test_the_program_of_the_readme(gateway: Gateway) -> None:
 
 def test_the_program_for_rhea(gateway: Gateway) -> None:
     """Beside the modules that the lock file names."""
-    needs(missing())
-    node = install().program
+    needs(node_missing())
+    node = install(SOURCES, BUILT).program
     (program,) = programs(GUIDE, "javascript")
     command = (node, "--input-type=module", "-")
     assert run(*command, at=gateway, program=program, folder=BUILT) == PIZZA
@@ -110,16 +111,7 @@ def test_the_program_for_jms(gateway: Gateway, tmp_path: Path, line: str) -> Non
     (program,) = programs(GUIDE, "java")
     source = tmp_path / "Orders.java"
     source.write_text(_placed(program, gateway).replace("jakarta.jms", f"{line}.jms"))
-    path = ":".join(map(str, jars() if line == "jakarta" else _javax_jars()))
+    path = ":".join(map(str, jars() if line == "jakarta" else with_needs(JAVAX)))
     options = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", path)
     assert run(str(shutil.which("java")), *options, source, at=gateway) == PIZZA
     assert made_once(gateway)
-
-
-def _javax_jars() -> list[Path]:
-    maven = MavenContext(timeout=DOWNLOAD_SECONDS_MAX)
-    group, name, version = JAVAX
-    client = maven.project(group, name).at_version(version)
-    needed, _ = Model(client.pom(), maven).dependencies()
-    needs_ = [one.artifact for one in needed if one.scope in ("compile", "runtime")]
-    return [artifact.resolve() for artifact in (client.artifact(), *needs_)]
