@@ -11,6 +11,7 @@ def pages():
     yield ROOT / "README.md"
     yield ROOT / "CHANGELOG.md"
     yield from sorted((ROOT / "docs").rglob("*.md"))
+    yield from sorted((ROOT / "examples").glob("*/README.md"))
 
 
 def test_every_link_between_pages_leads_somewhere():

@@ -6,21 +6,25 @@ spark-submit report.py HOME
 
 import sys
 
-from distributary import register, session
+from pyspark.sql import functions
+from pyspark.sql.functions import col
+
+from distributary import session, tables
 
 
 def main(home: str) -> None:
-    spark = session()
-    register(spark, home)
-    spark.sql("""
-        SELECT consumer, outcome, count(*) AS orders, sum(properties['cents'].long) AS cents
-        FROM messages JOIN acks USING (sequence)
-        WHERE subscription = 'global/billing' AND final
-        GROUP BY consumer, outcome
-        ORDER BY consumer, outcome
-    """).show(truncate=False)
-    spark.sql("SELECT subscription, count(*) AS owed FROM pending GROUP BY subscription").show(
-        truncate=False
+    lake = tables(session(), home)
+    orders = lake.messages.select("sequence", col("properties")["cents"]["long"].alias("cents"))
+    settled = lake.acks.where("subscription = 'global/billing' AND final")
+    (
+        orders.join(settled, "sequence")
+        .groupBy("consumer", "outcome")
+        .agg(
+            functions.count("sequence").alias("orders"),
+            functions.sum("cents").alias("cents"),
+        )
+        .orderBy("consumer", "outcome")
+        .show(truncate=False)
     )
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from example_programs import EXAMPLES, SOURCES, Programs, locked_jars
 from gateway_management import Manager
 from gateway_peer import Peer
 from gateway_process import PATIENCE, Gateway, free_port, until
+from spark_settings import FAST
 
 ORDERS = 10
 POISON = 7
@@ -157,6 +159,42 @@ def test_a_shop_without_a_gateway_says_so(name: str) -> None:
     assert done.returncode == 1, done.stderr
     assert "refused" in done.stderr.lower()
     assert "published 10" not in done.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)  # a JVM: half a minute, unless others want the same cores
+def test_the_spark_jobs(gateway: Gateway, tmp_path: Path) -> None:
+    """A worker has billed ten orders; the query bills the ten that come next, beside a table of
+    what it can't; the report says what the worker did."""
+    programs, log = EXAMPLES["python"](), tmp_path / "billing.log"
+    with billing(programs, gateway, log) as process:
+        await_consumer(gateway, process, log)
+        assert shop(programs, gateway.port).returncode == 0
+        await_settled(gateway, log)
+    assert shop(programs, gateway.port).returncode == 0
+    gateway.stop()  # all that the worker did is in the table then
+    gateway.start()
+    said = submitted("spark_jobs.py", str(gateway.home), str(tmp_path), port=gateway.port)
+    assert "bills [1, 2, 3, 4, 5, 6, 8, 9, 10]\nrefused [7]\n" in said
+    assert re.search(r"global\b.*\|accepted +\|9 +\|9048 ", said), said
+    assert re.search(r"global\b.*\|dead_lettered *\|1 +\|-1 ", said), said
+    with Peer(gateway.port) as peer:
+        assert row(Manager(peer), "subscription", BILLING)["backlog"] == 0
+
+
+def submitted(job: str, *arguments: str, port: int) -> str:
+    """What a job prints; it must end well."""
+    submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
+    confs = [word for name, value in FAST.items() for word in ("--conf", f"{name}={value}")]
+    done = subprocess.run(
+        [*submit, *confs, str(Path(__file__).with_name(job)), *arguments],
+        env=environment(port) | {"PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-4_000:]
+    return done.stdout
 
 
 def test_the_jars_of_spring_boot_are_those_of_its_pom() -> None:
