@@ -1,9 +1,6 @@
-"""The programs in the guides are run as they stand there, but for the port.
+"""The programs in the guides are run as they stand there, but for the port; those in Go where there
+is a Go."""
 
-Those in Go are tried by hand: no Go is promised where these tests run.
-"""
-
-import os
 import re
 import shutil
 import subprocess
@@ -11,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from example_programs import go_missing, needs
 from gateway_process import Gateway
 from jms_suite import jars
 from maven_jars import jdk_missing, with_needs
@@ -56,13 +54,6 @@ def made_once(gateway: Gateway) -> bool:
     return made.count("global/billing") == 1
 
 
-def needs(reason: str | None) -> None:
-    """Skip for this reason; where `CI` is `true` that is a failure."""
-    if reason is not None:
-        assert os.environ.get("CI") != "true", reason
-        pytest.skip(reason)
-
-
 def test_every_program_is_known() -> None:
     """One that is added is run here, too, or by hand."""
     languages = re.findall(r"^```(\w+)$", GUIDE.read_text(), re.MULTILINE)
@@ -101,6 +92,18 @@ def test_the_program_for_rhea(gateway: Gateway) -> None:
     (program,) = programs(GUIDE, "javascript")
     command = (node, "--input-type=module", "-")
     assert run(*command, at=gateway, program=program, folder=BUILT) == PIZZA
+    assert made_once(gateway)
+
+
+def test_the_program_for_go(gateway: Gateway, tmp_path: Path) -> None:
+    """With the client that the example's go.sum names."""
+    if (missing := go_missing()) is not None:
+        pytest.skip(missing)
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(ROOT / "examples" / "go" / name, tmp_path)
+    (program,) = programs(GUIDE, "go")
+    (tmp_path / "main.go").write_text(_placed(program, gateway))
+    assert run("go", "run", ".", at=gateway, folder=tmp_path) == PIZZA
     assert made_once(gateway)
 
 
