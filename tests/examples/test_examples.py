@@ -178,7 +178,7 @@ def test_the_spark_jobs(gateway: Gateway, tmp_path: Path) -> None:
     assert shop(programs, gateway.port).returncode == 0
     gateway.stop()  # all that the worker did is in the table then
     gateway.start()
-    said = submitted("spark_jobs.py", str(gateway.home), str(tmp_path), port=gateway.port)
+    said = submitted(gateway, tmp_path)
     assert "bills [1, 2, 3, 4, 5, 6, 8, 9, 10]\nrefused [7]\n" in said
     assert re.search(r"global\b.*\|accepted +\|9 +\|9048 ", said), said
     assert re.search(r"global\b.*\|dead_lettered *\|1 +\|-1 ", said), said
@@ -186,13 +186,15 @@ def test_the_spark_jobs(gateway: Gateway, tmp_path: Path) -> None:
         assert row(Manager(peer), "subscription", BILLING)["backlog"] == 0
 
 
-def submitted(job: str, *arguments: str, port: int) -> str:
-    """What a job prints; it must end well."""
+def submitted(gateway: Gateway, folder: Path) -> str:
+    """What the Spark examples print; they must end well."""
     submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
     confs = [word for name, value in FAST.items() for word in ("--conf", f"{name}={value}")]
+    jobs = str(Path(__file__).with_name("spark_jobs.py"))
     done = subprocess.run(
-        [*submit, *confs, str(Path(__file__).with_name(job)), *arguments],
-        env=environment(port) | {"PYSPARK_PYTHON": sys.executable},
+        [*submit, *confs, jobs, str(gateway.home), str(folder)],
+        cwd=folder,
+        env=environment(gateway.port) | {"PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         check=False,
