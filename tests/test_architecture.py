@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 #: The folders of the repository that are the package `distributary`, and the examples beside it.
 TOPS = ("pipeline", "ingest", "jobs", "conf", "examples")
+#: The rooms of the examples; what else is there are programs to be copied, each by itself.
+EXAMPLES = ("examples", "examples/demo")
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 400
 #: C needs more lines for as much, and its files are compiled as one.
@@ -98,7 +100,9 @@ class Import:
 
 def files() -> Iterator[Path]:
     for top in TOPS:
-        yield from sorted((ROOT / top).rglob("*.py"))
+        for path in sorted((ROOT / top).rglob("*.py")):
+            if top != "examples" or named(path.parent) in EXAMPLES:
+                yield path
 
 
 def named(path: Path) -> str:

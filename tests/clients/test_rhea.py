@@ -15,7 +15,8 @@ from fork_server import commands
 from gateway_certificates import Authority
 from gateway_process import Gateway, Settings
 from jms_control import Gateways, serve
-from rhea_suite import Result, listed, missing, run
+from node_program import node_missing
+from rhea_suite import Result, listed, run
 
 #: Seconds; the first test waits for the whole suite.
 pytestmark = pytest.mark.timeout(300)
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Result]:
-    if (reason := missing()) is not None:
+    if (reason := node_missing()) is not None:
         assert os.environ.get("CI") != "true", reason
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("rhea")

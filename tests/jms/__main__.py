@@ -9,7 +9,8 @@ from rich.console import Console
 
 sys.path.append(str(Path(__file__).parent))
 
-from jms_suite import SuiteFailed, Verdict, jdk_missing, named, run, summary
+from jms_suite import SuiteFailed, Verdict, named, run, summary
+from maven_jars import JarsMissing, jdk_missing
 
 
 def main() -> int:
@@ -23,7 +24,7 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="distributary-jms-") as folder:
             results = run(Path(folder))
-    except SuiteFailed as error:
+    except (SuiteFailed, JarsMissing) as error:
         say(error)
         return 1
     for result in results:

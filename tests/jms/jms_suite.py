@@ -1,7 +1,7 @@
 """The Qpid JMS client's tests, run once: jars, javac, one JVM, gateways as real processes.
 
-The tests are Java (`java/jms/*.java`, JUnit 5). What they need comes from Maven Central through
-jgo and stays in `~/.m2`; what is built lies in `build/jms`, the client's own log too.
+The tests are Java (`java/jms/*.java`, JUnit 5). What they need comes from Maven Central
+(`maven_jars`); what is built lies in `build/jms`, the client's own log too.
 """
 
 import re
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from jgo.maven import MavenContext, Model
 from jms_control import Gateways, serve
+from maven_jars import alone, with_needs
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).parent / "java" / "jms"
@@ -26,7 +26,6 @@ TOOLS = (
     ("org.junit.platform", "junit-platform-console-standalone", "1.14.4"),
     ("org.slf4j", "slf4j-simple", "2.0.17"),
 )
-DOWNLOAD_SECONDS_MAX = 120
 #: Seconds for one Java test; a client that waits for ever for an answer is stopped by it.
 TEST_SECONDS_MAX = 90
 #: Seconds for all of them, on a machine that has much else to do.
@@ -64,34 +63,9 @@ def named() -> list[str]:
     ]
 
 
-def jdk_missing() -> str | None:
-    """One sentence when there is no Java compiler, else None."""
-    if shutil.which("javac") and shutil.which("java"):
-        return None
-    return (
-        "The Qpid JMS client's tests need a JDK (javac) and there is none: "
-        "apt-get install openjdk-17-jdk-headless"
-    )
-
-
 def jars() -> list[Path]:
-    """The client with all it needs, JUnit's launcher and a log binding."""
-    maven = MavenContext(timeout=DOWNLOAD_SECONDS_MAX)
-    try:
-        group, name, version = CLIENT
-        client = maven.project(group, name).at_version(version)
-        needed, _ = Model(client.pom(), maven).dependencies()
-        tools = [
-            maven.project(group, name).at_version(version).artifact()
-            for group, name, version in TOOLS
-        ]
-        needs = [one.artifact for one in needed if one.scope in ("compile", "runtime")]
-        return [artifact.resolve() for artifact in (client.artifact(), *needs, *tools)]
-    except (OSError, RuntimeError, ValueError) as error:
-        raise SuiteFailed(
-            f"The Qpid JMS client could not be had from Maven Central ({error}): "
-            "check the network, or put its jars in ~/.m2 once."
-        ) from error
+    """The client with all it needs, JUnit's launcher and a log binding. Raises JarsMissing."""
+    return [*with_needs(CLIENT), *alone(TOOLS)]
 
 
 def run(folder: Path) -> list[Result]:

@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 
 import pytest
-from jms_suite import ROOT, Result, Verdict, jdk_missing, named, run
+from jms_suite import ROOT, Result, Verdict, named, run
+from maven_jars import jdk_missing
 
 #: Seconds; the first test waits for the whole suite.
 pytestmark = pytest.mark.timeout(1_300)
