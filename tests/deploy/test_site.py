@@ -142,7 +142,9 @@ def test_a_reader_finds_a_page_from_a_folder(window: Page) -> None:
     window.get_by_role("link", name="Operations").first.click()
     expect(window.get_by_role("heading", level=1)).to_contain_text("Running as a service")
     window.keyboard.press("Control+k")
-    window.keyboard.type("lingerSeconds")
+    box = window.locator("input:focus")  # keys that come before it is there are lost
+    box.wait_for()
+    box.fill("lingerSeconds")
     window.get_by_text("A subscription as a source of Spark").filter(visible=True).first.click()
     expect(window.get_by_role("heading", level=1)).to_contain_text("A subscription as a source")
 
