@@ -24,7 +24,7 @@ from distributary.ingest.runtime.workers import watched, went_well
 from distributary.pipeline.amqp.dead_letter import Copy, DeadLetterInfo, copy, queue_of
 from distributary.pipeline.dispatch.dispatcher import DeadLetter
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.log.message_counts import LOSSES
+from distributary.pipeline.log.message_counts import GIVEN_UP
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.message import Settlement
 from distributary.pipeline.model.outcome import Outcome, Reason
@@ -212,9 +212,9 @@ class DeadLetters:
         ]
         if not settlements:
             return
-        if batch is not None and outcome in LOSSES:
+        if batch is not None and outcome in GIVEN_UP:
             ended = (run for one in settlements for run in one.sequences)
-            subscription.counts.lose(outcome, sum(size_of(batch, some) for some in ended))
+            subscription.counts.give_up(outcome, sum(size_of(batch, some) for some in ended))
         if not keeps:
             self._log.write((), settlements, Inside())
             return

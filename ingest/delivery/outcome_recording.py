@@ -19,7 +19,7 @@ from distributary.ingest.delivery.dead_letters import DeadLetters
 from distributary.ingest.net.link import Link
 from distributary.ingest.runtime.host import Host
 from distributary.pipeline.dispatch.dispatcher import DeadLetter, Deliver, Effect, Settled
-from distributary.pipeline.log.message_counts import LOSSES
+from distributary.pipeline.log.message_counts import GIVEN_UP
 from distributary.pipeline.model.record_batch import RecordBatch
 
 
@@ -99,8 +99,8 @@ class OutcomeRecording:
             match effect:
                 case Settled(consumer=number):
                     self._record(subscription, subscription.consumer_name(number), effect, now, now)
-                    if batch is not None and effect.outcome in LOSSES:
-                        subscription.counts.lose(effect.outcome, size_of(batch, effect.run))
+                    if batch is not None and effect.outcome in GIVEN_UP:
+                        subscription.counts.give_up(effect.outcome, size_of(batch, effect.run))
                 case DeadLetter():
                     given_up.append(effect)
                 case Deliver():

@@ -28,7 +28,7 @@ from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.runtime.settings import Settings
 from distributary.ingest.security.access import Access
 from distributary.pipeline.errors import HomeLost
-from distributary.pipeline.log.message_counts import Histogram, MessageCounts
+from distributary.pipeline.log.message_counts import MessageCounts, Stalls
 from distributary.pipeline.tables.arrow.arrow_types import without_pandas
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
@@ -73,7 +73,7 @@ def run(home: Home, settings: Settings, lines: LineBudget, *, standby: bool = Fa
 
 
 async def _run(
-    home: Home, settings: Settings, lines: LineBudget, stalls: Histogram, *, standby: bool
+    home: Home, settings: Settings, lines: LineBudget, stalls: Stalls, *, standby: bool
 ) -> int:
     loop = asyncio.get_running_loop()
     _tell_left_out(loop, lines)

@@ -11,7 +11,7 @@ from selectors import EVENT_READ, EVENT_WRITE, EpollSelector, SelectorKey
 from time import monotonic
 
 from distributary.ingest.runtime.turns import SOCKETS_MAX, SOCKETS_SECONDS, next_sockets
-from distributary.pipeline.log.message_counts import SECONDS, Histogram
+from distributary.pipeline.log.message_counts import Stalls
 
 #: A turn of the loop that takes longer is a stall: a peer noticed it.
 STALL_SECONDS = 0.005
@@ -28,15 +28,16 @@ class FewAtOnce(EpollSelector):
         self._most = SOCKETS_MAX
         self._given_at = monotonic()
         #: Turns that took longer than STALL_SECONDS.
-        self.stalls = Histogram(SECONDS)
+        self.stalls = Stalls()
         # As this selector's own `select` reads them; `get_map` takes four calls for a socket.
         self._keys: dict[int, SelectorKey] = vars(self)["_fd_to_key"]
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         """As every selector's: seconds, none at all, or (None) as long as it takes."""
-        took = monotonic() - self._given_at
+        now = monotonic()
+        took = now - self._given_at
         if took > STALL_SECONDS:
-            self.stalls.observe(took)
+            self.stalls.observe(took, now)
         if self._most < SOCKETS_MAX or took > SOCKETS_SECONDS:
             self._most = next_sockets(self._most, took)
         # As asyncio's own does: no sooner than it is due, and -1 is for ever.

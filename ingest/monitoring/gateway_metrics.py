@@ -48,7 +48,7 @@ class GatewayMetrics:
     ) -> None:
         self._settings, self._engine, self._parts = host.settings, engine, parts
         self._directory, self._turns = directory, TaskTurns(host.loop)
-        self._traces = host.traces
+        self._traces, self._loop = host.traces, host.loop
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The text, piece by piece."""
@@ -69,7 +69,7 @@ class GatewayMetrics:
             (m.WRITE, counts.write_seconds),
             (m.COMMIT, counts.commit_seconds),
             (m.COMMIT_LAG, counts.commit_lag_seconds),
-            (m.TURN, counts.turn_seconds),
+            (m.TURN, counts.stalls.seconds),
         ):
             yield histogram_text(metric, histogram)
 
@@ -104,7 +104,7 @@ class GatewayMetrics:
         yield m.REDELIVERIES, [((one.name,), one.redeliveries) for one in some]
         yield m.REDELIVERED_BYTES, [((one.name,), one.redelivered_bytes) for one in some]
         yield m.SETTLED, _by_outcome((one.name, one.settled) for one in some)
-        yield m.LOST_BYTES, _by_outcome((one.name, one.lost_bytes) for one in some)
+        yield m.GIVEN_UP_BYTES, _by_outcome((one.name, one.given_up_bytes) for one in some)
         yield m.BACKLOG, [((name,), one.messages) for name, one in now.items()]
         yield m.BACKLOG_BYTES, [((name,), one.bytes) for name, one in now.items()]
         yield m.BACKLOG_AGE, [((name,), one.oldest_seconds) for name, one in now.items()]
@@ -117,6 +117,7 @@ class GatewayMetrics:
         counts, log, table = self._parts.counts, self._parts.log, self._parts.store.table
         engine, settings = self._engine, self._settings
         named = list(self._directory.all())
+        yield m.LONGEST_TURN, [(_NONE, counts.stalls.longest(self._loop.time()))]
         yield m.CONNECTIONS, [(_NONE, len(engine.connections))]
         yield m.CONNECTIONS_MAX, [(_NONE, engine.limits.connections_max)]
         yield m.SUBSCRIPTIONS, [(_NONE, len(named))]

@@ -56,8 +56,8 @@ REDELIVERED_BYTES: Final = _counter("redelivered_bytes", "their bytes", "subscri
 SETTLED: Final = _counter(
     "settled_messages", "outcomes, as in the table acks", "subscription", "outcome"
 )
-LOST_BYTES: Final = _counter(
-    "lost_bytes",
+GIVEN_UP_BYTES: Final = _counter(
+    "given_up_bytes",
     "bytes of messages that expired or became dead letters",
     "subscription",
     "outcome",
@@ -79,6 +79,9 @@ WRITE: Final = _histogram("journal_write_seconds", "write and fsync of a group")
 COMMIT: Final = _histogram("commit_seconds", "one Delta commit of the log")
 COMMIT_LAG: Final = _histogram("commit_lag_seconds", "from durable in the journal to the table")
 TURN: Final = _histogram("loop_stall_seconds", "turns of the loop longer than 5 ms")
+LONGEST_TURN: Final = _gauge(
+    "loop_stall_max_seconds", "the longest of them in the last minute, or in the last two"
+)
 
 CONNECTIONS: Final = _gauge("connections", "connections of peers")
 CONNECTIONS_MAX: Final = _gauge("connections_max", "how many there may be")
@@ -109,9 +112,9 @@ READY: Final = _gauge("ready", "1 while the gateway serves")
 #: In the order in which they are shown.
 METRICS: Final = (
     *(PUBLISHED, PUBLISHED_BYTES),
-    *(DELIVERIES, DELIVERED_BYTES, REDELIVERIES, REDELIVERED_BYTES, SETTLED, LOST_BYTES),
+    *(DELIVERIES, DELIVERED_BYTES, REDELIVERIES, REDELIVERED_BYTES, SETTLED, GIVEN_UP_BYTES),
     *(BACKLOG, BACKLOG_BYTES, BACKLOG_AGE, IN_FLIGHT, CONSUMERS, CREDIT),
-    *(ACCEPT, GROUP, WRITE, COMMIT, COMMIT_LAG, TURN),
+    *(ACCEPT, GROUP, WRITE, COMMIT, COMMIT_LAG, TURN, LONGEST_TURN),
     *(CONNECTIONS, CONNECTIONS_MAX, SUBSCRIPTIONS, UNREADABLE),
     *(LOGINS_REFUSED, PEERS_ENDED, INTERNAL_ERRORS),
     *(JOURNAL, JOURNAL_MAX, JOURNAL_FULL, CACHE, CACHE_MAX),

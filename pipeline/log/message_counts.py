@@ -23,13 +23,16 @@ OTHERS: Final = "(others)"
 UNNAMED: Final = "(unnamed)"
 _TEMPORARY: Final = (PREFIXES[Kind.TEMPORARY_TOPIC], PREFIXES[Kind.TEMPORARY_QUEUE])
 
-#: Outcomes of messages that no consumer was done with; their bytes are counted.
-LOSSES: Final = frozenset({Outcome.DEAD_LETTERED, Outcome.EXPIRED})
+#: Outcomes of messages that were given up; their bytes are counted.
+GIVEN_UP: Final = frozenset({Outcome.DEAD_LETTERED, Outcome.EXPIRED})
 
 #: Upper bounds of durations, in seconds: from a fast disk to a lost one.
 SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 #: Upper bounds of numbers of messages.
 MESSAGES: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 100_000)
+
+#: For so long the longest turn of the loop is remembered: four of Prometheus' usual readings.
+STALLS_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True, eq=False)
@@ -46,9 +49,9 @@ class SubscriptionCounts:
 
     `deliveries` counts each time that a message was sent, `redeliveries` those of them with a
     failed attempt before; `bytes` and `redelivered_bytes` are theirs. `settled` counts outcomes by
-    the rows of the log: a message that failed and is given up then has two. `lost_bytes` are those
-    of messages that expired or became dead letters, by that outcome. `name` is what metrics call
-    the subscription, or those that share these counts.
+    the rows of the log: a message that failed and is given up then has two. `given_up_bytes` are
+    those of messages that expired or became dead letters, by that outcome. `name` is what metrics
+    call the subscription, or those that share these counts.
     """
 
     name: str
@@ -57,7 +60,7 @@ class SubscriptionCounts:
     redeliveries: int = 0
     redelivered_bytes: int = 0
     settled: dict[Outcome, int] = field(default_factory=dict)
-    lost_bytes: dict[Outcome, int] = field(default_factory=dict)
+    given_up_bytes: dict[Outcome, int] = field(default_factory=dict)
 
     def delivered(self, messages: int, size: int, failed_before: int) -> None:
         """So many messages were sent to a consumer, with so many failed attempts each."""
@@ -71,9 +74,9 @@ class SubscriptionCounts:
         """So many messages had this outcome."""
         self.settled[outcome] = self.settled.get(outcome, 0) + messages
 
-    def lose(self, outcome: Outcome, size: int) -> None:
-        """Messages of so many bytes had one of the outcomes of LOSSES."""
-        self.lost_bytes[outcome] = self.lost_bytes.get(outcome, 0) + size
+    def give_up(self, outcome: Outcome, size: int) -> None:
+        """Messages of so many bytes had one of the outcomes of GIVEN_UP."""
+        self.given_up_bytes[outcome] = self.given_up_bytes.get(outcome, 0) + size
 
 
 class Histogram:
@@ -102,12 +105,40 @@ class Histogram:
             yield bound, total
 
 
+class Stalls:
+    """Turns of the loop that took too long: how often, and the longest of late."""
+
+    __slots__ = ("_before", "_began", "_longest", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = Histogram(SECONDS)
+        self._began, self._longest, self._before = 0.0, 0.0, 0.0
+
+    def observe(self, took: float, now: float) -> None:
+        """One took so long. `now` is of a clock that never goes back."""
+        self.seconds.observe(took)
+        self._turn(now)
+        self._longest = max(self._longest, took)
+
+    def longest(self, now: float) -> float:
+        """The longest one of the last STALLS_SECONDS, and of up to as many before them; 0 without
+        one. It doesn't matter who asks how often."""
+        self._turn(now)
+        return max(self._longest, self._before)
+
+    def _turn(self, now: float) -> None:
+        since = now - self._began
+        if since >= STALLS_SECONDS:
+            self._before = self._longest if since < 2 * STALLS_SECONDS else 0.0
+            self._longest, self._began = 0.0, now
+
+
 class MessageCounts:
     """The counts of one gateway. All methods take the same time, whatever there is."""
 
-    def __init__(self, series_max: int, turn_seconds: Histogram) -> None:
-        """`series_max`: subscriptions that have counts of their own, and topics. `turn_seconds`:
-        of turns of the loop, which are counted where the loop turns."""
+    def __init__(self, series_max: int, stalls: Stalls) -> None:
+        """`series_max`: subscriptions that have counts of their own, and topics. `stalls`: the
+        loop's long turns, which are counted where the loop turns."""
         self._series_max = series_max
         self._topics: dict[str, TopicCounts] = {}
         self._subscriptions: dict[str, SubscriptionCounts] = {}
@@ -121,7 +152,7 @@ class MessageCounts:
         self.write_seconds = Histogram(SECONDS)
         self.commit_seconds = Histogram(SECONDS)
         self.commit_lag_seconds = Histogram(SECONDS)
-        self.turn_seconds = turn_seconds
+        self.stalls = stalls
         #: Steps of upkeep by their kind, and messages that retention took out of the table.
         self.upkeep_steps: dict[str, int] = {}
         #: Messages that stayed in memory; `published` has them not.

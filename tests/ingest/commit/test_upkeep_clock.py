@@ -14,7 +14,7 @@ from distributary.ingest.runtime.host import Halt, Host
 from distributary.ingest.runtime.load_settings import load
 from distributary.ingest.runtime.workers import Failure
 from distributary.pipeline.errors import HomeLost, StoreError
-from distributary.pipeline.log.message_counts import SECONDS, Histogram, MessageCounts
+from distributary.pipeline.log.message_counts import MessageCounts, Stalls
 from distributary.pipeline.tables.topic_log.topic_log import Commit, TopicLog
 from distributary.pipeline.tables.upkeep.table_upkeep import Upkeep
 
@@ -44,9 +44,7 @@ class Clock:
         self.loop = StoppedLoop()
         self.log = log
         self.results: list[Result] = []
-        self.host = Host(
-            self.loop, load(None, {}), Halt(self.loop), MessageCounts(1, Histogram(SECONDS))
-        )
+        self.host = Host(self.loop, load(None, {}), Halt(self.loop), MessageCounts(1, Stalls()))
         self.floors = Floors(0, 0)
         self.lost = False
         self.upkeep = UpkeepClock(

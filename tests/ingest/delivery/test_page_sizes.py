@@ -13,7 +13,7 @@ from distributary.ingest.runtime.host import Halt, Host
 from distributary.ingest.runtime.load_settings import load
 from distributary.ingest.runtime.policies import Policies
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
-from distributary.pipeline.log.message_counts import Histogram, MessageCounts
+from distributary.pipeline.log.message_counts import MessageCounts, Stalls
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
@@ -45,7 +45,7 @@ def test_a_page_is_as_big_as_the_policy_says(
     policy = Policies(loop, settings).of_subscription(SubscriptionKey(None, name, True), topic)
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run(topic, bodies(MESSAGES, BYTES))))])
-    counts, dispatcher = MessageCounts(1, Histogram(())), Dispatcher(0, policy=policy)
+    counts, dispatcher = MessageCounts(1, Stalls()), Dispatcher(0, policy=policy)
     definition = Definition(topic, shared=True)
     subscription = Subscription(None, definition, dispatcher, counts.unnamed)
     subscription.consumers[1] = None  # type: ignore[assignment] (somebody is served)

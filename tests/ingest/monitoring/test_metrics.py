@@ -73,7 +73,7 @@ def test_what_metrics_count_is_what_the_tables_say(spark: SparkSession, tmp_path
     """Before a kill and after it together, with a rewind in each life: published by topic,
     deliveries, and every outcome, by subscription."""
     published, deliveries, settled = Counter[str](), Counter[str](), Counter[str]()
-    published_bytes, lost_bytes = Counter[str](), Counter[str]()
+    published_bytes, given_up_bytes = Counter[str](), Counter[str]()
     gateway = ShownGateway(tmp_path)
     with gateway:
         for life in range(2):
@@ -86,7 +86,7 @@ def test_what_metrics_count_is_what_the_tables_say(spark: SparkSession, tmp_path
             deliveries += by(found, "deliveries_total")
             settled += by(found, "settled_messages_total")
             published_bytes += by(found, "published_bytes_total")
-            lost_bytes += by(found, "lost_bytes_total")
+            given_up_bytes += by(found, "given_up_bytes_total")
         for labels, backlog in by(found, "backlog_messages").items():
             assert backlog >= 0, labels
         assert found[("distributary_backlog_messages", (("subscription", NEVER),))] == 40
@@ -109,13 +109,13 @@ def test_what_metrics_count_is_what_the_tables_say(spark: SparkSession, tmp_path
         "WHERE record = 'message' GROUP BY 1"
     ).collect()
     assert published_bytes == {row.name: row.n for row in rows}
-    rows_of_losses = spark.sql(
+    rows_given_up = spark.sql(
         "SELECT concat(acks.outcome, '/', acks.subscription) AS name, "
         "sum(octet_length(message)) AS n FROM acks JOIN log USING (sequence) "
         "WHERE record = 'message' AND acks.outcome IN ('dead_lettered', 'expired') GROUP BY 1"
     ).collect()
-    assert lost_bytes == {row.name: row.n for row in rows_of_losses}
-    assert set(lost_bytes) == {f"dead_lettered/{QUEUE}", f"expired/{QUEUE}"}
+    assert given_up_bytes == {row.name: row.n for row in rows_given_up}
+    assert set(given_up_bytes) == {f"dead_lettered/{QUEUE}", f"expired/{QUEUE}"}
     rows = spark.sql(
         "SELECT subscription AS name, count(*) AS n FROM deliveries GROUP BY 1"
     ).collect()

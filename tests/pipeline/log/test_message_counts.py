@@ -6,15 +6,17 @@ from hypothesis import strategies as st
 from distributary.pipeline.log.message_counts import (
     OTHERS,
     SECONDS,
+    STALLS_SECONDS,
     UNNAMED,
     Histogram,
     MessageCounts,
+    Stalls,
 )
 from distributary.pipeline.model.outcome import Outcome
 
 
 def counts(series_max: int = 2) -> MessageCounts:
-    return MessageCounts(series_max, Histogram(SECONDS))
+    return MessageCounts(series_max, Stalls())
 
 
 def test_those_that_come_first_have_counts_of_their_own() -> None:
@@ -65,3 +67,17 @@ def test_a_histogram_counts_each_value_once(values: list[float]) -> None:
         assert found[str(bound)] == sum(value <= bound for value in values)
     assert found["+Inf"] == len(values)
     assert histogram.sum == sum(values)
+
+
+def test_the_longest_turn_is_remembered_for_a_minute_or_two() -> None:
+    """However often it is asked for: two who read the metrics see the same."""
+    stalls = Stalls()
+    assert stalls.longest(1_000.0) == 0
+    stalls.observe(0.5, 1_010.0)
+    stalls.observe(0.2, 1_011.0)
+    assert [stalls.longest(at) for at in (1_011.0, 1_059.0, 1_060.0, 1_119.0)] == [0.5] * 4
+    stalls.observe(0.1, 1_119.5)
+    assert [stalls.longest(at) for at in (1_120.0, 1_179.0, 1_180.0)] == [0.1, 0.1, 0.0]
+    stalls.observe(0.3, 1_190.0)
+    assert stalls.longest(1_190.0 + 2 * STALLS_SECONDS) == 0
+    assert dict(stalls.seconds.buckets())["+Inf"] == 4
