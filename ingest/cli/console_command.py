@@ -2,10 +2,15 @@
 
 import ipaddress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from distributary.pipeline.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from distributary.pipeline.tables.delta.store import Store
+    from distributary.pipeline.tables.home.home import Home
 
 _file = click.Path(path_type=Path)
 
@@ -13,14 +18,20 @@ _file = click.Path(path_type=Path)
 @click.command()
 @click.option(
     "--gateway",
-    "address",
-    default="127.0.0.1:5672",
+    "addresses",
+    multiple=True,
+    default=("127.0.0.1:5672",),
     show_default=True,
     envvar="DISTRIBUTARY_GATEWAY",
-    help="HOST:PORT of the gateway; amqps://HOST:PORT for TLS.",
+    help="HOST:PORT of the gateway; amqps://HOST:PORT for TLS; once more for each standby.",
 )
 @click.option("--tls-ca", type=_file, help="PEM file: who signs the gateway's certificate.")
-@click.option("--home", type=_file, required=True, help="The gateway's folder, for its tables.")
+@click.option("--home", type=_file, help="The gateway's folder, for its tables and audits.")
+@click.option(
+    "--tables",
+    metavar="URL",
+    help="Where its tables lie, if not in its home: tables.url of the gateway's settings.",
+)
 @click.option(
     "--metrics",
     multiple=True,
@@ -36,9 +47,10 @@ _file = click.Path(path_type=Path)
 @click.option("--without-tls", is_flag=True, help="Listen beyond this machine without https.")
 @click.option("--config", type=_file, help="A TOML file of the console's settings.")
 def console(
-    address: str,
+    addresses: tuple[str, ...],
     tls_ca: Path | None,
-    home: Path,
+    home: Path | None,
+    tables: str | None,
     metrics: tuple[str, ...],
     listen: str,
     tls_cert: Path | None,
@@ -53,6 +65,9 @@ def console(
     Examples:
       distributary console --home ~/orders
       distributary console --home ~/orders --gateway amqps://mq:5671 --tls-ca ca.pem
+      distributary console --home ~/orders --gateway mq1:5672 --gateway mq2:5672 \\
+        --metrics mq1:8162 --metrics mq2:8162
+      distributary console --tables s3://lake/distributary --gateway mq:5672 --metrics mq:8162
       distributary console --home ~/orders --listen 0.0.0.0:8161 --name console.example.org \\
         --tls-cert me.pem --tls-key me.key
 
@@ -69,6 +84,7 @@ def console(
         ) from None
     from distributary.ingest.console.settings.console_settings import load  # noqa: PLC0415
     from distributary.jobs.client.management_client import Gateway  # noqa: PLC0415 (as above)
+    from distributary.pipeline.tables.home.home import Home  # noqa: PLC0415 (as above)
 
     host, port = _address(listen, "--listen")
     for one in metrics:
@@ -79,13 +95,32 @@ def console(
             f"{host} is reached from other machines, and passwords would go there as they are "
             "typed: give --tls-cert and --tls-key, or say --without-tls"
         )
-    if not (home / "tables" / "topic_log").is_dir() and not (home / "journal").is_dir():
-        raise InvalidRequest(f"{home} is no gateway's home: it has neither tables nor a journal")
-    gateway = Gateway(address, authority=tls_ca)
-    gateway.domain()  # whether the file can be read
+    gateways = tuple(Gateway(one, authority=tls_ca) for one in addresses)
+    for gateway in gateways:
+        gateway.domain()  # whether the file can be read
     known = frozenset(name.lower() for name in (*names, host))
     place = server.Place(host, port, known, tls_cert, tls_key)
-    server.serve(place, server.Watched(gateway, metrics, home), load(config))
+    at = None if home is None else Home(home)
+    server.serve(place, server.Watched(gateways, metrics, at, _log(at, tables)), load(config))
+
+
+def _log(home: "Home | None", tables: str | None) -> "Store":
+    """Where the gateway's topic_log lies. Raises InvalidRequest for what is no such place."""
+    if home is not None and not any(one.is_dir() for one in (home.topic_log, home.journal_dir)):
+        text = f"{home.root} is no gateway's home: it has neither tables nor a journal"
+        raise InvalidRequest(text)
+    if tables is not None:
+        if "://" not in tables:
+            text = f"--tables is an address such as s3://BUCKET/FOLDER, not '{tables}'"
+            raise InvalidRequest(text)
+        from distributary.pipeline.tables.delta.object_store import ObjectStore  # noqa: PLC0415 (loads a client)
+
+        return ObjectStore(f"{tables.rstrip('/')}/topic_log", {})
+    if home is None:
+        raise InvalidRequest("say by --home or --tables where the gateway's tables lie")
+    from distributary.pipeline.tables.delta.store import LocalStore  # noqa: PLC0415 (the tables' libraries)
+
+    return LocalStore(home.topic_log)
 
 
 def _check_files(tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None) -> None:

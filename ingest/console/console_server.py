@@ -26,6 +26,7 @@ from distributary.ingest.console.web.templates import Templates
 from distributary.ingest.console.web.visit import Console
 from distributary.jobs.client.management_client import Gateway
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.home.home import Home
 
 
@@ -49,12 +50,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the console shows: a gateway, its home; and where metrics are: of the gateway, and of
-    those that stand by for it."""
+    """What the console shows: a gateway, at one of these addresses; where metrics are, of the
+    gateway and of those that stand by for it; its home, None where only its tables can be reached,
+    and its `topic_log`."""
 
-    gateway: Gateway
+    gateways: tuple[Gateway, ...]
     metrics: tuple[str, ...]
-    home: Path
+    home: Home | None
+    log: Store
 
 
 def serve(place: Place, watched: Watched, settings: ConsoleSettings) -> None:
@@ -88,14 +91,13 @@ async def _serve(
 ) -> None:
     assets = StaticAssets()
     templates = Templates(assets)
-    shown = watched.gateway.address
+    shown = " or ".join(one.address for one in watched.gateways)
     poller = MetricsPoller(watched.metrics, settings.asking)
-    home = Home(watched.home)
-    records = HomeRecords(home, settings.records)
-    console = Console(settings, templates, poller, shown, home, records, NAVIGATION)
+    records = HomeRecords(watched.log, watched.home, settings.records)
+    console = Console(settings, templates, poller, records, NAVIGATION)
     secure = place.certificate is not None
     cookie = f"{'__Host-' if secure else ''}distributary-{place.port}"
-    door = Door(Entrance(watched.gateway, settings), templates, shown, cookie, secure)
+    door = Door(Entrance(watched.gateways, settings), templates, shown, cookie, secure)
     server.config.app = application(console, door, assets, place.names)
     print(f"console of {shown} at {place.url}", flush=True)  # noqa: T201 (the command's output)
     tidying = asyncio.create_task(close_silent(server, settings.requests.seconds_max))

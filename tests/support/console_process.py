@@ -11,20 +11,23 @@ from typing import Self
 from fork_server import SCRIPT, clean_environment
 from gateway_http import ShownGateway
 
-_AT = re.compile(r"^console of \S+ at (\S+)$")
+_AT = re.compile(r"^console of .+ at (\S+)$")
 
 
 class Console:
-    """`distributary console` on a free port; `options` are more of its command line."""
+    """`distributary console` on a free port; `options` are more of its command line. `home`:
+    whether it is told of the gateway's home."""
 
-    def __init__(self, gateway: ShownGateway, *options: str) -> None:
+    def __init__(self, gateway: ShownGateway, *options: str, home: bool = True) -> None:
         self.gateway, self._options = gateway, options
+        if home:
+            self._options = ("--home", str(gateway.home), *options)
         self.process: subprocess.Popen[str] | None = None
         self.url = ""
 
     def __enter__(self) -> Self:
         words = [
-            *(SCRIPT, "console", "--listen", "127.0.0.1:0", "--home", str(self.gateway.home)),
+            *(SCRIPT, "console", "--listen", "127.0.0.1:0"),
             *("--gateway", f"127.0.0.1:{self.gateway.port}"),
             *("--metrics", f"127.0.0.1:{self.gateway.http_port}", *self._options),
         ]

@@ -1,19 +1,22 @@
 """One user's line to the gateway: a connection that is opened when something is asked and closed
-when nothing was asked for a while.
+when nothing was asked for a while. The gateway may be at one of several addresses: those of its
+home's owner and of the standbys that take it over.
 
 Rule 1: what only reads is asked again on a new connection when the old one turns out to be lost.
 Rule 2: what changes something is sent once: the connection is looked at before, and what was sent
         and not answered is said to be uncertain.
 Rule 3: after a failed connect nothing is tried for RETRY_SECONDS: pages answer at once meanwhile.
+Rule 4: the address that answered last is asked first, then the others in their order: a standby
+        takes no connections while it stands by.
 """
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from distributary.jobs.client.management_client import Client, Gateway, Unanswered
+from distributary.jobs.client.management_client import Client, Gateway, LoginRefused, Unanswered
 from distributary.pipeline.management.management_messages import Entity, Verb
 
 #: Seconds after a failed connect in which nothing is tried.
@@ -24,8 +27,12 @@ _READING: Final = frozenset({Verb.READ, Verb.QUERY, Verb.HELD, Verb.OWED})
 class GatewayLine:
     """Thread-safe: one request after the other."""
 
-    def __init__(self, gateway: Gateway, answer_seconds: float, idle_seconds: float) -> None:
-        self._gateway = replace(gateway, seconds=answer_seconds)
+    def __init__(
+        self, gateways: Sequence[Gateway], answer_seconds: float, idle_seconds: float
+    ) -> None:
+        """`gateways`: one at least, each with the same user."""
+        self._gateways = [replace(one, seconds=answer_seconds) for one in gateways]
+        self._at = 0  # which of them answered last
         self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._client: Client | None = None
@@ -49,6 +56,11 @@ class GatewayLine:
                 return self._opened().ask(verb, entity, name, attributes)
             finally:
                 self._used = time.monotonic()
+
+    @property
+    def address(self) -> str:
+        """Where the gateway answered last; before that the first address."""
+        return self._gateways[self._at].address
 
     def try_login(self) -> None:
         """Open the connection if it isn't there. Raises Unanswered, LoginRefused."""
@@ -76,12 +88,31 @@ class GatewayLine:
             if self._failed is not None and now - self._failed[0] < RETRY_SECONDS:
                 raise self._failed[1]
             try:
-                self._client = Client(self._gateway)
+                self._client = self._found()
             except Unanswered as error:
                 self._failed = (time.monotonic(), error)
                 raise
             self._failed = None
         return self._client
+
+    def _found(self) -> Client:
+        """A connection to the first address that answers. A refused login is an answer."""
+        failed: list[Unanswered] = []
+        for nth in range(self._at, self._at + len(self._gateways)):
+            at = nth % len(self._gateways)
+            try:
+                client = Client(self._gateways[at])
+            except LoginRefused:
+                self._at = at
+                raise
+            except Unanswered as error:
+                failed.append(error)
+            else:
+                self._at = at
+                return client
+        if len(failed) == 1:
+            raise failed[0]
+        raise Unanswered("; ".join(map(str, failed)))
 
     def _look(self) -> None:
         """Whether the connection lives still; it is dropped if not."""

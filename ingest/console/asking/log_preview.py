@@ -1,4 +1,4 @@
-"""Places in the log and how much lies behind them, read from the home's own table: what an
+"""Places in the log and how much lies behind them, read from the gateway's table: what an
 operation will do is said in numbers before it is done.
 
 It is as of the table's last commit, about a second behind the gateway.
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from distributary.pipeline.log.log_position import AtEnd, AtSequence, AtTime, place
 from distributary.pipeline.model.topic_pattern import matches
-from distributary.pipeline.tables.delta.store import LocalStore
-from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.reading import table_statistics
 from distributary.pipeline.tables.topic_log.table_view import again_if_replaced, open_view
 from distributary.pipeline.tables.upkeep.table_upkeep import day_of
@@ -26,11 +25,10 @@ class LogPlace:
     table_end: int
 
 
-def find(home: Home, topic: str, said: str) -> LogPlace:
+def find(store: Store, topic: str, said: str) -> LogPlace:
     """The place that is meant, and what of a topic lies behind it. Raises InvalidRequest for what
     is no place, StoreError when the table can't be read."""
     meant = place(said.strip(), time.time_ns() // 1_000)
-    store = LocalStore(home.topic_log)
 
     def look() -> LogPlace:
         state = open_view(store).state

@@ -200,7 +200,7 @@ def _dropped(row: Row, count: int) -> str:
 
 def _place(row: Row, found: Found) -> str:
     if found.sequence is None:
-        return "How much that is can't be said from here: the home's table can't be read."
+        return "How much that is can't be said from here: the gateway's table can't be read."
     floor, place = number(row["floor"]), number(found.sequence)
     if found.to.strip().isdigit():
         return f"Its floor is {floor} now and will be {place}."

@@ -66,8 +66,8 @@ async def _effects(visit: Visit, said: Mapping[str, str]) -> list[str]:
     if not said["since"]:
         return [found[0], "It begins now: nothing waits for it yet.", *found[1:]]
     try:
-        home = visit.console.home
-        at = await asyncio.to_thread(log_preview.find, home, said["topic"], said["since"])
+        log = visit.console.records.log
+        at = await asyncio.to_thread(log_preview.find, log, said["topic"], said["since"])
     except StoreError:
         return [*found, f"It begins at {said['since']}."]
     at_most = "at most " if said["selector"] else ""

@@ -23,7 +23,7 @@ from distributary.ingest.console.web.visit import Visit
 from distributary.jobs.client.management_client import Refused
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.management.management_messages import Entity, Verb
-from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.delta.store import Store
 
 _SUBSCRIPTION = Entity.SUBSCRIPTION
 #: What needs nothing said to be done: then it is done to all.
@@ -125,7 +125,7 @@ async def _found(visit: Visit, offer: Offer, row: dict[str, Any], said: str) -> 
     try:
         match offer:
             case Offer.REWIND | Offer.SKIP if said:
-                return await _placed(visit.console.home, row, said), ""
+                return await _placed(visit.console.records.log, row, said), ""
             case Offer.REDRIVE:
                 letters = subscription_facts.dead_letter_queue(row)
                 dead = None if letters is None else await _waiting(visit, letters)
@@ -141,10 +141,10 @@ async def _found(visit: Visit, offer: Offer, row: dict[str, Any], said: str) -> 
     return Found(), ""
 
 
-async def _placed(home: Home, row: Mapping[str, Any], said: str) -> Found:
-    """A place, with numbers where the home's table is here to be read."""
+async def _placed(log: Store, row: Mapping[str, Any], said: str) -> Found:
+    """A place, with numbers where the gateway's table can be read."""
     try:
-        found = await asyncio.to_thread(log_preview.find, home, str(row["topic"]), said)
+        found = await asyncio.to_thread(log_preview.find, log, str(row["topic"]), said)
     except StoreError:
         return Found(said, None, None)
     return Found(said, found.sequence, found.messages)

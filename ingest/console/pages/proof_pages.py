@@ -20,7 +20,13 @@ WHO = "users who may manage every topic and queue (`*` and `queue://*`)"
 async def show(visit: Visit) -> Response:
     """The last audits, and the button that begins one."""
     found = await visit.console.records.ask(visit.console.records.reports)
-    values = {"reports": found, "may_audit": await manages_all(visit), **_running(visit)}
+    runs = visit.console.records.audits
+    values = {
+        "reports": found,
+        "may_audit": runs is not None and await manages_all(visit),
+        "elsewhere": runs is None,
+        **_running(visit),
+    }
     return visit.page("proof.html", "proof", values)
 
 
@@ -45,13 +51,19 @@ async def start(visit: Visit) -> Response:
     await visit.form()
     if not await manages_all(visit):
         raise Refused(403, f"an audit is for {WHO}: it reads all that there is")
-    began = visit.console.records.audits.start(visit.session.account.gateway.user or "anonymous")
+    runs = visit.console.records.audits
+    if runs is None:
+        raise InvalidRequest(
+            "the tables lie elsewhere: run `distributary jobs audit` where Spark is"
+        )
+    began = runs.start(visit.session.account.user or "anonymous")
     said = "The audit has begun." if began else "An audit is running already: here it is."
     return visit.done(said, "/proof")
 
 
 def _running(visit: Visit) -> dict[str, object]:
-    return {"run": visit.console.records.audits.last, "checks_due": CHECKS}
+    runs = visit.console.records.audits
+    return {"run": None if runs is None else runs.last, "checks_due": CHECKS}
 
 
 async def _sight(visit: Visit, reports: Sequence[AuditReport]) -> Sight:

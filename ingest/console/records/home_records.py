@@ -1,4 +1,4 @@
-"""A home's records, as pages ask for them: each request one snapshot, a few at a time."""
+"""A gateway's records, as pages ask for them: each request one snapshot, a few at a time."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ from distributary.ingest.console.records.message_life import MessageLife, life_o
 from distributary.ingest.console.records.removed_messages import RemovedMessage, removed
 from distributary.ingest.console.records.standings import Standings
 from distributary.pipeline.amqp.dead_letter import origin
-from distributary.pipeline.tables.delta.store import LocalStore
+from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
 from distributary.pipeline.tables.home.audit_reports import AuditReport, reports
 from distributary.pipeline.tables.home.home import Home
 
@@ -54,12 +54,16 @@ class HomeRecords:
     """For any number of threads; pages call the methods by `ask`. Each may take a second; all raise
     StoreError when the tables can't be read, or change too quickly for it."""
 
-    def __init__(self, home: Home, limits: RecordLimits) -> None:
-        self._home, self.limits = home, limits
-        self._reader = LogReader(LocalStore(home.topic_log), limits.read_bytes_max)
-        self._standings = Standings(str(home.cursors))
+    def __init__(self, log: Store, home: Home | None, limits: RecordLimits) -> None:
+        """`log`: the gateway's topic_log, with Spark's tables beside it. `home`: where reports of
+        audits are kept, if it can be reached."""
+        self.log, self._home, self.limits = log, home, limits
+        self._reader = LogReader(log, limits.read_bytes_max)
+        self._standings = Standings(beside(log, "cursors"), log.options)
         self._pool = ThreadPoolExecutor(limits.requests_together, "records")
-        self.audits = AuditRuns(home.root)
+        #: Audits of the home's own tables; None where the tables lie elsewhere.
+        own = home is not None and log.uri == LocalStore(home.topic_log).uri
+        self.audits = AuditRuns(home.root) if home is not None and own else None
 
     async def ask(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What one of the methods gives; as many run at once as there may be requests together, so
@@ -102,7 +106,7 @@ class HomeRecords:
         """A message from before the log begins, if Spark's tables have it."""
         if sequence >= snapshot.view.state.first_sequence:
             return None
-        return removed(self._home, sequence, self.limits)
+        return removed(self.log, sequence, self.limits)
 
     def page(self, query: Query, sight: Sight) -> Page:
         """A page of messages. Raises InvalidRequest."""
@@ -168,8 +172,8 @@ class HomeRecords:
         return self._read(read)
 
     def reports(self) -> tuple[AuditReport, ...]:
-        """The last audits, the newest first."""
-        return reports(self._home, self.limits.audits_shown)
+        """The last audits that are kept in the home, the newest first."""
+        return () if self._home is None else reports(self._home, self.limits.audits_shown)
 
     def _read(self, read: Callable[[Snapshot], T]) -> T:
         return self._reader.read(read)

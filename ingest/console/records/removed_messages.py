@@ -18,7 +18,7 @@ from distributary.ingest.console.records.message_content import Body, Content, L
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.tables.delta.commits import SPARK_APP, microseconds
-from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.delta.store import Store, beside
 
 #: Standard properties that are columns of `messages`.
 _PROPERTIES: Final = (
@@ -54,20 +54,21 @@ class RemovedMessage:
     group: int
 
 
-def removed(home: Home, sequence: int, limits: RecordLimits) -> RemovedMessage | None:
-    """The message as Spark's tables have it; None if they don't, or there are none. Raises
-    StoreError when they can't be read."""
+def removed(log: Store, sequence: int, limits: RecordLimits) -> RemovedMessage | None:
+    """The message as Spark's tables, which lie beside the log, have it; None if they don't, or
+    there are none. Raises StoreError when they can't be read."""
+    messages, options = beside(log, "messages"), log.options
     try:
-        if not DeltaTable.is_deltatable(str(home.messages)):
+        if not DeltaTable.is_deltatable(messages, options):
             return None
-        found = _rows(DeltaTable(home.messages), _MESSAGE, sequence)
+        found = _rows(DeltaTable(messages, storage_options=options), _MESSAGE, sequence)
         if not found:
             return None
-        acks = DeltaTable(home.acks)
+        acks = DeltaTable(beside(log, "acks"), storage_options=options)
         rows = [_settlement(row) for row in _rows(acks, _ACKS, sequence)]
         group = acks.transaction_version(SPARK_APP) or 0
     except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
-        raise StoreError(f"Spark's tables in {home.spark_tables} can't be read: {error}") from error
+        raise StoreError(f"Spark's tables beside {log.uri} can't be read: {error}") from error
     rows.sort(key=lambda row: (row.group, row.final, row.settled_at))
     said = found[0]
     return RemovedMessage(_message(said), _content(said, limits), tuple(rows), group)

@@ -6,6 +6,7 @@ save most of the reading, where they are.
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Final
@@ -59,10 +60,11 @@ class KnownStanding:
 
 
 class Standings:
-    """Keeps them; for any number of threads. `cursors` is the address of Spark's table."""
+    """Keeps them; for any number of threads. `cursors` is the address of Spark's table, `options`
+    what deltalake needs beyond it."""
 
-    def __init__(self, cursors: str = "") -> None:
-        self._cursors = cursors
+    def __init__(self, cursors: str = "", options: Mapping[str, str] = {}) -> None:
+        self._cursors, self._options = cursors, dict(options)
         self._lock = Lock()
         self._kept: OrderedDict[str, KnownStanding] = OrderedDict()
 
@@ -98,10 +100,11 @@ class Standings:
     def _cursor(self, subscription: str) -> "dict[str, Any] | None":
         """Spark's row; None where there is none, or none that can be read: the log says it all."""
         try:
-            if not self._cursors or not DeltaTable.is_deltatable(self._cursors):
+            there = self._cursors and DeltaTable.is_deltatable(self._cursors, self._options)
+            if not there:
                 return None
             [row] = (
-                DeltaTable(self._cursors)
+                DeltaTable(self._cursors, storage_options=self._options)
                 .to_pyarrow_table(
                     columns=["group", "floor", "settled"],
                     filters=[("subscription", "=", subscription)],

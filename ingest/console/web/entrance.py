@@ -5,6 +5,7 @@ Who comes without a session gets one at once where the gateway takes peers witho
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from distributary.ingest.console.asking.gateway_line import GatewayLine
@@ -17,8 +18,9 @@ from distributary.jobs.client.management_client import Gateway
 class Entrance:
     """Makes and finds sessions. Its methods run on the event loop."""
 
-    def __init__(self, gateway: Gateway, settings: ConsoleSettings) -> None:
-        self._gateway, self._asking = gateway, settings.asking
+    def __init__(self, gateways: Sequence[Gateway], settings: ConsoleSettings) -> None:
+        """`gateways`: where the gateway may be, one address at least."""
+        self._gateways, self._asking = tuple(gateways), settings.asking
         self._rows_max = settings.pages.rows_max
         self.sessions = Sessions(settings.sessions, time.monotonic)
         self._logins = asyncio.Semaphore(settings.sessions.logins_together)
@@ -27,21 +29,18 @@ class Entrance:
         """A session of this user, both empty for nobody in particular. The gateway is asked each
         time: a password that was right an hour ago may be no more. Raises LoginRefused and
         Unanswered."""
-        gateway = replace(self._gateway, user=user, password=password)
-        same = [one for one in self.sessions.accounts() if one.gateway == gateway]
+        gateways = tuple(replace(one, user=user, password=password) for one in self._gateways)
+        same = [one for one in self.sessions.accounts() if one.gateways == gateways]
         if same and not user:
             return self.sessions.begin(same[0])
-        line = self._line(gateway)
+        line = GatewayLine(gateways, self._asking.answer_seconds, self._asking.line_seconds)
         async with self._logins:
             await asyncio.to_thread(line.try_login)  # a password may have changed meanwhile
         if same:
             await asyncio.to_thread(line.close)
             return self.sessions.begin(same[0])
         sweeps = Sweeps(line, self._asking, self._rows_max)
-        return self.sessions.begin(Account(gateway, line, sweeps))
-
-    def _line(self, gateway: Gateway) -> GatewayLine:
-        return GatewayLine(gateway, self._asking.answer_seconds, self._asking.line_seconds)
+        return self.sessions.begin(Account(gateways, line, sweeps))
 
     async def tidy(self) -> None:
         """End what is old and close what is idle, for as long as the console runs."""

@@ -24,16 +24,17 @@ NOTES_MAX: Final = 5
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """One login, with what is asked in its name."""
+    """One login, with what is asked in its name. `gateways`: where the gateway may be, each with
+    this login."""
 
-    gateway: Gateway
+    gateways: tuple[Gateway, ...]
     line: GatewayLine
     sweeps: Sweeps
 
     @property
     def user(self) -> str:
         """Empty without a login."""
-        return self.gateway.user
+        return self.gateways[0].user
 
     def close(self) -> None:
         """Nobody has this account any more."""

@@ -17,7 +17,6 @@ from distributary.ingest.console.web.sessions import Session
 from distributary.ingest.console.web.templates import Templates
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.management.management_messages import Entity, Verb
-from distributary.pipeline.tables.home.home import Home
 
 #: Fields that a form may have.
 FIELDS_MAX: Final = 200
@@ -30,8 +29,6 @@ class Console:
     settings: ConsoleSettings
     templates: Templates
     poller: MetricsPoller
-    gateway: str  #: as pages name it
-    home: Home
     records: HomeRecords
     #: Of each part of the navigation its name, its path, its text.
     navigation: tuple[tuple[str, str, str], ...]
@@ -71,7 +68,7 @@ class Visit:
             "here": here,
             "navigation": self.console.navigation,
             "user": self.session.account.user,
-            "gateway": self.console.gateway,
+            "gateway": self.session.account.line.address,
             "form_token": self.session.form_token,
             "notes": self.session.take_notes(),
             "state": self.console.poller.state(),

@@ -28,8 +28,8 @@ class Clock:
 
 def account(user: str = "") -> Account:
     asking = load().asking
-    line = GatewayLine(Gateway("127.0.0.1:1"), 1, 1)
-    return Account(Gateway("127.0.0.1:1", user), line, Sweeps(line, asking, 1))
+    line = GatewayLine([Gateway("127.0.0.1:1")], 1, 1)
+    return Account((Gateway("127.0.0.1:1", user),), line, Sweeps(line, asking, 1))
 
 
 def test_who_is_logged_in_stays_longest() -> None:

@@ -11,6 +11,7 @@ from distributary.ingest.console.log_rows.sight import ALL, Sight
 from distributary.ingest.console.records.home_records import HomeRecords
 from distributary.ingest.console.records.message_life import MessageLife, StayState
 from distributary.ingest.console.settings.console_settings import load
+from distributary.pipeline.tables.delta.store import LocalStore
 
 SUB = "global/s"
 
@@ -42,7 +43,7 @@ def story(place: Place) -> None:
 def test_a_removed_message_has_the_life_that_it_had(place: Place) -> None:
     story(place)
     place.materialize()
-    records = HomeRecords(place.home, load().records)
+    records = HomeRecords(LocalStore(place.home.topic_log), place.home, load().records)
     before = [records.life(sequence, ALL) for sequence in range(3)]
     DeltaTable(place.home.topic_log).delete("record <> 'subscription' AND day < '2026-11-22'")
     for sequence, was in enumerate(before):
