@@ -147,6 +147,9 @@ class Entities:
     def _sources(self, key: SubscriptionKey, topic: str) -> Map:
         return Map(tuple(self._directory.policy_sources(key, topic).items()))
 
+    def _topic_sources(self, topic: str) -> Map:
+        return Map(tuple(self._directory.topic_policy_sources(topic).items()))
+
     def queue(
         self,
         subscription: Subscription,
@@ -165,6 +168,7 @@ class Entities:
             "subscription": key.id,
             "producers": (self._users.produced() if produced is None else produced)[topic],
             "topic_policy": _written(self._directory.topic_policy(topic)) if policies else None,
+            "topic_policy_from": self._topic_sources(topic) if policies else None,
         }
 
     def topic(self, topic: str, produced: Counter[str] | None, may_see: MaySee) -> Row:
@@ -179,6 +183,7 @@ class Entities:
             "consumers": sum(len(one.consumers) for one in subscriptions),
             "subscriptions": list[Value](ids),
             "topic_policy": _written(self._directory.topic_policy(topic)),
+            "topic_policy_from": self._topic_sources(topic),
         }
 
     def node(self) -> Row:

@@ -21,7 +21,7 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.address import PREFIXES, Kind
 from distributary.pipeline.model.policy import Policy, TopicPolicy
 from distributary.pipeline.model.subscription import SubscriptionKey
-from distributary.pipeline.subscriptions import policy_table
+from distributary.pipeline.subscriptions import policy_sources, policy_table
 
 #: Topics whose policies are remembered: publishing asks for them.
 TOPICS_MAX = 10_000
@@ -54,7 +54,11 @@ class Policies:
 
     def sources(self, key: SubscriptionKey, topic: str, own: str = "") -> dict[str, str]:
         """Where each key of its policy was said that isn't a default."""
-        return self._written.value.sources(key.id, topic, own)
+        return policy_sources.of_subscription(self._written.value, key.id, topic, own)
+
+    def topic_sources(self, topic: str) -> dict[str, str]:
+        """The same of a topic's or queue's policy."""
+        return policy_sources.of_topic(self._written.value, topic)
 
     def check_own(self, key: SubscriptionKey, own: str) -> None:
         """Raises InvalidRequest when a subscription can't say this of itself."""

@@ -125,6 +125,10 @@ class SubscriptionDirectory:
         """Where each key of the policy in force was said that isn't a default."""
         return self._policies.sources(key, topic, self.own_policy(key))
 
+    def topic_policy_sources(self, topic: str) -> dict[str, str]:
+        """The same of a topic's or queue's policy."""
+        return self._policies.topic_sources(topic)
+
     def check_policy(self, key: SubscriptionKey, text: str) -> None:
         """Raises InvalidRequest when this subscription can't say this of its policy."""
         self._policies.check_own(key, text)

@@ -320,25 +320,6 @@ class Policies:
             policy = over(policy, of_text(own, subscription_id), subscription_id)
         return policy
 
-    def sources(self, subscription_id: str, topic: str, own: str = "") -> dict[str, str]:
-        """Where each key that isn't a default was said: the line of the file, or `own`. What a
-        topic says of backlogs and pages holds where nothing nearer does."""
-        of_topic = {
-            key: line.where
-            for line in self.topics
-            if isinstance(line.match, Pattern) and line.match.matches_topic(topic)
-            for key in line.said
-            if key == "page_bytes" or key.startswith("backlog_")
-        }
-        nearer = {
-            key: line.where
-            for line in self.subscriptions
-            if isinstance(line.match, str) and fits(line.match, subscription_id)
-            for key in line.said
-        }
-        nearer |= dict.fromkeys(of_text(own, subscription_id), "own")
-        return of_topic | nearer
-
     def check_own(self, own: str, subscription_id: str) -> None:
         """Raises InvalidRequest when a subscription can't say this of itself."""
         where = f"subscription {subscription_id}"

@@ -222,7 +222,7 @@ _HOW: Final = {
     Outcome.LOST: "was lost with it",
     Outcome.MODIFIED: "failed",
     Outcome.EXPIRED: "had it when it expired",
-    Outcome.DEAD_LETTERED: "failed for the last time: dead-lettered",
+    Outcome.DEAD_LETTERED: "ended its last attempt: dead-lettered",
     Outcome.DROPPED: "had it when it was dropped",
 }
 
@@ -234,7 +234,7 @@ def _delivery(one: Delivery) -> str:
         return f"{one.consumer} holds it since {at}{count}."
     how = _HOW.get(one.outcome, one.outcome.value)
     if one.outcome is Outcome.MODIFIED and one.final:
-        how = "failed for the last time: given up without a copy"
+        how = "ended its last attempt: given up without a copy"
     if one.settled_at is None or one.delivered_at is None:
         return f"{one.consumer} {how}{count}."
     if one.outcome is Outcome.LOST or one.settled_at == one.delivered_at:

@@ -2,7 +2,7 @@
 
 Rule 1: numbers are of the moment in which the page was made; the gateway's answer says the real
         ones.
-Rule 2: where messages are dropped the name of what loses them is typed (`typed`).
+Rule 2: where messages are or may be dropped the name of what loses them is typed (`is_typed`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, assert_never
 
+from distributary.ingest.console.insight.policy_effects import NO_EFFECTS, PolicyEffects
 from distributary.ingest.console.insight.spoken_numbers import messages, number
 from distributary.pipeline.management.management_messages import Verb
 
@@ -33,7 +34,7 @@ class Offer(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Shown:
     """How an operation is shown: its title, its button, the verb that is sent, whether the name is
-    typed before; `field` is the one that it needs, with its label."""
+    always typed before; `field` is the one that it needs, with its label."""
 
     title: str
     button: str
@@ -87,8 +88,8 @@ OFFERS: Final[Mapping[Offer, Shown]] = {
 @dataclass(frozen=True, slots=True)
 class Found:
     """What was found out for a preview: a place with its sequence and how many messages lie from
-    there on (None: it isn't known), how many dead letters wait in which queue, what of the policy
-    would change, which consumer is meant (empty: all)."""
+    there on (None: it isn't known), how many dead letters wait in which queue, what another policy
+    would do, which consumer is meant (empty: all)."""
 
     to: str = ""
     sequence: int | None = None
@@ -96,8 +97,13 @@ class Found:
     dead: int | None = None
     letters: str | None = None
     most: int | None = None
-    changes: tuple[str, ...] = ()
+    policy: PolicyEffects = NO_EFFECTS
     consumer: str = ""
+
+
+def is_typed(offer: Offer, found: Found) -> bool:
+    """Whether the name is typed before it is done."""
+    return OFFERS[offer].typed or found.policy.drops
 
 
 def effects(offer: Offer, row: Row, found: Found) -> list[str]:
@@ -125,7 +131,7 @@ def _effects(offer: Offer, row: Row, found: Found) -> Iterable[str]:
         case Offer.REDRIVE:
             yield from _redriven(found)
         case Offer.POLICY:
-            yield from found.changes or ("Nothing changes.",)
+            yield from found.policy.sentences or ("Nothing changes.",)
         case Offer.CLOSE:
             links = [one for one in row["links"] if found.consumer in ("", one["name"])]
             ended = _number_of(len(links), "link")
@@ -171,22 +177,6 @@ def _redriven(found: Found) -> Iterable[str]:
         yield f"Dead letters in {found.letters}: {number(found.dead)}. Going back: {number(count)}."
         yield "They go to this subscription and to no other, oldest first."
         yield "What a consumer of the dead letters holds isn't touched."
-
-
-def changes(before: Mapping[str, object], wanted: Mapping[str, object]) -> tuple[str, ...]:
-    """What of a subscription's own policy would change, a sentence for each key."""
-    found = []
-    for key in sorted({*before, *wanted}):
-        old, new = before.get(key), wanted.get(key)
-        if old == new:
-            continue
-        if key not in wanted:
-            found.append(f"{key}: {old} no more, but what the file says or the default.")
-        elif key not in before:
-            found.append(f"{key}: {new} from now on.")
-        else:
-            found.append(f"{key}: {new} instead of {old}.")
-    return tuple(found)
 
 
 def _waiting(row: Row) -> str:

@@ -140,9 +140,8 @@ class PolicyLine:
     own: bool
 
 
-def policy_lines(row: Row) -> list[PolicyLine]:
-    """The whole policy, what somebody has said first."""
-    sources: Mapping[str, str] = row["policy_from"]
+def policy_lines(in_force: Mapping[str, object], sources: Mapping[str, str]) -> list[PolicyLine]:
+    """The whole policy of a subscription or topic, what somebody has said first."""
     lines = [
         PolicyLine(
             key,
@@ -150,7 +149,7 @@ def policy_lines(row: Row) -> list[PolicyLine]:
             {"own": "its own"}.get(sources.get(key, ""), sources.get(key, "default")),
             sources.get(key) == "own",
         )
-        for key, value in row["policy_in_force"].items()
+        for key, value in in_force.items()
     ]
     return sorted(lines, key=lambda line: (not line.own, line.source == "default"))
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from starlette.responses import Response
 
 from distributary.ingest.console.insight.entity_lists import COLUMNS, Wanted, part, states
+from distributary.ingest.console.insight.subscription_facts import policy_lines
 from distributary.ingest.console.pages.page import Page
 from distributary.ingest.console.web.visit import Visit
 from distributary.pipeline.management.management_messages import Entity, Verb
@@ -60,7 +61,8 @@ def _wanted(visit: Visit) -> Wanted:
 async def show_topic(visit: Visit) -> Response:
     """One topic: who sends to it, who is owed what it brings, its policy."""
     row = await visit.ask(Verb.READ, Entity.TOPIC, visit.asked("name"))
-    return visit.page("topic.html", "topics", {"row": row})
+    policy = policy_lines(row["topic_policy"], row["topic_policy_from"])
+    return visit.page("topic.html", "topics", {"row": row, "policy": policy})
 
 
 PAGES = (

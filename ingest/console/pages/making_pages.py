@@ -9,6 +9,7 @@ from distributary.ingest.console.asking import log_preview
 from distributary.ingest.console.insight.spoken_numbers import messages, number
 from distributary.ingest.console.pages.operation_pages import own_policy
 from distributary.ingest.console.pages.page import Page
+from distributary.ingest.console.pages.viewer_rights import may_count
 from distributary.ingest.console.web.templates import link
 from distributary.ingest.console.web.visit import Visit
 from distributary.pipeline.errors import InvalidRequest, StoreError
@@ -16,6 +17,8 @@ from distributary.pipeline.management.management_messages import Entity, Verb
 
 #: The fields of the form.
 FIELDS = ("type", "id", "topic", "selector", "since", "policy")
+#: Characters that make a name a pattern, in one style or another.
+WILDCARDS = frozenset("*#>")
 
 
 async def show(visit: Visit) -> Response:
@@ -65,14 +68,23 @@ async def _effects(visit: Visit, said: Mapping[str, str]) -> list[str]:
     found.insert(0, f"{said['id']} is owed all that is published to {said['topic']}{selector}.")
     if not said["since"]:
         return [found[0], "It begins now: nothing waits for it yet.", *found[1:]]
+    return [found[0], await _beginning(visit, said), *found[1:]]
+
+
+async def _beginning(visit: Visit, said: Mapping[str, str]) -> str:
+    """Where in the past it begins, with what waits for it then, if that can be told."""
+    log, topic = visit.console.records.log, said["topic"]
     try:
-        log = visit.console.records.log
-        at = await asyncio.to_thread(log_preview.find, log, said["topic"], said["since"])
+        at = await asyncio.to_thread(log_preview.find, log, topic, said["since"])
     except StoreError:
-        return [*found, f"It begins at {said['since']}."]
+        return f"It begins at {said['since']}."
+    begins = f"It begins at sequence {number(at.sequence)}"
+    # Which wildcards mean something the gateway's settings say; the number would be of a plain
+    # topic of that name.
+    if not WILDCARDS.isdisjoint(topic) or not await may_count(visit, topic):
+        return f"{begins}. How much waits for it then isn't told here."
     at_most = "at most " if said["selector"] else ""
-    begins = f"It begins at sequence {number(at.sequence)}: {at_most}{messages(at.messages)} wait."
-    return [found[0], begins, *found[1:]]
+    return f"{begins}: {at_most}{messages(at.messages)} wait."
 
 
 async def show_topic_end(visit: Visit) -> Response:

@@ -10,20 +10,21 @@ from starlette.responses import Response
 from distributary.ingest.cli.options.command_options import policy_of
 from distributary.ingest.console.asking import log_preview
 from distributary.ingest.console.insight import subscription_facts
+from distributary.ingest.console.insight.policy_effects import PolicyEffects, policy_effects
 from distributary.ingest.console.insight.previews import (
     OFFERS,
     Found,
     Offer,
-    changes,
     effects,
+    is_typed,
 )
 from distributary.ingest.console.pages.page import Page
+from distributary.ingest.console.pages.viewer_rights import may_count
 from distributary.ingest.console.web.templates import link
 from distributary.ingest.console.web.visit import Visit
 from distributary.jobs.client.management_client import Refused
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.management.management_messages import Entity, Verb
-from distributary.pipeline.tables.delta.store import Store
 
 _SUBSCRIPTION = Entity.SUBSCRIPTION
 #: What needs nothing said to be done: then it is done to all.
@@ -50,6 +51,7 @@ async def show(visit: Visit) -> Response:
         "name": name,
         "said": said,
         "why": why,
+        "typed": is_typed(offer, found),
         "ready": ready,
         "effects": effects(offer, row, found) if ready else [],
     }
@@ -62,9 +64,11 @@ async def perform(visit: Visit) -> Response:
     offer, name = _meant(visit)
     form = await visit.form()
     shown = OFFERS[offer]
-    if shown.typed and form.get("typed") != name:
+    said = form.get(shown.field, "") if shown.field else ""
+    typed = shown.typed or (offer is Offer.POLICY and (await _policy(visit, name, said)).drops)
+    if typed and form.get("typed") != name:
         raise InvalidRequest(f"nothing was done: {name} has to be typed where the page asks for it")
-    attributes = _attributes(offer, form.get(shown.field, "") if shown.field else "")
+    attributes = _attributes(offer, said)
     done = await visit.ask(shown.verb, _SUBSCRIPTION, name, attributes)
     visit.session.account.sweeps.stale()
     sentence = str(done["said"])
@@ -109,8 +113,15 @@ def _most(said: str) -> int | None:
 
 
 def own_policy(said: str) -> dict[str, object]:
-    """A policy by its lines of KEY=VALUE. Raises InvalidRequest for a line that is none."""
-    return policy_of(tuple(line for line in said.splitlines() if line.strip()))
+    """A policy by its lines of KEY=VALUE; a key without a value isn't in it. Raises InvalidRequest
+    for a line that is none."""
+    found = policy_of(tuple(line for line in said.splitlines() if line.strip()))
+    return {key: value for key, value in found.items() if value is not None}
+
+
+async def _policy(visit: Visit, name: str, said: str) -> PolicyEffects:
+    row = await visit.ask(Verb.READ, _SUBSCRIPTION, name)
+    return policy_effects(row, own_policy(said))
 
 
 def _policy_text(policy: Mapping[str, object]) -> str:
@@ -125,7 +136,7 @@ async def _found(visit: Visit, offer: Offer, row: dict[str, Any], said: str) -> 
     try:
         match offer:
             case Offer.REWIND | Offer.SKIP if said:
-                return await _placed(visit.console.records.log, row, said), ""
+                return await _placed(visit, row, said), ""
             case Offer.REDRIVE:
                 letters = subscription_facts.dead_letter_queue(row)
                 dead = None if letters is None else await _waiting(visit, letters)
@@ -135,19 +146,21 @@ async def _found(visit: Visit, offer: Offer, row: dict[str, Any], said: str) -> 
                     return Found(), f"It has no consumer '{said}'."
                 return Found(consumer=said), ""
             case Offer.POLICY:
-                return Found(changes=changes(row["policy"], own_policy(said))), ""
+                return Found(policy=policy_effects(row, own_policy(said))), ""
     except InvalidRequest as error:
         return Found(), f"{error}."
     return Found(), ""
 
 
-async def _placed(log: Store, row: Mapping[str, Any], said: str) -> Found:
-    """A place, with numbers where the gateway's table can be read."""
+async def _placed(visit: Visit, row: Mapping[str, Any], said: str) -> Found:
+    """A place, with numbers where the gateway's table can be read, and the visitor may know how
+    much is in it."""
+    log, topic = visit.console.records.log, str(row["topic"])
     try:
-        found = await asyncio.to_thread(log_preview.find, log, str(row["topic"]), said)
+        found = await asyncio.to_thread(log_preview.find, log, topic, said)
     except StoreError:
         return Found(said, None, None)
-    return Found(said, found.sequence, found.messages)
+    return Found(said, found.sequence, found.messages if await may_count(visit, topic) else None)
 
 
 async def _waiting(visit: Visit, letters: str) -> int | None:

@@ -52,7 +52,7 @@ async def _values(visit: Visit, name: str) -> dict[str, Any]:
         "stuck": facts.why_stuck(row, now_ms),
         "shares": facts.shares(row, now_ms),
         "held": held,
-        "policy": facts.policy_lines(row),
+        "policy": facts.policy_lines(row["policy_in_force"], row["policy_from"]),
         "letters": letters,
         "dead": dead,
         "rate": rates.get(name),

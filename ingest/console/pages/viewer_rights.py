@@ -7,6 +7,7 @@ from typing import Final
 from distributary.ingest.console.log_rows.sight import Sight
 from distributary.ingest.console.web.visit import Visit
 from distributary.pipeline.management.management_messages import Entity, Verb
+from distributary.pipeline.model.topic_pattern import is_pattern
 
 #: Names in one question: fewer than management.query_count_max is by default.
 NAMES_TOGETHER: Final = 50
@@ -22,6 +23,17 @@ async def manages_all(visit: Visit) -> bool:
     """Whether the visitor may manage every topic and queue. Raises Unanswered and Refused."""
     said = await visit.ask(Verb.READ, Entity.NODE, "self", {"manage": list(EVERY)})
     return len(said["manage"]) == len(EVERY)
+
+
+async def may_count(visit: Visit, topic: str) -> bool:
+    """Whether the visitor may know how many messages of a topic there are: who may consume from it
+    or manage it; of a pattern, which has those of many topics, who manages all. Raises Unanswered
+    and Refused."""
+    if is_pattern(topic):
+        return await manages_all(visit)
+    names = {"consume": [topic], "manage": [topic]}
+    said = await visit.ask(Verb.READ, Entity.NODE, "self", names)
+    return bool(said["consume"] or said["manage"])
 
 
 async def sight_of(

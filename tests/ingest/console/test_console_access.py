@@ -1,7 +1,7 @@
 """People: axe finds nothing on any page, by day and by night, wide and on a phone; all is reached
 by the keyboard."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from chromium import axe
@@ -31,12 +31,16 @@ PATHS = (
 
 
 @pytest.fixture(scope="module")
-def _filled(console: Console) -> None:
+def _filled(console: Console) -> Iterator[None]:
+    """A queue whose consumer, of a long name, holds a message: pages are at their widest."""
     peer = Peer(console.gateway.port)
     manager = Manager(peer)
     manager.done("CREATE", "subscription", "global/creek", topic="creeks", selector="n > 1")
     manager.done("CREATE", "queue", "pond", policy={"lock_ms": 5_000})
     peer.sender("queue://pond", capabilities=("queue",)).publish("a", "b", "c")
+    name = "a-consumer-with-a-long-name-as-frameworks-make-them-up"
+    peer.receiver("queue://pond", name=name, capabilities=("queue",)).take(1)
+    yield
     peer.drop()
 
 

@@ -72,7 +72,7 @@ def test_tables_on_an_object_store(
                 expect(page.locator("tbody tr")).to_have_count(5)
                 page.goto(f"{console.url}/messages/0")
                 expect(page.locator(".lane")).to_contain_text(
-                    re.compile("queue/far.*accepted", re.S)
+                    re.compile("queue/far.*accepted", re.DOTALL)
                 )
                 page.goto(f"{console.url}/subscription?id=queue/far")
                 expect(page.get_by_text("3 messages wait or are in flight")).to_be_visible()

@@ -8,7 +8,12 @@ import pytest
 from distributary.ingest.cli.watching.metric_readings import GatewayNow, now, reading
 from distributary.ingest.console.insight import subscription_facts as facts
 from distributary.ingest.console.insight.entity_lists import Wanted, part
-from distributary.ingest.console.insight.previews import Found, Offer, changes, effects
+from distributary.ingest.console.insight.policy_effects import (
+    PolicyEffects,
+    changes,
+    policy_effects,
+)
+from distributary.ingest.console.insight.previews import Found, Offer, effects, is_typed
 from distributary.ingest.console.insight.problems import (
     NAMED_MAX,
     RULES,
@@ -195,6 +200,60 @@ def test_a_policy_that_changes_says_each_key() -> None:
         "c: 4 instead of 3.",
         "d: 5 from now on.",
     )
+
+
+LIMITED = {"backlog_messages_max": 4, "backlog_overflow": "drop_oldest"}
+POLICIES = [
+    ({"lock_ms": 7}, "", False),
+    ({**LIMITED, "lock_ms": 5}, "Of more than 4 messages the oldest are dropped, 6 of them", True),
+    (
+        {"backlog_bytes_max": 2_000, "backlog_overflow": "dead_letter"},
+        "Of more than 2.0 KB the oldest become dead letters: it has 1.0 KB.",
+        True,
+    ),
+    (
+        {"backlog_age_ms_max": 60_000, "backlog_overflow": "drop_oldest"},
+        "Of what waits for longer than 1 min the oldest are dropped.",
+        True,
+    ),
+    ({"backlog_messages_max": 10}, "Publishers are refused while 10 messages", False),
+    ({"backlog_messages_max": 11}, "", False),
+    (
+        {"expiry": "connection-close", "expiry_seconds": 120},
+        "It ends by itself, with all that it is owed then, 2 min after connection-close",
+        True,
+    ),
+    ({"expiry": "never"}, "", False),
+    ({"dead_letter": False}, "What is given up from now on is gone", True),
+]
+
+
+@pytest.mark.parametrize(("wanted", "sentence", "drops"), POLICIES)
+def test_a_policy_that_drops_messages_is_typed(
+    wanted: dict[str, object], sentence: str, drops: bool
+) -> None:
+    """What it does to messages stands below the keys that change."""
+    row = {
+        **ROW,
+        "name": "global/orders",
+        "backlog_bytes": 1_000,
+        "policy": {"lock_ms": 5},
+        "policy_in_force": {"lock_ms": 5, "dead_letter": True, "backlog_overflow": "refuse"},
+    }
+    found = policy_effects(row, wanted)
+    keys = changes({"lock_ms": 5}, wanted)
+    assert found.sentences[: len(keys)] == keys
+    rest = found.sentences[len(keys) :]
+    assert len(rest) == bool(sentence)
+    assert all(one.startswith(sentence) for one in rest)
+    assert is_typed(Offer.POLICY, Found(policy=found)) is found.drops is drops
+
+
+def test_what_is_typed() -> None:
+    """Always where messages are dropped, never for what can be undone."""
+    typed = {offer for offer in Offer if is_typed(offer, Found())}
+    assert typed == {Offer.REWIND, Offer.SKIP, Offer.PURGE, Offer.DELETE}
+    assert not PolicyEffects().drops
 
 
 LINK = {"name": "c/1", "credit": 5, "active": True, "in_flight": 0, "oldest_delivered_at": None}

@@ -18,6 +18,7 @@ from distributary.pipeline.model.policy import (
     Policy,
     TopicPolicy,
 )
+from distributary.pipeline.subscriptions import policy_sources
 from distributary.pipeline.subscriptions.policy_table import (
     EXPIRY_SECONDS_MOST,
     Policies,
@@ -69,13 +70,31 @@ def test_each_value_says_where_it_comes_from() -> None:
         {"match": "global/*", "lock_ms": 4},
         topics=({"match": "queue://orders", "backlog_messages_max": 5, "duplicates_ms": 6},),
     )
-    assert policies.sources("queue/orders", "queue://orders", text_of({"consumers_max": 7})) == {
+    own = text_of({"consumers_max": 7})
+    assert policy_sources.of_subscription(policies, "queue/orders", "queue://orders", own) == {
         "delivery_attempts_max": "[[subscription]] 'queue/*'",
         "lock_ms": "[[subscription]] 'queue/orders'",
         "backlog_messages_max": "[[topic]] 'queue://orders'",
         "consumers_max": "own",
     }
-    assert policies.sources("container/a/b", "elsewhere") == {}
+    assert policy_sources.of_subscription(policies, "container/a/b", "elsewhere") == {}
+    assert policy_sources.of_topic(policies, "queue://orders") == {
+        "backlog_messages_max": "[[topic]] 'queue://orders'",
+        "duplicates_ms": "[[topic]] 'queue://orders'",
+    }
+
+
+def test_what_the_settings_say_is_no_default() -> None:
+    """Of limits of the backlog, too; a line of the file and the subscription itself are nearer."""
+    default = Policy(lock_ms=9, delivery_attempts_max=3, backlog=Backlog(messages_max=5))
+    line = {"match": "queue/orders", "lock_ms": 3}
+    policies = parse({"subscription": [line]}, default, TopicPolicy(duplicates_ms=7))
+    assert policy_sources.of_subscription(policies, "queue/orders", "queue://orders") == {
+        "lock_ms": "[[subscription]] 'queue/orders'",
+        "delivery_attempts_max": "settings",
+        "backlog_messages_max": "settings",
+    }
+    assert policy_sources.of_topic(policies, "anything") == {"duplicates_ms": "settings"}
 
 
 def test_no_limit_of_consumers_has_two_words() -> None:

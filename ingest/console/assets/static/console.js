@@ -56,7 +56,7 @@
       value.toLocaleString("en", { maximumFractionDigits: 0 }) : value.toFixed(1);
 
   const SHOWN_SECONDS = 300;
-  const clock = (at) => new Date(at * 1e3).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  const clock = (at) => new Date(at * 1e3).toLocaleTimeString("en-GB");
 
   class Plot {
     constructor(place) {
@@ -67,14 +67,15 @@
     draw(columns) {
       if (columns.at.length < 2) return;
       const data = [columns.at, ...this.lines.map(([name]) => columns[name])];
-      if (this.chart) { this.chart.setData(data); return; }
+      if (this.chart) { this.chart.setData(data); this.showLast(); return; }
       const axis = { stroke: color("--faint"), grid: { stroke: color("--line"), width: 1 },
         ticks: { show: false }, font: "11px " + color("--font"), };
       this.chart = new uPlot({
         width: this.place.clientWidth, height: 150, legend: { live: true },
         cursor: { y: false, points: { size: 6 } },
+        hooks: { setCursor: [() => this.showLast()] },
         scales: { x: { range: (_chart, low, high) => [Math.min(Math.max(low, high - SHOWN_SECONDS), high - 60), high] }, y: { range: (_chart, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-        axes: [{ ...axis, space: 70, size: 28, values: (_chart, ticks) => ticks.map(clock) }, { ...axis, size: 48, values: (_chart, ticks) => ticks.map(short) }],
+        axes: [{ ...axis, space: 90, size: 28, values: (_chart, ticks) => ticks.map(clock) }, { ...axis, size: 48, values: (_chart, ticks) => ticks.map(short) }],
         series: [{ value: (_chart, at) => at == null ? "" : new Date(at * 1e3).toLocaleTimeString() },
           ...this.lines.map(([, label], nth) => ({
             label, stroke: color("--plot-" + (nth + 1)), width: nth ? 1.6 : 2,
@@ -82,6 +83,12 @@
             value: (_chart, value) => value == null ? "–" : short(value) + this.place.dataset.unit,
           }))],
       }, data, this.place);
+      this.showLast();
+    }
+    // Where nobody points at a moment the legend says the newest values.
+    showLast() {
+      const chart = this.chart;
+      if (chart && !(chart.cursor.left >= 0)) chart.setLegend({ idx: chart.data[0].length - 1 });
     }
     forget() { if (this.chart) { this.chart.destroy(); this.chart = null; } }
     fit() { if (this.chart) this.chart.setSize({ width: this.place.clientWidth, height: 150 }); }

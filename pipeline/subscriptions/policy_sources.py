@@ -1,0 +1,59 @@
+"""Where each key of a policy in force was said, for people: the line of the policies' file, `own`
+(the subscription's record), or `settings` (the gateway's). A key that isn't here has its default.
+"""
+
+from dataclasses import fields
+from typing import Final
+
+from distributary.pipeline.model.policy import (
+    DEFAULT,
+    DEFAULT_TOPIC,
+    Backlog,
+    Policy,
+    TopicPolicy,
+)
+from distributary.pipeline.subscriptions.permission import Pattern, fits
+from distributary.pipeline.subscriptions.policy_table import Policies, of_text
+
+#: Keys of a topic's policy that hold for its subscriptions where nothing nearer does.
+_INHERITED: Final = ("page_bytes", "backlog_")
+
+
+def of_subscription(
+    policies: Policies, subscription_id: str, topic: str, own: str = ""
+) -> dict[str, str]:
+    """Of a subscription's policy. What a topic says of backlogs and pages holds where nothing
+    nearer does."""
+    found = _of_settings(policies.default, DEFAULT)
+    for key, where in of_topic(policies, topic).items():
+        if key.startswith(_INHERITED):
+            found.setdefault(key, where)
+    for line in policies.subscriptions:
+        if isinstance(line.match, str) and fits(line.match, subscription_id):
+            found |= dict.fromkeys(line.said, line.where)
+    return found | dict.fromkeys(of_text(own, subscription_id), "own")
+
+
+def of_topic(policies: Policies, topic: str) -> dict[str, str]:
+    """Of the policy of a topic or queue, by its word in the log."""
+    found = _of_settings(policies.default_topic, DEFAULT_TOPIC)
+    for line in policies.topics:
+        if isinstance(line.match, Pattern) and line.match.matches_topic(topic):
+            found |= dict.fromkeys(line.said, line.where)
+    return found
+
+
+def _of_settings(
+    policy: Policy | TopicPolicy | Backlog,
+    default: Policy | TopicPolicy | Backlog,
+    prefix: str = "",
+) -> dict[str, str]:
+    """The keys that the gateway's settings say otherwise than the default."""
+    found: dict[str, str] = {}
+    for one in fields(policy):
+        value, usual = getattr(policy, one.name), getattr(default, one.name)
+        if isinstance(value, Backlog):
+            found |= _of_settings(value, usual, "backlog_")
+        elif value != usual:
+            found[prefix + one.name] = "settings"
+    return found
