@@ -1,10 +1,13 @@
 """Numbers, sizes, ages and moments as people read them."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 #: Where there is no number.
 NOTHING: Final = "\N{EN DASH}"
+#: Times for which there is no date.
+LATE: Final = "beyond the year 9999"
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _SIZES: Final = ("B", "KB", "MB", "GB", "TB")
 _AGES: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
@@ -48,16 +51,24 @@ def moment(milliseconds_since_1970: float | None) -> str:
     """A time in UTC, to the second."""
     if milliseconds_since_1970 is None:
         return NOTHING
-    at = datetime.fromtimestamp(milliseconds_since_1970 / 1_000, UTC)
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+    at = _time(milliseconds_since_1970 * 1_000)
+    return LATE if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def instant(microseconds: float | None) -> str:
     """A time in UTC, to the millisecond."""
     if microseconds is None:
         return NOTHING
-    at = datetime.fromtimestamp(microseconds // 1_000 / 1_000, UTC)
-    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1_000:03d} UTC"
+    at = _time(microseconds // 1_000 * 1_000)
+    return LATE if at is None else f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1_000:03d} UTC"
+
+
+def _time(microseconds: float) -> datetime | None:
+    """None for what no calendar has: messages may say that they expire then."""
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return None
 
 
 def span(microseconds: float) -> str:

@@ -14,6 +14,9 @@ from distributary.ingest.console.web.templates import link
 from distributary.ingest.console.web.visit import Visit
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.management.management_messages import Entity, Verb
+from distributary.pipeline.model.address import Kind, destination_of
+from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.model.topic_pattern import is_pattern
 
 #: The fields of the form.
 FIELDS = ("type", "id", "topic", "selector", "since", "policy")
@@ -73,7 +76,10 @@ async def _effects(visit: Visit, said: Mapping[str, str]) -> list[str]:
 
 async def _beginning(visit: Visit, said: Mapping[str, str]) -> str:
     """Where in the past it begins, with what waits for it then, if that can be told."""
-    log, topic = visit.console.records.log, said["topic"]
+    destination = destination_of(said["topic"], None, Kind.TOPIC)
+    if isinstance(destination, AmqpError):
+        raise InvalidRequest(destination.description)
+    log, topic = visit.console.records.log, destination.topic
     try:
         at = await asyncio.to_thread(log_preview.find, log, topic, said["since"])
     except StoreError:
@@ -81,7 +87,8 @@ async def _beginning(visit: Visit, said: Mapping[str, str]) -> str:
     begins = f"It begins at sequence {number(at.sequence)}"
     # Which wildcards mean something the gateway's settings say; the number would be of a plain
     # topic of that name.
-    if not WILDCARDS.isdisjoint(topic) or not await may_count(visit, topic):
+    unsure = not is_pattern(topic) and not WILDCARDS.isdisjoint(topic)
+    if unsure or not await may_count(visit, topic):
         return f"{begins}. How much waits for it then isn't told here."
     at_most = "at most " if said["selector"] else ""
     return f"{begins}: {at_most}{messages(at.messages)} wait."

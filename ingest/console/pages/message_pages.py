@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from starlette.responses import RedirectResponse, Response
@@ -23,6 +22,7 @@ from distributary.ingest.console.records.message_life import (
 from distributary.ingest.console.web.visit import Visit
 from distributary.jobs.client.management_client import Refused, Unanswered
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.log.log_position import AtEnd, AtSequence, AtTime, place
 from distributary.pipeline.management.management_messages import Entity, Verb
 from distributary.pipeline.model.topic_pattern import is_pattern
 
@@ -164,20 +164,17 @@ async def _seen(visit: Visit, query: Query) -> MessagePage:
 
 
 async def _place(visit: Visit, since: str) -> int | None:
-    """A sequence, or the first one that was published at a time."""
+    """The sequence from which on is asked, as places in the log are said everywhere."""
     if not since:
         return None
-    if since.replace(",", "").isdigit():
-        return _sequence(since)
-    try:
-        at = datetime.fromisoformat(since)
-    except ValueError:
-        raise InvalidRequest(
-            f"'{since}' is neither a sequence nor a time such as 2026-11-21T08:30 (UTC)"
-        ) from None
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    us = round(at.timestamp() * 1_000_000)
-    return await visit.console.records.ask(visit.console.records.place, max(us, 0))
+    records = visit.console.records
+    match place(since.replace(",", ""), time.time_ns() // 1_000):
+        case AtSequence(sequence):
+            return sequence
+        case AtTime(at):
+            return await records.ask(records.place, at)
+        case AtEnd():
+            return (await records.ask(records.as_of)).sequence
 
 
 def _sequence(text: str) -> int:

@@ -92,7 +92,8 @@ def application(
         ),
     ]
     app = Starlette(routes=routes, lifespan=life, exception_handlers={404: unknown, 500: bug})
-    return RequestGuard(app, names, console.settings.pages.form_bytes_max)
+    limits = console.settings
+    return RequestGuard(app, names, limits.pages.form_bytes_max, limits.requests.head_bytes_max)
 
 
 def _endpoint(console: Console, door: Door, page: Page) -> Endpoint:

@@ -3,7 +3,7 @@
 Rule 1: the Host of a request is an IP address, `localhost`, or a name that `--name` gives: a page
         of somebody else whose name was pointed at this address reads nothing here (DNS rebinding).
 Rule 2: what changes something comes from a page of the console: its Origin is the Host.
-Rule 3: a body is `form_bytes_max` long at most.
+Rule 3: a body is `form_bytes_max` long at most, what stands before it `head_bytes_max`.
 Rule 4: no answer lets a browser run, load or send anything but what the console itself serves.
 """
 
@@ -66,8 +66,11 @@ def refusal(method: str, headers: Headers, names: frozenset[str], form_bytes_max
 class RequestGuard:
     """Stands before all pages."""
 
-    def __init__(self, app: ASGIApp, names: frozenset[str], form_bytes_max: int) -> None:
-        self._app, self._names, self._form_bytes_max = app, names, form_bytes_max
+    def __init__(
+        self, app: ASGIApp, names: frozenset[str], form_bytes_max: int, head_bytes_max: int
+    ) -> None:
+        self._app, self._names = app, names
+        self._form_bytes_max, self._head_bytes_max = form_bytes_max, head_bytes_max
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,7 +85,16 @@ class RequestGuard:
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        why = refusal(scope["method"], Headers(scope=scope), self._names, self._form_bytes_max)
+        headers = Headers(scope=scope)
+        why = refusal(scope["method"], headers, self._names, self._form_bytes_max)
+        if _head_bytes(scope) > self._head_bytes_max:
+            why = f"A request's line and headers have {self._head_bytes_max} bytes at most."
         answer = PlainTextResponse(f"{why}\n", 400) if why else self._app
         with suppress(ClientDisconnect):  # in the middle of a form: nobody waits for an answer
             await answer(scope, receive, send_with_headers)
+
+
+def _head_bytes(scope: Scope) -> int:
+    """Those of its address and headers. The server bounds only what it has to wait for."""
+    named = sum(len(name) + len(value) for name, value in scope["headers"])
+    return named + len(scope["path"]) + len(scope["query_string"])

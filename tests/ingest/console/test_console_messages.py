@@ -101,7 +101,7 @@ def test_a_selector_and_a_place(story: Peer, console: Console, page: Page) -> No
     page.goto(f"{console.url}/messages?topic=orders&selector=colour+%3D")
     expect(page.get_by_role("alert")).to_contain_text("line 1, column")
     page.goto(f"{console.url}/messages?topic=orders&since=yesterday")
-    expect(page.get_by_role("alert")).to_contain_text("neither a sequence nor a time")
+    expect(page.get_by_role("alert")).to_contain_text("is no place in the log")
     page.goto(f"{console.url}/messages?subscription=global/warehouse&waiting=yes&order=oldest")
     expect(page.locator("table.messages tbody tr")).to_have_count(30)
 
