@@ -92,10 +92,15 @@ def _run(
             raise DemoFailed(wrong)
         if stay:
             _stay(made, console)
-    console.print(
-        "\nIn the browser: `python -m examples.demo --stay` leaves gateway and console open.",
-        style="dim",
-        highlight=False,
+    console.print(_later(home), style="dim", highlight=False, soft_wrap=True)
+
+
+def _later(home: Home) -> str:
+    """How to look around in the browser when the demo is over."""
+    return (
+        "\nIn the browser, at http://127.0.0.1:8161 (`make demo STAY=1` leaves it open):\n"
+        f"  distributary serve --home {home.root} &\n"
+        f"  distributary console --home {home.root}"
     )
 
 

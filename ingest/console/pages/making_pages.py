@@ -81,6 +81,7 @@ async def _beginning(visit: Visit, said: Mapping[str, str]) -> str:
         raise InvalidRequest(destination.description)
     log, topic = visit.console.records.log, destination.topic
     try:
+        await visit.require_own_log()
         at = await asyncio.to_thread(log_preview.find, log, topic, said["since"])
     except StoreError:
         return f"It begins at {said['since']}."

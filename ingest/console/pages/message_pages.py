@@ -90,6 +90,7 @@ async def show(visit: Visit) -> Response:
 
 async def _found(visit: Visit, asked: Asked) -> dict[str, object]:
     records = visit.console.records
+    await visit.require_own_log()
     query, claims = await _query(visit, asked)
     place = await _place(visit, asked.since)
     at = _sequence(asked.at) if asked.at else None
@@ -207,6 +208,7 @@ async def show_life(visit: Visit) -> Response:
 
 async def _life(visit: Visit, sequence: int) -> MessageLife | None:
     records = visit.console.records
+    await visit.require_own_log()
     claimed = await records.ask(records.claimed, sequence)
     if claimed is None:
         return None

@@ -157,6 +157,7 @@ async def _placed(visit: Visit, row: Mapping[str, Any], said: str) -> Found:
     much is in it."""
     log, topic = visit.console.records.log, str(row["topic"])
     try:
+        await visit.require_own_log()
         found = await asyncio.to_thread(log_preview.find, log, topic, said)
     except StoreError:
         return Found(said, None, None)

@@ -27,6 +27,7 @@ async def show(visit: Visit) -> Response:
     values: dict[str, object] = {"name": name, "hours": hours, "windows": tuple(WINDOWS), "why": ""}
     values |= {"picture": None, "boxes": [], "drawn": None}
     try:
+        await visit.require_own_log()
         incarnation = await records.ask(records.incarnation, name)
         sight = await sight_of(visit, (), {name: incarnation.topic} if incarnation else {})
         if incarnation is not None and sight.subscription(name):

@@ -22,6 +22,8 @@ from distributary.ingest.console.records.message_life import MessageLife, life_o
 from distributary.ingest.console.records.removed_messages import RemovedMessage, removed
 from distributary.ingest.console.records.standings import Standings
 from distributary.pipeline.amqp.dead_letter import origin
+from distributary.pipeline.log.log_identity import LogIdentity
+from distributary.pipeline.tables.delta.commits import json_name
 from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
 from distributary.pipeline.tables.home.audit_reports import AuditReport, reports
 from distributary.pipeline.tables.home.home import Home
@@ -70,6 +72,14 @@ class HomeRecords:
         that those who wait take no thread from the pages that ask the gateway."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, partial(method, *args, **kwargs))
+
+    def require(self, identity: LogIdentity) -> None:
+        """Raises StoreError unless the log is the one that is meant."""
+        try:
+            entry = self.log.read(json_name(identity.version))
+        except FileNotFoundError:
+            entry = None
+        identity.require(self.log.uri, entry)
 
     def claimed(self, sequence: int) -> Claimed | None:
         """Whose rights have to be asked before a message's life is shown; None if there is no such

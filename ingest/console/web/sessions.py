@@ -30,6 +30,8 @@ class Account:
     gateways: tuple[Gateway, ...]
     line: GatewayLine
     sweeps: Sweeps
+    #: The address whose gateway has said that the tables which are read here are its own.
+    own_log_at: str = ""
 
     @property
     def user(self) -> str:

@@ -16,6 +16,7 @@ from distributary.ingest.console.settings.console_settings import ConsoleSetting
 from distributary.ingest.console.web.sessions import Session
 from distributary.ingest.console.web.templates import Templates
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.log.log_identity import LogIdentity
 from distributary.pipeline.management.management_messages import Entity, Verb
 
 #: Fields that a form may have.
@@ -52,6 +53,16 @@ class Visit:
         """What the gateway answers to this visitor. Raises Refused, Unanswered."""
         line = self.session.account.line
         return await asyncio.to_thread(line.ask, verb, entity, name, attributes)
+
+    async def require_own_log(self) -> None:
+        """Before the tables are read: whether they are those of the gateway that is asked, once for
+        an account. What may be seen of them is that gateway's word. Raises StoreError where they
+        are another's, or a copy; Refused, Unanswered."""
+        account, records = self.session.account, self.console.records
+        if account.own_log_at != account.line.address:
+            said = await self.ask(Verb.READ, Entity.NODE, "self")
+            await records.ask(records.require, LogIdentity.of(said.get("table")))
+            account.own_log_at = account.line.address
 
     async def form(self) -> dict[str, str]:
         """The fields of a form of this session. Raises InvalidRequest for a form that isn't."""

@@ -47,6 +47,29 @@ def test_operations_go_on_at_the_standby(tmp_path: Path, page: Page) -> None:
         standby.stop()
 
 
+def test_tables_of_another_gateway_are_not_shown(tmp_path: Path, page: Page) -> None:
+    """Their messages would be shown by the wrong gateway's rights, and previews be of other
+    messages: it is said instead, and operations say no numbers."""
+    with ShownGateway(tmp_path / "a") as mine, ShownGateway(tmp_path / "b") as other:
+        for gateway in (mine, other):
+            with Peer(gateway.port) as peer:
+                peer.sender("queue://same", capabilities=("queue",)).publish("a")
+            gateway.await_metric(1, "committed_sequence")
+        words = ("--gateway", f"127.0.0.1:{mine.port}", "--home", str(other.home))
+        with Console(mine, *words, home=False) as console:
+            for path in ("/messages?topic=queue://same", "/messages/0"):
+                answer = page.goto(console.url + path)
+                assert answer is not None
+                assert answer.status == 500
+                expect(page.get_by_role("alert")).to_contain_text("isn't the gateway's")
+            page.goto(f"{console.url}/subscription?id=queue/same")
+            expect(page.get_by_text("isn't the gateway's")).to_be_visible()
+            page.goto(f"{console.url}/do/rewind?id=queue/same&to=0")
+            expect(page.locator(".effects")).to_contain_text("can't be said from here")
+        mine.stop()
+        other.stop()
+
+
 def test_tables_on_an_object_store(
     tmp_path: Path,
     window: Callable[..., Page],
