@@ -185,6 +185,32 @@ def test_a_policy_says_what_changes(
     expect(line).to_contain_text("its own")
 
 
+def test_a_policy_that_drops_is_typed(
+    console: Console,
+    page: Page,
+    manager: Manager,
+    queue: str,
+    picture: Callable[[Page, str], None],
+) -> None:
+    """It says how many at once; what a browser sends without the name is left undone."""
+    opened(page, console, queue, "Policy")
+    box = page.get_by_label("Its own policy")
+    box.fill("backlog_messages_max=2\nbacklog_overflow=drop_oldest")
+    page.get_by_role("button", name="What will it do?").click()
+    assert "Of more than 2 messages the oldest are dropped, 3 of them at once" in effects(page)
+    picture(page, "policy")
+    pressed = page.locator("form[method=post] button[data-guarded]")
+    pressed.evaluate("one => one.disabled = false")
+    page.get_by_label("Type").evaluate("one => one.required = false")
+    pressed.click()
+    expect(page.get_by_role("alert")).to_contain_text("nothing was done")
+    assert row(manager, queue)["policy"] == {}
+    page.go_back()
+    typed(page, f"queue/{queue}", "Set the policy")
+    done(page, "Set the policy", "has another policy")
+    until(lambda: row(manager, queue)["backlog"] == 2, "the oldest are dropped")
+
+
 def test_links_are_closed(
     console: Console, page: Page, peer: Peer, manager: Manager, queue: str
 ) -> None:
