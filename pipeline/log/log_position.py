@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from distributary.pipeline.codec.quoting import quoted
@@ -12,9 +12,6 @@ from distributary.pipeline.errors import InvalidRequest
 #: The largest sequence, and the latest time in microseconds: what 64 bits with a sign hold.
 PLACE_MAX = 2**63 - 1
 _DIGITS_MAX = 19
-_EPOCH = datetime.fromtimestamp(0, UTC)
-#: The last microsecond of the year 9999: later times have no day, so none is meant.
-_TIME_MAX = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
 _UNITS = {"ms": 1_000, "s": 10**6, "m": 60 * 10**6, "h": 3_600 * 10**6, "d": 86_400 * 10**6}
 _AGO = re.compile(r"(\d{1,15}) ?(ms|s|m|h|d)")
@@ -76,7 +73,8 @@ def _iso(text: str) -> int | None:
         time = datetime.fromisoformat(text)
         if time.tzinfo is None:
             time = time.replace(tzinfo=UTC)
-        at = (time - _EPOCH) // timedelta(microseconds=1)
+        since = time - datetime.fromtimestamp(0, UTC)
     except (ValueError, OverflowError):
         return None
-    return at if 0 <= at <= _TIME_MAX else None
+    at = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
+    return at if at >= 0 else None

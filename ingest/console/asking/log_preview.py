@@ -12,6 +12,7 @@ from distributary.pipeline.model.topic_pattern import matches
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.reading import table_statistics
 from distributary.pipeline.tables.topic_log.table_view import again_if_replaced, open_view
+from distributary.pipeline.tables.topic_log.topic_log import TIME_MAX
 from distributary.pipeline.tables.upkeep.table_upkeep import day_of
 
 
@@ -39,7 +40,9 @@ def find(store: Store, topic: str, said: str) -> LogPlace:
             case AtSequence(sequence):
                 at = sequence
             case AtTime(moment):
-                found = table_statistics.first_at(store, files, moment, day=day_of(moment))
+                found = table_statistics.first_at(
+                    store, files, moment, day=day_of(min(moment, TIME_MAX))
+                )
                 at = state.sequence if found is None else found
         volumes = table_statistics.volumes(store, files, at)
         count = sum(part[2] for part in volumes if matches(topic, part[0]))

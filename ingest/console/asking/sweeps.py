@@ -6,6 +6,8 @@ Rule 2: the first sweep is read at once, and shown as far as it has come; each l
         that asking takes `sweep_part` of the time at most, and what was known before is shown until
         it ends.
 Rule 3: `rows_max` rows are kept at most.
+Rule 4: a slow sweep is given up when nobody has asked for `quiet_seconds`: who asks next has
+        another one begun.
 """
 
 import threading
@@ -44,6 +46,7 @@ class _Type:
     ended: float = -1e9
     quick: bool = False
     wait: float = 0.0  #: seconds until the next sweep
+    asked: float = 0.0  #: when somebody wanted it last
     first: threading.Event = field(default_factory=threading.Event)
 
 
@@ -69,10 +72,11 @@ class Sweeps:
         """The same without waiting for anything."""
         one = self._types[entity]
         with self._lock:
-            old = time.monotonic() - one.ended > one.wait
-            if one.began is None and old:
-                one.began = time.monotonic()
-                threading.Thread(target=self._sweep, args=(entity, one), daemon=True).start()
+            one.asked = time.monotonic()
+            if one.began is None and one.asked - one.ended > one.wait:
+                one.began = one.asked
+                name, words = f"sweep over {entity.value}", (entity, one)
+                threading.Thread(target=self._sweep, name=name, args=words, daemon=True).start()
         return one.known
 
     def stale(self) -> None:
@@ -90,7 +94,7 @@ class Sweeps:
 
     def _sweep(self, entity: Entity, one: _Type) -> None:
         rows: dict[str, Row] = {}
-        total, offset, asked = 1, 0, 0.0
+        total, offset, asked, given_up = 1, 0, 0.0, False
         try:
             while offset < total and len(rows) < self._rows_max and not self._closed:
                 asked_at = time.monotonic()
@@ -107,6 +111,9 @@ class Sweeps:
                     time.sleep(took)  # pages are made meanwhile
                 elif not one.quick and total > QUICK_ROWS:
                     time.sleep(took / self._settings.sweep_part - took)
+                    if time.monotonic() - one.asked > self._settings.quiet_seconds:
+                        given_up = True
+                        return
             one.known = Known(tuple(rows.values()), time.time(), len(rows))
         except (Unanswered, Refused) as error:
             known = one.known
@@ -114,7 +121,8 @@ class Sweeps:
         finally:
             one.first.set()
             most = self._settings.sweep_seconds
-            one.wait = most if total > QUICK_ROWS else min(asked / self._settings.sweep_part, most)
+            quick = min(asked / self._settings.sweep_part, most)
+            one.wait = 0.0 if given_up else most if total > QUICK_ROWS else quick
             with self._lock:
                 one.began, one.ended, one.quick = None, time.monotonic(), False
 

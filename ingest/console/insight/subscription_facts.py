@@ -89,10 +89,13 @@ def _of_consumers(row: Row, links: Sequence[Row], now_ms: float) -> Iterable[str
     without = [link for link in active if not link["credit"]]
     if active and len(without) == len(active):
         held = sum(int(link["in_flight"]) for link in active)
-        yield (
-            f"No consumer has credit left: they hold {messages(held)} and take more when they "
-            "have settled some."
-        )
+        if held:
+            yield (
+                f"No consumer has credit left: they hold {messages(held)} and take more when they "
+                "have settled some."
+            )
+        else:
+            yield "No consumer gives credit: they are attached, hold nothing and ask for nothing."
     for link in active:
         since = link["oldest_delivered_at"]
         if since is not None and now_ms - since > HELD_SECONDS * 1_000:

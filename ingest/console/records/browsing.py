@@ -10,7 +10,6 @@ import heapq
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
@@ -43,6 +42,8 @@ from distributary.pipeline.tables.arrow.topic_rows import rows_of
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.message_file import between
 from distributary.pipeline.tables.reading.table_statistics import first_at, messages_of
+from distributary.pipeline.tables.topic_log.topic_log import TIME_MAX
+from distributary.pipeline.tables.upkeep.table_upkeep import day_of
 
 #: Characters of a body that a line of a page shows.
 PREVIEW: Final = 160
@@ -114,7 +115,7 @@ def browse(snapshot: Snapshot, query: Query, *, sight: Sight, limits: RecordLimi
 def sequence_at(snapshot: Snapshot, time: int) -> int:
     """The first sequence that was published at a time (microseconds) or later, or that which comes
     next. Raises StoreError, FileNotFoundError where a file was replaced."""
-    day = datetime.fromtimestamp(time / 1e6, UTC).date().isoformat()
+    day = day_of(min(time, TIME_MAX))
     found = first_at(snapshot.view.store, messages_of(snapshot.view.state.files), time, day=day)
     return snapshot.as_of.sequence if found is None else found
 

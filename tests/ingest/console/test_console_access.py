@@ -36,7 +36,7 @@ def _filled(console: Console) -> Iterator[None]:
     peer = Peer(console.gateway.port)
     manager = Manager(peer)
     manager.done("CREATE", "subscription", "global/creek", topic="creeks", selector="n > 1")
-    manager.done("CREATE", "queue", "pond", policy={"lock_ms": 5_000})
+    manager.done("CREATE", "queue", "pond", policy={"lock_ms": 600_000})
     peer.sender("queue://pond", capabilities=("queue",)).publish("a", "b", "c")
     name = "a-consumer-with-a-long-name-as-frameworks-make-them-up"
     peer.receiver("queue://pond", name=name, capabilities=("queue",)).take(1)

@@ -264,6 +264,7 @@ STUCK = [
     ({"unreadable": "no file"}, ["A page of its messages can't be read: no file."]),
     ({"links": [{**LINK, "active": False}]}, ["It serves one consumer at a time"]),
     ({"links": [{**LINK, "credit": 0, "in_flight": 3}]}, ["No consumer has credit left"]),
+    ({"links": [{**LINK, "credit": 0}]}, ["No consumer gives credit: they are attached"]),
     (
         {"links": [{**LINK, "in_flight": 3, "oldest_delivered_at": 0}]},
         ["c/1 holds 3 messages, the oldest for 2 min."],

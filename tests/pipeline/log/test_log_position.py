@@ -39,7 +39,6 @@ def test_each_form_means_one_place(said: object, meant: Place) -> None:
         *(-1, 2**63, True, 1.5, None, b"1"),
         *("", "yesterday", "-5", "9" * 19, "1" * 5_000, "1w", "-2h", "1.5h"),
         *("1969-12-31T23:59:59Z", "2026-13-01", "٣"),
-        "9999-12-31T23:59:59-00:01",  # no calendar has a day for it
     ],
 )
 def test_everything_else_is_refused(said: object) -> None:
