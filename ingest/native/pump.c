@@ -588,7 +588,7 @@ int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t batch_first
     pn_link_send(l, out.bytes, out.size);
     pn_link_advance(l);
     if (presettled) pn_delivery_settle(d);
-    bytes += (int64_t)out.size;
+    bytes += (int64_t)(out.header_size + out.size);
   }
   return bytes;
 }

@@ -34,6 +34,8 @@ def test_a_home_that_is_none(tmp_path: Path) -> None:
         (("--listen", "127.0.0.1:99999"), "--listen is HOST:PORT"),
         (("--metrics", "here"), "--metrics is HOST:PORT"),
         (("--listen", "0.0.0.0:0"), "passwords would go there as they are typed"),
+        (("--tables", "lake"), "--tables is an address such as s3://BUCKET/FOLDER, not 'lake'"),
+        (("--tables", "ftp://lake/x"), "tables.url ftp://lake/x/topic_log can't be used"),
         (("--tls-key", "k.pem"), "--tls-key is of no use without --tls-cert"),
         (("--tls-cert", "c.pem"), "c.pem is no file"),
         (("--tls-ca", "ca.pem"), "ca.pem is no file"),
@@ -44,6 +46,12 @@ def test_what_can_not_be_meant(home: Path, words: tuple[str, ...], sentence: str
     code, text = said(home, *words)
     assert code == 2
     assert sentence in text
+
+
+def test_neither_a_home_nor_tables() -> None:
+    done = commands().run("console")
+    assert done.returncode == 2
+    assert "say by --home or --tables where the gateway's tables lie" in done.stderr
 
 
 def test_a_certificate_that_is_none(home: Path, tmp_path: Path) -> None:

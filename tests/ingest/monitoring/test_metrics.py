@@ -54,7 +54,10 @@ def lived(gateway: ShownGateway, start: int) -> None:
         late.confirm(taken[6:7], Delivery.MODIFIED)
         got = queue.take(6)
         queue.confirm(got[:2], Delivery.REJECTED)
-        queue.confirm(got[2:])
+        got[2].delivery.local.failed = True
+        queue.confirm(got[2:3], Delivery.MODIFIED)
+        queue.confirm(got[3:])
+        queue.confirm(queue.take(1))
         late.take(3)
         subscription = "container/worker/late"
         until(
@@ -74,6 +77,7 @@ def test_what_metrics_count_is_what_the_tables_say(spark: SparkSession, tmp_path
     deliveries, and every outcome, by subscription."""
     published, deliveries, settled = Counter[str](), Counter[str](), Counter[str]()
     published_bytes, given_up_bytes = Counter[str](), Counter[str]()
+    redelivered, sent_bytes, again_bytes = Counter[str](), Counter[str](), Counter[str]()
     gateway = ShownGateway(tmp_path)
     with gateway:
         for life in range(2):
@@ -85,6 +89,9 @@ def test_what_metrics_count_is_what_the_tables_say(spark: SparkSession, tmp_path
             published += by(found, "published_messages_total")
             deliveries += by(found, "deliveries_total")
             settled += by(found, "settled_messages_total")
+            redelivered += by(found, "redeliveries_total")
+            sent_bytes += by(found, "delivered_bytes_total")
+            again_bytes += by(found, "redelivered_bytes_total")
             published_bytes += by(found, "published_bytes_total")
             given_up_bytes += by(found, "given_up_bytes_total")
         for labels, backlog in by(found, "backlog_messages").items():
@@ -122,8 +129,21 @@ def test_what_metrics_count_is_what_the_tables_say(spark: SparkSession, tmp_path
     ended = Counter({row.name: row.n for row in rows})
     # What was in flight at a kill or at the end was delivered, and has no row.
     assert all(deliveries[name] >= n for name, n in ended.items())
-    assert deliveries[QUEUE] == ended[QUEUE] == 12
+    assert deliveries[QUEUE] == ended[QUEUE] == 14
     assert deliveries["(unnamed)"] == 40
+    deliveries_of_queue = spark.table("deliveries").where(f"subscription = '{QUEUE}'")
+    stored = spark.table("log").where("record = 'message'").select("sequence", "message")
+    sizes = deliveries_of_queue.join(stored, "sequence").selectExpr(
+        "delivery_count > 0 AS again", "octet_length(message) AS bytes"
+    )
+    first, again = (
+        [row.bytes for row in sizes.collect() if row.again is failed] for failed in (False, True)
+    )
+    assert (deliveries[QUEUE] - redelivered[QUEUE], redelivered[QUEUE]) == (len(first), len(again))
+    assert len(again) == 2
+    assert sent_bytes[QUEUE] - again_bytes[QUEUE] == sum(first)
+    # What comes again says so in a header of its own.
+    assert sum(again) < again_bytes[QUEUE] < sum(again) + 20 * len(again)
 
 
 UNNAMED, NEVER = "(unnamed)", "container/worker/never-read"
