@@ -11,7 +11,7 @@ from table_groups import bodies, group, run
 from distributary.ingest.commit.group_writer import GroupWriter
 from distributary.ingest.runtime.host import Halt, Host
 from distributary.ingest.runtime.load_settings import load
-from distributary.pipeline.log.message_counts import SECONDS, Histogram, MessageCounts
+from distributary.pipeline.log.message_counts import MessageCounts, Stalls
 from distributary.pipeline.tables.journal import frame
 from distributary.pipeline.tables.journal.journal import Journal
 from distributary.pipeline.tables.journal.segment import FrameRef
@@ -39,7 +39,7 @@ class Writing:
         self.written: list[FrameRef] = []
         self.journal = Journal.open(folder, segment_bytes=1 << 20, owned=self.owned)
         settings = load(None, {}, {f"journal.{name}": value for name, value in journal.items()})
-        counts = MessageCounts(1, Histogram(SECONDS))
+        counts = MessageCounts(1, Stalls())
         self.host = Host(self.loop, settings, Halt(self.loop), counts)
         self.writer = GroupWriter(
             self.host, self.journal, lambda: self.committing, self.written.append
