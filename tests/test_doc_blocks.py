@@ -97,7 +97,11 @@ RUN = {
         "pip install": (
             f"{SAME}{PACKAGES}test_an_installation_without_a_compiler, and by each test of the "
             "console"
-        )
+        ),
+        "distributary console --home /mnt": (
+            f"{SAME}tests/ingest/console/test_console_failover.py"
+            "::test_operations_go_on_at_the_standby"
+        ),
     },
     "docs/guides/deploy.md": {
         "distributary doctor": f"{SHELL}test_before_the_first_start",
