@@ -197,6 +197,16 @@ _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "full tables": (1, lambda draw: disks.full_disk("tables", 2)),
     "paused owner": (2, _paused),
     "without a journal": (3, _delta),
+    "built elsewhere": (
+        3,
+        lambda draw: of.built_elsewhere(
+            of.in_turn(
+                of.killed_at_random(1),
+                of.killed_at(*draw.sample(TABLE_POINTS, _STEPS)),
+                disks.power_cuts(1, strict=draw.random() < 0.5),
+            )
+        ),
+    ),
     "killed jobs": (1, lambda draw: of.killed_jobs(2)),
     "audited": (1, _audited),
 }

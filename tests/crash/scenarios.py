@@ -395,3 +395,9 @@ def without_journal(scenario: Scenario) -> Scenario:
     """The same harm with `durability = "delta"`: accepted after the commit."""
     journal: Settings = {"journal": {"durability": "delta", "linger_ms": 20}}
     return replace(scenario, settings={**scenario.settings, **journal})
+
+
+def built_elsewhere(scenario: Scenario) -> Scenario:
+    """The same harm where a process of its own encodes nearly every commit."""
+    commit: Settings = {"commit": {**scenario.settings.get("commit", {}), "builder_groups": 2}}
+    return replace(scenario, settings={**scenario.settings, **commit})
