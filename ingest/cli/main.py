@@ -1,5 +1,6 @@
-"""The command line: `distributary serve`, `doctor`, `verify`, `info`, `backup`, `restore`, `user`,
-`subscription`, `queue`, `topic`, `top`, `console`, `publish`, `consume`, `peek`, `jobs`."""
+"""The command line: `distributary serve`, `doctor`, `verify`, `info`, `backup`, `restore`,
+`upgrade`, `user`, `subscription`, `queue`, `topic`, `top`, `console`, `publish`, `consume`, `peek`,
+`jobs`."""
 
 import sys
 from importlib import import_module
@@ -19,6 +20,7 @@ COMMANDS: Final = {
     "info": "inspect_commands",
     "backup": "backup_commands",
     "restore": "backup_commands",
+    "upgrade": "upgrade_command",
     "user": "users_commands",
     "subscription": "subscription_commands",
     "queue": "queue_commands",
