@@ -48,5 +48,5 @@ def serve(
     settings = load_settings.load(config, flags={"gateway.listen": listen})
     window = settings.log.window_ms / 1_000
     lines = LineBudget(settings.log.lines_max, window, time.monotonic, verbose=verbose)
-    set_up(as_json=as_json, budget=lines)
+    set_up(as_json=as_json, budget=lines, file=settings.log.file)
     sys.exit(run(Home(home), settings, lines, standby=standby))
