@@ -15,12 +15,12 @@ FAILED, MISUSED = 1, 2
 #: Where each command stands, below this room.
 COMMANDS: Final = {
     "serve": "serve_command",
-    "doctor": "doctor_command",
-    "verify": "inspect_commands",
-    "info": "inspect_commands",
+    "doctor": "inspection.doctor_command",
+    "verify": "inspection.inspect_commands",
+    "info": "inspection.inspect_commands",
     "backup": "backup_commands",
     "restore": "backup_commands",
-    "upgrade": "upgrade_command",
+    "upgrade": "inspection.upgrade_command",
     "user": "users_commands",
     "subscription": "subscription_commands",
     "queue": "queue_commands",
