@@ -27,7 +27,7 @@ OWN = {
     *("journal.full", "journal.has_space", "journal.replayed", "journal.cut", "journal.strays"),
     *("commit.failed", "batch.committed", "upkeep.done", "upkeep.failed", "backlogs.uncounted"),
     *("messages.unreadable", "messages.readable", "connections.fewer", "lines.left_out"),
-    *("service.unheard", "level.changed"),
+    *("service.unheard", "level.changed", "commit.builder_failed"),
     *("policies.kept", "policies.reloaded", "backlog.overflowed", "retention.dropped"),
     "messages.dead_lettered",
     *("security.open", "security.cleartext", "security.kept", "security.reloaded"),
