@@ -105,6 +105,8 @@ def test_a_port_that_is_taken(tmp_path: Path, web: int) -> None:
         ("[amqp]\nfoo = 1", "conf.toml: unknown key amqp.foo"),
         ('[amqp]\nunsettled_max = "x"', "conf.toml: amqp.unsettled_max: expected `int`"),
         ('[gateway]\nlisten = "127.0.0.1:99999"', "conf.toml: gateway.listen"),
+        ('[security]\nanonymous = "never"', 'it may be "loopback" or true or false'),
+        ('[journal]\ndurability = "none"', "durability: invalid enum value 'none'; it may be \"j"),
     ],
 )
 def test_settings_that_can_not_be(tmp_path: Path, text: str, says: str) -> None:
