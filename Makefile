@@ -16,12 +16,15 @@ EXTRAS ?= console,spark
 DIST_ENV := build/dist-env
 DOCS_ENV := build/docs-env
 READY := $(VENV)/.ready
+GATEWAY := $(VENV)/.gateway
+# What is downloaded shows its progress; what is there already isn't listed.
+INSTALL := -m pip install --disable-pip-version-check --editable
 ARCHIVE := build/spark.jsa
 # Where this is set, each of the tests' hundreds of processes compiles all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench run crash fuzz soak jms dist docs clean tools
+.PHONY: help demo test check bench run install crash fuzz soak jms dist docs clean compiler java
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -40,8 +43,10 @@ check: $(READY) ## ruff, mypy
 bench: $(READY) ## Speed and memory against the budgets (CASES=drain,fanout-50 runs some)
 	$(BIN)/python -m tests.bench $(CASES)
 
-run: $(READY) ## A gateway on LISTEN that keeps everything under HOME_DIR
+run: $(GATEWAY) ## A gateway on LISTEN that keeps everything under HOME_DIR; needs no Java
 	$(BIN)/distributary serve --home $(HOME_DIR) --listen $(LISTEN)
+
+install: $(READY) ## All that any target needs, Spark too (2 GB)
 
 crash: $(READY) ## Kills, power cuts, bad disks: ROUNDS of them drawn by SEED, or ROUND alone
 	$(BIN)/python -m tests.crash --seed $(SEED) --rounds $(ROUNDS) $(if $(ROUND),--round $(ROUND))
@@ -65,20 +70,32 @@ clean: ## Remove what was built, the virtual environment too
 	rm -rf build dist spark-warehouse $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis ingest/native/_pump.*
 
 # What must be there before anything else is tried.
-tools:
+compiler:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	  || { echo "Python 3.11 or newer is needed: install it, or name it: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@command -v cc >/dev/null 2>&1 \
 	  || { echo "A C compiler is needed (Proton and the pump are compiled): install gcc or clang, e.g. 'apt-get install gcc'." >&2; exit 1; }
 	@$(PYTHON) -c 'import sysconfig, pathlib, sys; sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())' \
 	  || { echo "Python's headers are needed to compile: install them, e.g. 'apt-get install python3-dev'." >&2; exit 1; }
+
+java:
 	@java -version 2>&1 | $(PYTHON) -c 'import re, sys; found = re.search(r"version \"(\d+)", sys.stdin.read()); sys.exit(not found or int(found[1]) < 17)' \
 	  || { echo "Java 17 or newer is needed for Spark: install it, e.g. 'apt-get install openjdk-17-jre-headless'." >&2; exit 1; }
 
-$(READY): pyproject.toml $(wildcard ingest/native/*.c) ingest/native/build_pump.py pipeline/amqp/endpoint_states.py pipeline/codec/amqp_codes.py | tools
+SOURCES := pyproject.toml $(wildcard ingest/native/*.c) ingest/native/build_pump.py pipeline/amqp/endpoint_states.py pipeline/codec/amqp_codes.py
+
+# The gateway and its console; whatever else is installed already stays.
+$(GATEWAY): $(SOURCES) | compiler
+	@echo "Installing the gateway into $(VENV), once: 100 MB to load, a minute or two."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python $(INSTALL) '.[console]'
 	@touch $@
+
+$(READY): $(SOURCES) | compiler java
+	@echo "Installing all into $(VENV), once: 900 MB to load, several minutes."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(INSTALL) '.[dev]'
+	@touch $(GATEWAY) $@
 
 $(DIST_ENV)/.ready: deploy/packages/requirements.txt
 	$(PYTHON) -m venv $(DIST_ENV)

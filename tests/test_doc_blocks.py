@@ -165,6 +165,9 @@ RUN = {
         "send orders": SHOWN,
         "toml:": READ,
     },
+    "docs/guides/upgrade.md": {
+        "distributary upgrade": f"{SHELL}test_before_a_new_version",
+    },
     "docs/limits.md": {"messages that": SHOWN, "the gateway": SHOWN},
     "docs/object-stores.md": {"toml:": READ},
     "docs/tables.md": {"sql:": ENGINES, "python:": ENGINES},

@@ -26,7 +26,7 @@ from examples.demo.demo_client import Client
 from examples.demo.flights import TOPIC, Encoder, rows
 from distributary.ingest.native.pump import ACCEPTED
 from distributary.jobs.materialize.materialize import once
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 
 #: Milliseconds between two commits of the log: notebooks wait for them.
 COMMIT_MS = 200

@@ -2,11 +2,17 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
+from rich.box import SIMPLE
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from distributary.ingest.cli.options.wide_tables import print_table
+
+#: What stands in one piece: names and ids.
+NAMES = frozenset({"name", "topic", "example"})
 #: Columns of a list: the key, its heading.
 SUBSCRIPTIONS = (
     ("name", "Subscription"),
@@ -46,24 +52,25 @@ def show_rows(columns: Sequence[tuple[str, str]], rows: list[dict[str, Any]], wh
     if not rows:
         Console().print(f"There are no {what}.")
         return
-    table = Table()
+    table = Table(box=SIMPLE)
     for key, heading in columns:
         number = isinstance(rows[0].get(key), int) and not isinstance(rows[0][key], bool)
-        table.add_column(heading, justify="right" if number else "left", overflow="fold")
+        justify: Literal["right", "left"] = "right" if number else "left"
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=key in NAMES)
     for row in rows:
-        table.add_row(*(_text(row.get(key)) for key, _ in columns))
-    Console().print(table)
+        table.add_row(*(escape(_text(row.get(key))) for key, _ in columns))
+    print_table(table)
 
 
 def show_row(row: dict[str, Any]) -> None:
     """One entity, one attribute a line."""
-    table = Table(show_header=False)
-    table.add_column(overflow="fold")
+    table = Table(show_header=False, box=SIMPLE)
+    table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for key, value in row.items():
         if key != "said":
-            table.add_row(key, _text(value))
-    Console().print(table)
+            table.add_row(key, escape(_text(value)))
+    print_table(table)
 
 
 def _in_a_list(value: object) -> str:

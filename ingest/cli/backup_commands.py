@@ -52,7 +52,7 @@ def backup(home: Path, folder: str, config: Path | None, rate: float, as_json: b
     2: the command line can't be.
     """
     from distributary.ingest.backup import backup_run  # noqa: PLC0415 (with the tables half a second)
-    from distributary.ingest.cli import inspect_show as show  # noqa: PLC0415 (as above)
+    from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (as above)
 
     if "://" in folder:
         raise InvalidRequest(
@@ -98,7 +98,7 @@ def restore(folder: Path, home: Path, settings: Path | None, as_json: bool) -> N
     2: there is no backup, it is of a newer format, or the home isn't empty.
     """
     from distributary.ingest.backup import restore_run  # noqa: PLC0415 (with the tables half a second)
-    from distributary.ingest.cli import inspect_show as show  # noqa: PLC0415 (as above)
+    from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (as above)
 
     with show.progress_bar(hidden=as_json) as progress:
         report = restore_run.restore(folder, Home(home), settings, progress)

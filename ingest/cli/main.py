@@ -1,5 +1,6 @@
-"""The command line: `distributary serve`, `doctor`, `verify`, `info`, `backup`, `restore`, `user`,
-`subscription`, `queue`, `topic`, `top`, `console`, `publish`, `consume`, `peek`, `jobs`."""
+"""The command line: `distributary serve`, `doctor`, `verify`, `info`, `backup`, `restore`,
+`upgrade`, `user`, `subscription`, `queue`, `topic`, `top`, `console`, `publish`, `consume`, `peek`,
+`jobs`."""
 
 import sys
 from importlib import import_module
@@ -14,11 +15,12 @@ FAILED, MISUSED = 1, 2
 #: Where each command stands, below this room.
 COMMANDS: Final = {
     "serve": "serve_command",
-    "doctor": "doctor_command",
-    "verify": "inspect_commands",
-    "info": "inspect_commands",
+    "doctor": "inspection.doctor_command",
+    "verify": "inspection.inspect_commands",
+    "info": "inspection.inspect_commands",
     "backup": "backup_commands",
     "restore": "backup_commands",
+    "upgrade": "inspection.upgrade_command",
     "user": "users_commands",
     "subscription": "subscription_commands",
     "queue": "queue_commands",

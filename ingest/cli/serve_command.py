@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from distributary.ingest.runtime import load_settings, memory
-from distributary.ingest.runtime.logs import LineBudget, set_up
+from distributary.ingest.runtime import memory
 from distributary.pipeline.tables.home.home import Home
 
 
@@ -42,10 +41,12 @@ def serve(
     Exit code 1: it could not go on (the log says why). 2: a setting or an argument is wrong.
     """
     memory.set_up()
-    from distributary.ingest.gateway.serve import run  # noqa: PLC0415 (pyarrow and deltalake take half a second)
+    from distributary.ingest.gateway.serve import run  # noqa: PLC0415 (what it needs is set up now)
+    from distributary.ingest.runtime import load_settings  # noqa: PLC0415 (as above)
+    from distributary.ingest.runtime.logs import LineBudget, set_up  # noqa: PLC0415 (as above)
 
     settings = load_settings.load(config, flags={"gateway.listen": listen})
     window = settings.log.window_ms / 1_000
     lines = LineBudget(settings.log.lines_max, window, time.monotonic, verbose=verbose)
-    set_up(as_json=as_json, budget=lines)
+    set_up(as_json=as_json, budget=lines, file=settings.log.file)
     sys.exit(run(Home(home), settings, lines, standby=standby))

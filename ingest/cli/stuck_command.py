@@ -28,7 +28,7 @@ def stuck(gateway: GatewayFactory, id_: str, place: Path, as_json: bool) -> None
     \b
     Examples:
       distributary subscription stuck global/billing --home ~/orders
-      distributary subscription stuck billing --home ~/orders --json
+      distributary subscription stuck global/billing --home ~/orders --json
 
     The tables are as new as the last run of `distributary jobs materialize`; what the gateway has
     beyond them is a line of its own.

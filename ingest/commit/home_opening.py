@@ -12,9 +12,10 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.failures import PossiblyDelivered
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner
+from distributary.pipeline.tables.journal import segment
 from distributary.pipeline.tables.journal.journal import Journal, Opened
 from distributary.pipeline.tables.journal.segment import FrameRef
-from distributary.pipeline.tables.recovery import snapshot
+from distributary.pipeline.tables.recovery import dispatch_marks, snapshot
 from distributary.pipeline.tables.recovery.dispatch_marks import DispatchMarks, Standpoint
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
@@ -48,6 +49,10 @@ def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
 def _open_store(home: Home, settings: Settings, owner: Owner) -> Store:
     began = time.perf_counter()
     place = table_store(home, settings)
+    # What can't be read is refused before the table becomes one of today: then the version that
+    # wrote it can still open the home.
+    segment.refuse_other_versions(home.journal_dir)
+    dispatch_marks.look(home.marks)
     table = TopicLog.open(home.topic_log, store=place, limits=settings.upkeep.limits)
     if owner.taken or place.answers_late:
         table.fence(owner.epoch)

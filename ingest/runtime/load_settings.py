@@ -9,6 +9,8 @@ import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+from types import UnionType
+from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -49,13 +51,25 @@ def load(
     except msgspec.ValidationError as error:
         said, _, place = str(error).partition(" - at ")
         key = place.strip("`").removeprefix("$.")
-        text = f"{key}: {said[:1].lower()}{said[1:]}"
+        text = f"{key}: {said[:1].lower()}{said[1:]}{_choices(key)}"
         raise InvalidRequest(f"{_source(layers, text)}: {text}") from None
     try:
         _check(settings)
     except InvalidRequest as error:
         raise InvalidRequest(f"{_source(layers, str(error))}: {error}") from None
     return settings
+
+
+def _choices(key: str) -> str:
+    """The end of a sentence for a setting that takes certain words: which they are."""
+    section, _, name = key.partition(".")
+    kind = get_type_hints(get_type_hints(Settings).get(section, Settings)).get(name)
+    kinds = get_args(kind) if isinstance(kind, UnionType) or get_origin(kind) is Union else (kind,)
+    words = [f'"{word}"' for one in kinds if get_origin(one) is Literal for word in get_args(one)]
+    if not words:
+        return ""
+    truths = ["true", "false"] if bool in kinds else []
+    return f"; it may be {' or '.join(words + truths)}"
 
 
 def _source(layers: dict[str, Tree], sentence: str) -> str:

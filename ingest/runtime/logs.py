@@ -1,12 +1,17 @@
 """Events as log lines, for people (default) or for machines; what peers can cause is limited."""
 
 import logging
+import os
 import sys
 from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO, cast
 
 import structlog
+
+from distributary.pipeline.errors import StoreError
 
 _events = structlog.get_logger("log")
 
@@ -100,12 +105,56 @@ class LineBudget:
             _events.warning("lines.left_out", of=kind, count=count, limit="log.lines_max")
 
 
-def set_up(*, as_json: bool, budget: LineBudget) -> None:
-    """Events go to standard output, one line each, as soon as they happen."""
+class LogFile:
+    """A file of log lines that may be renamed under the gateway: the next line makes a new one and
+    goes there, so that a rotation needs no signal and loses nothing. A line that the disk doesn't
+    take is left out: a full disk must not end the gateway that speaks of it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises StoreError when it can't be written."""
+        self._path = path
+        try:
+            self._file = self._open()
+        except OSError as error:
+            raise StoreError(
+                f"the log {path} can't be written: {error.strerror}. See to its folder and its "
+                "rights, or name another by log.file"
+            ) from error
+
+    def write(self, text: str) -> int:
+        try:
+            if not self._there():
+                renamed, self._file = self._file, self._open()
+                renamed.close()
+            return os.write(self._file.fileno(), text.encode())
+        except OSError:
+            return 0
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def close(self) -> None:
+        """No line comes any more."""
+        self._file.close()
+
+    def _there(self) -> bool:
+        """Whether the open file is still the one of that name."""
+        with suppress(FileNotFoundError):
+            return os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
+        return False
+
+    def _open(self) -> TextIO:
+        return self._path.open("a")
+
+
+def set_up(*, as_json: bool, budget: LineBudget, file: str = "") -> None:
+    """Events go to that file, or to standard output, one line each, as soon as they happen. Raises
+    StoreError when the file can't be written."""
+    to = LogFile(Path(file)) if file else sys.stdout
     renderer = (
         structlog.processors.JSONRenderer()
         if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())
+        else structlog.dev.ConsoleRenderer(colors=not file and sys.stdout.isatty())
     )
     structlog.configure(
         processors=[
@@ -117,7 +166,7 @@ def set_up(*, as_json: bool, budget: LineBudget) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        logger_factory=structlog.WriteLoggerFactory(sys.stdout),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", to)),
         cache_logger_on_first_use=True,
     )
 

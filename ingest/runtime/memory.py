@@ -7,8 +7,7 @@ raises its threshold for mapping such blocks to 32 MiB and keeps them in arenas,
 the jemalloc inside of deltalake keeps for ten seconds what a commit has freed. Arrow, on the other
 hand, must not map its buffers anew for each page: reading cost four times as much when it did.
 
-pyarrow imports pandas the first time that it is given a list, if pandas is there (Spark's jobs
-need it): half a second, in which no peer is served, and 40 MB. A gateway has no use for it.
+What libraries import only if it is there, a gateway is without (HIDDEN): it has no use for it.
 """
 
 import ctypes
@@ -17,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Final
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 #: Give back after 0.2 s, in two arenas: one thread commits, one reads.
@@ -29,21 +29,35 @@ ARENAS_MAX = 2
 TRIMMED_FROM_BYTES = 1 << 20
 
 
-class _WithoutPandas:
-    """Says of pandas that it isn't installed; everything else is for the finders after it."""
+#: What is hidden: it counts as not installed.
+HIDDEN: Final = frozenset(
+    {
+        # pyarrow imports it for the first list that it is given, where Spark's jobs brought it:
+        # half a second, in which no peer is served, and 40 MB.
+        "pandas",
+        # Arrow's own way to object stores: ours goes by obstore. 5 MB.
+        *("pyarrow._s3fs", "pyarrow._gcsfs", "pyarrow._azurefs", "pyarrow._hdfs"),
+        # structlog's tracebacks in colours, for terminals: 8 MB.
+        "rich",
+    }
+)
+
+
+class _Without:
+    """Says of what is hidden that it isn't installed; all else is for the finders after it."""
 
     @staticmethod
     def find_spec(
         name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name == "pandas":
-            raise ModuleNotFoundError("a gateway works without pandas", name=name)
+        if name in HIDDEN:
+            raise ModuleNotFoundError(f"a gateway works without {name}", name=name)
         return None
 
 
 def set_up() -> None:
-    """To be called before pyarrow and deltalake are imported."""
-    sys.meta_path.insert(0, _WithoutPandas)
+    """To be called before pyarrow, deltalake and structlog are imported."""
+    sys.meta_path.insert(0, _Without)
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
     os.environ.setdefault("_RJEM_MALLOC_CONF", DELTALAKE_ALLOCATOR)
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -195,6 +195,7 @@ class ManagementLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LogLines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lines_max: int
     window_ms: int
+    file: str
 
 
 class Traces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -104,6 +104,27 @@ class Gateway:
         seconds = f"{self.open_seconds:g} s"
         return f"what listens there hasn't opened an AMQP connection within {seconds}"
 
+    def unreached(self, said: str) -> str:
+        """The sentence for what Proton says of a connection that didn't come to be: what it means
+        here, and what to do."""
+        place = self.url.partition("://")[2]
+        nobody = "it lets nobody in without a login; say --user NAME"
+        host = urlsplit(self.url).hostname
+        meanings = {
+            "no protocol header found": "what listens there doesn't speak AMQP in the clear; if it "
+            f"speaks TLS, say amqps://{place}, and --tls-ca FILE for who signs its certificate",
+            "wrong version number": "what listens there doesn't speak TLS; say "
+            f"amqp://{place}, for AMQP in the clear",
+            "certificate verify failed": f"its certificate isn't one for {host} by an authority "
+            "that is known here; --tls-ca FILE names the authority",
+            "failed [mech=PLAIN]": f"it doesn't let {self.user!r} in: there is no such user, or "
+            "the password is another one",
+            "failed [mech=EXTERNAL]": "it lets nobody in by this certificate",
+            "failed [mech=none]": "it takes no passwords there" if self.user else nobody,
+        }
+        why = next((means for text, means in meanings.items() if text in said), said)
+        return f"no gateway answers at {self.url}: {why}"
+
     def domain(self) -> SSLDomain | None:
         """What TLS needs; None without it."""
         if not self.url.startswith("amqps:"):
@@ -163,8 +184,9 @@ class Client:
                 self._connection.close()
                 raise
         except (ConnectionException, LinkException, Timeout, OSError) as error:
-            why = gateway.silent if isinstance(error, Timeout) else _plain(error)
-            text = f"no gateway answers at {gateway.url}: {why}"
+            text = gateway.unreached(
+                gateway.silent if isinstance(error, Timeout) else _plain(error)
+            )
             kind = LoginRefused if _NO_LOGIN in str(error) else Unanswered
             raise kind(text) from None
 

@@ -16,6 +16,7 @@ from distributary.jobs.tables.delta_commit import Commits
 from distributary.jobs.tables.delta_files import Folder, partitions, transaction
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.delta.commits import SPARK_APP
+from distributary.pipeline.tables.verify.home_formats import SparkFormat
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 
 #: Under this name each table's commits say their last group.
@@ -56,6 +57,17 @@ SHAPES = {
     "log_versions": Shape((), "log_version,group,committed_at"),
     "cursors": Shape((), "subscription,group"),
 }
+
+
+def formats() -> dict[str, SparkFormat]:
+    """Each table as this version writes it: its columns, and those that one of before may lack."""
+    return {
+        name: SparkFormat(
+            {field.name: field.jsonValue()["type"] for field in schema.fields},
+            frozenset(LATER.get(name, ())),
+        )
+        for name, schema in SCHEMAS.items()
+    }
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Self
 from urllib.parse import quote, unquote
 
-from distributary.pipeline.codec.quoting import quoted
+from distributary.pipeline.codec.quoting import QUOTED_MAX, quoted
 from distributary.pipeline.errors import InvalidRequest
 
 _VOLATILE = "?volatile"
@@ -102,10 +102,14 @@ class SubscriptionKey:
                 return cls(None, unquote(name), durable, queue=True)
             case ["container", container, name]:
                 return cls(unquote(container), unquote(name), durable)
-        raise InvalidRequest(
-            f"{quoted(text)} is no subscription's id; one looks like global/dispatchers, "
-            "container/billing/orders or queue/orders"
-        )
+        if "/" in text or len(text) > QUOTED_MAX:
+            like = (
+                "global/dispatchers, container/billing/orders or queue/orders; / in a name is %2F"
+            )
+        else:
+            name = quote(text, "")
+            like = f"global/{name}, container/CONTAINER/{name} or queue/{name}"
+        raise InvalidRequest(f"{quoted(text)} is no subscription's id; one looks like {like}")
 
 
 @dataclass(frozen=True, slots=True)

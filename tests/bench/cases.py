@@ -27,6 +27,7 @@ from tests.bench.month import month
 from tests.bench.neighbours import neighbours
 from tests.bench.replies import reply
 from tests.bench.restarts import restart, standby
+from tests.bench.resting import resting, starting
 from tests.bench.retroactive import retroactive
 from tests.bench.scraping import scraping
 from tests.bench.selectors import selectors
@@ -263,6 +264,14 @@ CASES = (
         "restart",
         restart,
         Budget(rss_mb_max=400, facts_max={"with_cursors_s": 3, "without_cursors_s": 10}),
+        own=True,
+    ),
+    Case("start", "start", starting, Budget(facts_max={"start_s": 0.5}), own=True),
+    Case(
+        "idle",
+        "resting",
+        resting,
+        Budget(facts_max={"core_pct": 0.3, "own_mb": 90}),
         own=True,
     ),
     Case(

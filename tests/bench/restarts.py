@@ -65,7 +65,7 @@ def first_delivery(bench: Bench, home: Path, link: bytes) -> Begun:
     began = time.perf_counter()
     process = start(bench.serve, home, port)
     try:
-        peer = _connected(process, port)
+        peer = connected(process, port)
         peer.attach_without_blocking(link)
         peer.socket.setblocking(True)
         peer.socket.settimeout(FIRST_SECONDS_MAX)
@@ -89,7 +89,7 @@ def _received(connection: socket.socket) -> bytes:
     return data
 
 
-def _connected(process: subprocess.Popen[bytes], port: int) -> Peer:
+def connected(process: subprocess.Popen[bytes], port: int) -> Peer:
     """A connection as soon as the server takes it."""
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline:
@@ -108,7 +108,7 @@ def standby(bench: Bench) -> Measurement:
         with fresh_home(bench.folder) as home, _pair(bench, home) as (owner, waiting, port):
             began = time.perf_counter()
             owner.kill()
-            _publish_one(_connected(waiting, port))
+            _publish_one(connected(waiting, port))
             seconds.append(time.perf_counter() - began)
             owner.wait()
     measurement.facts["takeover_s"] = max(seconds)
@@ -125,7 +125,7 @@ def _pair(
     waiting = None
     try:
         wait_listening(owner, ports[0], home.parent / "server.log")
-        _publish_one(_connected(owner, ports[0]))
+        _publish_one(connected(owner, ports[0]))
         log = bench.folder / "standby.log"
         waiting = start(f"{bench.serve} --standby", home, ports[1], log=log)
         _wait_said(log, "standby.waiting")

@@ -47,6 +47,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "dist"
 
 
+def pythons() -> list[Path]:
+    """The Python that runs here, and the newest one that there is beside it."""
+    versions = Path.home() / ".pyenv" / "versions"
+    others = [Path(found) for n in (12, 13, 14) if (found := shutil.which(f"python3.{n}"))]
+    others += [*versions.glob("3.1[2-9].*/bin/python3.1[2-9]")]
+    others.sort(key=lambda one: int(one.name.partition(".")[2]))
+    return [Path(sys.executable), *others[-1:]]
+
+
 @pytest.fixture
 def bare(tmp_path: Path) -> dict[str, str]:
     """A machine with Python, a shell and what they call, and no compiler."""
@@ -76,11 +85,12 @@ def test_the_wheels_say_what_they_run_on(built: Path) -> None:
         assert len(libraries) == 1  # nothing of this machine was packed with it
 
 
+@pytest.mark.parametrize("python", pythons(), ids=lambda path: path.name)
 def test_an_installation_without_a_compiler(
-    built: Path, tmp_path: Path, bare: dict[str, str]
+    built: Path, tmp_path: Path, bare: dict[str, str], python: Path
 ) -> None:
     """Whatever else it needs comes from the index as a wheel, and Spark isn't among it."""
-    venv.create(tmp_path / "clean", with_pip=True, symlinks=True)
+    run(python, "-m", "venv", "--symlinks", tmp_path / "clean", folder=tmp_path)
     scripts = tmp_path / "clean" / "bin"
     pip = (scripts / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     run(*pip, "--find-links", built, "distributary", folder=tmp_path, **bare)

@@ -37,7 +37,7 @@ SCRIPT = str(Path(sys.executable).with_name("distributary"))
 GATEWAY = ("distributary.ingest.gateway.serve", "distributary.ingest.cli.serve_command")
 COMMANDS = (
     *sorted({f"distributary.ingest.cli.{module}" for module in main.COMMANDS.values()}),
-    "distributary.ingest.cli.inspect_show",
+    "distributary.ingest.cli.inspection.inspect_show",
     "distributary.pipeline.tables.verify.verify_home",
     "distributary.jobs.client.management_client",
     "distributary.jobs.session.session",

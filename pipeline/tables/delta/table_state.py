@@ -192,8 +192,16 @@ def check_ours(uri: str, table: DeltaTable) -> None:
 
 def is_former(table: DeltaTable) -> bool:
     """Whether the table is of a former format, which lacks some of the columns `schema.ADDED`."""
+    return format_of(table) not in (schema.FORMAT, None)
+
+
+def format_of(table: DeltaTable) -> int | None:
+    """The number of the table's format, 1 for the first; None for one that we don't know."""
     found = table.schema()
-    return any(found == Schema.from_arrow(former) for former in schema.FORMER_SCHEMAS)
+    for number, known in enumerate((*schema.FORMER_SCHEMAS, schema.SCHEMA), start=1):
+        if found == Schema.from_arrow(known):
+            return number
+    return None
 
 
 def _difference(found: Schema, due: Schema) -> str:

@@ -251,6 +251,9 @@ COLUMNS: Final = (
 SCHEMA: Final[pa.Schema] = pa.schema([pa.field(c.name, c.type) for c in COLUMNS])
 #: The columns that came later, together each time: a table of before lacks the last ones of these.
 ADDED: Final = (("deliver_at", "paused", "policy"), ("origin", "created_by", "dropped"), ("by",))
+#: The number of the format that this version writes; a table that lacks one more of ADDED is of the
+#: format below.
+FORMAT: Final = len(ADDED) + 1
 #: The schemas of before, the first one first.
 FORMER_SCHEMAS: Final[tuple[pa.Schema, ...]] = tuple(
     pa.schema([f for f in SCHEMA if not any(f.name in later for later in ADDED[nth:])])

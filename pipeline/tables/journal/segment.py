@@ -15,6 +15,7 @@ import os
 import struct
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -269,13 +270,37 @@ def _size(path: Path, fd: int) -> int:
     return size
 
 
-def _read_header(path: Path, fd: int, data: mmap.mmap) -> Segment:
-    magic, version, crc, number, first_group, salt, size = HEADER.unpack_from(data)
-    if magic == MAGIC and version != VERSION:
+def versions(directory: Path) -> dict[Path, int]:
+    """Of each segment that counts the version that its header says; damaged ones aren't among them,
+    nor those that go meanwhile."""
+    found = {}
+    for path in live_paths(directory)[0] if directory.is_dir() else ():
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            head = file.read(_CRC_AT)
+            if head.startswith(MAGIC) and len(head) == _CRC_AT:
+                found[path] = int.from_bytes(head[len(MAGIC) :], "little")
+    return found
+
+
+def refuse_other_versions(directory: Path) -> None:
+    """Raise JournalVersion if a segment that counts is of another version than ours. A start asks
+    this before it changes anything: only the version that wrote a journal can empty it."""
+    for path, version in versions(directory).items():
+        _require_version(path, version)
+
+
+def _require_version(path: Path, version: int) -> None:
+    if version != VERSION:
         raise JournalVersion(
             f"{path} is a journal of version {version}, this program reads version {VERSION}; "
             "start the version that wrote it once, so that it empties its journal"
         )
+
+
+def _read_header(path: Path, fd: int, data: mmap.mmap) -> Segment:
+    magic, version, crc, number, first_group, salt, size = HEADER.unpack_from(data)
+    if magic == MAGIC:
+        _require_version(path, version)
     if magic != MAGIC or crc != zlib.crc32(data[_BODY_AT : HEADER.size]):
         raise JournalBroken(_broken(path, 0, "the segment's header is damaged"))
     return Segment(path, fd, number, min(size, len(data)), first_group, first_group, salt)

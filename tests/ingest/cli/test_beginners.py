@@ -5,11 +5,19 @@ import http.server
 import subprocess
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 from fork_server import clean_environment, commands
+from gateway_certificates import Authority
 from gateway_process import Gateway, free_port
+
+from distributary.ingest.cli.main import cli
+from distributary.ingest.security.users import user_of
+from distributary.ingest.security.users_file import changing
+from distributary.jobs.cli.gateway_options import PASSWORD
 
 
 def run(
@@ -97,6 +105,8 @@ def test_a_port_that_is_taken(tmp_path: Path, web: int) -> None:
         ("[amqp]\nfoo = 1", "conf.toml: unknown key amqp.foo"),
         ('[amqp]\nunsettled_max = "x"', "conf.toml: amqp.unsettled_max: expected `int`"),
         ('[gateway]\nlisten = "127.0.0.1:99999"', "conf.toml: gateway.listen"),
+        ('[security]\nanonymous = "never"', 'it may be "loopback" or true or false'),
+        ('[journal]\ndurability = "none"', "durability: invalid enum value 'none'; it may be \"j"),
     ],
 )
 def test_settings_that_can_not_be(tmp_path: Path, text: str, says: str) -> None:
@@ -133,3 +143,142 @@ def test_an_address_of_an_unknown_scheme(lake: Gateway) -> None:
     gateway = f"127.0.0.1:{lake.port}"
     for words in (("publish", "foo://q", "x"), ("consume", "foo://q", "--count", "1")):
         assert "foo://" in sentence(run(*words, "--gateway", gateway))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("queue", "create", "foo://q"), "an address begins with topic:// or queue://"),
+        (("queue", "create", "topic://q"), "'topic://q' is a topic, no queue"),
+        (("queue", "show", "topic://q"), "'topic://q' is a topic, no queue"),
+        (("topic", "show", "queue://q"), "'queue://q' is a queue, no topic"),
+        (("topic", "show", "foo://q"), "an address begins with topic:// or queue://"),
+        (("subscription", "create", "global/x", "--topic", "queue://q"), "is a queue, no topic"),
+        (("subscription", "create", "global/x", "--topic", "foo://q"), "begins with topic://"),
+        (("subscription", "show", "x"), "global/x, container/CONTAINER/x or queue/x"),
+        (("subscription", "show", "queue/a/b"), "; / in a name is %2F"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_an_address_or_id_of_another_kind(lake: Gateway, words: tuple[str, ...], says: str) -> None:
+    done = run(*words, "--gateway", f"127.0.0.1:{lake.port}")
+    assert (done.returncode, says in sentence(done)) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("listen", ["5672", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x"])
+def test_a_port_that_can_not_be(tmp_path: Path, listen: str) -> None:
+    done = run("serve", "--home", str(tmp_path / "home"), "--listen", listen)
+    assert done.returncode == 2
+    assert f"gateway.listen is '{listen}'" in sentence(done)
+    assert not (tmp_path / "home").exists()
+
+
+def test_java_is_too_old(lake: Gateway, tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    environment = {"JAVA_HOME": str(tmp_path)}
+    said = sentence(run("jobs", "materialize", "--home", str(lake.home), environment=environment))
+    assert "Spark needs Java 17 or newer and this is Java 11" in said
+    assert "JAVA_HOME" in said
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A gateway that knows users, on two ports: `port` in the clear, `tls_port` with TLS."""
+
+    port: int
+    tls_port: int
+    authority: Path
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("guarded")
+    authority = Authority(folder)
+    chain, key = authority.issue("server", "localhost")
+    with changing(folder / "users.toml") as users:
+        users["alice"] = user_of("wonderland")
+    (folder / "permissions.toml").write_text('[alice]\npublish = ["orders"]\n')
+    security = {
+        "users": str(folder / "users.toml"),
+        "permissions": str(folder / "permissions.toml"),
+        "anonymous": False,
+    }
+    files = {"tls_certificate": str(chain), "tls_key": str(key)}
+    with (
+        Gateway(folder / "clear", {"security": security}) as clear,
+        Gateway(folder / "tls", {"security": security | files}) as secured,
+    ):
+        yield Guarded(clear.port, secured.port, authority.file)
+
+
+def asked(guarded: Guarded, scheme: str, *words: str, user: str = "", password: str = "") -> str:
+    """The sentence of a command to the gateway in the clear (amqp, tls) or the other one."""
+    port = guarded.port if scheme in ("amqp", "tls-on-amqp") else guarded.tls_port
+    said = "amqps" if scheme in ("amqps", "tls-on-amqp") else "amqp"
+    login = ("--user", user) if user else ()
+    done = run(
+        *words,
+        *("--gateway", f"{said}://localhost:{port}", "--timeout", "5"),
+        *login,
+        environment={PASSWORD: password},
+    )
+    return sentence(done)
+
+
+LIST = ("subscription", "list")
+
+
+def test_tls_where_there_is_none_and_none_where_it_is_wanted(guarded: Guarded) -> None:
+    plain = asked(guarded, "amqp-on-tls", *LIST)
+    assert f"if it speaks TLS, say amqps://localhost:{guarded.tls_port}, and --tls-ca" in plain
+    tls = asked(guarded, "tls-on-amqp", *LIST)
+    assert f"doesn't speak TLS; say amqp://localhost:{guarded.port}" in tls
+    unknown = asked(guarded, "amqps", *LIST)
+    assert "its certificate isn't one for localhost by an authority that is known here" in unknown
+    known = asked(guarded, "amqps", *LIST, "--tls-ca", str(guarded.authority))
+    assert "it lets nobody in without a login; say --user" in known
+    absent = asked(guarded, "amqps", *LIST, "--tls-ca", "nowhere.pem")
+    assert "a file for TLS can't be used" in absent
+
+
+def test_who_is_not_let_in(guarded: Guarded) -> None:
+    assert "nobody in without a login; say --user" in asked(guarded, "amqp", *LIST)
+    for user, password in (("alice", "x"), ("bob", "wonderland")):
+        said = asked(guarded, "amqp", *LIST, user=user, password=password)
+        assert f"it doesn't let '{user}' in: there is no such user, or the password is" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("publish", "bills", "x"), "publish 'bills'"),
+        (("consume", "orders", "--count", "1"), "consume 'orders'"),
+        (("queue", "create", "q"), "create or manage 'queue://q'"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_what_a_user_may_not(guarded: Guarded, words: tuple[str, ...], what: str) -> None:
+    """The login itself is by PLAIN: the client's library knows no SCRAM."""
+    said = asked(guarded, "amqp", *words, user="alice", password="wonderland")  # noqa: S106
+    assert f"user 'alice' has no permission to {what}" in said
+
+
+def test_every_command_has_help_by_h() -> None:
+    """Each command, group and job: what it is for, and one line at least that can be typed."""
+    context = click.Context(cli)
+    paths = [()]
+    for name in cli.list_commands(context):
+        paths.append((name,))
+        command = cli.get_command(context, name)
+        if isinstance(command, click.Group):
+            paths += [(name, one) for one in command.list_commands(context)]
+    assert ("jobs", "drain") in paths
+    for path in paths:
+        done = run(*path, "-h")
+        assert (done.returncode, done.stderr) == (0, ""), path
+        assert done.stdout.startswith("Usage: "), path
+        if path:
+            assert f"distributary {' '.join(path)}" in done.stdout, path

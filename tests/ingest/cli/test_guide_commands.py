@@ -34,7 +34,10 @@ class Reader:
         for command in commands_of(block.text):
             assert is_ours(command), command
             words = [self._here(word) for word in command[1:]]
-            if words[0] == "backup":  # the reader's home is the gateway's; others are made of it
+            if words[0] in (
+                "backup",
+                "upgrade",
+            ):  # the reader's home is the gateway's; others are made of it
                 words[words.index("--home") + 1] = str(self.gateway.home)
             if words[0] in ENDLESS:
                 continue
@@ -112,6 +115,14 @@ def test_the_guide_to_backups(reader: Reader) -> None:
     copied, restored, sound = reader.types(page, "distributary backup --home ~/orders")
     assert "the log" in copied + restored
     assert "sound" in sound
+
+
+def test_before_a_new_version(reader: Reader) -> None:
+    """It is the version of before here: nothing changes."""
+    checked, copied = reader.types("docs/guides/upgrade.md", "distributary upgrade")
+    assert "opens" in checked
+    assert "the version of before can go on with it" in checked
+    assert "the next message is" in copied
 
 
 def test_watching(reader: Reader) -> None:

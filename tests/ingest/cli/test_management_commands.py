@@ -10,7 +10,7 @@ import pytest
 from fork_server import commands
 from gateway_certificates import Authority
 from gateway_peer import Connect
-from gateway_process import Gateway, free_port
+from gateway_process import Gateway, free_port, until
 
 from distributary.ingest.security.users import user_of
 from distributary.ingest.security.users_file import changing
@@ -35,6 +35,36 @@ def run(gateway: Gateway) -> Run:
 def done(result: subprocess.CompletedProcess[str]) -> str:
     assert result.returncode == 0, result.stderr
     return result.stdout
+
+
+def test_ids_are_whole_on_a_narrow_screen(gateway: Gateway, topic: str) -> None:
+    """Whoever copies one from a list has it; the words that only describe are wrapped."""
+    id_ = f"container/a-service-with-a-long-name/{topic}-and-a-long-name-of-its-own"
+    narrow = {"port": gateway.port, "COLUMNS": "80"}
+    create = ("subscription", "create", id_, "--topic", f"topic-of-{topic}")
+    done(command(*create, "--policy", "delivery_attempts_max=5", **narrow))
+    for words in (
+        ("subscription", "list", "--topic", f"topic-of-{topic}"),
+        ("info", "--home", str(gateway.home)),
+    ):
+        # `info` knows it as soon as it is committed.
+        line = until(
+            lambda words=words: [
+                one for one in done(command(*words, **narrow)).splitlines() if id_ in one
+            ],
+            f"{id_} in {words[0]}",
+            every=0.2,
+        )[0]
+        assert f" topic-of-{topic} " in line
+    shown = done(command("subscription", "show", id_, **narrow))
+    assert id_ in shown
+    assert max(map(len, shown.splitlines())) < 2 * len(id_) + 20
+    short = "global/narrow"
+    done(command("subscription", "create", short, "--topic", "narrow", **narrow))
+    found = done(command("subscription", "list", "--topic", "narrow", **narrow))
+    assert max(map(len, found.splitlines())) <= 80
+    done(command("subscription", "delete", id_, "--yes", **narrow))
+    done(command("subscription", "delete", short, "--yes", **narrow))
 
 
 def test_a_subscription_from_its_making_to_its_end(run: Run, connect: Connect, topic: str) -> None:

@@ -2,15 +2,22 @@
 
 import ast
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import structlog
+from fork_server import commands
 from gateway_peer import Connect
 from gateway_process import until
 from test_operations import Make
 
-from distributary.ingest.runtime.logs import OF_PEERS, OF_SUBSCRIPTIONS, LineBudget
+from distributary.ingest.runtime.logs import (
+    OF_PEERS,
+    OF_SUBSCRIPTIONS,
+    LineBudget,
+    LogFile,
+)
 
 ROOT = Path(__file__).parents[3]
 #: What no peer can cause, or not more often than the disk and the table let it.
@@ -20,7 +27,7 @@ OWN = {
     *("journal.full", "journal.has_space", "journal.replayed", "journal.cut", "journal.strays"),
     *("commit.failed", "batch.committed", "upkeep.done", "upkeep.failed", "backlogs.uncounted"),
     *("messages.unreadable", "messages.readable", "connections.fewer", "lines.left_out"),
-    *("service.unheard", "level.changed"),
+    *("service.unheard", "level.changed", "commit.builder_failed"),
     *("policies.kept", "policies.reloaded", "backlog.overflowed", "retention.dropped"),
     "messages.dead_lettered",
     *("security.open", "security.cleartext", "security.kept", "security.reloaded"),
@@ -100,6 +107,36 @@ def test_a_thousand_refusals_are_a_few_lines(own_gateway: Make, connect: Connect
     said = 40 + 1  # the last one at the end, of the connection that was there
     assert len(lines) + sum(int(str(one["count"])) for one in sums) == said
     assert len(lines) < said
+
+
+def test_a_log_that_is_rotated_goes_on_in_a_new_file(own_gateway: Make, connect: Connect) -> None:
+    """Renaming is all: the next line makes a new file, and each line is in one of the two."""
+    gateway = own_gateway()
+    rotated = gateway.log_path.with_suffix(".1")
+    config = gateway.config.read_text()
+    gateway.config.write_text(config.replace("[log]", f'[log]\nfile = "{gateway.log_path}"'))
+    gateway.start()
+    connect("before", port=gateway.port).heard()
+    gateway.log_path.rename(rotated)
+    connect("after", port=gateway.port).heard()
+    gateway.await_event("connection.opened")
+    gateway.stop()
+    assert [one["container"] for one in gateway.events("connection.opened")] == ["after"]
+    assert '"container": "before"' in rotated.read_text()
+    assert '"container": "after"' not in rotated.read_text()
+
+
+def test_a_log_whose_disk_is_full_loses_lines_and_no_more() -> None:
+    with closing(LogFile(Path("/dev/full"))) as full:
+        assert full.write("a line") == 0
+
+
+def test_a_log_that_can_not_be_written(own_gateway: Make, tmp_path: Path) -> None:
+    """One sentence, and no gateway."""
+    gateway = own_gateway({"log": {"file": str(tmp_path / "nowhere" / "log")}})
+    done = commands().run("serve", "--home", gateway.home, "--config", gateway.config)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"distributary: the log {tmp_path}/nowhere/log can't be written")
 
 
 def test_the_level_changes_while_it_runs(own_gateway: Make, connect: Connect) -> None:

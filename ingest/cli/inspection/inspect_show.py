@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from distributary.ingest.cli.options.wide_tables import print_table
 from distributary.pipeline.model.address import PREFIXES, is_temporary, kind_of_topic
 from distributary.pipeline.tables.journal.journal import Cut
 from distributary.pipeline.tables.verify.check import counted
@@ -101,7 +102,7 @@ def show_home_info(found: HomeInfo) -> None:
             _row(files, part.record, part.tier, part.files, part.rows, part.bytes)
     for table in (topics, subscriptions, files, spark):
         if table.row_count:
-            console.print(table)
+            print_table(table)
     journal = found.journal
     console.print(
         f"journal: {counted(segments=journal.segments, frames=journal.frames)} of "
@@ -128,7 +129,12 @@ def _numbers(*columns: str) -> Table:
     table = Table(box=SIMPLE)
     for name in columns:
         words = name in ("topic", "subscription", "record", "Spark's table", "", "policy")
-        table.add_column(name, justify="left" if words else "right", overflow="fold")
+        table.add_column(
+            name,
+            justify="left" if words else "right",
+            overflow="fold",
+            no_wrap=name in ("topic", "subscription", "Spark's table"),
+        )
     return table
 
 

@@ -48,7 +48,7 @@ def verify(home: Path, config: Path | None, deep: bool, repair: bool, as_json: b
     frame at the journal's end that is not whole, and that was never accepted.
     Exit code 0: sound. 1: not sound, or it could not be read. 2: that is no gateway's home.
     """
-    from distributary.ingest.cli import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
+    from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
     from distributary.ingest.commit.table_location import table_store  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.verify import verify_home as verification  # noqa: PLC0415 (as above)
 
@@ -78,7 +78,7 @@ def info(home: Path, config: Path | None, as_json: bool) -> None:
     It may run beside the gateway, and shows the log as of its last commit.
     Exit code 1: something can't be read. 2: that is no gateway's home.
     """
-    from distributary.ingest.cli import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
+    from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
     from distributary.ingest.commit.table_location import table_store  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.verify import home_info  # noqa: PLC0415 (as above)
 

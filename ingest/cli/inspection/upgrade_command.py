@@ -1,0 +1,121 @@
+"""`distributary upgrade --check`: what this version would do with a home."""
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from distributary.ingest.cli.options.command_options import json_option
+from distributary.ingest.runtime import load_settings
+from distributary.ingest.runtime.settings import Settings
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.tables.home.home import Home
+
+if TYPE_CHECKING:
+    from distributary.pipeline.tables.verify.home_formats import (
+        HomeFormats,
+        PartFormat,
+        SparkFormat,
+    )
+
+_path = click.Path(path_type=Path)
+#: Exit codes that scripts can use, beside 2 of a command line that can't be.
+SAME, REFUSED, CHANGES = 0, 1, 3
+_COLOURS: Final = {"same": "green", "changes": "yellow", "refused": "red", "unseen": "yellow"}
+
+
+@click.command()
+@click.option("--home", type=_path, required=True, help="The gateway's folder.")
+@click.option("--check", is_flag=True, help="Look, and do nothing.")
+@click.option("--config", type=_path, help="The gateway's settings: whether they can be used, too.")
+@json_option
+def upgrade(home: Path, check: bool, config: Path | None, as_json: bool) -> None:
+    """Say which formats a home has, and what this version's next start would change.
+
+    \b
+    Examples:
+      distributary upgrade --check --home ~/orders
+      distributary upgrade --check --home ~/orders --config gateway.toml --json
+
+    It may run beside the gateway, of whatever version, and writes nothing. There is no other
+    upgrade than a start of the new version.
+    Exit code 0: the start changes no format, and there is a way back. 3: it opens the home, and
+    versions of before refuse it afterwards: make a backup first. 1: this version can't open it, or
+    it can't be read. 2: the command line can't be, or that is no gateway's home.
+    """
+    if not check:
+        raise InvalidRequest(
+            "a home is upgraded by the next start of the gateway; "
+            "`distributary upgrade --check` says before what that would change"
+        )
+    from distributary.ingest.commit.table_location import table_store  # noqa: PLC0415 (with the tables half a second)
+    from distributary.pipeline.tables.verify import home_formats  # noqa: PLC0415 (as above)
+
+    settings = load_settings.load(config, flags={})
+    found = home_formats.look(Home(home), table_store(Home(home), settings), _spark())
+    if config is not None:
+        found = replace(found, parts=(*found.parts, _of_settings(config, settings)))
+    if as_json:
+        click.echo(json.dumps(_as_json(found), indent=2))
+    else:
+        _show(found)
+    sys.exit(REFUSED if not found.opens else SAME if found.rollback else CHANGES)
+
+
+def _spark() -> "dict[str, SparkFormat] | None":
+    if find_spec("pyspark") is None:
+        return None
+    from distributary.jobs.tables.spark_tables import formats  # noqa: PLC0415 (pyspark takes a second)
+
+    return formats()
+
+
+def _of_settings(config: Path, settings: Settings) -> "PartFormat":
+    """Whether the files that the settings name can be used, read as a start reads them."""
+    from distributary.ingest.runtime.policies import Policies  # noqa: PLC0415 (as in `upgrade`)
+    from distributary.ingest.security.access import Access  # noqa: PLC0415 (as above)
+    from distributary.pipeline.tables.verify.home_formats import Fate, PartFormat  # noqa: PLC0415 (as above)
+
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        try:
+            Access(loop, settings).close()
+            Policies(loop, settings).close()
+        except InvalidRequest as error:
+            return PartFormat("settings", "", "", Fate.REFUSED, str(error))
+    return PartFormat("settings", "", "", Fate.SAME, f"{config} and the files it names can be used")
+
+
+def _as_json(found: "HomeFormats") -> dict[str, object]:
+    return {
+        "home": str(found.home),
+        "version": version("distributary"),
+        "opens": found.opens,
+        "changes": found.changes,
+        "rollback": found.rollback,
+        "parts": [asdict(part) for part in found.parts],
+    }
+
+
+def _show(found: "HomeFormats") -> None:
+    """A line for each part, then what follows."""
+    for part in found.parts:
+        fate = click.style(f"{part.fate.value:8}", fg=_COLOURS[part.fate])
+        other = f"; this version writes {part.ours}" if part.found not in ("", part.ours) else ""
+        click.echo(f"{fate} {part.part:14} {part.found or '-'}{other}: {part.sentence}.")
+    this = f"distributary {version('distributary')}"
+    if not found.opens:
+        click.echo(f"{this} doesn't open {found.home}, and changes nothing of it.")
+    elif found.rollback:
+        click.echo(f"{this} opens {found.home} as it is; the version of before can go on with it.")
+    else:
+        click.echo(
+            f"{this} opens {found.home} and changes {', '.join(found.changes)}: there is no way "
+            "back but a backup. Make one first (`distributary backup`)."
+        )

@@ -1,0 +1,14 @@
+"""Tables whose names and ids are never broken: who copies one from the screen has it whole."""
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+
+def print_table(table: Table) -> None:
+    """Print it to standard output. Where a column that doesn't wrap needs more room than the
+    screen has, the lines are longer than the screen, which wraps them itself."""
+    console = Console()
+    needed = Measurement.get(console, console.options.update(max_width=2**16), table).minimum
+    console.width = max(console.width, needed)
+    console.print(table)

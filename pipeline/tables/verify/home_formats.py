@@ -1,0 +1,199 @@
+"""Which formats a home has, and what this version of the program would do with each at its start.
+
+Rule 1: a start reads the formats of all released versions. It changes one of them alone: a
+        `topic_log` of before gets the columns that came later, in one commit.
+Rule 2: what a version doesn't know it refuses as a whole, before it has changed anything. So a
+        newer format is never misread, and nothing of it is lost.
+Rule 3: there is a way back to the version that was before as long as no format has changed.
+
+It looks from outside: no lock is taken, nothing is written, a gateway may run.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.tables.delta import table_state, topic_log_schema
+from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.journal import segment
+from distributary.pipeline.tables.recovery import dispatch_marks
+from distributary.pipeline.tables.topic_log.table_view import again_if_replaced
+from distributary.pipeline.tables.verify.verify_entries import made
+from distributary.pipeline.tables.verify.verify_home import check_is_home
+from distributary.pipeline.tables.verify.verify_journal import read_journal
+
+
+class Fate(StrEnum):
+    """What happens to a format when this version starts."""
+
+    SAME = "same"  #: it stays as it is
+    CHANGES = "changes"  #: it becomes today's: versions of before refuse it from then on
+    REFUSED = "refused"  #: this version can't use it, and changes nothing
+    UNSEEN = "unseen"  #: nobody could look here
+
+
+@dataclass(frozen=True, slots=True)
+class PartFormat:
+    """One part of a home. `found` and `ours` name its format and the one that this version writes;
+    empty where there is none. The sentence says what follows."""
+
+    part: str
+    found: str
+    ours: str
+    fate: Fate
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class HomeFormats:
+    """All parts of a home."""
+
+    home: Path
+    parts: tuple[PartFormat, ...]
+
+    @property
+    def opens(self) -> bool:
+        """Whether this version can open all of it."""
+        return all(part.fate is not Fate.REFUSED for part in self.parts)
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The parts whose format would be another one afterwards."""
+        return tuple(part.part for part in self.parts if part.fate is Fate.CHANGES)
+
+    @property
+    def rollback(self) -> bool:
+        """Whether the version that wrote it can open it again after a start of this one."""
+        return not self.changes
+
+
+#: The columns of a table by name, each with its type as Delta's log writes it.
+Columns: TypeAlias = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFormat:
+    """One of Spark's tables as this version writes it, and which columns a table of before may
+    lack."""
+
+    columns: Columns
+    later: frozenset[str]
+
+
+def look(
+    home: Home, store: Store | None = None, spark: Mapping[str, SparkFormat] | None = None
+) -> HomeFormats:
+    """The formats of a home whose log lies in it, or where `store` says. Without `spark`, where
+    Spark isn't installed, its tables aren't looked at. Raises InvalidRequest for what is no home,
+    StoreError for what can't be read."""
+    check_is_home(home)
+    log = store or LocalStore(home.topic_log)
+    return again_if_replaced(log, lambda: HomeFormats(home.root, tuple(_parts(home, log, spark))))
+
+
+def _parts(home: Home, log: Store, spark: Mapping[str, SparkFormat] | None) -> Iterator[PartFormat]:
+    # In this order a running gateway moves on under no reader (`verify_home`).
+    yield _journal(home)
+    yield _marks(home.marks)
+    yield _topic_log(log)
+    for name in sorted(spark or {}):
+        yield _spark_table(beside(log, name), log.options, name, (spark or {})[name])
+    if spark is None:
+        yield PartFormat(
+            "Spark's tables",
+            "",
+            "",
+            Fate.UNSEEN,
+            "Spark isn't installed here, so its tables weren't looked at: ask where its jobs run",
+        )
+
+
+def _journal(home: Home) -> PartFormat:
+    ours = f"version {segment.VERSION}"
+    view = read_journal(home.journal_dir)
+    there = sorted(set(segment.versions(home.journal_dir).values()))
+    found = " and ".join(f"version {one}" for one in there)
+    if view.problems:
+        return PartFormat("journal", found, ours, Fate.REFUSED, view.problems[0])
+    words = f"it has {len(view.frames):,} groups; the start commits those that the table lacks"
+    return PartFormat("journal", found, ours, Fate.SAME, words if view.frames else "it is empty")
+
+
+def _marks(path: Path) -> PartFormat:
+    ours, found = f"version {dispatch_marks.VERSION}", ""
+    try:
+        head = path.read_bytes()[:12] if path.exists() else b""
+        if head.startswith(dispatch_marks.MAGIC) and len(head) == 12:
+            found = f"version {int.from_bytes(head[8:], 'little')}"
+        words, _ = dispatch_marks.look(path)
+    except (StoreError, OSError) as error:
+        return PartFormat("marks", found, ours, Fate.REFUSED, str(error))
+    return PartFormat("marks", found, ours, Fate.SAME, words)
+
+
+def _topic_log(store: Store) -> PartFormat:
+    part, newest = "topic_log", topic_log_schema.FORMAT
+    ours = f"format {newest}"
+    if not made(store):
+        return PartFormat(part, "", ours, Fate.SAME, "there is none yet: the start makes it")
+    try:
+        table = DeltaTable(store.uri, storage_options=store.options)
+        table_state.check_ours(store.uri, table)
+    except (StoreError, DeltaError, OSError) as error:
+        return PartFormat(part, "", ours, Fate.REFUSED, " ".join(str(error).split()))
+    number = table_state.format_of(table) or newest
+    found = f"format {number}"
+    if number == newest:
+        return PartFormat(part, found, ours, Fate.SAME, "it has all columns of today")
+    lacking = [name for later in topic_log_schema.ADDED[number - 1 :] for name in later]
+    return PartFormat(
+        part,
+        found,
+        ours,
+        Fate.CHANGES,
+        f"the start adds {', '.join(lacking)} in one commit, which touches no file; versions of "
+        "before refuse the table from then on",
+    )
+
+
+def _spark_table(uri: str, options: dict[str, str], name: str, ours: SparkFormat) -> PartFormat:
+    def said(fate: Fate, found: str, sentence: str) -> PartFormat:
+        return PartFormat(name, found, f"{len(ours.columns)} columns", fate, sentence)
+
+    try:
+        if not DeltaTable.is_deltatable(uri, storage_options=options):
+            return said(Fate.SAME, "", "there is none yet: the job makes it")
+        found = _columns(DeltaTable(uri, storage_options=options))
+    except (DeltaError, OSError) as error:
+        return said(Fate.REFUSED, "", " ".join(str(error).split()))
+    here = f"{len(found)} columns"
+    foreign = [column for column, kind in found.items() if ours.columns.get(column) != kind]
+    lacking = [column for column in ours.columns if column not in found]
+    gone = [column for column in lacking if column not in ours.later]
+    if foreign or gone:
+        return said(
+            Fate.REFUSED,
+            here,
+            f"look at {', '.join(foreign + gone)}: another version of the job wrote it, and this "
+            "one refuses it. Start that one, or make Spark's tables anew",
+        )
+    if lacking:
+        return said(
+            Fate.CHANGES,
+            here,
+            f"`jobs materialize` adds {', '.join(lacking)}; jobs of before refuse it from then on",
+        )
+    return said(Fate.SAME, here, "it has all columns of today")
+
+
+def _columns(table: DeltaTable) -> dict[str, object]:
+    fields: list[dict[str, Any]] = json.loads(table.schema().to_json())["fields"]
+    return {str(field["name"]): field["type"] for field in fields}
