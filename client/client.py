@@ -84,7 +84,7 @@ class Client:
         self._supervisor: asyncio.Task[None] | None = None
         self._error: ClientError | None = None
         self._ids, self._prefix = 0, uuid.uuid4().hex[:16]
-        self._names: dict[str, set[int]] = {}
+        self._numbers: dict[str, int] = {}
 
     async def __aenter__(self) -> Self:
         if self._supervisor is not None or self._error is not None:
@@ -131,7 +131,7 @@ class Client:
                                  "say connect(..., container_id=...)")  # fmt: skip
         everybody = shared and not self._own_id
         word = f"{name}|global" if everybody else name
-        number = self._number(word)
+        number = self._number(word) if shared else 1
         more = "" if number == 1 else f"{number}" if everybody else f"|{number}"
         terms = SourceTerms(
             word + more,
@@ -197,6 +197,16 @@ class Client:
         asked = request.correlation_id or request.id
         data = self._encoded_as(body, self._made_id(), correlation_id=asked)
         await publish_once(self.sender(request.reply_to), data)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._wire is not None and self._wire.alive
+
+    def drop(self) -> None:
+        """Cut the connection, as a broken network does; it comes back by itself."""
+        if self._wire is not None:
+            self._wire.abort(ConnectionFailed("the connection was cut by this side"))
 
     async def close(self, *, flush: bool = True) -> None:
         """Give back what subscriptions hold, wait until what was published has its outcome
@@ -265,6 +275,10 @@ class Client:
             raise self._error
         if self._supervisor is None:
             raise InvalidRequest("a client connects with `async with connect(...) as client`")
+        if isinstance(link, Subscription):
+            others = (one for one in self._links if isinstance(one, Subscription))
+            if any(one.name == link.name for one in others):
+                raise InvalidRequest(f"subscription {link.name} has its one consumer already")
         self._links[link] = None
         if self._wire is not None:
             self._wire.attach(link)
@@ -302,8 +316,7 @@ class Client:
 
     def _number(self, word: str) -> int:
         """Names of links are there once on a connection: the next number for this word."""
-        used = self._names.setdefault(word, set())
-        used.add(number := len(used) + 1)
+        self._numbers[word] = number = self._numbers.get(word, 0) + 1
         return number
 
     # The connection.
@@ -335,7 +348,7 @@ class Client:
                     return
                 except ClientError as error:
                     reason = error
-            _log.warning("connected again to %s", wire)
+            _log.info("connected again to %s", wire)
             for link in tuple(self._links):
                 if link.error is None:
                     wire.attach(link)

@@ -74,6 +74,7 @@ class Subscription:
         self.error: ClientError | None = None
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._leaving: asyncio.Future[None] | None = None
         self.address = str(terms.node or "a temporary queue")
 
     def __str__(self) -> str:
@@ -109,9 +110,9 @@ class Subscription:
 
     async def begin(self) -> None:
         """It is there, at the broker: what is published from now on comes. Raises Refused."""
+        if self._over:
+            raise ClientClosed(f"the subscription to {self} is closed")
         if not self._begun:
-            if self._over:
-                raise ClientClosed(f"the subscription to {self} is closed")
             self._client.attach(self)
             self._begun = True
         if not self._ready.done():
@@ -158,9 +159,13 @@ class Subscription:
     async def unsubscribe(self) -> None:
         """End a durable subscription: what it is owed is dropped. Raises Refused where it isn't
         there, or others use it."""
-        if not self._over:
-            await self.begin()
-        self._end(closed=True)
+        await self.begin()
+        self._give_back()
+        if self._wire is None:
+            raise ConnectionFailed(f"the connection is away: {self} can't be ended now")
+        self._leaving = self._loop.create_future()
+        self._wire.end(self._link)
+        await self._leaving
 
     def _end(self, *, closed: bool) -> None:
         if self._over:
@@ -271,6 +276,8 @@ class Subscription:
 
     def lost(self) -> None:
         self._gone()
+        if self._leaving is not None:
+            self.fail(ConnectionFailed(f"the connection was lost while {self} was being ended"))
 
     def _gone(self) -> None:
         self._wire = self._link = None
@@ -280,12 +287,22 @@ class Subscription:
         self._outcomes.clear()
 
     @property
+    def name(self) -> str:
+        """Its link's, once on a connection."""
+        return self._terms.name
+
+    @property
     def link(self) -> Any:
         """Proton's, on this connection; None where there is none."""
         return self._link
 
     def fail(self, error: ClientError) -> None:
         """It is over, for this reason."""
+        leaving = self._leaving
+        if leaving is not None and not leaving.done():
+            well = isinstance(error, Refused) and not error.condition
+            leaving.set_result(None) if well else leaving.set_exception(error)
+            self._end(closed=False)
         self.error = self.error or error
         self._gone()
         if not self._ready.done():

@@ -88,6 +88,9 @@ class Wire(asyncio.BufferedProtocol):
         proton.pn_transport_set_idle_timeout(self._transport, settings.idle_timeout_ms)
         proton.pn_transport_set_max_frame(self._transport, settings.frame_bytes_max)
 
+    def __str__(self) -> str:
+        return self._server.url
+
     # The socket's side.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -142,14 +145,18 @@ class Wire(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         self._free()
-        said = f"the connection to {self._server.url} is lost" + (f": {error}" if error else "")
-        reason = self._reason or ConnectionFailed(said)
+        reason = self._reason or ConnectionFailed(self._lost(error))
         links, self._links = self._links, {}
         for link in links.values():
             link.lost()
         if not self.opened.done():
             self.opened.set_exception(reason)
         self.lost.set_result(reason)
+
+    def _lost(self, error: Exception | None) -> str:
+        if self._login is not None and self._server.tls is None:
+            return f"{self._server.url} hung up before the login: if it wants TLS, say amqps://"
+        return f"the connection to {self._server.url} is lost" + (f": {error}" if error else "")
 
     def abort(self, reason: ClientError) -> None:
         """Drop the socket; the first reason counts."""
@@ -185,6 +192,11 @@ class Wire(asyncio.BufferedProtocol):
         """End a link from this side: `closed` ends what it stands for, too."""
         self._dirty.pop(self._links.pop(address(pointer)), None)
         (proton.pn_link_close if closed else proton.pn_link_detach)(pointer)
+        self._later()
+
+    def end(self, pointer: Any) -> None:
+        """End what a link stands for; the link hears in `fail` when that is done, or why not."""
+        proton.pn_link_close(pointer)
         self._later()
 
     def touch(self, link: ClientLink) -> None:
