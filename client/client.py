@@ -280,7 +280,7 @@ class Client:
             if any(one.name == link.name for one in others):
                 raise InvalidRequest(f"subscription {link.name} has its one consumer already")
         self._links[link] = None
-        if self._wire is not None:
+        if self._wire is not None and self._wire.alive:
             self._wire.attach(link)
 
     def detach(self, link: Subscription, *, closed: bool) -> None:

@@ -19,7 +19,13 @@ from typing import Any, Protocol, Self
 import cproton
 from cproton import lib as proton
 
-from distributary.client.client_errors import ClientClosed, ClientError, RolledBack
+from distributary.client.client_errors import (
+    ClientClosed,
+    ClientError,
+    ConnectionFailed,
+    Refused,
+    RolledBack,
+)
 from distributary.client.link_terms import SourceTerms, open_receiver
 from distributary.client.received_message import ReceivedMessage
 from distributary.client.sender_link import put_transaction
@@ -298,13 +304,15 @@ class Subscription:
 
     def fail(self, error: ClientError) -> None:
         """It is over, for this reason."""
+        self._gone()
         leaving = self._leaving
         if leaving is not None and not leaving.done():
-            well = isinstance(error, Refused) and not error.condition
-            leaving.set_result(None) if well else leaving.set_exception(error)
             self._end(closed=False)
+            if isinstance(error, Refused) and not error.condition:
+                leaving.set_result(None)
+                return
+            leaving.set_exception(error)
         self.error = self.error or error
-        self._gone()
         if not self._ready.done():
             self._ready.set_result(None)
         self._wake(len(self._waiters))

@@ -55,7 +55,7 @@ async def until(condition: Callable[[], object], what: str) -> None:
     """It becomes true."""
     try:
         async with asyncio.timeout(PATIENCE):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 (other processes set no events)
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"waited in vain: {what}") from None
