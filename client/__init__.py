@@ -8,12 +8,15 @@
             print(message.text)
             await message.accept()
 
-The room may import `pipeline`, `ingest/native` (Proton's engine and the pump) and the client's side
-of logins; never the gateway, tables or Spark. Begin with `client`, then `wire`.
+May import: `pipeline`, `ingest/native` (Proton's engine and the pump), `connection`; never the
+gateway, tables or Spark. Begin with `client`.
 """
 
 from distributary.client.client import Client, connect
-from distributary.client.client_errors import (
+from distributary.client.client_publisher import Publisher
+from distributary.client.client_subscription import Subscription
+from distributary.client.client_transaction import Transaction
+from distributary.client.connection.client_errors import (
     ClientClosed,
     ClientError,
     ConnectionFailed,
@@ -22,10 +25,7 @@ from distributary.client.client_errors import (
     Refused,
     RolledBack,
 )
-from distributary.client.client_subscription import Subscription
-from distributary.client.client_transaction import Transaction
 from distributary.client.outgoing_message import Message
-from distributary.client.publisher import Publisher
 from distributary.client.received_message import ReceivedMessage
 from distributary.pipeline.codec.sections import Typed
 from distributary.pipeline.errors import InvalidRequest

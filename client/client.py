@@ -3,30 +3,30 @@
 import asyncio
 import logging
 import random
-import ssl
 import uuid
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from distributary.client.client_errors import (
+from distributary.client.client_publisher import Publisher, publish_once
+from distributary.client.client_subscription import Subscription
+from distributary.client.client_transaction import Coordinator, Transaction
+from distributary.client.connection.client_errors import (
     ClientClosed,
     ClientError,
     ConnectionFailed,
     LoginRefused,
 )
-from distributary.client.client_settings import ClientSettings, defaults
-from distributary.client.client_subscription import Subscription
-from distributary.client.client_transaction import Coordinator, Transaction
-from distributary.client.link_terms import Node, SourceTerms
+from distributary.client.connection.client_settings import ClientSettings, defaults
+from distributary.client.connection.dialing import Dialing
+from distributary.client.connection.link_terms import Node, SourceTerms
+from distributary.client.connection.server_url import Files, Server, server_of
+from distributary.client.connection.wire import ClientLink, Wire
 from distributary.client.outgoing_message import Content, Message, encoded, encoded_body
-from distributary.client.publisher import Publisher, publish_once
 from distributary.client.received_message import ReceivedMessage
 from distributary.client.request_reply import Replies
 from distributary.client.sender_link import SenderLink
-from distributary.client.server_url import Files, Server, server_of
-from distributary.client.wire import ClientLink, Wire
 from distributary.pipeline.errors import InvalidRequest
 
 _log = logging.getLogger("distributary.client")
@@ -73,9 +73,10 @@ class Client:
     def __init__(
         self, servers: tuple[Server, ...], container_id: str, settings: ClientSettings
     ) -> None:
-        self._servers, self._settings = servers, settings
+        self._settings = settings
         self._own_id = bool(container_id)
         self.container_id = container_id or f"distributary-{uuid.uuid4().hex[:12]}"
+        self._dialing = Dialing(servers, self.container_id, settings.connection)
         self._wire: Wire | None = None
         self._links: dict[ClientLink, None] = {}
         self._senders: dict[str, SenderLink] = {}
@@ -89,7 +90,7 @@ class Client:
     async def __aenter__(self) -> Self:
         if self._supervisor is not None or self._error is not None:
             raise ClientClosed("a client is used once: connect anew")
-        self._wire = await self._dial_any()
+        self._wire = await self._dialing.dial()
         self._supervisor = asyncio.create_task(self._supervise(self._wire))
         return self
 
@@ -342,7 +343,7 @@ class Client:
                 await asyncio.sleep(wait / 1_000 * (1 - settings.jitter * random.random()))  # noqa: S311 (spreads clients)
                 wait = min(2 * wait, settings.longest_ms)
                 try:
-                    self._wire = wire = await self._dial_any()
+                    self._wire = wire = await self._dialing.dial()
                 except LoginRefused as error:
                     self._fail(error)
                     return
@@ -366,53 +367,3 @@ class Client:
         links, self._links = self._links, {}
         for link in links:
             link.fail(error)
-
-    async def _dial_any(self) -> Wire:
-        """The first server that answers, beginning with the one that did last. Raises the first
-        server's ClientError."""
-        first: ClientError | None = None
-        for server in self._servers:
-            try:
-                return await self._dial(server)
-            except ClientError as error:
-                first = first or error
-        assert first is not None  # noqa: S101
-        raise first
-
-    async def _dial(self, server: Server) -> Wire:
-        settings = self._settings.connection
-        wire = Wire(server, self.container_id, settings)
-        name = server.host if server.tls else None
-        try:
-            async with asyncio.timeout(settings.open_seconds):
-                await asyncio.get_running_loop().create_connection(
-                    lambda: wire, server.host, server.port, ssl=server.tls, server_hostname=name
-                )
-                await wire.opened
-        except BaseException as error:
-            failed = _failed(server, error, settings.open_seconds)
-            wire.discard(failed or ClientClosed("nobody waits for it"))
-            if failed is None or failed is error:
-                raise
-            raise failed from None
-        return wire
-
-
-def _failed(server: Server, error: BaseException, seconds: float) -> ClientError | None:
-    """The sentence for what went wrong while connecting; None for what isn't the server's doing."""
-    match error:
-        case ClientError():
-            return error
-        case ssl.SSLCertVerificationError():
-            why = error.verify_message
-            return ConnectionFailed(f"{server.url} shows a certificate that isn't trusted: {why}")
-        case ssl.SSLError() | ConnectionResetError() if server.tls:
-            return ConnectionFailed(f"{server.url} doesn't speak TLS, or not with this certificate "
-                                    f"({error}): without TLS it is amqp://")  # fmt: skip
-        case TimeoutError():
-            return ConnectionFailed(f"no broker answers at {server.url}: what listens there hasn't "
-                                    f"opened an AMQP connection within {seconds:g} s")  # fmt: skip
-        case OSError():
-            why = error.strerror or str(error)
-            return ConnectionFailed(f"no broker answers at {server.url}: {why}")
-    return None

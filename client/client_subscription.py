@@ -19,17 +19,17 @@ from typing import Any, Protocol, Self
 import cproton
 from cproton import lib as proton
 
-from distributary.client.client_errors import (
+from distributary.client.connection.client_errors import (
     ClientClosed,
     ClientError,
     ConnectionFailed,
     Refused,
     RolledBack,
 )
-from distributary.client.link_terms import SourceTerms, open_receiver
+from distributary.client.connection.link_terms import SourceTerms, open_receiver
+from distributary.client.connection.wire import Wire
 from distributary.client.received_message import ReceivedMessage
 from distributary.client.sender_link import put_transaction
-from distributary.client.wire import Wire
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.pump import Outcomes, Received
 from distributary.pipeline.codec.amqp_codes import Descriptor

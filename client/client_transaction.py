@@ -8,13 +8,14 @@ from typing import Any, Protocol, Self
 import cproton
 from cproton import lib as proton
 
-from distributary.client.client_errors import ClientError, NotAccepted, RolledBack
 from distributary.client.client_subscription import Subscription
-from distributary.client.link_terms import open_coordinator
+from distributary.client.connection.client_errors import ClientError, NotAccepted, RolledBack
+from distributary.client.connection.conditions import told
+from distributary.client.connection.link_terms import open_coordinator
+from distributary.client.connection.wire import Wire
 from distributary.client.outgoing_message import Content
 from distributary.client.received_message import ReceivedMessage
 from distributary.client.sender_link import Entry, SenderLink
-from distributary.client.wire import Wire, told
 from distributary.ingest.native.pump import Outcomes, Received
 from distributary.pipeline.codec.amqp_codes import Descriptor, Kind, descriptor
 from distributary.pipeline.codec.amqp_writer import write

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import TypeAlias, cast
 from uuid import UUID
 
 from distributary.pipeline.codec import amqp_codes as codes
@@ -171,8 +171,10 @@ def _write(value: Plain) -> bytes:
         case datetime():
             return write(Timestamp(round(value.timestamp() * 1_000)))
         case Sequence():
-            return compound(codes.LISTS, [_write(one) for one in value])
-    return write(value)
+            elements = cast("Sequence[Plain]", value)  # a Typed was above
+            return compound(codes.LISTS, [_write(one) for one in elements])
+        case _:
+            return write(value)  # ValueError where it can't be written
 
 
 def plain(value: Value) -> object:

@@ -3,8 +3,8 @@
 import asyncio
 from contextlib import suppress
 
-from distributary.client.client_errors import ClientError
 from distributary.client.client_subscription import Subscription
+from distributary.client.connection.client_errors import ClientError
 from distributary.client.received_message import ReceivedMessage
 
 

@@ -15,10 +15,11 @@ from typing import Any, Protocol
 import cproton
 from cproton import lib as proton
 
-from distributary.client.client_errors import ClientError, NotAccepted
-from distributary.client.client_settings import PublisherSettings
-from distributary.client.link_terms import Node, open_sender
-from distributary.client.wire import Wire, reason
+from distributary.client.connection.client_errors import ClientError, NotAccepted
+from distributary.client.connection.client_settings import PublisherSettings
+from distributary.client.connection.conditions import reason
+from distributary.client.connection.link_terms import Node, open_sender
+from distributary.client.connection.wire import Wire
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.link_in_flight import mark
 from distributary.ingest.native.pump import Outcomes, Received, address

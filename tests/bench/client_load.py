@@ -1,5 +1,5 @@
-"""The Python client as a load: `python -m tests.bench.client_load PORT TOPIC COUNT`, a process of its
-own. It prints one JSON object: seconds and CPU seconds of each of its parts.
+"""The Python client as a load: `python -m tests.bench.client_load PORT TOPIC COUNT`, a process of
+its own. It prints one JSON object: seconds and CPU seconds of each of its parts.
 
 Messages have 1 KiB. `confirmed`: many publishes under way at once, each awaited; `sent`: by a
 publisher; `consumed`: taken one by one, the body read, each accepted.

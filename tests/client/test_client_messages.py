@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
-from async_client import at, run, taken
+from async_client import Nobody, at, run, taken
 from gateway_process import Gateway
 
 from distributary.client import InvalidRequest, Message, ReceivedMessage, Typed
@@ -28,21 +28,6 @@ BODIES = [
     [1, "two", [None, b"3"]],
     {"a": {"b": [1, 2]}, "c": None},
 ]
-
-
-class Nobody:
-    """What outcomes of a message go to in tests that give none."""
-
-    address = "nowhere"
-
-    def settle(self, message: ReceivedMessage, state: int) -> None:
-        raise NotImplementedError
-
-    def reject(self, message: ReceivedMessage, condition: str, description: str) -> None:
-        raise NotImplementedError
-
-    def modify(self, message: ReceivedMessage, *, failed: bool, undeliverable: bool) -> None:
-        raise NotImplementedError
 
 
 def received(data: bytes) -> ReceivedMessage:

@@ -12,6 +12,21 @@ from distributary.client import Client, ReceivedMessage, Subscription, connect
 T = TypeVar("T")
 
 
+class Nobody:
+    """What outcomes of a message go to in tests that give none."""
+
+    address = "nowhere"
+
+    def settle(self, message: ReceivedMessage, state: int) -> None:
+        raise NotImplementedError
+
+    def reject(self, message: ReceivedMessage, condition: str, description: str) -> None:
+        raise NotImplementedError
+
+    def modify(self, message: ReceivedMessage, *, failed: bool, undeliverable: bool) -> None:
+        raise NotImplementedError
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """What it gives; an error that nobody has seen, and a task that is left, fail the test."""
     unseen: list[str] = []

@@ -6,8 +6,8 @@ Proton's own needs Cyrus for SCRAM, which its wheels lack.
 import struct
 from dataclasses import dataclass
 
-from distributary.client.client_errors import ClientError, ConnectionFailed, LoginRefused
-from distributary.client.server_url import Identity, Server
+from distributary.client.connection.client_errors import ClientError, ConnectionFailed, LoginRefused
+from distributary.client.connection.server_url import Identity, Server
 from distributary.ingest.security.scram_client import ScramClient
 from distributary.pipeline.codec.amqp_codes import Descriptor, descriptor
 from distributary.pipeline.codec.amqp_types import DecodeError, Described, Symbol, Value, read

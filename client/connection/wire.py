@@ -13,17 +13,16 @@ from typing import Any, Protocol, cast
 import cproton
 from cproton import lib as proton
 
-from distributary.client.client_errors import ClientError, ConnectionFailed, Refused
-from distributary.client.client_settings import ConnectionSettings
-from distributary.client.login import Login
-from distributary.client.server_url import Server
+from distributary.client.connection.client_errors import ClientError, ConnectionFailed, Refused
+from distributary.client.connection.client_settings import ConnectionSettings
+from distributary.client.connection.conditions import told, will_close
+from distributary.client.connection.login import Login
+from distributary.client.connection.server_url import Server
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.pump import Outcomes, Pump, Received, Stop, address
 
 #: Bytes of one read and of one write of the socket.
 BUFFER_BYTES = 1 << 18
-#: What a broker says in its open when a close with an error follows (as Qpid's clients know it).
-_WILL_CLOSE = "amqp:connection-establishment-failed"
 
 
 class ClientLink(Protocol):
@@ -331,7 +330,7 @@ class Wire(asyncio.BufferedProtocol):
     def _event(self, kind: int, event: Any) -> None:
         match kind:
             case proton.PN_CONNECTION_REMOTE_OPEN:
-                self._open = not _will_close(self.connection)
+                self._open = not will_close(self.connection)
             case proton.PN_CONNECTION_REMOTE_CLOSE:
                 self._closed(proton.pn_connection_remote_condition(self.connection))
             case proton.PN_SESSION_REMOTE_CLOSE:
@@ -379,27 +378,3 @@ class Wire(asyncio.BufferedProtocol):
             proton.pn_link_close(pointer)
             link.fail(Refused(what, name, text))
         proton.pn_link_free(pointer)
-
-
-def told(condition: Any) -> tuple[str, str]:
-    """Name and description of a condition; empty where there is none."""
-    if not proton.pn_condition_is_set(condition):
-        return "", ""
-    name = cproton.pn_condition_get_name(condition)
-    return name or "", cproton.pn_condition_get_description(condition) or ""
-
-
-def reason(delivery: int) -> tuple[str, str]:
-    """Why the other side has rejected a delivery."""
-    pointer = cproton.ffi.cast("pn_delivery_t *", delivery)
-    return told(proton.pn_disposition_condition(proton.pn_delivery_remote(pointer)))
-
-
-def _will_close(connection: Any) -> bool:
-    data = proton.pn_connection_remote_properties(connection)
-    proton.pn_data_rewind(data)
-    return bool(
-        proton.pn_data_next(data)
-        and proton.pn_data_enter(data)
-        and cproton.pn_data_lookup(data, _WILL_CLOSE)
-    )

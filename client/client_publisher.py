@@ -4,7 +4,7 @@ import asyncio
 from types import TracebackType
 from typing import Protocol, Self
 
-from distributary.client.client_errors import ClientError
+from distributary.client.connection.client_errors import ClientError
 from distributary.client.outgoing_message import Content
 from distributary.client.sender_link import Entry, Once, SenderLink
 
