@@ -15,7 +15,7 @@ from distributary.client.connection.link_terms import open_coordinator
 from distributary.client.connection.wire import Wire
 from distributary.client.outgoing_message import Content
 from distributary.client.received_message import ReceivedMessage
-from distributary.client.sender_link import Entry, SenderLink
+from distributary.client.sender_link import Entry, SenderLink, Work
 from distributary.ingest.native.pump import Outcomes, Received
 from distributary.pipeline.codec.amqp_codes import Descriptor, Kind, descriptor
 from distributary.pipeline.codec.amqp_writer import write
@@ -157,7 +157,7 @@ class Transaction:
     def __init__(self, client: Transacting) -> None:
         self._client = client
         self._coordinator: Coordinator | None = None
-        self._work = b""
+        self._work = Work(b"")
         self._epoch = self._open = 0
         self._error: ClientError | None = None
         self._quiet = asyncio.Event()
@@ -166,7 +166,7 @@ class Transaction:
         if self._coordinator is not None:
             raise InvalidRequest("a transaction is used once: ask the client for another one")
         self._coordinator = await self._client.coordinator()
-        self._work = await self._coordinator.declare()
+        self._work = Work(await self._coordinator.declare())
         self._epoch = self._coordinator.epoch
         return self
 
@@ -178,17 +178,18 @@ class Transaction:
     ) -> None:
         coordinator = self._within()
         if kind is not None:
+            self._work.over = True
             if coordinator.epoch == self._epoch:
-                await coordinator.discharge(self._work, fail=True)
+                await coordinator.discharge(self._work.id, fail=True)
             return
         while self._open:
             self._quiet.clear()
             await self._quiet.wait()
         self._check(coordinator)
         if self._error is not None:
-            await coordinator.discharge(self._work, fail=True)
+            await coordinator.discharge(self._work.id, fail=True)
             raise RolledBack(f"the transaction didn't commit: {self._error}") from self._error
-        await coordinator.discharge(self._work, fail=False)
+        await coordinator.discharge(self._work.id, fail=False)
 
     async def publish(self, address: str, body: Content = None) -> None:
         """Publish as part of it. Returns when there is room; that it was taken shows at the end."""
@@ -207,7 +208,7 @@ class Transaction:
         self._check(self._within())
         origin = message.origin
         assert isinstance(origin, Subscription)  # noqa: S101
-        origin.settle_in(message, self._work)
+        origin.settle_in(message, self._work.id)
 
     def _within(self) -> Coordinator:
         if self._coordinator is None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import cproton
 from cproton import lib as proton
 
-from distributary.client.connection.client_errors import ClientError, NotAccepted
+from distributary.client.connection.client_errors import ClientError, NotAccepted, RolledBack
 from distributary.client.connection.client_settings import PublisherSettings
 from distributary.client.connection.conditions import reason
 from distributary.client.connection.link_terms import Node, open_sender
@@ -49,12 +49,21 @@ class Confirmed(Protocol):
         """It wasn't, or nobody knows."""
 
 
+class Work:
+    """A transaction by its id. When it is `over`, what wasn't sent yet never is."""
+
+    __slots__ = ("id", "over")
+
+    def __init__(self, work_id: bytes) -> None:
+        self.id, self.over = work_id, False
+
+
 class Entry:
-    """A message here; `work` is the transaction that it is part of, by its id."""
+    """A message here; `work` is the transaction that it is part of, if any."""
 
     __slots__ = ("confirmed", "data", "work")
 
-    def __init__(self, data: bytes, confirmed: Confirmed, work: bytes = b"") -> None:
+    def __init__(self, data: bytes, confirmed: Confirmed, work: Work | None = None) -> None:
         self.data, self.confirmed, self.work = data, confirmed, work
 
 
@@ -164,11 +173,15 @@ class SenderLink:
         waiting = self._waiting
         room = TURN_BYTES
         while waiting and room > 0:
+            work = waiting[0].work
+            if work is not None and work.over:
+                self._fail_entries([waiting.popleft()], RolledBack("the transaction is over"))
+                continue
             count = min(len(waiting), int(proton.pn_link_credit(self._link)))
             if count <= 0:
                 return
-            if waiting[0].work:
-                room -= self._send_in_transaction(waiting.popleft())
+            if work is not None:
+                room -= self._send_in_transaction(waiting.popleft(), work)
             else:
                 room -= self._send_run(count, room)
         if waiting and self._wire is not None:
@@ -178,7 +191,7 @@ class SenderLink:
         """Send the first of those that wait, which are part of no transaction, in one call."""
         waiting, sent, first = self._waiting, self._sent, self._number
         number, size, parts, offsets = first, 0, [], array("i", (0,))
-        while number - first < most and size < room and waiting and not waiting[0].work:
+        while number - first < most and size < room and waiting and waiting[0].work is None:
             entry = waiting.popleft()
             sent[number] = entry
             number += 1
@@ -191,14 +204,14 @@ class SenderLink:
         self._number = number
         return size
 
-    def _send_in_transaction(self, entry: Entry) -> int:
+    def _send_in_transaction(self, entry: Entry, work: Work) -> int:
         """Its transfer says which transaction it is part of."""
         number = self._number
         self._number += 1
         self._sent[number] = entry
         delivery = cproton.pn_delivery(self._link, number.to_bytes(8, "big"))
         mark(address(delivery), _TOLD)
-        put_transaction(delivery, entry.work, 0)
+        put_transaction(delivery, work.id, 0)
         cproton.pn_link_send(self._link, entry.data)
         proton.pn_link_advance(self._link)
         return len(entry.data)
@@ -226,7 +239,7 @@ class SenderLink:
         gone = [entry for entry in self._waiting if entry.work]
         if gone:
             self._waiting = deque(entry for entry in self._waiting if not entry.work)
-            error = ClientError("the connection was lost within a transaction")
+            error = RolledBack("the connection was lost within a transaction")
             self._fail_entries(gone, error)
 
     def close(self) -> None:
