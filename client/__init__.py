@@ -25,7 +25,7 @@ from distributary.client.connection.client_errors import (
     Refused,
     RolledBack,
 )
-from distributary.client.outgoing_message import Message
+from distributary.client.outgoing_message import Encoded, Message
 from distributary.client.received_message import ReceivedMessage
 from distributary.pipeline.codec.sections import Typed
 from distributary.pipeline.errors import InvalidRequest
@@ -35,6 +35,7 @@ __all__ = [
     "ClientClosed",
     "ClientError",
     "ConnectionFailed",
+    "Encoded",
     "InvalidRequest",
     "LoginRefused",
     "Message",

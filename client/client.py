@@ -23,7 +23,7 @@ from distributary.client.connection.dialing import Dialing
 from distributary.client.connection.link_terms import Node, SourceTerms
 from distributary.client.connection.server_url import Files, Server, server_of
 from distributary.client.connection.wire import ClientLink, Wire
-from distributary.client.outgoing_message import Content, Message, encoded, encoded_body
+from distributary.client.outgoing_message import Content, Encoded, Message, encoded, encoded_body
 from distributary.client.received_message import ReceivedMessage
 from distributary.client.request_reply import Replies
 from distributary.client.sender_link import SenderLink
@@ -50,10 +50,10 @@ def connect(
     it isn't there: `async with connect(url) as client`.
 
     `user` and `password` are instead of the URL's. `ca`, `certificate` and `key` are PEM files for
-    TLS. A `container_id` is the client's own: durable subscriptions belong to it then, not to
-    everybody. `conf/client.toml` says what the others are where they aren't given. The first
-    connection is tried once; one that is lost is tried again for `give_up_seconds` (0: not at all).
-    Raises InvalidRequest.
+    TLS. A `container_id` names the client: durable subscriptions that aren't shared belong to it.
+    `conf/client.toml` says what the others are where they aren't given. The first connection is
+    tried once; one that is lost is tried again for `give_up_seconds` (0: not at all). Raises
+    InvalidRequest.
     """
     files = Files(*(Path(one) if one else None for one in (ca, certificate, key)))
     servers = tuple(server_of(one, user, password, files) for one in (url, *others))
@@ -124,22 +124,22 @@ class Client:
         prefetch: int | None = None,
     ) -> Subscription:
         """A durable subscription to a topic: it is owed all that is published from its first
-        beginning on, until somebody ends it (`Subscription.unsubscribe`). It is everybody's of this
-        name, or this client's alone if that has a container id. Not `shared`, it has one consumer
-        at a time, and needs a container id."""
+        beginning on, until somebody ends it (`Subscription.unsubscribe`). It is everybody's who
+        names it; not `shared`, it is this client's alone, by its container id, and has one
+        consumer at a time."""
         if not shared and not self._own_id:
-            raise InvalidRequest(f"subscription {name}: one that isn't shared belongs to a client: "
-                                 "say connect(..., container_id=...)")  # fmt: skip
-        everybody = shared and not self._own_id
-        word = f"{name}|global" if everybody else name
+            raise InvalidRequest(
+                f"subscription {name}: one that isn't shared belongs to a client: "
+                "say connect(..., container_id=...)"
+            )
+        word = f"{name}|global" if shared else name
         number = self._number(word) if shared else 1
-        more = "" if number == 1 else f"{number}" if everybody else f"|{number}"
+        more = "" if number == 1 else f"{number}"
         terms = SourceTerms(
             word + more,
             Node.of(topic if "://" in topic else f"topic://{topic}"),
             durable=True,
             shared=shared,
-            shared_globally=everybody,
             selector=selector,
         )
         return self._subscription(terms, prefetch)
@@ -157,13 +157,12 @@ class Client:
         changes nothing. `shared`: the name of a subscription that ends with its last consumer."""
         name = f"consumer-{uuid.uuid4().hex[:12]}"
         if shared:
-            scope = "volatile" if self._own_id else "global-volatile"
-            name = f"{shared}|{scope}{self._number(f'{shared}|{scope}')}"
+            word = f"{shared}|global-volatile"
+            name = f"{word}{self._number(word)}"
         terms = SourceTerms(
             name,
             Node.of(address),
             shared=bool(shared),
-            shared_globally=bool(shared) and not self._own_id,
             browse=browse,
             selector=selector,
         )
@@ -291,6 +290,8 @@ class Client:
 
     def encoded(self, body: Content) -> bytes:
         """The bytes of a message with an id of its own. Raises InvalidRequest."""
+        if isinstance(body, Encoded):
+            return body.data
         made = self._made_id()
         return encoded(body, made) if isinstance(body, Message) else encoded_body(body, made)
 
@@ -302,6 +303,8 @@ class Client:
         reply_to: str | None = None,
         correlation_id: str | uuid.UUID | int | bytes | None = None,
     ) -> bytes:
+        if isinstance(body, Encoded):
+            raise InvalidRequest("a request or an answer is made here: give its body or a Message")
         given = body if isinstance(body, Message) else Message(body=body)
         return encoded(given.answering(made_id, reply_to, correlation_id), made_id)
 

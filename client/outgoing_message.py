@@ -65,8 +65,16 @@ class Message:
         return replace(self, correlation_id=correlation_id)
 
 
-#: What can be published: a body alone, or a message.
-Content: TypeAlias = "Plain | Message"
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A whole message as AMQP's sections, such as one that came (`ReceivedMessage.data`). It goes
+    as it is, and gets no id."""
+
+    data: bytes
+
+
+#: What can be published: a body alone, a message, or its bytes.
+Content: TypeAlias = "Plain | Message | Encoded"
 
 
 def encoded_body(body: Plain, made_id: str) -> bytes:

@@ -42,14 +42,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class SourceTerms:
-    """What a receiver asks for. A `dynamic` one has no address yet; a `browse`d one stays as it
-    is."""
+    """What a receiver asks for; without a node a temporary queue. `shared`: by all clients."""
 
     name: str
     node: Node | None
     durable: bool = False
     shared: bool = False
-    shared_globally: bool = False
     browse: bool = False
     selector: str = ""
 
@@ -85,8 +83,7 @@ def open_receiver(session: Any, terms: SourceTerms) -> Any:
     else:
         cproton.pn_terminus_set_address(source, terms.node.address)
         words += [terms.node.kind] if terms.node.kind else []
-    words += ["shared"] if terms.shared else []
-    words += ["global"] if terms.shared_globally else []
+    words += ["shared", "global"] if terms.shared else []
     if words:
         _symbols(proton.pn_terminus_capabilities(source), words)
     if terms.durable:
