@@ -275,6 +275,7 @@ class Client:
             raise self._error
         if self._supervisor is None:
             raise InvalidRequest("a client connects with `async with connect(...) as client`")
+        self._links = dict.fromkeys(one for one in self._links if one.error is None)
         if isinstance(link, Subscription):
             others = (one for one in self._links if isinstance(one, Subscription))
             if any(one.name == link.name for one in others):

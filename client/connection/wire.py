@@ -255,8 +255,8 @@ class Wire(asyncio.BufferedProtocol):
             socket.write(bytes(memoryview(self._out)[:size]))
             if self._paused:
                 return
-        if size < 0:
-            socket.close()
+        if size < 0 and proton.pn_connection_state(self.connection) & cproton.PN_REMOTE_CLOSED:
+            socket.close()  # before, the other side may still have outcomes to work on
 
     def _tick(self) -> None:
         """Heartbeats, and whether the other side's come."""
@@ -347,6 +347,7 @@ class Wire(asyncio.BufferedProtocol):
 
     def _closed(self, condition: Any) -> None:
         if self._closing:
+            self.write()
             return
         name, text = told(condition)
         self._reason = self._reason or Refused(

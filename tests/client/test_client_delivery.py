@@ -319,6 +319,39 @@ def test_a_rejected_message_says_why(narrow: Gateway, topic: str) -> None:
     assert queue in str(error)
 
 
+def test_large_messages_go_and_come(gateway: Gateway, topic: str) -> None:
+    """Of many frames; one that is larger than the gateway takes is refused, with its reason."""
+    large = bytes(range(256)) * 12_000
+
+    async def play() -> Refused:
+        async with at(gateway) as client, client.consume(topic) as messages:
+            for body in (b"small", large, b"small"):
+                await client.publish(topic, body)
+            assert await bodies(messages, 3) == [b"small", large, b"small"]
+            with pytest.raises(Refused) as refused:
+                await client.publish(topic, large * 6)
+            await client.publish(topic, "and on")
+            assert await bodies(messages, 1) == ["and on"]
+            return refused.value
+
+    assert run(play()).condition == "amqp:link:message-size-exceeded"
+
+
+def test_a_refused_subscription_can_be_tried_again(gateway: Gateway, topic: str) -> None:
+    """When its other consumer is gone."""
+
+    async def play() -> None:
+        async with at(gateway, container_id=topic) as client:
+            other = at(gateway, container_id=topic)
+            async with other, other.subscribe("own", topic=topic, shared=False):
+                with pytest.raises(Refused):
+                    await client.subscribe("own", topic=topic, shared=False).begin()
+            async with client.subscribe("own", topic=topic, shared=False) as messages:
+                await nothing_more(client, messages, topic)
+
+    run(play())
+
+
 def test_requests_are_answered(gateway: Gateway, topic: str) -> None:
     """Many at once, each its own answer; a request without one is late."""
     queue = f"queue://{topic}"
