@@ -24,7 +24,7 @@ from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.link_in_flight import mark
 from distributary.ingest.native.pump import Outcomes, Received, address
 from distributary.pipeline.codec.amqp_codes import Descriptor
-from distributary.pipeline.model.message import RecordBatch
+from distributary.pipeline.model.record_batch import RecordBatch
 
 #: Bytes of messages that one turn of the loop hands to the engine, so that others have theirs.
 TURN_BYTES = 1 << 20
