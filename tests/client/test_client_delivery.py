@@ -4,6 +4,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from async_client import at, bodies, nothing_more, run, taken
 from gateway_process import Gateway
 
 from distributary.client import ClientClosed, InvalidRequest, Message, NotAccepted, Refused
+from distributary.client.outgoing_message import encoded
+from distributary.ingest.native.pump import Received
 
 
 def test_a_durable_subscription_gathers_while_nobody_is_there(gateway: Gateway, topic: str) -> None:
@@ -240,6 +243,42 @@ def test_a_cancelled_wait_loses_no_message(gateway: Gateway, topic: str) -> None
                 assert message.body == n
                 await message.accept()
                 assert waiting[0].cancelled()
+
+    run(play())
+
+
+def test_a_wait_that_is_cancelled_with_its_message_wakes_the_next(
+    gateway: Gateway, topic: str
+) -> None:
+    """The message came for the first of two, who gives up in that very turn of the loop."""
+    data = encoded(Message(body="for both"), "id")
+    one, size = array("I", [len(data)]).tobytes(), array("I", [0]).tobytes()
+    came = Received(0, 1, data, one, b"\0", b"\4", size, bytes(8), 0, size, size)
+
+    async def play() -> object:
+        async with at(gateway) as client, client.consume(topic) as messages:
+            first, second = (asyncio.create_task(anext(messages)) for _ in range(2))
+            await asyncio.sleep(0)
+            messages.received(came)
+            first.cancel()
+            found = await second
+            assert first.cancelled()
+            return found.body
+
+    assert run(play()) == "for both"
+
+
+def test_a_cancelled_publish_that_waits_for_credit_never_goes(gateway: Gateway, topic: str) -> None:
+    """Its link isn't attached yet."""
+
+    async def play() -> None:
+        async with at(gateway) as client, client.consume(topic) as messages:
+            publishing = asyncio.create_task(client.publish(topic, "never"))
+            await asyncio.sleep(0)
+            publishing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await publishing
+            await nothing_more(client, messages, topic)
 
     run(play())
 
