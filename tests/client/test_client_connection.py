@@ -244,6 +244,35 @@ def test_nothing_confirmed_is_lost_when_the_gateway_dies(tmp_path: Path, topic: 
         gateway.verified()
 
 
+def test_what_is_sent_again_has_its_id(tmp_path: Path, topic: str) -> None:
+    """A topic that looks for duplicates has each message once, however often the line was cut."""
+    count = 600
+
+    async def play() -> None:
+        async with at(gateway, window_messages=20) as client, at(gateway) as other:
+            messages = other.consume(f"queue://{topic}")
+            await messages.begin()
+            done = 0
+
+            async def publish(n: int) -> None:
+                nonlocal done
+                await client.publish(f"queue://{topic}", n)
+                done += 1
+
+            publishing = [asyncio.create_task(publish(n)) for n in range(count)]
+            for cut in (100, 250, 400):
+                await until(lambda mark=cut: done >= mark, "some are accepted")
+                client.drop()
+            await asyncio.gather(*publishing)
+            await client.publish(f"queue://{topic}", "end")
+            found = [message.body for message in await taken(messages, count + 1)]
+            assert found[-1] == "end"
+            assert sorted(found[:-1]) == list(range(count))
+
+    with Gateway(tmp_path, {"topic": {"duplicates_messages": 10_000}}) as gateway:
+        run(play())
+
+
 def test_who_waits_too_long_is_told(tmp_path: Path, topic: str) -> None:
     """Publishes under way and consumers raise, once the time to wait for a gateway is over; without
     such a time at once."""
