@@ -6,6 +6,7 @@
     pending(spark, "build/home", "global/dispatchers").show()
     backlog(tables(spark, "build/home")).show()
 
+Applications publish and subscribe with `distributary.client`, which has a face of its own.
 Everything else is inside of the rooms: `distributary.pipeline`, `distributary.ingest`,
 `distributary.jobs`, `distributary.conf`. The names here are imported when they are asked for: a
 gateway never loads Spark.

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 #: The folders of the repository that are the package `distributary`, and the examples beside it.
-TOPS = ("pipeline", "ingest", "jobs", "conf", "examples")
+TOPS = ("pipeline", "ingest", "client", "jobs", "conf", "examples")
 #: The rooms of the examples; what else is there are programs to be copied, each by itself.
 EXAMPLES = ("examples", "examples/demo")
 FUNCTION_LINES_MAX = 70
@@ -56,19 +56,33 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
             *("proton", "cproton", "cproton_ffi", "cffi", "msgspec", "numpy"),
             *("click", "rich", "structlog"),
             *("h11", "prometheus_client"),  # metrics and health
+            *("ingest/native", "ingest/security"),
             "ingest/console",  # by the command line alone
+            "client",  # likewise
         }
+    ),
+    # What the Python client imports, too: no tables, no settings of the gateway's.
+    "ingest/native": frozenset(
+        {"pipeline", "ingest", "proton", "cproton", "cproton_ffi", "cffi", "msgspec", "numpy"}
+    ),
+    "ingest/security": frozenset(
+        {"pipeline", "ingest", "ingest/native", "proton", "structlog", "msgspec"}
+    ),
+    "client": frozenset(
+        {"pipeline", "conf", "ingest/native", "ingest/security", "cproton", "msgspec"}
     ),
     # A process of its own with an extra of its own: what the gateway imports has none of these.
     "ingest/console": frozenset(
         {
             *("pipeline", "pipeline/tables", "pipeline/tables/arrow", "conf", "jobs", "ingest"),
+            *("ingest/native", "ingest/security"),
             *("starlette", "uvicorn", "jinja2", "msgspec", "pyarrow", "numpy", "deltalake"),
         }
     ),
     "examples": frozenset(
         {
             *("pipeline", "pipeline/tables", "pipeline/transforms", "conf", "jobs", "ingest"),
+            *("ingest/native", "client"),
             *("proton", "cproton", "click", "rich", "matplotlib", "pyspark", "numpy", "pyarrow"),
             "msgspec",
         }
@@ -496,6 +510,10 @@ def test_files_hold_one_idea() -> None:
         ("jobs/views/a.py", "import tests"),
         ("jobs/views/a.py", "from examples.demo import demo"),
         ("conf/a.py", "import distributary.pipeline.errors"),
+        ("client/a.py", "from distributary.ingest.net import engine"),
+        ("client/a.py", "from distributary.pipeline.tables.home import home"),
+        ("client/a.py", "import pyspark"),
+        ("pipeline/log/a.py", "import distributary.client"),
     ],
 )
 def test_a_wrong_import_is_seen(path: str, line: str) -> None:

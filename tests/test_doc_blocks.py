@@ -53,7 +53,7 @@ RUN = {
             "::test_a_standby_serves_when_the_owner_is_killed"
         ),
         ".venv/bin/distributary consume": f"{SHELL}test_the_readme",
-        "from proton import": f"{CLIENTS}test_the_program_of_the_readme",
+        "import asyncio": f"{CLIENTS}test_the_program_of_the_readme",
         ".venv/bin/distributary jobs materialize": f"{SPARK}test_the_readme_up_to_its_tables",
         "from distributary import": f"{SPARK}test_the_readme_up_to_its_tables",
         ".venv/bin/distributary jobs audit": f"{SAME}{SPARK}test_each_block_does_what_it_says",
@@ -133,6 +133,12 @@ RUN = {
             "::test_the_mistake_in_the_guide_is_told_so"
         ),
         "toml:": READ,
+    },
+    "docs/guides/python.md": {
+        "python:": "tests/client/test_python_guide.py::test_a_program_does_what_it_says",
+        'connect("amqp': (
+            f"{SAME}tests/client/test_client_connection.py::test_every_way_to_log_in"
+        ),
     },
     "docs/guides/security.md": {
         "sh:": SECURITY,

@@ -26,6 +26,23 @@ def test_an_import_is_light(module: str) -> None:
     assert said.stdout == "[]\n", said.stderr
 
 
+def test_the_client_needs_neither_gateway_nor_tables_nor_spark() -> None:
+    """It is imported by applications that have nothing else of this."""
+    not_needed = (*HEAVY[:-1], "click", "rich", "structlog", "prometheus_client", "obstore")
+    program = (
+        "import sys, distributary.client\n"
+        f"print([name for name in {not_needed} if name in sys.modules])\n"
+        "ours = [name for name in sys.modules if name.startswith('distributary.')]\n"
+        "rooms = {'.'.join(name.split('.')[1:3]) for name in ours}\n"
+        "print(sorted(room for room in rooms if room[:4] in ('inge', 'jobs') and '.' in room))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    rooms = ["ingest.native", "ingest.runtime", "ingest.security"]
+    assert said.stdout == f"[]\n{rooms}\n", said.stderr
+
+
 def test_types_and_values_are_the_same() -> None:
     """What a type checker sees is what is imported when a name is asked for."""
     tree = ast.parse(Path(distributary.__file__).read_text())

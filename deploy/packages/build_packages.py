@@ -35,7 +35,7 @@ GLIBC: Final = "2.28"
 PYTHON: Final = "cp311"
 PROTON: Final = "python-qpid-proton"
 #: What is built, of the checkout.
-SOURCES: Final = ("distributary", "conf", "ingest", "jobs", "pipeline")
+SOURCES: Final = ("distributary", "client", "conf", "ingest", "jobs", "pipeline")
 BESIDE: Final = ("pyproject.toml", "README.md", "LICENSE", ".gitignore")
 
 

@@ -4,6 +4,7 @@ Gateway and folder go when the notebook's kernel ends. What clients do here any 
 docs/guides/clients.md has the programs.
 """
 
+import asyncio
 import atexit
 import contextlib
 import json
@@ -13,20 +14,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 from proton import Delivery, Message, SymbolList, Timeout
 from proton.reactor import DurableSubscription, LinkOption, Selector
 from proton.utils import BlockingConnection
 from pyspark.sql import SparkSession
 
-from examples.demo.demo_client import Client
 from examples.demo.flights import TOPIC, Encoder, rows
-from distributary.ingest.native.pump import ACCEPTED
+from distributary.client import Encoded, connect
 from distributary.jobs.materialize.materialize import once
-from distributary.pipeline.model.record_batch import RecordBatch
 
 #: Milliseconds between two commits of the log: notebooks wait for them.
 COMMIT_MS = 200
@@ -34,8 +33,6 @@ COMMIT_MS = 200
 PATIENCE = 60.0
 #: Seconds without a message after which no more are expected.
 QUIET = 0.5
-#: Flights that are sent in one go.
-RUN = 250
 
 
 class SmallGateway:
@@ -49,7 +46,7 @@ class SmallGateway:
         self.port = _free_port()
         self.address = f"127.0.0.1:{self.port}"
         self._log = Path(self.folder, "gateway.log")
-        self._flights = enumerate(rows())
+        self._flights, self._encoder = enumerate(rows()), Encoder()
         others = {key: said for key, said in os.environ.items() if "DISTRIBUTARY" not in key}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -75,21 +72,15 @@ class SmallGateway:
 
     def publish(self, count: int) -> None:
         """Publish the next `count` flights; returns when each is accepted."""
-        client = Client("127.0.0.1", self.port, "publisher")
-        link = client.produce(TOPIC)
-        encoder, sent, accepted = Encoder(), 0, 0
-        while accepted < count:
-            if sent < count and link.credit >= RUN:
-                size = min(RUN, count - sent)
-                found = [encoder.message(*one) for one in islice(self._flights, size)]
-                offsets = np.cumsum([0, *map(len, found)], dtype=np.int32)
-                client.send(link, RecordBatch(sent, size, b"".join(found), offsets.tobytes()))
-                sent += size
-            for outcome in client.step(0.01).outcomes:
-                assert outcome.state == ACCEPTED
-                accepted += len(outcome.run)
-        client.leave(link)
-        client.close()
+
+        async def work() -> None:
+            broker = connect(self.address, container_id="publisher")
+            async with broker as client, client.publisher(TOPIC) as publisher:
+                for number, row in islice(self._flights, count):
+                    await publisher.send(Encoded(self._encoder.message(number, row)))
+
+        with ThreadPoolExecutor(1) as aside:  # the notebook's own thread has a loop already
+            aside.submit(asyncio.run, work()).result()
 
     def send(self, body: str, *, delay_ms: int = 0, topic: str = TOPIC, **properties: str) -> None:
         """Publish one message, to be delivered after a delay."""

@@ -14,14 +14,12 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 from proton import Data, int32
 
 from distributary.pipeline.codec.amqp_codes import MAP32, Kind, descriptor
 from distributary.pipeline.codec.amqp_writer import section, write
 from distributary.pipeline.codec.raw_values import NULL, TRUE, list_of
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.model.record_batch import RecordBatch
 
 #: Rows of the table.
 FLIGHTS = 336_776
@@ -101,13 +99,8 @@ def _standard(message_id: str) -> bytes:
     return list_of([write(message_id), NULL, write(TOPIC), write(SUBJECT)])
 
 
-def runs(count: int, size: int) -> Iterator[RecordBatch]:
-    """The first `count` flights as runs of at most `size` messages, numbered from 0."""
+def messages(count: int) -> Iterator[bytes]:
+    """The first `count` flights, numbered from 0."""
     encoder = Encoder()
-    left = islice(enumerate(rows()), count)
-    first = 0
-    while batch := [encoder.message(number, row) for number, row in islice(left, size)]:
-        offsets = np.zeros(len(batch) + 1, np.int32)
-        np.cumsum([len(message) for message in batch], out=offsets[1:])
-        yield RecordBatch(first, len(batch), b"".join(batch), offsets.tobytes())
-        first += len(batch)
+    for number, row in islice(enumerate(rows()), count):
+        yield encoder.message(number, row)

@@ -4,6 +4,7 @@ Rule 1: both subscriptions exist before the first flight is published, so both a
 Rule 2: `auditors` never consumes; `dispatchers` is left only when nothing is left to do.
 """
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from examples.demo.demo_client import Client
+from distributary.client import connect
 from examples.demo.flights import TOPIC
 from examples.demo.stage import DemoFailed, Gateway, Part, Stage
 from examples.demo.worker import PREFETCH
@@ -56,9 +57,12 @@ class Played:
 
 def create_subscription(port: int, name: str) -> None:
     """Make a durable subscription by a client that attaches and goes offline at once."""
-    client = Client("127.0.0.1", port, f"{name}-office")
-    client.leave(client.subscribe(name, TOPIC))
-    client.close()
+
+    async def subscribe() -> None:
+        async with connect(f"amqp://127.0.0.1:{port}", container_id=f"{name}-office") as client:
+            await client.subscribe(name, topic=TOPIC).begin()
+
+    asyncio.run(subscribe())
 
 
 def dies_after(flights: int) -> int:

@@ -112,6 +112,7 @@ typedef struct {
   uint64_t event_mask; /* types of events that Python wants to see, a bit each */
   int type_delivery;
   int late; /* non-persistent messages aren't accepted on receipt either: they may be refused */
+  int reasons; /* a rejected delivery isn't settled here: the caller reads why from it, and settles */
   int unfinished; /* set when a message came of which there is more to come */
   uint64_t delivery; /* the one that stopped it (PUMP_TOO_LARGE, PUMP_MALFORMED, PUMP_ALONE) */
   uint32_t seen, seen_max; /* events, and how many make it stop (PUMP_FULL) */
@@ -246,9 +247,12 @@ static uint64_t read_transaction(pn_delivery_t *d, pump_outcome *o) {
   pn_data_enter(data);
   pn_data_next(data);
   pn_bytes_t id = pn_data_get_binary(data);
-  if (id.size != sizeof number) return UINT64_MAX;
-  memcpy(&number, id.start, sizeof number);
-  number = __builtin_bswap64(number);
+  if (id.size == sizeof number) {
+    memcpy(&number, id.start, sizeof number);
+    number = __builtin_bswap64(number);
+  } else {
+    number = UINT64_MAX; /* none of ours; another broker's have other sizes */
+  }
   if (!o || !pn_data_next(data) || !pn_data_enter(data) || !pn_data_next(data)) return number;
   o->state = pn_data_get_ulong(data);
   if (o->state == MODIFIED && pn_data_next(data) && pn_data_enter(data) && pn_data_next(data)) {
@@ -405,7 +409,7 @@ uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *times, uint64_t
 
 static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   uint64_t state = pn_delivery_remote_state(d);
-  int settled = pn_delivery_settled(d);
+  int settled = pn_delivery_settled(d) && !(p->reasons && state == REJECTED);
   uint64_t delivered_at = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
   if (!settled && (state < ACCEPTED || state > MODIFIED) && state != TRANSACTIONAL_STATE) { pn_delivery_clear(d); return 0; }
   if (!delivered_at) { pn_delivery_clear(d); return 0; } /* its outcome is on its way to the disk */

@@ -25,6 +25,7 @@ from tests.bench.materializing import batches, freshness, materialize
 from tests.bench.mixed import interleaved
 from tests.bench.month import month
 from tests.bench.neighbours import neighbours
+from tests.bench.python_client import python_client
 from tests.bench.replies import reply
 from tests.bench.restarts import restart, standby
 from tests.bench.resting import resting, starting
@@ -321,6 +322,14 @@ CASES = (
         own=True,
     ),
     Case("reply", "reply", reply, Budget(facts_max={"ratio_p50": 0.5}), own=True),
+    Case(
+        "client",
+        "client",
+        python_client,
+        # 30,000 confirmed and 50,000 consumed a second on one core.
+        Budget(facts_max={"confirmed_us": 33, "consumed_us": 20}),
+        own=True,
+    ),
     Case("subscriber", "subscriber", subscriber, own=True),
     Case("retroactive", "retroactive", retroactive, own=True),
     Case("materialize", "materialize", materialize, Budget(20_000), own=True),

@@ -12,10 +12,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 #: What of the checkout is built.
-BUILT_FROM = ("distributary", "conf", "ingest", "jobs", "pipeline")
+BUILT_FROM = ("distributary", "client", "conf", "ingest", "jobs", "pipeline")
 BESIDE = ("pyproject.toml", "README.md", "LICENSE", ".gitignore")
 #: Names that a user's project may well have, too.
-NAMESAKES = ("conf", "ingest", "jobs", "pipeline", "examples", "tests")
+NAMESAKES = ("client", "conf", "ingest", "jobs", "pipeline", "examples", "tests")
 #: What nobody may import by mistake says so.
 TRAP = 'raise AssertionError("this is the user\'s own package")\n'
 

@@ -1,5 +1,5 @@
 """Messages from the shell: published, consumed, looked at.
 
-May import: the standard library, click, rich, Proton; `cli/options`. Begin with
+May import: the standard library, click, rich, the Python client; `cli/options`. Begin with
 `message_commands`.
 """

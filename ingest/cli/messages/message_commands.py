@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, TextIO
 
@@ -16,8 +17,8 @@ from distributary.jobs.cli.gateway_options import GatewayFactory, gateway_option
 from distributary.pipeline.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from proton import Message
-
+    from distributary.client import Message, ReceivedMessage
+    from distributary.client.outgoing_message import Plain
     from distributary.ingest.cli.messages.message_traffic import Consumption
 
 _destination = click.argument("destination")
@@ -61,7 +62,7 @@ def publish(
 
     Without a body each line of the input is one. Exit code 1: some weren't accepted.
     """
-    from distributary.ingest.cli.messages.message_traffic import Publishing  # noqa: PLC0415 (Proton takes a while)
+    from distributary.ingest.cli.messages.message_traffic import Publishing  # noqa: PLC0415 (the client takes a while)
 
     if bodies and source is not None:
         raise InvalidRequest("bodies, or a file of them: not both")
@@ -69,12 +70,12 @@ def publish(
 
     def made() -> Iterator["Message"]:
         for message in _messages(bodies, source, count, named, as_json=as_json):
-            if priority is not None:
-                message.priority = priority
-            if ttl is not None:
-                message.ttl = ttl
-            message.durable = not non_persistent
-            yield message
+            yield replace(
+                message,
+                priority=message.priority if priority is None else priority,
+                ttl=message.ttl if ttl is None else ttl,
+                durable=not non_persistent,
+            )
 
     with _progress("accepted") as told:
         began = time.monotonic()
@@ -120,7 +121,7 @@ def consume(
     It ends with Ctrl-C, or by --count or --for. A durable subscription that isn't shared belongs
     to the client id `distributary-cli`. Exit code 1: the gateway refused, or is gone.
     """
-    from distributary.ingest.cli.messages.message_traffic import Consumption  # noqa: PLC0415 (Proton takes a while)
+    from distributary.ingest.cli.messages.message_traffic import Consumption  # noqa: PLC0415 (the client takes a while)
 
     most, seconds = count or 0, quiet or 0.0
     wanted = Consumption(destination, durable, shared, selector, most=most, quiet=seconds)
@@ -143,7 +144,7 @@ def peek(
       distributary peek queue://jobs
       distributary peek queue://DLQ.queue/orders --count 5 --json
     """
-    from distributary.ingest.cli.messages.message_traffic import Consumption  # noqa: PLC0415 (Proton takes a while)
+    from distributary.ingest.cli.messages.message_traffic import Consumption  # noqa: PLC0415 (the client takes a while)
 
     queue = destination if "://" in destination else f"queue://{destination}"
     wanted = Consumption(queue, selector=selector, browse=True, most=count, quiet=0.5)
@@ -151,15 +152,15 @@ def peek(
 
 
 def _consume(gateway: GatewayFactory, wanted: "Consumption", *, as_json: bool) -> None:
-    from distributary.ingest.cli.messages.message_lines import line_of  # noqa: PLC0415 (Proton takes a while)
+    from distributary.ingest.cli.messages.message_lines import line_of  # noqa: PLC0415 (the client takes a while)
     from distributary.ingest.cli.messages.message_traffic import Consuming  # noqa: PLC0415 (as above)
 
-    def take(message: "Message") -> None:
+    def take(message: "ReceivedMessage") -> None:
         click.echo(line_of(message, as_json=as_json))
 
     work = Consuming(gateway(), wanted, take)
     try:
-        work.run("distributary-cli" if wanted.durable and not wanted.shared else "")
+        work.run()
     except BrokenPipeError:  # whoever read them has enough
         sys.stderr.close()
         sys.exit(FAILED)
@@ -175,12 +176,12 @@ def _messages(
     bodies: tuple[str, ...],
     source: TextIO | None,
     count: int | None,
-    properties: dict[str, object],
+    properties: "dict[str, Plain]",
     *,
     as_json: bool,
 ) -> Iterator["Message"]:
     """What is given, or that again and again."""
-    from distributary.ingest.cli.messages.message_lines import message_of  # noqa: PLC0415 (Proton takes a while)
+    from distributary.ingest.cli.messages.message_lines import message_of  # noqa: PLC0415 (the client takes a while)
 
     def once(lines: Iterable[str]) -> Iterator["Message"]:
         for number, line in enumerate(lines, 1):
@@ -197,8 +198,8 @@ def _messages(
     return islice(chain.from_iterable(once(one) for one in rounds), count)
 
 
-def _properties(said: tuple[str, ...]) -> dict[str, object]:
-    found: dict[str, object] = {}
+def _properties(said: tuple[str, ...]) -> "dict[str, Plain]":
+    found: dict[str, Plain] = {}
     for pair in said:
         key, equals, value = pair.partition("=")
         if not equals or not key:

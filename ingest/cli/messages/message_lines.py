@@ -11,29 +11,24 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from proton import Message
-
+from distributary.client import Message, ReceivedMessage
+from distributary.client.outgoing_message import Plain
 from distributary.pipeline.errors import InvalidRequest
 
 #: Keys that only `consume` says.
 TOLD = frozenset({"id", "address", "deliveries"})
-#: Headers that are texts: the key, and what Proton calls it.
-_TEXTS = {
-    "subject": "subject",
-    "correlation_id": "correlation_id",
-    "reply_to": "reply_to",
-    "group": "group_id",
-}
+#: Headers that are texts.
+_TEXTS = ("subject", "correlation_id", "reply_to", "group")
 KEYS = frozenset({"body", "body_base64", "priority", "ttl_ms", "properties", *_TEXTS, *TOLD})
 
 
 def message_of(
-    text: str, *, as_json: bool, where: str, properties: Mapping[str, object] = {}
+    text: str, *, as_json: bool, where: str, properties: Mapping[str, Plain] = {}
 ) -> Message:
     """The message of a line, with these application properties, too. Raises InvalidRequest, with
     `where` the line stands."""
     if not as_json:
-        return Message(body=text, durable=True, properties=dict(properties) or None)
+        return Message(body=text, properties=properties)
     try:
         said = json.loads(text)
     except json.JSONDecodeError as error:
@@ -44,19 +39,16 @@ def message_of(
         known = ", ".join(sorted(KEYS - TOLD))
         raise InvalidRequest(f"{where} says {', '.join(sorted(unknown))}; known are {known}")
     own = properties_of(said.get("properties") or {}, f"{where}: properties")
-    message = Message(
+    texts = {key: _checked(said[key], str, f"{where}: {key}") for key in _TEXTS if key in said}
+    priority = priority_of(_checked(said.get("priority", 4), int, f"{where}: priority"))
+    ttl = _checked(said["ttl_ms"], int, f"{where}: ttl_ms") / 1_000 if "ttl_ms" in said else None
+    return Message(
         body=_body(said, where),
-        durable=True,
-        properties={**own, **properties} or None,
+        properties={**own, **properties},
+        priority=priority,
+        ttl=ttl,
+        **texts,
     )
-    for key, name in _TEXTS.items():
-        if key in said:
-            setattr(message, name, _checked(said[key], str, f"{where}: {key}"))
-    if "priority" in said:
-        message.priority = priority_of(_checked(said["priority"], int, f"{where}: priority"))
-    if "ttl_ms" in said:
-        message.ttl = _checked(said["ttl_ms"], int, f"{where}: ttl_ms") / 1_000
-    return message
 
 
 def priority_of(value: int) -> int:
@@ -66,7 +58,7 @@ def priority_of(value: int) -> int:
     return value
 
 
-def properties_of(said: object, where: str) -> dict[str, object]:
+def properties_of(said: object, where: str) -> dict[str, Plain]:
     """Application properties: names and simple values. Raises InvalidRequest."""
     if not isinstance(said, Mapping):
         raise InvalidRequest(f"{where} is an object of names and values")
@@ -76,25 +68,23 @@ def properties_of(said: object, where: str) -> dict[str, object]:
     return dict(said)
 
 
-def line_of(message: Message, *, as_json: bool) -> str:
+def line_of(message: ReceivedMessage, *, as_json: bool) -> str:
     """The line of a message that came."""
     body = message.body
-    if isinstance(body, memoryview):
-        body = bytes(body)
     if not as_json:
         if isinstance(body, bytes):
             return body.decode(errors="backslashreplace")
         return body if isinstance(body, str) else json.dumps(body, default=str)
-    said: dict[str, Any] = {"id": message.id, "address": message.address}
+    said: dict[str, Any] = {"id": message.id, "address": message.to}
     if isinstance(body, bytes):
         said["body_base64"] = base64.b64encode(body).decode()
     else:
         said["body"] = body
-    for key, name in _TEXTS.items():
-        said[key] = getattr(message, name)
+    for key in _TEXTS:
+        said[key] = getattr(message, key)
     said["priority"] = message.priority if message.priority != 4 else None
-    said["ttl_ms"] = round(message.ttl * 1_000) or None
-    said["properties"] = dict(message.properties) if message.properties else None
+    said["ttl_ms"] = None if message.ttl is None else round(message.ttl * 1_000)
+    said["properties"] = message.properties or None
     said["deliveries"] = message.delivery_count + 1
     return json.dumps({key: one for key, one in said.items() if one is not None}, default=str)
 

@@ -60,7 +60,7 @@ ASKERS = (
 def test_nothing_listens_there(words: tuple[str, ...]) -> None:
     port = free_port()
     said = sentence(run(*words, "--gateway", f"127.0.0.1:{port}"))
-    assert f"no gateway answers at amqp://127.0.0.1:{port}: " in said
+    assert f" answers at amqp://127.0.0.1:{port}: " in said
     assert "refused" in said
 
 

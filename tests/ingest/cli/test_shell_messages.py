@@ -6,10 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from async_client import Nobody
 from gateway_peer import Connect
 from gateway_process import SCRIPT, Gateway, free_port, interruptible, until
-from proton import Message
 
+from distributary.client import Message, ReceivedMessage
+from distributary.client.outgoing_message import encoded
 from distributary.ingest.cli.messages.message_lines import line_of, message_of
 from distributary.pipeline.errors import InvalidRequest
 
@@ -26,6 +28,11 @@ def run(
     return done
 
 
+def came(message: Message) -> ReceivedMessage:
+    """The same, as a consumer has it."""
+    return ReceivedMessage(Nobody(), encoded(message, "made"), 1, 1)
+
+
 def test_what_one_writes_the_other_reads() -> None:
     """All that a line can say of a message."""
     said = {
@@ -39,14 +46,15 @@ def test_what_one_writes_the_other_reads() -> None:
         "properties": {"a": 1, "b": "x", "c": None, "d": True},
     }
     message = message_of(json.dumps(said), as_json=True, where="line 1")
-    again = Message()
-    again.decode(message.encode())
-    assert json.loads(line_of(again, as_json=True)) == said | {"deliveries": 1}
+    assert json.loads(line_of(came(message), as_json=True)) == said | {
+        "deliveries": 1,
+        "id": "made",
+    }
     data = json.dumps({"body_base64": "AAH/"})
     message = message_of(data, as_json=True, where="line 1", properties={"k": "v"})
     assert (message.body, message.properties) == (b"\x00\x01\xff", {"k": "v"})
-    assert json.loads(line_of(message, as_json=True))["body_base64"] == "AAH/"
-    assert line_of(Message(body=b"\xffa"), as_json=False) == "\\xffa"
+    assert json.loads(line_of(came(message), as_json=True))["body_base64"] == "AAH/"
+    assert line_of(came(Message(body=b"\xffa")), as_json=False) == "\\xffa"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +133,7 @@ def test_what_goes_wrong_is_one_sentence(gateway: Gateway) -> None:
             [SCRIPT, *words, "--gateway", place], capture_output=True, text=True, check=False
         )
         assert gone.returncode == 1
-        assert f"no gateway answers at amqp://{place}" in gone.stderr
+        assert f"nobody answers at amqp://{place}: Connection refused" in gone.stderr
 
 
 def test_it_ends_with_ctrl_c(gateway: Gateway) -> None:

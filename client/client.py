@@ -1,0 +1,373 @@
+"""The client: one connection that comes back, and what an application does over it."""
+
+import asyncio
+import logging
+import random
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from distributary.client.client_publisher import Publisher, publish_once
+from distributary.client.client_subscription import Subscription
+from distributary.client.client_transaction import Coordinator, Transaction
+from distributary.client.connection.client_errors import (
+    ClientClosed,
+    ClientError,
+    ConnectionFailed,
+    LoginRefused,
+)
+from distributary.client.connection.client_settings import ClientSettings, defaults
+from distributary.client.connection.dialing import Dialing
+from distributary.client.connection.link_terms import Node, SourceTerms
+from distributary.client.connection.server_url import Files, Server, server_of
+from distributary.client.connection.wire import ClientLink, Wire
+from distributary.client.outgoing_message import Content, Encoded, Message, encoded, encoded_body
+from distributary.client.received_message import ReceivedMessage
+from distributary.client.request_reply import Replies
+from distributary.client.sender_link import SenderLink
+from distributary.pipeline.errors import InvalidRequest
+
+_log = logging.getLogger("distributary.client")
+
+
+def connect(
+    url: str,
+    *others: str,
+    user: str = "",
+    password: str = "",
+    container_id: str = "",
+    ca: Path | str | None = None,
+    certificate: Path | str | None = None,
+    key: Path | str | None = None,
+    prefetch: int | None = None,
+    window_messages: int | None = None,
+    open_seconds: float | None = None,
+    give_up_seconds: float | None = None,
+) -> "Client":
+    """A client of the broker at `amqp[s]://user:password@host:port`, or at one of the others when
+    it isn't there: `async with connect(url) as client`.
+
+    `user` and `password` are instead of the URL's. `ca`, `certificate` and `key` are PEM files for
+    TLS. A `container_id` names the client: durable subscriptions that aren't shared belong to it.
+    `conf/client.toml` says what the others are where they aren't given. The first connection is
+    tried once; one that is lost is tried again for `give_up_seconds` (0: not at all). Raises
+    InvalidRequest.
+    """
+    files = Files(*(Path(one) if one else None for one in (ca, certificate, key)))
+    servers = tuple(server_of(one, user, password, files) for one in (url, *others))
+    settings = defaults().having(
+        prefetch=prefetch,
+        window_messages=window_messages,
+        open_seconds=open_seconds,
+        give_up_seconds=give_up_seconds,
+    )
+    return Client(servers, container_id, settings)
+
+
+class Client:
+    """Made by `connect`, used as a context, on one event loop. Whatever is asked of it while the
+    connection is away waits until it is back. Raises ClientError, each one sentence."""
+
+    def __init__(
+        self, servers: tuple[Server, ...], container_id: str, settings: ClientSettings
+    ) -> None:
+        self._settings = settings
+        self._own_id = bool(container_id)
+        self.container_id = container_id or f"distributary-{uuid.uuid4().hex[:12]}"
+        self._dialing = Dialing(servers, self.container_id, settings.connection)
+        self._wire: Wire | None = None
+        self._links: dict[ClientLink, None] = {}
+        self._senders: dict[str, SenderLink] = {}
+        self._coordinator: Coordinator | None = None
+        self._replies: Replies | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self._error: ClientError | None = None
+        self._ids, self._prefix = 0, uuid.uuid4().hex[:16]
+        self._numbers: dict[str, int] = {}
+
+    async def __aenter__(self) -> Self:
+        if self._supervisor is not None or self._error is not None:
+            raise ClientClosed("a client is used once: connect anew")
+        self._wire = await self._dialing.dial()
+        self._supervisor = asyncio.create_task(self._supervise(self._wire))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.close(flush=kind is None)
+
+    # What an application does.
+
+    async def publish(self, address: str, body: Content = None) -> None:
+        """Publish to a topic (`orders`) or queue (`queue://jobs`), and return when it is accepted.
+        Cancelled before it was sent, it never is; afterwards nobody knows. Raises NotAccepted,
+        Refused, ConnectionFailed."""
+        await publish_once(self.sender(address), self.encoded(body))
+
+    def publisher(self, address: str) -> Publisher:
+        """Many publishes under way to one address, as a context."""
+        return Publisher(self, self.sender(address))
+
+    def subscribe(
+        self,
+        name: str,
+        *,
+        topic: str,
+        selector: str = "",
+        shared: bool = True,
+        prefetch: int | None = None,
+    ) -> Subscription:
+        """A durable subscription to a topic: it is owed all that is published from its first
+        beginning on, until somebody ends it (`Subscription.unsubscribe`). It is everybody's who
+        names it; not `shared`, it is this client's alone, by its container id, and has one
+        consumer at a time."""
+        if not shared and not self._own_id:
+            raise InvalidRequest(
+                f"subscription {name}: one that isn't shared belongs to a client: "
+                "say connect(..., container_id=...)"
+            )
+        word = f"{name}|global" if shared else name
+        number = self._number(word) if shared else 1
+        more = "" if number == 1 else f"{number}"
+        terms = SourceTerms(
+            word + more,
+            Node.of(topic if "://" in topic else f"topic://{topic}"),
+            durable=True,
+            shared=shared,
+            selector=selector,
+        )
+        return self._subscription(terms, prefetch)
+
+    def consume(
+        self,
+        address: str,
+        *,
+        selector: str = "",
+        browse: bool = False,
+        shared: str = "",
+        prefetch: int | None = None,
+    ) -> Subscription:
+        """A queue's messages, or a topic's from now on. `browse`: a queue's as they are, which
+        changes nothing. `shared`: the name of a subscription that ends with its last consumer."""
+        name = f"consumer-{uuid.uuid4().hex[:12]}"
+        if shared:
+            word = f"{shared}|global-volatile"
+            name = f"{word}{self._number(word)}"
+        terms = SourceTerms(
+            name,
+            Node.of(address),
+            shared=bool(shared),
+            browse=browse,
+            selector=selector,
+        )
+        return self._subscription(terms, prefetch)
+
+    def transaction(self) -> Transaction:
+        """What is published and accepted in it is done together, or not at all."""
+        return Transaction(self)
+
+    async def request(
+        self, address: str, body: Content = None, *, seconds: float = 30.0
+    ) -> ReceivedMessage:
+        """Publish with an address for the answer, and wait for that. Raises TimeoutError."""
+        if self._replies is None or self._replies.error is not None:
+            name = f"replies-{uuid.uuid4().hex[:12]}"
+            self._replies = Replies(self._subscription(SourceTerms(name, None), None))
+        async with asyncio.timeout(seconds):
+            answers = await self._replies.address()
+            request_id = self._made_id()
+            data = self._encoded_as(body, request_id, reply_to=answers)
+            answer = self._replies.expect(request_id)
+            try:
+                await publish_once(self.sender(address), data)
+                return await answer
+            finally:
+                answer.cancel()
+
+    async def reply(self, request: ReceivedMessage, body: Content = None) -> None:
+        """Answer a request. Raises InvalidRequest for a message that wants no answer."""
+        if not request.reply_to:
+            raise InvalidRequest(f"{request!r} names no address for an answer")
+        asked = request.correlation_id or request.id
+        data = self._encoded_as(body, self._made_id(), correlation_id=asked)
+        await publish_once(self.sender(request.reply_to), data)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._wire is not None and self._wire.alive
+
+    def drop(self) -> None:
+        """Cut the connection, as a broken network does; it comes back by itself."""
+        if self._wire is not None:
+            self._wire.abort(ConnectionFailed("the connection was cut by this side"))
+
+    async def close(self, *, flush: bool = True) -> None:
+        """Give back what subscriptions hold, wait until what was published has its outcome
+        (`flush`), and say goodbye."""
+        if self._error is not None and self._wire is None:
+            return
+        wire, supervisor = self._wire, self._supervisor
+        if self._replies is not None:
+            await self._replies.close()
+        for link in tuple(self._links):
+            if isinstance(link, Subscription):
+                await link.close()
+        try:
+            async with asyncio.timeout(self._settings.connection.close_seconds):
+                if flush and wire is not None:
+                    await asyncio.gather(*(link.flush() for link in self._senders.values()))
+                self._error = self._error or ClientClosed("the client is closed")
+                if wire is not None:
+                    wire.close()
+                    await asyncio.shield(wire.lost)
+        except TimeoutError:
+            pass
+        finally:
+            self._fail(ClientClosed("the client is closed"))
+            if wire is not None:
+                wire.abort(ClientClosed("the client is closed"))
+            if supervisor is not None:
+                supervisor.cancel()
+                with suppress(asyncio.CancelledError):
+                    await supervisor
+
+    # What publishers, subscriptions and transactions need.
+
+    def sender(self, address: str) -> SenderLink:
+        """The link that publishes to an address. Raises ClientError, InvalidRequest."""
+        found = self._senders.get(address)
+        if found is not None and found.error is None:
+            return found
+        settings = self._settings.publisher
+        if len(self._senders) >= settings.links_max:
+            self._drop_idle()
+        link = SenderLink(Node.of(address), f"publisher-{uuid.uuid4().hex[:12]}", settings)
+        self.attach(link)
+        self._senders[address] = link
+        return link
+
+    def _drop_idle(self) -> None:
+        """The address that was made first, of those that nobody needs now."""
+        for address, link in tuple(self._senders.items()):
+            if link.idle:
+                link.close()
+                self._links.pop(link, None)
+                del self._senders[address]
+                return
+
+    async def coordinator(self) -> Coordinator:
+        """The coordinator of transactions."""
+        if self._coordinator is None or self._coordinator.error is not None:
+            self._coordinator = Coordinator()
+            self.attach(self._coordinator)
+        return self._coordinator
+
+    def attach(self, link: ClientLink) -> None:
+        """A link on this connection and on all that follow it. Raises ClientError."""
+        if self._error is not None:
+            raise self._error
+        if self._supervisor is None:
+            raise InvalidRequest("a client connects with `async with connect(...) as client`")
+        self._links = dict.fromkeys(one for one in self._links if one.error is None)
+        if isinstance(link, Subscription):
+            others = (one for one in self._links if isinstance(one, Subscription))
+            if any(one.name == link.name for one in others):
+                raise InvalidRequest(f"subscription {link.name} has its one consumer already")
+        self._links[link] = None
+        if self._wire is not None and self._wire.alive:
+            self._wire.attach(link)
+
+    def detach(self, link: Subscription, *, closed: bool) -> None:
+        """No more of it: `closed` ends what it stands for at the broker, too."""
+        if self._links.pop(link, 0) is None and self._wire is not None and link.link is not None:
+            self._wire.forget(link.link, closed=closed)
+
+    def encoded(self, body: Content) -> bytes:
+        """The bytes of a message with an id of its own. Raises InvalidRequest."""
+        if isinstance(body, Encoded):
+            return body.data
+        made = self._made_id()
+        return encoded(body, made) if isinstance(body, Message) else encoded_body(body, made)
+
+    def _encoded_as(
+        self,
+        body: Content,
+        made_id: str,
+        *,
+        reply_to: str | None = None,
+        correlation_id: str | uuid.UUID | int | bytes | None = None,
+    ) -> bytes:
+        if isinstance(body, Encoded):
+            raise InvalidRequest("a request or an answer is made here: give its body or a Message")
+        given = body if isinstance(body, Message) else Message(body=body)
+        return encoded(given.answering(made_id, reply_to, correlation_id), made_id)
+
+    def _made_id(self) -> str:
+        self._ids += 1
+        return f"{self._prefix}-{self._ids}"
+
+    def _subscription(self, terms: SourceTerms, prefetch: int | None) -> Subscription:
+        most = self._settings.consumer.prefetch if prefetch is None else prefetch
+        if most < 1:
+            raise InvalidRequest(f"prefetch can't be {most}: it is 1 at least")
+        return Subscription(self, terms, most)
+
+    def _number(self, word: str) -> int:
+        """Names of links are there once on a connection: the next number for this word."""
+        self._numbers[word] = number = self._numbers.get(word, 0) + 1
+        return number
+
+    # The connection.
+
+    async def _supervise(self, wire: Wire) -> None:
+        """Connect again whenever the connection is lost, until that is given up."""
+        settings, loop = self._settings.reconnect, asyncio.get_running_loop()
+        wait = settings.first_ms
+        while True:
+            began = loop.time()
+            reason = await asyncio.shield(wire.lost)
+            self._wire = None
+            if self._error is not None:
+                return
+            _log.warning("%s", reason)
+            if 1_000 * (loop.time() - began) > settings.longest_ms:
+                wait = settings.first_ms
+            lost_at = loop.time()
+            while self._wire is None:
+                if loop.time() - lost_at >= settings.give_up_seconds:
+                    self._fail(self._given_up(reason))
+                    return
+                await asyncio.sleep(wait / 1_000 * (1 - settings.jitter * random.random()))  # noqa: S311 (spreads clients)
+                wait = min(2 * wait, settings.longest_ms)
+                try:
+                    self._wire = wire = await self._dialing.dial()
+                except LoginRefused as error:
+                    self._fail(error)
+                    return
+                except ClientError as error:
+                    reason = error
+            _log.info("connected again to %s", wire)
+            for link in tuple(self._links):
+                if link.error is None:
+                    wire.attach(link)
+                else:
+                    del self._links[link]
+
+    def _given_up(self, reason: ClientError) -> ClientError:
+        seconds = self._settings.reconnect.give_up_seconds
+        if not seconds:
+            return reason
+        return ConnectionFailed(f"{reason}; given up after {seconds:g} s")
+
+    def _fail(self, error: ClientError) -> None:
+        self._error = self._error or error
+        links, self._links = self._links, {}
+        for link in links:
+            link.fail(error)

@@ -1,0 +1,34 @@
+"""Why the other side has ended or rejected something."""
+
+from typing import Any
+
+import cproton
+from cproton import lib as proton
+
+#: What a broker says in its open when a close with an error follows (as Qpid's clients know it).
+_WILL_CLOSE = "amqp:connection-establishment-failed"
+
+
+def told(condition: Any) -> tuple[str, str]:
+    """Name and description of a condition; empty where there is none."""
+    if not proton.pn_condition_is_set(condition):
+        return "", ""
+    name = cproton.pn_condition_get_name(condition)
+    return name or "", cproton.pn_condition_get_description(condition) or ""
+
+
+def reason(delivery: int) -> tuple[str, str]:
+    """Why the other side has rejected a delivery."""
+    pointer = cproton.ffi.cast("pn_delivery_t *", delivery)
+    return told(proton.pn_disposition_condition(proton.pn_delivery_remote(pointer)))
+
+
+def will_close(connection: Any) -> bool:
+    """Whether a broker that has opened it is about to close it."""
+    data = proton.pn_connection_remote_properties(connection)
+    proton.pn_data_rewind(data)
+    return bool(
+        proton.pn_data_next(data)
+        and proton.pn_data_enter(data)
+        and cproton.pn_data_lookup(data, _WILL_CLOSE)
+    )

@@ -1,0 +1,72 @@
+"""Connecting: to the first server that answers, and the sentence for each way to fail."""
+
+import asyncio
+import os
+import socket
+import ssl
+from dataclasses import dataclass
+
+from distributary.client.connection.client_errors import ClientClosed, ClientError, ConnectionFailed
+from distributary.client.connection.client_settings import ConnectionSettings
+from distributary.client.connection.server_url import Server
+from distributary.client.connection.wire import Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Dialing:
+    """Where to connect, and as which container."""
+
+    servers: tuple[Server, ...]
+    container: str
+    settings: ConnectionSettings
+
+    async def dial(self) -> Wire:
+        """A connection that is open. Raises the first server's ClientError where none answers."""
+        first: ClientError | None = None
+        for server in self.servers:
+            try:
+                return await self._dial(server)
+            except ClientError as error:
+                first = first or error
+        assert first is not None  # noqa: S101
+        raise first
+
+    async def _dial(self, server: Server) -> Wire:
+        seconds = self.settings.open_seconds
+        wire = Wire(server, self.container, self.settings)
+        name = server.host if server.tls else None
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.get_running_loop().create_connection(
+                    lambda: wire, server.host, server.port, ssl=server.tls, server_hostname=name
+                )
+                await wire.opened
+        except BaseException as error:
+            failed = _failed(server, error, seconds)
+            wire.discard(failed or ClientClosed("nobody waits for it"))
+            if failed is None or failed is error:
+                raise
+            raise failed from None
+        return wire
+
+
+def _failed(server: Server, error: BaseException, seconds: float) -> ClientError | None:
+    """The sentence for what went wrong while connecting; None for what isn't the server's doing."""
+    match error:
+        case ClientError():
+            return error
+        case ssl.SSLCertVerificationError():
+            why = error.verify_message
+            return ConnectionFailed(f"{server.url} shows a certificate that isn't trusted: {why}")
+        case ssl.SSLError() | ConnectionResetError() if server.tls:
+            return ConnectionFailed(f"{server.url} doesn't speak TLS, or not with this certificate "
+                                    f"({error}): without TLS it is amqp://")  # fmt: skip
+        case TimeoutError():
+            return ConnectionFailed(f"nobody answers at {server.url}: what listens there hasn't "
+                                    f"opened an AMQP connection within {seconds:g} s")  # fmt: skip
+        case socket.gaierror():
+            return ConnectionFailed(f"nobody answers at {server.url}: {error.strerror}")
+        case OSError():
+            why = os.strerror(error.errno) if error.errno else str(error)
+            return ConnectionFailed(f"nobody answers at {server.url}: {why}")
+    return None

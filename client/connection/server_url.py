@@ -1,0 +1,97 @@
+"""Where a broker is and who logs in, from URLs and arguments: `amqp[s]://user:password@host:port`."""
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from distributary.pipeline.errors import InvalidRequest
+
+#: Ports of AMQP without and with TLS (IANA).
+PORT, TLS_PORT = 5672, 5671
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who logs in. Without a user it is who the certificate names, or nobody (ANONYMOUS)."""
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    certified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One place where a broker may answer."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    identity: Identity
+
+    @property
+    def url(self) -> str:
+        """The place, without user and password."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'amqps' if self.tls else 'amqp'}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """PEM files for TLS: who signs the broker's certificate, and what one shows oneself."""
+
+    authority: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def any(self) -> bool:
+        return bool(self.authority or self.certificate)
+
+    def context(self) -> ssl.SSLContext:
+        """Verifies the broker's certificate and name. Raises InvalidRequest."""
+        try:
+            context = ssl.create_default_context(cafile=self.authority)
+            if self.certificate:
+                context.load_cert_chain(self.certificate, self.key, _no_password)
+        except (OSError, ValueError) as error:
+            names = [str(file) for file in (self.authority, self.certificate, self.key) if file]
+            said = getattr(error, "strerror", None) or error
+            raise InvalidRequest(f"TLS can't use {', '.join(names)}: {said}") from None
+        return context
+
+
+def server_of(url: str, user: str, password: str, files: Files) -> Server:
+    """What a URL names; `host:port` will do. Raises InvalidRequest, never with a password in it."""
+    whole = url if "://" in url else f"{'amqps' if files.any else 'amqp'}://{url}"
+    parts = urlsplit(whole)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    secure = parts.scheme == "amqps"
+    right = parts.scheme in ("amqp", "amqps") and parts.hostname and port != -1
+    if not right or parts.path not in ("", "/") or parts.query or parts.fragment:
+        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        raise InvalidRequest(
+            f"'{shown}' is no broker's URL: say amqp[s]://user:password@host:port, with characters "
+            "such as @ and / in a password percent-encoded"
+        )
+    if files.any and not secure:
+        raise InvalidRequest(f"files for TLS are given, and {whole.partition('://')[0]}:// has no "
+                             "TLS: say amqps://")  # fmt: skip
+    user, password = (user, password) if user else _login(parts.username, parts.password)
+    return Server(
+        str(parts.hostname),
+        port or (TLS_PORT if secure else PORT),
+        files.context() if secure else None,
+        Identity(user, password, certified=bool(files.certificate)),
+    )
+
+
+def _login(user: str | None, password: str | None) -> tuple[str, str]:
+    return unquote(user or ""), unquote(password or "")
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted, and its password isn't asked for")

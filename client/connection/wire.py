@@ -1,0 +1,381 @@
+"""One connection to a broker: Proton's C engine under an asyncio protocol, in runs by the pump.
+
+Rules: everything runs on the event loop's thread; nothing is written while a pass works, `flush`
+writes once for each turn; addresses of Proton's objects are good while `alive`; Proton's objects
+are freed in `connection_lost` and nowhere else.
+"""
+
+import asyncio
+import sys
+from time import monotonic
+from typing import Any, Protocol, cast
+
+import cproton
+from cproton import lib as proton
+
+from distributary.client.connection.client_errors import ClientError, ConnectionFailed, Refused
+from distributary.client.connection.client_settings import ConnectionSettings
+from distributary.client.connection.conditions import told, will_close
+from distributary.client.connection.login import Login
+from distributary.client.connection.server_url import Server
+from distributary.ingest.native import pump as pumping
+from distributary.ingest.native.pump import Outcomes, Pump, Received, Stop, address
+
+#: Bytes of one read and of one write of the socket.
+BUFFER_BYTES = 1 << 18
+
+
+class ClientLink(Protocol):
+    """What has a link on a connection; on the next connection again, if this one is lost. `error`
+    is why it has no more."""
+
+    error: ClientError | None
+
+    def make(self, wire: "Wire") -> Any:
+        """Make the link on this connection's session and open it; Proton's pointer."""
+
+    def opened(self) -> None:
+        """The other side has attached it."""
+
+    def received(self, received: Received) -> None:
+        """Messages came."""
+
+    def settled(self, outcomes: Outcomes) -> None:
+        """Messages that went have their outcome."""
+
+    def perform(self) -> None:
+        """Hand to the engine what waits: it is written after this."""
+
+    def fail(self, error: ClientError) -> None:
+        """It is over: the other side has ended it, or there will be no connection any more."""
+
+    def passed(self) -> None:
+        """All that came in one read was told; of those that `watch` asked it for."""
+
+    def lost(self) -> None:
+        """The connection is gone, and with it all that was under way."""
+
+
+class Wire(asyncio.BufferedProtocol):
+    """One socket's life. `opened` is done when the broker has opened the connection, `lost` with
+    the reason when it is over."""
+
+    def __init__(self, server: Server, container: str, settings: ConnectionSettings) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._server, self._settings = server, settings
+        self._login: Login | None = Login(server, settings.scram_iterations_max)
+        self._socket: asyncio.Transport | None = None
+        self._in, self._out = (bytearray(BUFFER_BYTES) for _ in range(2))
+        self._pump = Pump(settings.message_bytes_max)
+        self._pump.columns.late = self._pump.columns.reasons = True
+        self._links: dict[int, ClientLink] = {}
+        self._dirty: dict[ClientLink, None] = {}
+        self._watching: dict[ClientLink, None] = {}
+        self._due = self._paused = self._closing = self._open = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._reason: ClientError | None = None
+        self.alive = False
+        self.opened: asyncio.Future[None] = self._loop.create_future()
+        self.lost: asyncio.Future[ClientError] = self._loop.create_future()
+        self.connection = proton.pn_connection()
+        cproton.pn_connection_set_container(self.connection, container)
+        cproton.pn_connection_set_hostname(self.connection, server.host)
+        self._collector = proton.pn_collector()
+        proton.pn_connection_collect(self.connection, self._collector)
+        self.session = proton.pn_session(self.connection)
+        self._transport = proton.pn_transport()
+        proton.pn_transport_set_idle_timeout(self._transport, settings.idle_timeout_ms)
+        proton.pn_transport_set_max_frame(self._transport, settings.frame_bytes_max)
+
+    def __str__(self) -> str:
+        return self._server.url
+
+    # The socket's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._socket = cast("asyncio.Transport", transport)
+        assert self._login is not None  # noqa: S101
+        self._socket.write(self._login.begin())
+        self.alive = True
+
+    def get_buffer(self, _sizehint: int) -> bytearray:
+        return self._in
+
+    def buffer_updated(self, size: int) -> None:
+        if self._login is None:
+            self._feed(self._in, size)
+            return
+        try:
+            progress = self._login.feed(bytes(self._in[:size]))
+        except ClientError as error:
+            self.abort(error)
+            return
+        if self._socket is not None and progress.reply:
+            self._socket.write(progress.reply)
+        if progress.done:
+            self._login = None
+            proton.pn_transport_bind(self._transport, self.connection)
+            proton.pn_connection_open(self.connection)
+            proton.pn_session_open(self.session)
+            self._tick()
+            self._feed(bytearray(progress.rest), len(progress.rest))
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self.flush()
+
+    def _free(self) -> None:
+        proton.pn_transport_unbind(self._transport)
+        proton.pn_connection_collect(self.connection, cproton.ffi.NULL)
+        proton.pn_connection_release(self.connection)
+        proton.pn_decref(self._transport)
+        proton.pn_decref(self.connection)
+        proton.pn_collector_free(self._collector)
+        del self.connection, self.session, self._transport, self._collector
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.alive = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._free()
+        reason = self._reason or ConnectionFailed(self._lost(error))
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.lost()
+        if not self.opened.done():
+            self.opened.set_exception(reason)
+        self.lost.set_result(reason)
+
+    def _lost(self, error: Exception | None) -> str:
+        if self._login is not None and self._server.tls is None:
+            return f"{self._server.url} hung up before the login: if it wants TLS, say amqps://"
+        return f"the connection to {self._server.url} is lost" + (f": {error}" if error else "")
+
+    def abort(self, reason: ClientError) -> None:
+        """Drop the socket; the first reason counts."""
+        self._reason = self._reason or reason
+        if self._socket is not None:
+            self._socket.abort()
+
+    def discard(self, reason: ClientError) -> None:
+        """Nobody waits for `opened` any more."""
+        self.opened.cancel()
+        if self._socket is None:
+            self._free()
+        self.abort(reason)
+
+    def close(self) -> None:
+        """Say goodbye; `lost` is done when the broker has answered."""
+        if self.alive and self._login is None:
+            self.flush()
+            self._closing = True
+            proton.pn_connection_close(self.connection)
+            self.write()
+        elif self._socket is not None:
+            self._socket.abort()
+
+    # Links.
+
+    def attach(self, link: ClientLink) -> None:
+        """Make its link here."""
+        self._links[address(link.make(self))] = link
+        self.touch(link)
+
+    def forget(self, pointer: Any, *, closed: bool) -> None:
+        """End a link from this side: `closed` ends what it stands for, too."""
+        self._dirty.pop(self._links.pop(address(pointer)), None)
+        (proton.pn_link_close if closed else proton.pn_link_detach)(pointer)
+        self._later()
+
+    def end(self, pointer: Any) -> None:
+        """End what a link stands for; the link hears in `fail` when that is done, or why not."""
+        proton.pn_link_close(pointer)
+        self._later()
+
+    def touch(self, link: ClientLink) -> None:
+        """It has something for the engine: it is asked for it once in this turn."""
+        self._dirty[link] = None
+        self._later()
+
+    def watch(self, link: ClientLink) -> None:
+        """It looks after each read by itself what became of its deliveries."""
+        self._watching[link] = None
+
+    def _later(self) -> None:
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Take what links have, and write."""
+        self._due = False
+        if not self.alive or self._paused or self._login is not None or self._closing:
+            return
+        dirty, self._dirty = self._dirty, {}
+        try:
+            for link in dirty:
+                link.perform()
+            self.write()
+        except Exception as error:  # a bug: nobody may wait for ever because of it
+            self.abort(ConnectionFailed(f"the client has a bug: {error!r}"))
+            raise
+
+    # The engine.
+
+    def _feed(self, data: bytearray, size: int) -> None:
+        if not self.alive:
+            return
+        if size:
+            pumping.feed(address(self._transport), pumping.pointer(data), size)
+        self._pump.begin()
+        while self._eat():
+            pass
+        for link in tuple(self._watching):
+            link.passed()
+        if self._open and not self.opened.done() and not self._reason:
+            self.opened.set_result(None)
+        broken = proton.pn_transport_condition(self._transport)
+        if proton.pn_condition_is_set(broken) and not self._closing:
+            self._refuse(f"the connection to {self._server.url} broke", broken)
+        self.flush()
+
+    def write(self) -> None:
+        """Write what the engine has. Within one such pass it may write transfers before the
+        outcomes that were given before them."""
+        room, transport = pumping.pointer(self._out), address(self._transport)
+        socket = self._socket
+        assert socket is not None  # noqa: S101
+        while (size := pumping.output(transport, room, BUFFER_BYTES)) > 0:
+            socket.write(bytes(memoryview(self._out)[:size]))
+            if self._paused:
+                return
+        if size < 0 and proton.pn_connection_state(self.connection) & cproton.PN_REMOTE_CLOSED:
+            socket.close()  # before, the other side may still have outcomes to work on
+
+    def _tick(self) -> None:
+        """Heartbeats, and whether the other side's come."""
+        if not self.alive:
+            return
+        due = proton.pn_transport_tick(self._transport, int(monotonic() * 1_000))
+        condition = proton.pn_transport_condition(self._transport)
+        if proton.pn_condition_is_set(condition):
+            silent = f"{self._settings.idle_timeout_ms / 1_000:g} s"
+            self.abort(ConnectionFailed(f"{self._server.url} hasn't said a word for {silent}"))
+            return
+        self.write()
+        seconds = max(due / 1_000 - monotonic(), 0.01) if due else 1.0
+        self._timer = self._loop.call_later(seconds, self._tick)
+
+    def _eat(self) -> bool:
+        """Eat events up to one that needs a decision; whether there are more."""
+        pump, collector = self._pump, address(self._collector)
+        stop = pump.events(collector)
+        if pump.received_count:
+            self._received(pump.received())
+        for outcomes in pump.outcomes() if pump.outcomes_count else ():
+            if (link := self._links.get(outcomes.link)) is not None:
+                link.settled(outcomes)
+        match stop:
+            case Stop.IDLE:
+                return False
+            case Stop.EVENT:
+                event = proton.pn_collector_peek(self._collector)
+                self._event(proton.pn_event_type(event), event)
+                proton.pn_collector_pop(self._collector)
+            case Stop.ALONE:
+                received = pump.receive_alone()
+                proton.pn_collector_pop(self._collector)
+                if received is None:
+                    self._malformed()
+                else:
+                    self._received(received)
+            case Stop.MALFORMED:
+                self._malformed()
+            case Stop.TOO_LARGE | Stop.COMMAND:
+                self._too_large()
+        return True
+
+    def _received(self, received: Received) -> None:
+        link = self._links.get(received.link)
+        if link is None:
+            pumping.settle(received.deliveries, pumping.RELEASED)
+        else:
+            link.received(received)
+
+    def _malformed(self) -> None:
+        delivery = self._pump.stopped_delivery.to_bytes(8, sys.byteorder)
+        pumping.reject(delivery, "amqp:decode-error", "the transfer holds no AMQP message")
+
+    def _too_large(self) -> None:
+        """Its link ends."""
+        pumping.discard(self._pump.stopped_link, self._pump.stopped_delivery)
+        proton.pn_collector_pop(self._collector)
+        link = self._links.get(self._pump.stopped_link)
+        if link is not None:
+            most = self._settings.message_bytes_max
+            condition = "amqp:link:message-size-exceeded"
+            text = f"a message is larger than {most} bytes (connection.message_bytes_max)"
+            pointer = cproton.ffi.cast("pn_link_t *", self._pump.stopped_link)
+            cproton.pn_condition_set_name(proton.pn_link_condition(pointer), condition)
+            cproton.pn_condition_set_description(proton.pn_link_condition(pointer), text)
+            self.forget(pointer, closed=False)
+            link.fail(Refused("the link was ended by this side", condition, text))
+
+    def _event(self, kind: int, event: Any) -> None:
+        match kind:
+            case proton.PN_CONNECTION_REMOTE_OPEN:
+                self._open = not will_close(self.connection)
+            case proton.PN_CONNECTION_REMOTE_CLOSE:
+                self._closed(proton.pn_connection_remote_condition(self.connection))
+            case proton.PN_SESSION_REMOTE_CLOSE:
+                condition = proton.pn_session_remote_condition(self.session)
+                self._refuse(f"{self._server.url} ended the session", condition)
+            case proton.PN_LINK_REMOTE_OPEN:
+                self._attached(proton.pn_event_link(event))
+            case proton.PN_LINK_REMOTE_CLOSE | proton.PN_LINK_REMOTE_DETACH:
+                self._detached(proton.pn_event_link(event))
+            case proton.PN_LINK_FLOW:
+                link = self._links.get(address(proton.pn_event_link(event)))
+                if link is not None:
+                    self._dirty[link] = None
+
+    def _closed(self, condition: Any) -> None:
+        if self._closing:
+            self.write()
+            return
+        name, text = told(condition)
+        self._reason = self._reason or Refused(
+            f"{self._server.url} ended the connection", name, text
+        )
+        self._closing = True
+        proton.pn_connection_close(self.connection)
+        self.write()
+
+    def _refuse(self, what: str, condition: Any) -> None:
+        self.abort(Refused(what, *told(condition)))
+
+    def _attached(self, pointer: Any) -> None:
+        link = self._links.get(address(pointer))
+        if link is None:
+            return
+        is_sender = proton.pn_link_is_sender(pointer)
+        terminus = proton.pn_link_remote_target if is_sender else proton.pn_link_remote_source
+        if proton.pn_terminus_get_type(terminus(pointer)) != cproton.PN_UNSPECIFIED:
+            link.opened()
+            self._dirty[link] = None
+
+    def _detached(self, pointer: Any) -> None:
+        link = self._links.pop(address(pointer), None)
+        if link is not None:
+            self._dirty.pop(link, None)
+            name, text = told(proton.pn_link_remote_condition(pointer))
+            what = f"{self._server.url} ended the link to {link}"
+            proton.pn_link_close(pointer)
+            link.fail(Refused(what, name, text))
+        proton.pn_link_free(pointer)

@@ -1,0 +1,52 @@
+"""Requests: a message that names a temporary queue of one's own, and the answer there."""
+
+import asyncio
+from contextlib import suppress
+
+from distributary.client.client_subscription import Subscription
+from distributary.client.connection.client_errors import ClientError
+from distributary.client.received_message import ReceivedMessage
+
+
+class Replies:
+    """A temporary queue, and the requests whose answers it waits for, by their ids."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._waiting: dict[object, asyncio.Future[ReceivedMessage]] = {}
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    async def address(self) -> str:
+        """Where answers go. Raises Refused."""
+        await self._subscription.begin()
+        return self._subscription.address
+
+    @property
+    def error(self) -> ClientError | None:
+        """Why no more answers come."""
+        return self._subscription.error
+
+    def expect(self, request: str) -> "asyncio.Future[ReceivedMessage]":
+        """The answer to the request with this id; cancel it when nobody waits any more."""
+        answer: asyncio.Future[ReceivedMessage] = asyncio.get_running_loop().create_future()
+        self._waiting[request] = answer
+        answer.add_done_callback(lambda _: self._waiting.pop(request, None))
+        return answer
+
+    async def _read(self) -> None:
+        try:
+            async for reply in self._subscription:
+                await reply.accept()
+                answer = self._waiting.get(reply.correlation_id)
+                if answer is not None and not answer.done():
+                    answer.set_result(reply)
+        except ClientError as error:
+            for answer in tuple(self._waiting.values()):
+                if not answer.done():
+                    answer.set_exception(error)
+
+    async def close(self) -> None:
+        """No more."""
+        self._reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._reading

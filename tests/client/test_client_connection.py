@@ -1,0 +1,311 @@
+"""The connection: who is let in, what is said where nobody is, and how it comes back."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from async_client import at, run, taken, until
+from gateway_certificates import Authority
+from gateway_process import Gateway, free_port
+
+from distributary.client import (
+    ClientClosed,
+    ClientError,
+    ConnectionFailed,
+    InvalidRequest,
+    LoginRefused,
+    connect,
+)
+from distributary.ingest.security.users import user_of
+from distributary.ingest.security.users_file import changing
+
+PASSWORD = "wonder@land/ü"  # noqa: S105 (alice's, who is made up)
+QUOTED = "wonder%40land%2F%C3%BC"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def guarded(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway with TLS that knows alice, by password and by certificate."""
+    folder = tmp_path_factory.mktemp("guarded")
+    users = folder / "users.toml"
+    with changing(users) as known:
+        known["alice"] = user_of(PASSWORD)
+    chain, key = authority.issue("server", "gateway")
+    security = {
+        "users": str(users),
+        "anonymous": False,
+        "tls_certificate": str(chain),
+        "tls_key": str(key),
+        "tls_client_ca": str(authority.file),
+    }
+    with Gateway(folder, {"security": security}) as running:
+        yield running
+
+
+def refused(url: str, **options: object) -> ClientError:
+    """What a client that isn't let in is told."""
+
+    async def play() -> ClientError:
+        with pytest.raises(ClientError) as told:
+            async with connect(url, open_seconds=3, **options):  # type: ignore[arg-type]
+                pass
+        return told.value
+
+    error = run(play())
+    assert "\n" not in str(error)
+    assert PASSWORD not in str(error)
+    return error
+
+
+def test_every_way_to_log_in(guarded: Gateway, authority: Authority) -> None:
+    """SCRAM by URL and by arguments, PLAIN, a certificate."""
+    chain, key = authority.issue("alice", "alice")
+    place = f"localhost:{guarded.port}"
+
+    async def play() -> None:
+        for client in (
+            connect(f"amqps://alice:{QUOTED}@{place}", ca=authority.file),
+            connect(place, user="alice", password=PASSWORD, ca=authority.file),
+            connect(f"amqps://{place}", ca=authority.file, certificate=chain, key=key),
+        ):
+            async with client:
+                await client.publish("logins", "x")
+
+    run(play())
+    users = {event["user"] for event in guarded.events("connection.opened")}
+    assert users == {"alice"}
+
+
+def test_who_is_not_let_in_is_told_so(guarded: Gateway, authority: Authority) -> None:
+    """Wrong password, unknown user, nobody, TLS by mistake on either side, another authority."""
+    place, ca = f"localhost:{guarded.port}", {"ca": authority.file}
+    wrong = refused(f"amqps://alice:wrong@{place}", **ca)
+    assert isinstance(wrong, LoginRefused)
+    assert "user 'alice'" in str(wrong)
+    assert isinstance(refused(f"amqps://eve:{QUOTED}@{place}", **ca), LoginRefused)
+    nobody = refused(f"amqps://{place}", **ca)
+    assert isinstance(nobody, LoginRefused)
+    assert "ANONYMOUS" in str(nobody)
+    assert "amqps://" in str(refused(f"amqp://alice:{QUOTED}@{place}"))
+    stranger = Authority(authority.folder, "stranger")
+    assert "isn't trusted" in str(refused(f"amqps://alice:{QUOTED}@{place}", ca=stranger.file))
+
+
+def test_where_nobody_is(gateway: Gateway, authority: Authority) -> None:
+    """A port without a listener, one that keeps silent, one that speaks something else, one
+    without TLS."""
+    assert "nobody answers at amqp://127.0.0.1" in str(refused(f"127.0.0.1:{free_port()}"))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"amqp://127.0.0.1:{silent.getsockname()[1]}"
+
+        async def play() -> None:
+            with pytest.raises(ConnectionFailed, match="hasn't opened"):
+                async with connect(url, open_seconds=0.05):
+                    pass
+
+        run(play())
+    with socket.create_server(("127.0.0.1", 0)) as web:
+
+        def answer() -> None:
+            with web.accept()[0] as peer:
+                peer.sendall(b"HTTP/1.1 400 Bad\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert "doesn't speak AMQP" in str(refused(f"127.0.0.1:{web.getsockname()[1]}"))
+        thread.join()
+    plain = refused(f"amqps://localhost:{gateway.port}", ca=authority.file)
+    assert "amqp://" in str(plain)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "http://x",
+        "amqp://",
+        "amqp://host:port",
+        "amqp://host:70000",
+        "amqp://a:b/c@host",
+        "amqp://host/path",
+        "amqp://user:secret@:5672",
+    ],
+)
+def test_a_wrong_url_is_a_sentence(url: str) -> None:
+    """Without the password in it."""
+    with pytest.raises(InvalidRequest) as told:
+        connect(url)
+    assert "secret" not in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_wrong_arguments_are_sentences(tmp_path: Path) -> None:
+    """Files that aren't there, TLS without TLS, numbers that can't be."""
+    missing = tmp_path / "missing.pem"
+    with pytest.raises(InvalidRequest, match=r"missing\.pem"):
+        connect("amqps://host", ca=missing)
+    with pytest.raises(InvalidRequest, match="amqps://"):
+        connect("amqp://host", ca=missing)
+    with pytest.raises(InvalidRequest, match="prefetch"):
+        connect("amqp://host", prefetch=0)
+
+
+def test_a_client_is_a_context(gateway: Gateway, topic: str) -> None:
+    """What is asked of it outside of that is a sentence; it can be used once."""
+
+    async def play() -> None:
+        client = at(gateway)
+        with pytest.raises(InvalidRequest, match="async with"):
+            await client.publish(topic, "x")
+        async with client:
+            messages = client.consume(topic)
+            await messages.begin()
+            waiting = asyncio.create_task(anext(messages))
+            publishing = asyncio.create_task(client.publish(topic, "x"))
+            await publishing
+            await waiting
+        assert [one async for one in messages] == []
+        with pytest.raises(ClientClosed):
+            await client.publish(topic, "x")
+        with pytest.raises(ClientClosed):
+            async with client:
+                pass
+
+    run(play())
+
+
+def test_an_error_of_the_application_leaves_at_once(gateway: Gateway, topic: str) -> None:
+    """And is the one that is raised."""
+
+    async def play() -> None:
+        with pytest.raises(ZeroDivisionError):
+            async with at(gateway) as client, client.consume(topic):
+                raise ZeroDivisionError
+
+    run(play())
+
+
+def test_the_next_server_is_tried(gateway: Gateway, topic: str) -> None:
+    """Where the first one isn't there."""
+
+    async def play() -> None:
+        gone = f"127.0.0.1:{free_port()}"
+        async with connect(gone, f"127.0.0.1:{gateway.port}") as client:
+            await client.publish(topic, "x")
+
+    run(play())
+
+
+def test_nothing_confirmed_is_lost_when_the_gateway_dies(tmp_path: Path, topic: str) -> None:
+    """Killed twice under publishes and a consumer: each publish returns, and each message of
+    one that returned comes, in spite of all that was in flight."""
+    count = 1_500
+
+    async def publish(client_of: Gateway, confirmed: list[int]) -> None:
+        async with at(client_of, window_messages=50) as client:
+
+            async def one(n: int) -> None:
+                await client.publish(f"queue://{topic}", n)
+                confirmed.append(n)
+
+            await asyncio.gather(*map(one, range(count)))
+
+    async def play() -> None:
+        confirmed: list[int] = []
+        seen: set[object] = set()
+        async with at(gateway, prefetch=20) as consumer:
+            messages = consumer.consume(f"queue://{topic}")
+
+            async def consume() -> None:
+                while len(seen) < count:
+                    (message,) = await taken(messages, 1)
+                    seen.add(message.body)
+
+            work = [asyncio.create_task(one) for one in (consume(), publish(gateway, confirmed))]
+            for kill in range(1, 3):
+                await until(lambda mark=kill: len(seen) > mark * count // 4, "some came")
+                await asyncio.to_thread(gateway.kill)
+                await asyncio.to_thread(gateway.start)
+            await asyncio.gather(*work)
+        assert sorted(confirmed) == list(range(count))
+        assert seen == set(confirmed)
+
+    with Gateway(tmp_path) as gateway:
+        run(play())
+        gateway.stop()
+        gateway.verified()
+
+
+def test_what_is_sent_again_has_its_id(tmp_path: Path, topic: str) -> None:
+    """A topic that looks for duplicates has each message once, however often the line was cut."""
+    count = 600
+
+    async def play() -> None:
+        async with at(gateway, window_messages=20) as client, at(gateway) as other:
+            messages = other.consume(f"queue://{topic}")
+            await messages.begin()
+            done = 0
+
+            async def publish(n: int) -> None:
+                nonlocal done
+                await client.publish(f"queue://{topic}", n)
+                done += 1
+
+            publishing = [asyncio.create_task(publish(n)) for n in range(count)]
+            for cut in (100, 250, 400):
+                await until(lambda mark=cut: done >= mark, "some are accepted")
+                client.drop()
+            await asyncio.gather(*publishing)
+            await client.publish(f"queue://{topic}", "end")
+            found = [message.body for message in await taken(messages, count + 1)]
+            assert found[-1] == "end"
+            assert sorted(found[:-1]) == list(range(count))
+
+    with Gateway(tmp_path, {"topic": {"duplicates_messages": 10_000}}) as gateway:
+        run(play())
+
+
+def test_who_waits_too_long_is_told(tmp_path: Path, topic: str) -> None:
+    """Publishes under way and consumers raise, once the time to wait for a gateway is over; without
+    such a time at once."""
+
+    async def play(seconds: float) -> None:
+        async with at(gateway, give_up_seconds=seconds) as client:
+            async with client.consume(topic) as messages:
+                waiting = asyncio.create_task(anext(messages))
+                await asyncio.to_thread(gateway.kill)
+                with pytest.raises(ConnectionFailed):
+                    await client.publish(topic, "x")
+                with pytest.raises(ConnectionFailed):
+                    await waiting
+            with pytest.raises(ConnectionFailed):
+                await client.publish(topic, "x")
+
+    with Gateway(tmp_path) as gateway:
+        run(play(0.3))
+        gateway.start()
+        run(play(0))
+
+
+def test_a_silent_connection_is_kept(topic: str, tmp_path: Path) -> None:
+    """The gateway drops whoever is silent for a second; the client says that it lives."""
+
+    async def play() -> None:
+        async with at(gateway) as client, client.consume(topic) as messages:
+            loop = asyncio.get_running_loop()
+            late = loop.time() + 2.5
+            await until(lambda: loop.time() > late, "time passes")
+            await client.publish(topic, "x")
+            await taken(messages, 1)
+
+    with Gateway(tmp_path, {"amqp": {"idle_timeout_ms": 1_000}}) as gateway:
+        run(play())
+        assert len(gateway.events("connection.opened")) == 1

@@ -1,0 +1,112 @@
+"""What is published and accepted in a transaction is done together, or not at all."""
+
+import asyncio
+
+import pytest
+from async_client import at, bodies, nothing_more, run, until
+from gateway_process import Gateway
+
+from distributary.client import InvalidRequest, RolledBack
+
+
+class Planned(Exception):
+    """An error of the application's."""
+
+
+def test_a_commit_does_all_of_it(gateway: Gateway, topic: str) -> None:
+    """What came is accepted, what went is there; nothing of it before the end."""
+    come, go = f"queue://{topic}-come", f"queue://{topic}-go"
+
+    async def play() -> None:
+        async with at(gateway) as client:
+            incoming, outgoing = client.consume(come), client.consume(go)
+            for n in range(3):
+                await client.publish(come, n)
+            async with client.transaction() as work:
+                for _ in range(3):
+                    message = await anext(incoming)
+                    await work.accept(message)
+                    await work.publish(go, f"done {message.body}")
+                await outgoing.begin()
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        await anext(outgoing)
+            assert await bodies(outgoing, 3) == ["done 0", "done 1", "done 2"]
+            await nothing_more(client, incoming, come)
+
+    run(play())
+
+
+def test_what_raises_is_rolled_back(gateway: Gateway, topic: str) -> None:
+    """The message comes again, what was published never does, and the error is the caller's."""
+    come, go = f"queue://{topic}-come", f"queue://{topic}-go"
+
+    async def play() -> None:
+        async with at(gateway) as client, client.consume(come) as incoming:
+            await client.publish(come, "again")
+            with pytest.raises(Planned):  # noqa: PT012 (the block is what raises)
+                async with client.transaction() as work:
+                    await work.accept(await anext(incoming))
+                    await work.publish(go, "never")
+                    raise Planned
+            assert await bodies(incoming, 1) == ["again"]
+            async with client.consume(go) as outgoing:
+                await nothing_more(client, outgoing, go)
+
+    run(play())
+
+
+def test_what_is_not_taken_rolls_back(gateway: Gateway, topic: str) -> None:
+    """The rest of the transaction isn't done either; the client goes on."""
+    go = f"queue://{topic}"
+
+    async def play() -> str:
+        async with at(gateway) as client:
+            with pytest.raises(RolledBack) as failed:  # noqa: PT012 (the block is what raises)
+                async with client.transaction() as work:
+                    await work.publish(go, "never")
+                    await work.publish("temp-queue://nobody/none", "refused")
+            async with client.transaction() as work:
+                await work.publish(go, "then")
+            async with client.consume(go) as outgoing:
+                assert await bodies(outgoing, 1) == ["then"]
+            return str(failed.value)
+
+    assert "temp-queue://nobody/none" in run(play())
+
+
+def test_a_lost_connection_rolls_back(gateway: Gateway, topic: str) -> None:
+    """Whatever is done in it then says so; afterwards another transaction does it."""
+    go = f"queue://{topic}"
+
+    async def play() -> None:
+        async with at(gateway) as client:
+            with pytest.raises(RolledBack, match="connection was lost"):  # noqa: PT012 (the block is what raises)
+                async with client.transaction() as work:
+                    await work.publish(go, "never")
+                    client.drop()
+                    await until(lambda: not client.connected, "the connection is lost")
+                    await client.publish(go, "between")
+            async with client.transaction() as work:
+                await work.publish(go, "then")
+            async with client.consume(go) as outgoing:
+                assert await bodies(outgoing, 2) == ["between", "then"]
+
+    run(play())
+
+
+def test_a_transaction_is_used_once(gateway: Gateway, topic: str) -> None:
+    """And as a context."""
+
+    async def play() -> None:
+        async with at(gateway) as client:
+            work = client.transaction()
+            with pytest.raises(InvalidRequest, match="async with"):
+                await work.publish(topic, "x")
+            async with work:
+                pass
+            with pytest.raises(InvalidRequest, match="once"):
+                async with work:
+                    pass
+
+    run(play())
