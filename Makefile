@@ -32,7 +32,7 @@ help: ## What there is
 demo: $(READY) ## 336,776 flights through the gateway, four workers, Spark, a picture (STAY=1: then look around)
 	$(BIN)/python -m examples.demo --home build/demo $(if $(STAY),--stay)
 
-test: $(READY) $(ARCHIVE) ## All tests: core, tables, gateway, Spark
+test: $(READY) $(ARCHIVE) $(DIST_ENV)/.ready ## All tests: core, tables, gateway, Spark
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: $(READY) ## ruff, mypy

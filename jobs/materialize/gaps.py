@@ -26,7 +26,8 @@ def require_no_gap(
     new = (F.col("record") == "message") & (F.col("group") > messages.reached)
     sequence = rows.where(new).agg(F.min("sequence")).collect()[0][0]
     if sequence is None:  # none is left of all that there were
-        sequence = transaction(log.spark, log.path, SEQUENCE) or 0
+        _, said = transaction(log.spark, log.path, SEQUENCE)
+        sequence = said or 0
     last = messages.rows().agg(F.max("sequence")).collect()[0][0]
     expected = 0 if last is None else last + 1
     if sequence <= expected:

@@ -5,8 +5,8 @@ asks for the table's transactions. Delta 4.4 answers from the table's whole stat
 after each commit by a Spark job: more than half of the CPU of a small batch. Who writes all commits
 of a table needn't ask: what the last one said is known for as long as its version is the newest.
 
-Rule 1: a commit is made upon the version that our last one made; upon any other only after the
-        table has said its transaction.
+Rule 1: a commit is made upon the version that our last one made, or of which the table's
+        transaction is known; upon any other only after the table has said it.
 Rule 2: another's commit with our transaction in the meantime is a conflict for Delta, as it would
         be with the option.
 """
@@ -37,11 +37,15 @@ class Commits:
     path: str
     application: str
     java: "_Java" = field(init=False)
-    _version: int | None = None  #: that the last commit made
+    _version: int | None = None  #: that the last commit made, or whose transaction is known
     _files: JavaObject = None  #: all that the table had then; None if that isn't known
 
     def __post_init__(self) -> None:
         self.java = _Java(self.spark)
+
+    def known_at(self, version: int) -> None:
+        """The caller knows what the table's transaction is at this version: `after` says it."""
+        self._version, self._files = version, None
 
     def append(self, rows: DataFrame, transaction: int, *, after: int) -> int:
         """The rows as new files; the table says `transaction` then.

@@ -4,6 +4,7 @@
 `delta_commit` and in `table_files` alone.
 """
 
+import json
 from typing import Any, cast
 
 from py4j.java_gateway import JavaObject
@@ -26,10 +27,31 @@ def newest_version(spark: SparkSession, path: str) -> int:
     return version
 
 
-def transaction(spark: SparkSession, path: str, application: str) -> int | None:
-    """The last transaction that the table has of this application; None if it has none."""
-    found = snapshot_of(log_of(spark, path)).transactions().get(application)
-    return int(found.get()) if found.isDefined() else None
+def transaction(spark: SparkSession, path: str, application: str) -> tuple[int, int | None]:
+    """The table's version, and the last transaction that it has of this application; None if it
+    has none.
+
+    The newest entry says it, as a rule, and is one file to read. Only where it doesn't, the whole
+    table is asked: Delta 4.4 rebuilds that by a Spark job. What Delta writes beside a version
+    (`.crc`) isn't asked: after a power cut it may be there with an empty entry.
+    """
+    snapshot = snapshot_of(log_of(spark, path))
+    version = int(snapshot.version())
+    said = _said(Entries(spark, path).text(version) or "", application)
+    if said is None:
+        found = snapshot.transactions().get(application)
+        said = int(found.get()) if found.isDefined() else None
+    return version, said
+
+
+def _said(entry: str, application: str) -> int | None:
+    """The transaction that an entry says; None if it says none, or is torn."""
+    try:
+        actions = [json.loads(line) for line in entry.splitlines()]
+        said = {one["txn"]["appId"]: int(one["txn"]["version"]) for one in actions if "txn" in one}
+    except (ValueError, TypeError, KeyError):
+        return None
+    return said.get(application)
 
 
 def partitions(spark: SparkSession, path: str) -> tuple[str, ...]:

@@ -138,6 +138,7 @@ class SparkTable:
         for name, value in PROPERTIES.items():
             making = making.property(name, value)
         making.execute()
+        self._commits.known_at(0)
 
     def _clear_what_was_begun(self) -> None:
         """A job that was killed while it made the table left a log without an entry: nothing was
@@ -155,7 +156,8 @@ class SparkTable:
     def find(self) -> None:
         """Look how far it is. Raises StoreError when it isn't ours."""
         self._require_ours()
-        said = transaction(self.spark, self.path, APPLICATION)
+        version, said = transaction(self.spark, self.path, APPLICATION)
+        self._commits.known_at(version)
         self.marked = said is not None
         self.reached = self._in_rows() if said is None else said
 

@@ -17,6 +17,10 @@ from gateway_process import free_port, until
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / "deploy" / "packages"
+#: What says that the environment of `make dist` is there.
+MADE = ROOT / "build" / "dist-env" / ".ready"
+#: Of thousands of modules a test imports some; those are compiled then.
+PIP_INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
 #: Downloads, and two compilations: minutes where others want the same cores.
 pytestmark = pytest.mark.timeout(1_200)
 
@@ -35,14 +39,24 @@ def run(*command: object, folder: Path, **environment: str) -> "subprocess.Compl
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment that builds: the one of `make dist`, which `make test` has made;
+    one of its own where that isn't there, or older than what it is made of."""
+    wanted = PACKAGES / "requirements.txt"
+    if MADE.exists() and MADE.stat().st_mtime >= wanted.stat().st_mtime:
+        return MADE.parent / "bin" / "python"
+    folder = tmp_path_factory.mktemp("tools")
+    venv.create(folder, with_pip=True, symlinks=True)
+    python = folder / "bin" / "python"
+    run(python, *PIP_INSTALL, "-r", wanted, folder=folder)
+    return python
+
+
+@pytest.fixture(scope="module")
+def built(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As `make dist EXTRAS=console` does it; Spark would be 500 MB more."""
     folder = tmp_path_factory.mktemp("packages")
-    venv.create(folder / "tools", with_pip=True, symlinks=True)
-    python = folder / "tools" / "bin" / "python"
-    pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    run(*pip, "-r", PACKAGES / "requirements.txt", folder=folder)
-    program = (python, PACKAGES / "build_packages.py", "--to", folder / "dist")
+    program = (tools, PACKAGES / "build_packages.py", "--to", folder / "dist")
     run(*program, "--extras", "console", folder=folder)
     return folder / "dist"
 
@@ -92,7 +106,7 @@ def test_an_installation_without_a_compiler(
     """Whatever else it needs comes from the index as a wheel, and Spark isn't among it."""
     run(python, "-m", "venv", "--symlinks", tmp_path / "clean", folder=tmp_path)
     scripts = tmp_path / "clean" / "bin"
-    pip = (scripts / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    pip = (scripts / "python", *PIP_INSTALL)
     run(*pip, "--find-links", built, "distributary", folder=tmp_path, **bare)
     assert not list((tmp_path / "clean" / "lib").glob("python*/site-packages/pyspark*"))
     works(scripts / "distributary", tmp_path, bare)

@@ -31,6 +31,8 @@ TEST_SECONDS_MAX = 90
 #: Seconds for all of them, on a machine that has much else to do.
 SUITE_SECONDS_MAX = 1_200
 CLASSES_AT_ONCE = 4
+#: Neither the compiler nor the tests live long enough for Java's second compiler.
+SHORT_LIFE = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _TEST = re.compile(r"@(?:Parameterized)?Test\b.*?\bvoid\s+(\w+)\s*\(", re.DOTALL)
 
@@ -75,6 +77,7 @@ def run(folder: Path) -> list[Result]:
     (BUILT / "classes").mkdir(parents=True)
     _java(
         "javac",
+        *(f"-J{option}" for option in SHORT_LIFE),
         "-Xlint:all,-serial,-unchecked",
         "-Werror",
         "-cp",
@@ -129,6 +132,7 @@ def _launch(path: str, gateway: int, control: int) -> None:
                 [
                     "java",
                     "-Xmx512m",
+                    *SHORT_LIFE,
                     *(f"-D{name}={value}" for name, value in properties.items()),
                     *("-cp", path, "org.junit.platform.console.ConsoleLauncher", "execute"),
                     *(*options, "--details=tree", "--disable-banner"),

@@ -22,11 +22,16 @@ VARIABLE = "SPARK_SUBMIT_OPTS"
 SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 
 
-def use() -> None:
-    """All of Spark's JVMs that this process starts, and its children, are for a short life. They
-    have the archive, if it is there; that it doesn't fit is not worth a line."""
+def options() -> str:
+    """How Java is started for a short life, with the archive if it is there; that it doesn't fit is
+    not worth a line."""
     archive = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.exists() else ""
-    os.environ[VARIABLE] = SHORT_LIFE + archive
+    return SHORT_LIFE + archive
+
+
+def use() -> None:
+    """All of Spark's JVMs that this process starts, and its children, are for a short life."""
+    os.environ[VARIABLE] = options()
 
 
 def make(file: Path) -> None:

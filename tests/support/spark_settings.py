@@ -5,6 +5,8 @@ FAST = {
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
+    # Delta would keep all names of files beside each version, and look for the first by a job.
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
     # Compiling Java for ten rows takes longer than to interpret it.
     "spark.sql.codegen.wholeStage": "false",

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import class_archive
 import pyspark
 
 SPARK = Path(pyspark.__file__).parent
@@ -37,6 +38,7 @@ class Standalone:
             "PYSPARK_PYTHON": str(self.python),
             "PYSPARK_DRIVER_PYTHON": str(self.python),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": class_archive.options(),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_WORKER_OPTS": "-Dspark.worker.ui.port=0",
         }

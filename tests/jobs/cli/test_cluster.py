@@ -7,6 +7,7 @@ import venv
 from collections.abc import Iterator
 from pathlib import Path
 
+import class_archive
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ from distributary.pipeline.tables.home.home import Home
 
 #: A cluster for ten rows: JVMs that live for seconds, and no more partitions than executors.
 QUICK = {
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss8m",
+    "spark.executor.extraJavaOptions": f"{class_archive.options()} -Xss8m",
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.codegen.wholeStage": "false",
