@@ -38,14 +38,15 @@ class Commits:
     application: str
     java: "_Java" = field(init=False)
     _version: int | None = None  #: that the last commit made, or whose transaction is known
-    _files: JavaObject = None  #: all that the table had then; None if that isn't known
+    _files: list[JavaObject] | None = None  #: all that it had then; None if that isn't known
 
     def __post_init__(self) -> None:
         self.java = _Java(self.spark)
 
-    def known_at(self, version: int) -> None:
-        """The caller knows what the table's transaction is at this version: `after` says it."""
-        self._version, self._files = version, None
+    def known_at(self, version: int, *, empty: bool = False) -> None:
+        """The caller knows what the table's transaction is at this version, `after` says it; and
+        whether the table is empty then."""
+        self._version, self._files = version, [] if empty else None
 
     def append(self, rows: DataFrame, transaction: int, *, after: int) -> int:
         """The rows as new files; the table says `transaction` then.
@@ -68,12 +69,13 @@ class Commits:
         gone: list[JavaObject] = []
         if replace:
             begun.readWholeTable()
-            gone = _each(begun.filterFiles() if self._files is None or not known else self._files)
+            gone = self._files if self._files is not None and known else _each(begun.filterFiles())
         added = begun.writeFiles(cast("Any", rows)._jdf)
         actions = self.java.actions(added, self.application, transaction, gone)
         self._version = begun.commit(actions, self.java.operation(replace=replace))
-        self._files = added if replace else None
-        return sum(json.loads(file.stats())["numRecords"] for file in _each(added))
+        files = _each(added)
+        self._files = files if replace else None
+        return sum(json.loads(file.stats())["numRecords"] for file in files)
 
     def _require_nobody_wrote(self, said: int, after: int) -> None:
         if said != NONE and said > after:

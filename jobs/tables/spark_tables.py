@@ -138,7 +138,7 @@ class SparkTable:
         for name, value in PROPERTIES.items():
             making = making.property(name, value)
         making.execute()
-        self._commits.known_at(0)
+        self._commits.known_at(0, empty=True)
 
     def _clear_what_was_begun(self) -> None:
         """A job that was killed while it made the table left a log without an entry: nothing was

@@ -1,5 +1,6 @@
 """A home with a hand-made log, the job that materializes it, and something to put in."""
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.tables.home.home import Home
 
 
-def frame_like(other: DataFrame, rows: Iterable[tuple[object, ...]]) -> DataFrame:
-    """What another frame is to be: rows under its schema."""
-    return other.sparkSession.createDataFrame(list(rows), other.schema)
+def assert_rows(found: DataFrame, wanted: Iterable[tuple[object, ...]]) -> None:
+    """These rows in any order, each as often. They are compared here: a frame of what is wanted
+    would be a job more, and to sort both two."""
+    assert Counter(map(tuple, found.collect())) == Counter(wanted)
 
 
 class Place:

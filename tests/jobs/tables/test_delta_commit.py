@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.jobs.tables.delta_commit import Commits
+from distributary.jobs.tables.delta_files import transaction
 from distributary.pipeline.errors import StoreError
 
 OURS = "ours"
@@ -44,6 +45,20 @@ def test_each_commit_says_its_transaction_and_counts_its_rows(
         assert commits.replace(rows(spark, 0, nth), 8 + nth, after=7 + nth) == nth
         assert ids(table) == [*range(nth)]
     assert DeltaTable(table).transaction_version(OURS) == 10
+
+
+def test_a_transaction_is_found_whoever_wrote_last(spark: SparkSession, table: str) -> None:
+    """In the newest entry, or behind one that says none; and what was known of a version before
+    another wrote counts no more."""
+    knows = Commits(spark, table, OURS)
+    knows.known_at(transaction(spark, table, OURS)[0])
+    Commits(spark, table, OURS).append(rows(spark, 1, 2), 5, after=0)
+    assert transaction(spark, table, OURS) == (1, 5)
+    spark.sql(f"OPTIMIZE delta.`{table}`")
+    assert transaction(spark, table, OURS) == (2, 5)
+    assert transaction(spark, table, "theirs") == (2, None)
+    with pytest.raises(StoreError, match="up to group 5"):
+        knows.append(rows(spark, 7, 8), 1, after=0)
 
 
 def test_who_comes_second_is_refused(spark: SparkSession, table: str) -> None:

@@ -4,11 +4,10 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from chispa import assert_df_equality
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 from spark_log import encoded
-from spark_place import Place, frame_like
+from spark_place import Place, assert_rows
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.transforms.views.pending import pending
@@ -145,8 +144,7 @@ def test_cursors_and_pending_equal_the_model(place: Place, seed: int) -> None:
             assert failures == {s: n for s, n in model.failures.items() if n and s in model.owed}
             assert set(BitMap64.deserialize(bytes(row.lost))) == model.lost & set(model.owed)
             found = pending(place.spark, str(place.home.root), name).select("sequence")
-            owed = frame_like(found, [(one,) for one in model.owed])
-            assert_df_equality(found, owed, ignore_row_order=True)
+            assert_rows(found, [(one,) for one in model.owed])
     acks = place.table("acks")
     assert acks.count() == history.acks
     nobody = acks.where("consumer IS NULL")

@@ -4,10 +4,9 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from chispa import assert_df_equality
 from pyspark.sql import Row, SparkSession
 from spark_log import BEGIN, encoded
-from spark_place import Place, frame_like
+from spark_place import Place, assert_rows
 from test_tables_page import columns, word_of
 
 from distributary.pipeline.errors import InvalidRequest
@@ -126,7 +125,7 @@ def test_the_summary_counts_and_gives_an_example(tables: Tables) -> None:
         (Reason.WAITING, 3, 5),
         (Reason.NOT_MATERIALIZED, 3, None),
     ]
-    assert_df_equality(counted, frame_like(counted, wanted), ignore_row_order=True)
+    assert_rows(counted, wanted)
     alone = stuck(tables, None, "global/alone").collect()
     assert [row.reason for row in sorted(alone, key=lambda row: row.sequence)] == [
         *(Reason.EXPIRED, Reason.DELAYED, Reason.NOT_SETTLED, Reason.NOT_SETTLED),
@@ -143,7 +142,7 @@ def test_all_is_there_in_sql(place: Place, tables: Tables) -> None:
     summary = "SELECT * FROM stuck_summary WHERE subscription IN ('global/other', '{}')"
     found = spark.sql(summary.format(IDLE)).select("subscription", "reason", "messages")
     wanted = [(IDLE, "paused", 2), ("global/other", "not settled", 1)]
-    assert_df_equality(found, frame_like(found, wanted), ignore_row_order=True)
+    assert_rows(found, wanted)
     for view in VIEWS:
         fields = [(field.name, word_of(field.dataType)) for field in spark.table(view).schema]
         if view == "pending":

@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 from math import ceil
 
 import pytest
-from chispa import assert_df_equality
 from random_life import NEVER_OWED, OUTCOMES, Life, Step
 from spark_log import BEGIN
-from spark_place import Place, frame_like
+from spark_place import Place, assert_rows
 
 from distributary.pipeline.transforms.schema.home_tables import find_tables
 from distributary.pipeline.transforms.views.backlog import backlog
@@ -57,12 +56,12 @@ def test_the_views_equal_the_model(place: Place) -> None:
     tables = find_tables(place.spark, str(place.home.root))
 
     found = pending_of_all(tables).select("subscription", "sequence")
-    assert_df_equality(found, frame_like(found, life.model.owed), ignore_row_order=True)
+    assert_rows(found, life.model.owed)
     assert len({name for name, _ in life.model.owed}) > 2
     name = min(life.model.claims)
     alone = pending(place.spark, str(place.home.root), name).select("sequence")
     owed = [(sequence,) for one, sequence in life.model.owed if one == name]
-    assert_df_equality(alone, frame_like(alone, owed), ignore_row_order=True)
+    assert_rows(alone, owed)
 
     end = place.log.now
     said = backlog(tables, width=WIDTH, until=end).collect()
