@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -12,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
+import chromium
 import pytest
-from chromium import FLAGS, NoBrowser, chromium
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from playwright.sync_api import TimeoutError as Late
 
 ROOT = Path(__file__).parents[2]
@@ -51,16 +50,8 @@ def site() -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    try:
-        found = chromium()
-    except NoBrowser as error:
-        pytest.fail(str(error), pytrace=False)
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(
-            executable_path=found.program, args=[*FLAGS], env={**os.environ, **found.environment}
-        )
+    with chromium.running() as made:
         yield made
-        made.close()
 
 
 @pytest.fixture

@@ -10,11 +10,13 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from node_program import Node, node
+from playwright.sync_api import Browser, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests" / "ingest" / "console" / "browser"
@@ -70,6 +72,18 @@ def chromium() -> Chromium:
             "FONTCONFIG_FILE": str(unpacked / "fonts.conf"),
         },
     )
+
+
+@contextmanager
+def running() -> Iterator[Browser]:
+    """The browser, started. Raises NoBrowser."""
+    found = chromium()
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(
+            executable_path=found.program, args=[*FLAGS], env={**os.environ, **found.environment}
+        )
+        yield made
+        made.close()
 
 
 def axe() -> str:

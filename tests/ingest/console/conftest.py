@@ -8,11 +8,11 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import chromium
 import pytest
-from chromium import FLAGS, NoBrowser, chromium
 from console_process import Console
 from gateway_http import ShownGateway
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 IMAGES = Path(__file__).resolve().parents[3] / "docs" / "guides" / "images"
 WIDTH, HEIGHT = 1280, 800
@@ -33,18 +33,8 @@ def console(shown: ShownGateway) -> Iterator[Console]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    try:
-        found = chromium()
-    except NoBrowser as error:
-        pytest.fail(str(error), pytrace=False)
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(
-            executable_path=found.program,
-            args=[*FLAGS],
-            env={**os.environ, **found.environment},
-        )
+    with chromium.running() as made:
         yield made
-        made.close()
 
 
 @pytest.fixture
