@@ -43,7 +43,9 @@ def crash_seed(request: pytest.FixtureRequest) -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever needs the session needs a JVM, and is marked so. Files that take minutes (with a
-    JVM, a time-out of their own, or kills) begin first, so that all workers end together."""
+    JVM, a time-out of their own, or kills) are spread evenly among the others, from the begin to
+    shortly before the end: they take the processors, and the others wait for something most of the
+    time."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
@@ -54,7 +56,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         or item.get_closest_marker("timeout")
         or item.path.parent.name == "crash"
     }
-    items.sort(key=lambda item: item.path not in long)
+    files = list(dict.fromkeys(item.path for item in items))
+    slow = [path for path in files if path in long]
+    quick = [path for path in files if path not in long]
+    place = {path: 0.85 * nth / max(len(slow), 1) for nth, path in enumerate(slow)}
+    place |= {path: (nth + 0.5) / max(len(quick), 1) for nth, path in enumerate(quick)}
+    items.sort(key=lambda item: place[item.path])
 
 
 @pytest.fixture(scope="session")

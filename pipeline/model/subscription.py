@@ -102,7 +102,7 @@ class SubscriptionKey:
                 return cls(None, unquote(name), durable, queue=True)
             case ["container", container, name]:
                 return cls(unquote(container), unquote(name), durable)
-        if "/" in text or len(text) > QUOTED_MAX:
+        if "/" in text or len(text) > QUOTED_MAX or text in ("", "global", "queue", "container"):
             like = (
                 "global/dispatchers, container/billing/orders or queue/orders; / in a name is %2F"
             )

@@ -428,6 +428,8 @@ OTHERS = {
     "ingest/runtime/workers.py _begin add_done_callback": "`watched` ends the service",
     "ingest/runtime/workers.py _ended call_later": "`watched` ends the service",
     "ingest/runtime/workers.py _run call_soon_threadsafe": "jobs of the log, marks, reader",
+    "ingest/commit/group_writer.py _done call_later": "the log of all: what it raises stops it",
+    "ingest/cli/messages/message_traffic.py _run create_task": "a command, no gateway",
     "ingest/gateway/heartbeat.py _turn call_later": "whose the home is",
     "ingest/gateway/heartbeat.py _look call_soon_threadsafe": "whose the home is",
     "ingest/gateway/service_notice.py _lives call_later": "a sign of life for the service manager",

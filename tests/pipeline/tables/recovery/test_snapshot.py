@@ -375,6 +375,6 @@ def test_an_id_names_its_key(key: SubscriptionKey) -> None:
 
 @pytest.mark.parametrize("text", ["", "dispatchers", "global", "global/a/b", "else/a"])
 def test_what_is_no_id_is_refused(text: str) -> None:
-    """A text that no key has as its id is an error that shows one."""
+    """A text that no key has as its id is an error that shows one; of a bare name its three."""
     with pytest.raises(InvalidRequest, match="global/dispatchers"):
         SubscriptionKey.parse(text)
