@@ -34,21 +34,26 @@ _events = structlog.get_logger("log")
 PROCESS = "distributary.ingest.commit.builder_process"
 #: Seconds that it may take for one commit; then it is ended, and the thread does it.
 BUILD_SECONDS_MAX = 30.0
-#: Seconds until one that has failed is started again.
-AGAIN_SECONDS = 60.0
+#: Seconds until one that has failed is started again, the first time and at most.
+AGAIN_SECONDS, AGAIN_SECONDS_MAX = 1.0, 60.0
+#: Seconds in which a process that has closed its socket has ended.
+END_SECONDS_MAX = 5.0
 
 
 class FileBuilder:
     """Encodes commits of one journal's frames. All methods run on the committer's thread, but for
     `elsewhere`, which any thread may ask."""
 
-    def __init__(self, journal: Journal, groups_min: int) -> None:
-        """`groups_min`: groups of a commit from which on a process encodes it; 0: never."""
-        self._journal, self._groups_min = journal, groups_min
+    def __init__(
+        self, journal: Journal, groups_min: int, seconds_max: float = BUILD_SECONDS_MAX
+    ) -> None:
+        """`groups_min`: groups of a commit from which on a process encodes it; 0: never.
+        `seconds_max`: how long it may take for one."""
+        self._journal, self._groups_min, self._seconds_max = journal, groups_min, seconds_max
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._ready = False
-        self._again_at = 0.0
+        self._again_at, self._again_seconds = 0.0, AGAIN_SECONDS
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(BuildAnswer)
         #: The process works now, and the thread waits for it.
@@ -75,7 +80,7 @@ class FileBuilder:
 
     def _start(self) -> None:
         own, other = socket.socketpair()
-        own.settimeout(BUILD_SECONDS_MAX)
+        own.settimeout(self._seconds_max)
         with other:
             try:
                 self._process = subprocess.Popen(  # noqa: S603 (our own module)
@@ -97,13 +102,19 @@ class FileBuilder:
         self.elsewhere = True
         try:
             send(self._socket, self._encoder.encode(request))
-            answer = self._received(self._socket)
-        except OSError:  # it has ended since the last commit, for it had nothing to do
-            self._end()
+        except TimeoutError:
+            self._failed("it takes no work")
             return None
+        except OSError:
+            self._gone()
+            return None
+        else:
+            answer = self._received(self._socket)
+            if answer is not None:
+                self._again_seconds = AGAIN_SECONDS
+            return answer
         finally:
             self.elsewhere = False
-        return answer
 
     def _received(self, connection: socket.socket) -> CommitFiles | None:
         try:
@@ -112,22 +123,42 @@ class FileBuilder:
                 self._failed(answer.error)
                 return None
             data = [receive_bytes(connection, one.size) for one in answer.added]
-        except EOFError:
-            self._end()
+        except TimeoutError:
+            self._failed(f"it has no answer after {self._seconds_max:.0f} s")
             return None
-        except (OSError, msgspec.MsgspecError) as error:
-            self._failed(str(error) or type(error).__name__)
+        except (EOFError, OSError):
+            self._gone()
+            return None
+        except msgspec.MsgspecError as error:
+            self._failed(str(error))
             return None
         return CommitFiles(answer.group, answer.sequence, answer.added, [*data])
 
+    def _gone(self) -> None:
+        """It has closed its socket: it had nothing to do for long, or it has died."""
+        assert self._process is not None  # noqa: S101
+        try:
+            code = self._process.wait(END_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._failed("it has closed its socket")
+            return
+        if code:
+            self._failed(f"it ended with {code}")
+        else:
+            self._end()
+
     def _failed(self, reason: str) -> None:
-        """What should not be: it is ended, and not started again for a while."""
+        """What should not be: it is ended, and started again after a while, a longer one each
+        time."""
+        seconds = self._again_seconds
         _events.warning(
             "commit.builder_failed",
             reason=reason,
-            then=f"the committer's thread does its work; started again in {AGAIN_SECONDS:.0f} s",
+            then="the committer's thread does its work",
+            again_in_seconds=seconds,
         )
-        self._again_at = time.monotonic() + AGAIN_SECONDS
+        self._again_at = time.monotonic() + seconds
+        self._again_seconds = min(2 * seconds, AGAIN_SECONDS_MAX)
         self._end()
 
     def _end(self) -> None:

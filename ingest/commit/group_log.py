@@ -342,8 +342,8 @@ class Log:
         if sealed.batches:
             self._counts.group_messages.observe(sealed.group.message_count)
         self._durable_count += 1
-        waits = self._full_groups or self._waiting.awaited
-        if waits and not self._writer.by_loop(self._waiting.size):
+        small = self._waiting.awaited and self._writer.by_loop(self._waiting.size)
+        if self._full_groups or (self._waiting.awaited and not small):
             self._begin(own_turn=False)  # it goes to the disk while this one is handed out
         self._complete(GroupDurable(sealed))
         self.flush()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from table_groups import group, run
 
 from distributary.ingest.commit.file_builder import FileBuilder
@@ -16,6 +17,8 @@ from distributary.pipeline.tables.journal.segment import FrameRef
 from distributary.pipeline.tables.topic_log.commit_files import CommitFiles
 
 COUNT = 40
+#: Enough for a build on a busy machine; one that hangs costs a test as much.
+SECONDS_MAX = 5.0
 
 
 class Builds:
@@ -27,7 +30,7 @@ class Builds:
         for number in range(1, COUNT + 1):
             one = group(number, 2 * number - 2, run("t", [b"%d" % number, bytes(4_000)]))
             self.refs.append(self.journal.append(frame.encode(one)))
-        self.builder = FileBuilder(self.journal, groups_min=10)
+        self.builder = FileBuilder(self.journal, groups_min=10, seconds_max=SECONDS_MAX)
         self.by_process = 0
 
     def build(self, refs: list[FrameRef] | None = None) -> CommitFiles:
@@ -108,6 +111,28 @@ def test_a_killed_process_costs_nothing_but_time(builds: Builds) -> None:
     assert same(builds.build(), by_thread)
     assert builds.process() != pid
     assert same(builds.build(), by_thread)
+
+
+def test_each_death_is_said_and_followed_by_a_pause(builds: Builds) -> None:
+    """Each death is a line of the log, and no other is started at once."""
+    with capture_logs() as lines:
+        for _ in range(2):
+            os.kill(builds.process(), signal.SIGKILL)
+            builds.build()
+            builds.build()
+            assert not children()  # not before its time
+    said = [line for line in lines if line["event"] == "commit.builder_failed"]
+    assert [line["reason"] for line in said] == ["it ended with -9"] * 2
+
+
+def test_one_that_hangs_is_ended(builds: Builds) -> None:
+    """The commit waits for it for so long; then the thread makes it."""
+    by_thread = builds.build()
+    os.kill(builds.process(), signal.SIGSTOP)
+    with capture_logs() as lines:
+        assert same(builds.build(), by_thread)
+    assert [line["reason"] for line in lines] == ["it has no answer after 5 s"]
+    assert not children()
 
 
 def test_what_it_can_not_read_the_thread_reads(builds: Builds, tmp_path: Path) -> None:
