@@ -13,6 +13,7 @@ from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -111,11 +112,29 @@ class Pager:
         head = head if hint_filter is None else min(head, hint_filter.stop)
         if start >= head:
             return Page((), start)
-        parts, limit = self._gather(files, head, topic, start, bytes_max, row_filter)
+        with self._forgetting():
+            parts, limit = self._gather(files, head, topic, start, bytes_max, row_filter)
         return _cut(parts, start, limit, bytes_max, filtered=hint_filter is not None)
 
     def topics(self, files: Sequence[MessageFile], sequences: Sequence[int]) -> dict[int, str]:
         """Where each of these messages (ascending) was published, as far as `files` have it."""
+        with self._forgetting():
+            return self._topics(files, sequences)
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """What is kept is forgotten when anything can't be read: a footer has no checksum, so one
+        that was read while its bytes were wrong may be among it, and would fail for ever."""
+        try:
+            yield
+        except (OSError, pa.ArrowException):
+            for parquet, _ in self._open.values():
+                parquet.close()
+            self._open.clear()
+            self._kept.clear()
+            raise
+
+    def _topics(self, files: Sequence[MessageFile], sequences: Sequence[int]) -> dict[int, str]:
         found: dict[int, str] = {}
         wanted = np.array(sequences, np.int64)
         for file in files:

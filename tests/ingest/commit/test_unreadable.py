@@ -24,12 +24,12 @@ def message_files(gateway: Gateway) -> set[Path]:
 
 @contextmanager
 def damaged(files: set[Path]) -> Iterator[None]:
-    """In the middle of each of these files a few bytes are others; then they are as they were."""
+    """In all pages of these files a bit of each byte is flipped, whichever of them are read; then
+    they are as they were."""
     before = {path: path.read_bytes() for path in files}
     for path, data in before.items():
-        middle = len(data) // 2
-        bad = bytes(255 - byte for byte in data[middle : middle + 8])
-        path.write_bytes(data[:middle] + bad + data[middle + 8 :])
+        footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        path.write_bytes(data[:4] + bytes(byte ^ 1 for byte in data[4:footer]) + data[footer:])
     yield
     for path, data in before.items():
         path.write_bytes(data)

@@ -239,3 +239,24 @@ def test_a_bit_that_flipped_in_a_message_is_refused_and_not_delivered(tmp_path: 
     path.write_bytes(data)
     with pytest.raises(StoreError, match=f"{path.name}, row group .*CRC"):
         walk(log, "t", 0, 100_000)
+
+
+def test_what_could_not_be_read_is_read_anew(tmp_path: Path) -> None:
+    """A file that is whole again is read again, however it became so: nothing that was read of it
+    while it was damaged is kept."""
+    log = TopicLog.open(tmp_path / "log")
+    log.commit([framed(group(1, 0, run("t", bodies(20, 4_000))))])
+    before = walk(log, "t", 0, 1 << 20)
+    [file] = log.files("message", 0)
+    log = TopicLog.open(tmp_path / "log")
+    whole, data = file.with_suffix(".whole"), file.read_bytes()
+    file.rename(whole)
+    middle = len(data) // 2
+    file.write_bytes(
+        data[:middle] + bytes(255 - one for one in data[middle:][:8]) + data[middle + 8 :]
+    )
+    for _ in range(2):
+        with pytest.raises(StoreError, match="can't be read"):
+            log.page("t", 0, 1 << 20)
+    whole.rename(file)
+    assert walk(log, "t", 0, 1 << 20) == before
