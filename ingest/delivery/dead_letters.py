@@ -20,7 +20,7 @@ from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.message_source import Paging
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.logs import QUIET_SECONDS, SummedLines
-from distributary.ingest.runtime.workers import watched, went_well
+from distributary.ingest.runtime.workers import WhileWanted
 from distributary.pipeline.amqp.dead_letter import Copy, DeadLetterInfo, copy, queue_of
 from distributary.pipeline.dispatch.dispatcher import DeadLetter
 from distributary.pipeline.errors import StoreError
@@ -81,7 +81,7 @@ class DeadLetters:
         self._pending: deque[_Pending] = deque()
         #: Dead letters whose messages couldn't be read: they are tried again, the others go on.
         self._unreadable: list[_Pending] = []
-        self._task: asyncio.Task[None] | None = None
+        self._work = WhileWanted(self._run, lambda: bool(self._pending), loop, "dead letters")
         self._waiting_bytes = 0
         self._lines = SummedLines(loop.time)
         self._telling: asyncio.TimerHandle | None = None
@@ -101,24 +101,17 @@ class DeadLetters:
         for nth, one in enumerate(given_up):
             done = then if nth == last else None
             self._pending.append(_Pending(subscription, consumer, one, delivered_at, now, done))
-        self._begin()
-
-    def _begin(self) -> None:
-        if self._task is None and self._pending:
-            work = watched(self._run(), self._loop, "dead letters")
-            self._task = self._loop.create_task(work)
-            self._task.add_done_callback(self._ended)
+        self._work.begin()
 
     def _again(self) -> None:
         """Try once more what couldn't be read."""
         self._pending.extend(self._unreadable)
         self._unreadable.clear()
-        self._begin()
+        self._work.begin()
 
     async def finish(self, seconds: float) -> None:
         """Write the copies that are known until now, for at most so many seconds."""
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=seconds)
+        await self._work.finish(seconds)
 
     def close(self) -> None:
         """Stop: messages without a durable copy are owed after the next start."""
@@ -126,12 +119,7 @@ class DeadLetters:
         self._unreadable.clear()
         if self._telling is not None:
             self._telling.cancel()
-        if self._task is not None:
-            self._task.cancel()
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._task = None
-        went_well(task)
+        self._work.close()
 
     async def _run(self) -> None:
         while self._pending:

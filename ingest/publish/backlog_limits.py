@@ -22,7 +22,7 @@ from distributary.ingest.publish.backlog_counters import BacklogCounters
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.logs import SummedLines
-from distributary.ingest.runtime.workers import watched, went_well
+from distributary.ingest.runtime.workers import WhileWanted
 from distributary.pipeline.errors import SelectorFailed, StoreError
 from distributary.pipeline.log.backlog_counter import BacklogCounter, Volume
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
@@ -97,7 +97,7 @@ class Backlogs:
         self._admitted: dict[str, tuple[int, int]] = {}
         # Topics with too much, and those with limits by age.
         self._over, self._aging = dict[str, None](), dict[str, None]()
-        self._task: asyncio.Task[None] | None = None
+        self._work = WhileWanted(self._drop, lambda: bool(self._over), self._loop, "backlogs")
         self._seconds = host.settings.delivery.expiry_scan_ms / 1_000
         self._overflows = SummedLines(host.loop.time)
         self._timer = host.loop.call_later(self._seconds, self._scan)
@@ -115,8 +115,7 @@ class Backlogs:
     def close(self) -> None:
         self._timer.cancel()
         self.counters.close()
-        if self._task is not None:
-            self._task.cancel()
+        self._work.close()
 
     def changed(self, subscription: Subscription) -> None:
         """It came or went, or has another policy or place."""
@@ -239,15 +238,7 @@ class Backlogs:
 
     def _begin(self, topic: str) -> None:
         self._over[topic] = None
-        if self._task is None:
-            work = watched(self._drop(), self._loop, "backlogs")
-            self._task = self._loop.create_task(work)
-            self._task.add_done_callback(self._ended)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._task = None
-        if went_well(task) and self._over:
-            self._begin(next(iter(self._over)))
+        self._work.begin()
 
     async def _drop(self) -> None:
         while self._over:

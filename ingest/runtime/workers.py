@@ -77,6 +77,44 @@ class Repeated:
             self._timer = self._loop.call_later(self._seconds, self._begin)
 
 
+class WhileWanted:
+    """Work of the loop that one task does while there is any, and that is begun again when there
+    is more. What is asked for between the end of the task's work and the end of the task isn't
+    forgotten: it is looked at once more then. After a failure (`watched`) nothing is begun."""
+
+    def __init__(
+        self,
+        work: Callable[[], Coroutine[None, None, None]],
+        wanted: Callable[[], bool],
+        loop: asyncio.AbstractEventLoop,
+        what: str,
+    ) -> None:
+        """`work` does all that there is, `wanted` says whether there is any; `what` as above."""
+        self._work, self._wanted, self._loop, self._what = work, wanted, loop, what
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """There may be more to do."""
+        if self._task is None and self._wanted():
+            self._task = self._loop.create_task(watched(self._work(), self._loop, self._what))
+            self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._task = None
+        if went_well(task):
+            self.begin()
+
+    async def finish(self, seconds: float) -> None:
+        """Wait for what is under way, for at most so long."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=seconds)
+
+    def close(self) -> None:
+        """What is under way is cancelled."""
+        if self._task is not None:
+            self._task.cancel()
+
+
 class Worker(Generic[T]):
     """One named thread that does jobs in order and tells the loop about each.
 

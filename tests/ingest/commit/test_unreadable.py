@@ -16,6 +16,8 @@ Make = Callable[..., Gateway]
 #: As in `test_backlog`, and asked again soon.
 SETTINGS = TINY | {"delivery": TINY["delivery"] | {"page_retry_ms": 50}}
 COUNT = 400
+#: What is published first is delivered from memory: none of its rows is read from a file and kept.
+LARGER = SETTINGS | {"delivery": SETTINGS["delivery"] | {"cache_bytes": 300_000}}
 
 
 def message_files(gateway: Gateway) -> set[Path]:
@@ -66,14 +68,15 @@ def test_only_what_wants_the_page_waits(own_gateway: Make, connect: Connect) -> 
 def test_what_is_given_up_waits_for_its_copy(own_gateway: Make, connect: Connect) -> None:
     """Messages that were rejected while their page can't be read are owed until their copies are
     kept; others' dead letters don't wait for them."""
-    gateway = own_gateway(SETTINGS).start()
+    gateway = own_gateway(LARGER).start()
     peer = connect("c", port=gateway.port)
     sender = peer.sender("queue://bad")
     sender.publish(*(f"{n} {'x' * 200}" for n in range(COUNT)))
     consumer = peer.receiver("queue://bad", capabilities=("queue",))
     taken = consumer.take(COUNT)
     until(lambda: committed(gateway) == COUNT, "all is in the table")
-    fill(gateway, connect, "other", 0, COUNT)
+    peer.sender("other").publish(*("x" * 10_000 for _ in range(60)))
+    until(lambda: committed(gateway) == COUNT + 60, "all of memory is of another topic")
     files = message_files(gateway)
     manager = Manager(connect(port=gateway.port))
     with damaged(files):

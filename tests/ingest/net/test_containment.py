@@ -427,6 +427,8 @@ OTHERS = {
     "ingest/runtime/workers.py _begin create_task": "`watched` ends the service",
     "ingest/runtime/workers.py _begin add_done_callback": "`watched` ends the service",
     "ingest/runtime/workers.py _ended call_later": "`watched` ends the service",
+    "ingest/runtime/workers.py begin create_task": "`watched` ends the service",
+    "ingest/runtime/workers.py begin add_done_callback": "`watched` ends the service",
     "ingest/runtime/workers.py _run call_soon_threadsafe": "jobs of the log, marks, reader",
     "ingest/commit/group_writer.py _done call_later": "the log of all: what it raises stops it",
     "ingest/cli/messages/message_traffic.py _run create_task": "a command, no gateway",
