@@ -189,13 +189,18 @@ class Checker:
         delivery = self._delivery(*where)
         if delivery.confirmed >= message.sent:
             self._wrong("settled_then_redelivered", where)
-        elif delivery.holders.total() >= message.sent:
+        elif self._held(delivery) >= message.sent:
             self._wrong("doubled", where)
         if message.sent == 1:
             self._order(event, message, delivery)
             self._mark(event, message, delivery)
         delivery.count += 1
         delivery.holders[event.consumer] += 1
+
+    def _held(self, delivery: _Delivery) -> int:
+        """How often consumers have the message beyond doubt. One that has asked to go may have
+        gone before it heard the answer: what it had is given to others then."""
+        return sum(n for who, n in delivery.holders.items() if who not in self._leaving)
 
     def _dead_letter(self, event: DeadLettered) -> None:
         where = event.subscription, event.message
@@ -233,8 +238,7 @@ class Checker:
         given back isn't marked. What was on its way to them, nobody has seen: as many as they had
         credit for may be marked; after a power cut all that was published until then."""
         for delivery in self._deliveries.values():
-            held = (count for who, count in delivery.holders.items() if who not in self._leaving)
-            delivery.must_be_marked |= sum(held) > 0
+            delivery.must_be_marked |= self._held(delivery) > 0
             delivery.holders.clear()
         self._leaving.clear()
         if event.how in {How.POWER_CUT, How.CUT_OFF}:

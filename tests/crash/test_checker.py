@@ -83,6 +83,10 @@ SOUND: dict[str, tuple[Event, ...]] = {
         *(SHARED, sent(), accepted(), came(), Left("c"), came(consumer="d")),
         *(settle(consumer="d"), DRAINED),
     ),
+    "its consumer had asked to go and heard no answer, another gets it": (
+        *(SHARED, sent(), accepted(), came(), Leaving("c"), came(consumer="d"), crashed()),
+        *(came(count=1, consumer="d"), settle(consumer="d"), DRAINED),
+    ),
     "sent twice, there twice": (
         *(SUBSCRIBED, sent(), crashed(), sent(), accepted(), came(), came(), settle(), settled()),
         *(settle(), settled(), DRAINED),
@@ -157,6 +161,10 @@ BAD: dict[str, tuple[str, tuple[Event, ...]]] = {
     ),
     "nobody sent it": ("never_sent", (SUBSCRIBED, came(7))),
     "twice at the same time": ("doubled", (SHARED, sent(), came(), came(consumer="d"))),
+    "twice at the same time, and another one had asked to go": (
+        "doubled",
+        (SHARED, sent(), came(), Leaving("e"), came(consumer="d")),
+    ),
     "a later one first": ("reordered", (SUBSCRIBED, sent(0), sent(1), came(1), came(0))),
     "held at a crash, comes again as if new": (
         "unmarked",
