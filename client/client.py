@@ -126,7 +126,14 @@ class Client:
         """A durable subscription to a topic: it is owed all that is published from its first
         beginning on, until somebody ends it (`Subscription.unsubscribe`). It is everybody's who
         names it; not `shared`, it is this client's alone, by its container id, and has one
-        consumer at a time."""
+        consumer at a time. Raises InvalidRequest for a queue, which keeps its messages by
+        itself."""
+        node = Node.of(topic if "://" in topic else f"topic://{topic}")
+        if node.kind == "queue":
+            raise InvalidRequest(
+                f"subscription {name}: '{node}' is a queue, no topic: it keeps its messages by "
+                "itself, so consume it without the name of a subscription"
+            )
         if not shared and not self._own_id:
             raise InvalidRequest(
                 f"subscription {name}: one that isn't shared belongs to a client: "
@@ -137,7 +144,7 @@ class Client:
         more = "" if number == 1 else f"{number}"
         terms = SourceTerms(
             word + more,
-            Node.of(topic if "://" in topic else f"topic://{topic}"),
+            node,
             durable=True,
             shared=shared,
             selector=selector,
@@ -154,14 +161,26 @@ class Client:
         prefetch: int | None = None,
     ) -> Subscription:
         """A queue's messages, or a topic's from now on. `browse`: a queue's as they are, which
-        changes nothing. `shared`: the name of a subscription that ends with its last consumer."""
+        changes nothing. `shared`: the name of a subscription that ends with its last consumer.
+        Raises InvalidRequest where a topic is to be browsed, or a queue shared by name."""
+        node = Node.of(address)
+        if browse and node.kind == "topic":
+            raise InvalidRequest(
+                f"'{node}' is a topic, no queue: nothing waits there to be browsed, so browse a "
+                "queue, or consume the topic"
+            )
+        if shared and node.kind == "queue":
+            raise InvalidRequest(
+                f"subscription {shared}: '{node}' is a queue, no topic: its consumers share it "
+                "anyway, so consume it without the name of a subscription"
+            )
         name = f"consumer-{uuid.uuid4().hex[:12]}"
         if shared:
             word = f"{shared}|global-volatile"
             name = f"{word}{self._number(word)}"
         terms = SourceTerms(
             name,
-            Node.of(address),
+            node,
             shared=bool(shared),
             browse=browse,
             selector=selector,

@@ -12,7 +12,7 @@ from tests.bench.attacks import ATTACKS
 from tests.bench.auditing import auditing
 from tests.bench.backing_up import backing_up
 from tests.bench.bench import Bench, Measurement
-from tests.bench.claims import attributes, idle_1000, patterns, selectors_10
+from tests.bench.claims import attributes, idle_50, idle_1000, patterns, selectors_10
 from tests.bench.compaction import compaction
 from tests.bench.consoling import console
 from tests.bench.crowd import crowd
@@ -296,6 +296,7 @@ CASES = (
         Budget(facts_max={"slower_pct": 10, "cpu_ratio": 1.1}),
         own=True,
     ),
+    Case("idle-50", "few", idle_50, Budget(facts_max={"many_mb": 200}), own=True),
     Case("patterns", "patterns", patterns, Budget(facts_max={"cpu_ratio": 1.2}), own=True),
     Case(
         "dispatch",
@@ -321,7 +322,13 @@ CASES = (
         Budget(facts_max={"publish_ratio": 1.3, "through_ratio": 1.3}),
         own=True,
     ),
-    Case("reply", "reply", reply, Budget(facts_max={"ratio_p50": 0.5}), own=True),
+    Case(
+        "reply",
+        "reply",
+        reply,
+        Budget(facts_max={"ratio_p50": 0.5, "bare_ratio_p50": 2.5}),
+        own=True,
+    ),
     Case(
         "client",
         "client",

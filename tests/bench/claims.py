@@ -15,6 +15,8 @@ from tests.bench.server import fresh_home
 SELECTED: Final = 10
 #: Subscriptions that nobody consumes, and the messages of a round that they are owed.
 IDLE: Final = 1_000
+#: So few of them.
+FEW: Final = 50
 #: Subscriptions of patterns that the topic doesn't match.
 PATTERNS: Final = 10_000
 ROUND: Final = 50_000
@@ -79,6 +81,21 @@ def idle_1000(bench: Bench) -> Measurement:
         began = time.monotonic()
         with bench.gateway(home):
             measurement.facts["start_s"] = time.monotonic() - began
+    return measurement
+
+
+def idle_50(bench: Bench) -> Measurement:
+    """Memory of a gateway whose topic has so many durable subscriptions that nobody consumes, while
+    it is published to; and with a single one."""
+    measurement, count = Measurement(), bench.settings.count(ROUND)
+    for fact, subscriptions in (("one_mb", 1), ("many_mb", FEW)):
+        with bench.fresh():
+            topic = bench.name("memory")
+            subscribe_many(bench, topic, subscriptions)
+            for _ in range(bench.settings.repeat + 1):
+                _publish(bench, topic, count)
+            measurement.rss_mb = bench.server.rss_mb()
+            measurement.facts[fact] = measurement.rss_mb or 0.0
     return measurement
 
 

@@ -2,9 +2,11 @@
 
 Both are non-persistent. In turn the topics' `storage` is `log`, where each of the two messages
 waits for a group, and `non_persistent`, where neither does: whatever else the machine does slows
-both down.
+both down. So it does the bare sockets: as many bytes through a process that only passes them on.
 """
 
+import multiprocessing
+import socket
 import time
 
 import numpy as np
@@ -87,14 +89,55 @@ def _round_trips(bench: Bench, storage: str) -> list[float]:
     return took
 
 
+def _pass_on(listening: socket.socket) -> None:
+    """Pass on what comes from the first peer to the second, and from the third to the fourth."""
+    peers = [listening.accept()[0] for _ in range(4)]
+    for peer in peers:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    client, service, answers, replies = peers
+    while data := client.recv(1 << 16):
+        service.sendall(data)
+        replies.sendall(answers.recv(1 << 16))
+
+
+def _bare_round_trips(count: int) -> list[float]:
+    """Milliseconds of each round trip of as many bytes over as many sockets, through a process that
+    passes them on: what no server between two clients can be quicker than."""
+    payload = frames.transfer(0, frames.message(DATA_BYTES, "requests", durable=False))
+    took: list[float] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        between = multiprocessing.get_context("spawn").Process(target=_pass_on, args=(listening,))
+        between.start()
+        peers = [socket.create_connection(listening.getsockname()) for _ in range(4)]
+        for peer in peers:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client, service, answers, replies = peers
+        for _ in range(count):
+            began = time.perf_counter()
+            client.sendall(payload)
+            service.recv(1 << 16)
+            answers.sendall(payload)
+            replies.recv(1 << 16)
+            took.append(1_000 * (time.perf_counter() - began))
+        for peer in peers:
+            peer.close()
+        between.join()
+    return took
+
+
 def reply(bench: Bench) -> Measurement:
-    """Latencies are those of what stays in memory; `ratio` compares them with the log's."""
+    """Latencies are those of what stays in memory; `ratio` compares them with the log's,
+    `bare_ratio` with the bare sockets'."""
     measurement = Measurement()
     logged: list[float] = []
+    bare: list[float] = []
     for _ in range(ROUNDS):
+        bare += _bare_round_trips(bench.settings.count(ROUND_TRIPS))
         logged += _round_trips(bench, "log")
         measurement.latencies_ms += _round_trips(bench, "non_persistent")
     facts = measurement.facts
+    facts["bare_p50_ms"] = float(np.median(bare))
+    facts["bare_ratio_p50"] = float(np.median(measurement.latencies_ms)) / facts["bare_p50_ms"]
     facts["log_p50_ms"], facts["log_p99_ms"] = np.percentile(logged, (50, 99))
     facts["ratio_p50"] = float(np.median(measurement.latencies_ms)) / facts["log_p50_ms"]
     return measurement

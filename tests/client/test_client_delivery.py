@@ -82,6 +82,18 @@ def test_a_subscription_of_a_client_is_its_own(gateway: Gateway, topic: str) -> 
         at(gateway).subscribe("own", topic=topic, shared=False)
 
 
+def test_a_queue_is_no_topic(gateway: Gateway) -> None:
+    """Each keeps its messages in its own way: what can't be meant is said before anything is asked
+    of the gateway."""
+    client = at(gateway)
+    with pytest.raises(InvalidRequest, match="keeps its messages by itself"):
+        client.subscribe("own", topic="queue://jobs")
+    with pytest.raises(InvalidRequest, match="share it anyway"):
+        client.consume("queue://jobs", shared="both")
+    with pytest.raises(InvalidRequest, match="nothing waits there"):
+        client.consume("topic://orders", browse=True)
+
+
 def test_a_subscription_that_ends_with_its_last_consumer(gateway: Gateway, topic: str) -> None:
     """Two share it; with a selector."""
 
