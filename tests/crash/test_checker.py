@@ -87,6 +87,10 @@ SOUND: dict[str, tuple[Event, ...]] = {
         *(SHARED, sent(), accepted(), came(), Leaving("c"), came(consumer="d"), crashed()),
         *(came(count=1, consumer="d"), settle(consumer="d"), DRAINED),
     ),
+    "as before, and the other one is read first": (
+        *(SHARED, sent(), accepted(), Leaving("c"), came(consumer="d"), came(), crashed()),
+        *(came(count=1, consumer="d"), settle(consumer="d"), DRAINED),
+    ),
     "sent twice, there twice": (
         *(SUBSCRIBED, sent(), crashed(), sent(), accepted(), came(), came(), settle(), settled()),
         *(settle(), settled(), DRAINED),
@@ -164,6 +168,14 @@ BAD: dict[str, tuple[str, tuple[Event, ...]]] = {
     "twice at the same time, and another one had asked to go": (
         "doubled",
         (SHARED, sent(), came(), Leaving("e"), came(consumer="d")),
+    ),
+    "a third one has it, too, when its consumer had asked to go": (
+        "doubled",
+        (SHARED, sent(), came(), Leaving("c"), came(consumer="d"), came(consumer="e")),
+    ),
+    "twice at the same time, behind an answer": (
+        "doubled",
+        (SHARED, sent(), Leaving("c"), Left("c"), came(consumer="d"), came()),
     ),
     "a later one first": ("reordered", (SUBSCRIBED, sent(0), sent(1), came(1), came(0))),
     "held at a crash, comes again as if new": (
