@@ -36,6 +36,7 @@ from tests.bench.settled import settled
 from tests.bench.subscriber import subscriber
 from tests.bench.traced import traced
 from tests.bench.transactions import transactions
+from tests.bench.viewing import viewing
 
 #: Messages published before the first case of a group, so that nothing is measured cold.
 WARM_UP_COUNT = 20_000
@@ -339,6 +340,13 @@ CASES = (
     ),
     Case("subscriber", "subscriber", subscriber, own=True),
     Case("retroactive", "retroactive", retroactive, own=True),
+    Case(
+        "views",
+        "views",
+        viewing,
+        Budget(facts_max=dict.fromkeys(("pending_s", "backlog_s", "stuck_summary_s"), 5)),
+        own=True,
+    ),
     Case("materialize", "materialize", materialize, Budget(20_000), own=True),
     Case("batches", "batches", batches, Budget(facts_max={"cpu_ratio": 1.25}), own=True),
     Case(

@@ -1,6 +1,6 @@
 """Which messages are of the topic that a subscription claims, or of its pattern's topics."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
@@ -19,18 +19,16 @@ def is_of(topic: str) -> Column:
     return _is_topic() & dotted.rlike(expression(topic))
 
 
-def by_topic(claims: DataFrame, messages: DataFrame) -> DataFrame:
-    """`claims` have a column `_topic`: each with a pattern becomes one for each topic of `messages`
-    that matches it, so that claims meet messages by equal topics.
+def by_topic(claims: DataFrame, messages: DataFrame, patterns: Collection[str]) -> DataFrame:
+    """`claims` have a column `_topic`: each with one of these patterns becomes one for each topic
+    of `messages` that matches it, so that claims meet messages by equal topics.
 
-    Cost: what finds out whether there are patterns; if there are, the topics of `messages` once.
+    Cost: if there are patterns, the topics of `messages` once.
     """
-    words = claims.select("_topic").where(F.col("_topic").startswith("pattern://")).distinct()
-    patterns = [row._topic for row in words.collect()]
     if not patterns:
         return claims
-    pairs = _pairs(patterns, messages)
-    known = claims.where(~F.col("_topic").isin(patterns))
+    pairs = _pairs(sorted(patterns), messages)
+    known = claims.where(~F.col("_topic").isin(list(patterns)))
     each = claims.withColumnRenamed("_topic", "_pattern").join(pairs, on="_pattern", how="inner")
     return known.unionByName(each.drop("_pattern"))
 

@@ -3,19 +3,28 @@
 A message is owed from when it was published, or from when the incarnation began that reaches back
 to it; until it is settled for good, or the incarnation ends. What is settled in its own group as
 `local`, `forbidden` or `redriven` was never owed, and `local` and `forbidden` never are.
+
+Rule 1: what an incarnation was owed has been settled for good, or waits (`pending`), or was dropped
+        when the incarnation ended; one of the three.
+Rule 2: an incarnation settles what it is owed, once (the audit's check `settled_twice`), or what
+        is below its floor. So a settlement needs neither topic nor selector to count.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Self
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.outcome import Outcome
-from distributary.pipeline.transforms.schema.claimed_topics import by_topic
+from distributary.pipeline.model.subscription import BEGINNINGS
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.incarnations import incarnations
-from distributary.pipeline.transforms.selector.selecting import selected
+from distributary.pipeline.transforms.views.claiming import Claims, claimed
+from distributary.pipeline.transforms.views.pending import pending_of_all
 
 #: The width of a bucket where none is said.
 WIDTH = timedelta(hours=1)
@@ -23,7 +32,16 @@ WIDTH = timedelta(hours=1)
 #: Buckets of one subscription; more are hardly a picture, and each is a row.
 BUCKETS_MAX = 10_000
 
+#: So many messages a task may know: some 150 MB.
+MESSAGES_IN_MEMORY = 2_000_000
+
 _US = timedelta(microseconds=1)
+
+#: The first and the last bucket, and the moment at which all ends.
+_FRAME = ("first", "last", "ends")
+
+#: What these settle was never owed.
+_NEVER = (Outcome.LOCAL.value, Outcome.FORBIDDEN.value)
 
 #: What is counted in a bucket.
 _COUNTS = ("owed", "came", "settled", "dropped")
@@ -35,6 +53,7 @@ def backlog(
     width: timedelta = WIDTH,
     since: datetime | None = None,
     until: datetime | None = None,
+    back: timedelta | None = None,
     subscription: str | None = None,
 ) -> DataFrame:
     """One row per subscription and bucket of time in which it was there: `begins_at`, `ends_at`,
@@ -43,53 +62,97 @@ def backlog(
 
     Buckets have the given width and begin at its multiples since 1970. They go from `since`, or
     the first beginning of a subscription, to `until`, or as far as `cursors` are; the last one
-    ends there. `subscription` is an id, to look at it alone.
+    ends there. `back` is how far they go back from there at most. `subscription` is an id, to look
+    at it alone.
 
     Raises InvalidRequest for a width below a millisecond or more than BUCKETS_MAX buckets; where
     an end is open this ends the query.
 
-    Cost: one pass over `messages` and `acks`, columns of headers alone unless a selector asks for
-    more; the rest has as many rows as there are pairs of buckets that messages came and went in.
+    Cost: one pass over `acks`, each row of which looks for its message; what `pending` costs; for
+    incarnations that have ended the messages that they were owed. The rest has as many rows as
+    there are pairs of buckets that messages came and went in.
     """
-    width_us = width // _US
-    _check(width, since, until)
-    group = F.coalesce(tables.cursors.select(F.max("group")).scalar(), F.lit(2**63 - 1))
-    events = tables.subscriptions.where(F.col("group") <= group)
-    if subscription is not None:
-        events = events.where(F.col("subscription") == subscription)
-    incarnation_rows = incarnations(events)
-    selectors = [row.selector for row in events.select("selector").distinct().collect()]
-    frame = _frame(tables, incarnation_rows, group, width_us, since, until)
-    stays = _stays(tables, incarnation_rows, selectors, group)
-    return _counted(stays, incarnation_rows, frame, width_us)
+    asked = Buckets(width // _US, since, until, back)
+    asked.check()
+    return History.of(tables, pending_of_all(tables), subscription).counted(asked)
 
 
-def _check(width: timedelta, since: datetime | None, until: datetime | None) -> None:
-    if width < timedelta(milliseconds=1):
-        raise InvalidRequest(f"A bucket of {width} is too short: a millisecond at least.")
-    if since is not None and until is not None and (until - since) / width > BUCKETS_MAX:
-        raise InvalidRequest(
-            f"{since} to {until} has more than {BUCKETS_MAX} buckets of {width}: "
-            "make them wider, or the window shorter."
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Which buckets are wanted: their width, from when and to when, and how far back at most."""
+
+    width_us: int
+    since: datetime | None = None
+    until: datetime | None = None
+    back: timedelta | None = None
+
+    def check(self) -> None:
+        """Raises InvalidRequest for a width below a millisecond, or too many buckets."""
+        width = self.width_us * _US
+        if width < timedelta(milliseconds=1):
+            raise InvalidRequest(f"A bucket of {width} is too short: a millisecond at least.")
+        if self.since is None or self.until is None:
+            return
+        if (self.until - self.since) / width > BUCKETS_MAX:
+            raise InvalidRequest(
+                f"{self.since} to {self.until} has more than {BUCKETS_MAX} buckets of {width}: "
+                "make them wider, or the window shorter."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What came to subscriptions and went, message by message: what every width begins with."""
+
+    tables: Tables
+    events: DataFrame
+    lives: DataFrame
+    stays: DataFrame
+    #: The last group that all of it has.
+    group: Column
+
+    @classmethod
+    def of(cls, tables: Tables, owed: DataFrame, subscription: str | None = None) -> Self:
+        """`owed` is what `pending_of_all` says; `subscription` is an id, to look at it alone."""
+        group = F.coalesce(tables.cursors.select(F.max("group")).scalar(), F.lit(2**63 - 1))
+        events = tables.subscriptions.where(F.col("group") <= group)
+        if subscription is not None:
+            events = events.where(F.col("subscription") == subscription)
+        lives = incarnations(events)
+        stays = _settled_or_waiting(tables, owed, lives, group).unionByName(
+            _dropped(tables, lives, Claims.of(events))
         )
+        return cls(tables, events, lives, stays, group)
+
+    def counted(self, buckets: "Buckets") -> DataFrame:
+        """The rows of `backlog`."""
+        frame = _frame(self.tables, self.events, self.group, buckets)
+        rows = _alike(self.stays, frame, buckets).unionByName(
+            _lived(self.lives, buckets.width_us), allowMissingColumns=True
+        )
+        return _counted(rows, frame, buckets.width_us)
 
 
 def _frame(
     tables: Tables,
-    incarnation_rows: DataFrame,
+    events: DataFrame,
     group: Column,
-    width_us: int,
-    since: datetime | None,
-    until: datetime | None,
+    asked: Buckets,
 ) -> DataFrame:
     """One row: the first and the last bucket, and the moment at which all ends."""
     versions = tables.log_versions.where(F.col("group") <= group)
     known = F.coalesce(versions.select(F.max("committed_at")).scalar(), F.current_timestamp())
-    begin = incarnation_rows.select(F.min("began_at")).scalar() if since is None else F.lit(since)
-    end = known if until is None else F.least(known, F.lit(until))
-    frame = incarnation_rows.sparkSession.range(1).select(
-        _bucket(begin, width_us).alias("first"),
-        _bucket(end, width_us).alias("last"),
+    begun = events.where(F.col("event").isin([event.value for event in BEGINNINGS]))
+    if asked.since is None:
+        begin = begun.select(F.min("recorded_at")).scalar()
+    else:
+        begin = F.lit(asked.since)
+    end = known if asked.until is None else F.least(known, F.lit(asked.until))
+    if asked.back is not None:
+        begin = F.greatest(begin, end - F.lit(asked.back))
+    frame = events.sparkSession.range(1).select(
+        _bucket(begin, asked.width_us).alias("first"),
+        _bucket(end, asked.width_us).alias("last"),
         end.alias("ends"),
     )
     many = F.col("last") - F.col("first") >= BUCKETS_MAX
@@ -99,162 +162,213 @@ def _frame(
     )
 
 
-def _stays(
-    tables: Tables, incarnation_rows: DataFrame, selectors: list[str | None], group: Column
+def _settled_or_waiting(
+    tables: Tables, owed: DataFrame, lives: DataFrame, group: Column
 ) -> DataFrame:
-    """Every message that an incarnation was owed: `came_at` and `went_at` (null: it is), whether
-    it was `settled`, and when it was published."""
-    lives = incarnation_rows.select(
-        "subscription",
-        "began",
-        "began_at",
-        "ended",
-        "ended_at",
-        "floor",
-        F.col("topic").alias("_topic"),
-        F.col("selector").alias("_selector"),
-    )
-    messages = tables.messages.where(F.col("group") <= group)
-    life = F.broadcast(by_topic(lives, messages))
-    mine = (
-        (F.col("topic") == F.col("_topic"))
-        & (F.col("sequence") >= F.col("floor"))
-        & (F.col("group") < F.coalesce("ended", F.lit(2**63 - 1)))
-    )
-    owed = (
-        life.join(messages, on=mine, how="inner")
-        .where(selected(F.col("_selector"), selectors))
-        .select(
-            "subscription",
-            "began",
-            "sequence",
-            "group",
-            "published_at",
-            "ended_at",
-            F.greatest("began_at", "published_at").alias("came_at"),
-        )
-    )
-    joined = owed.join(
-        _endings(tables, incarnation_rows, group),
-        on=["subscription", "began", "sequence"],
-        how="left",
-    )
-    never = F.coalesce(
-        F.col("outcome").isin(Outcome.LOCAL.value, Outcome.FORBIDDEN.value)
-        | ((F.col("outcome") == Outcome.REDRIVEN.value) & (F.col("settled_in") == F.col("group"))),
-        F.lit(False),
-    )
-    settled = F.coalesce(F.col("settled_at") <= F.coalesce("ended_at", "settled_at"), F.lit(False))
-    went_at = F.greatest("came_at", F.least("settled_at", "ended_at"))
-    return joined.where(~never).select(
+    """Every message that an incarnation has settled for good, and every one that a subscription is
+    owed: `came_at` and `went_at` (null: it waits), whether it was `settled`, and when it was
+    published."""
+    life = F.broadcast(lives.withColumnRenamed("subscription", "_of"))
+    own = F.col("subscription") == F.col("_of")
+    waiting = owed.select(
         "subscription",
         "published_at",
-        "came_at",
-        F.when(F.col("settled_at").isNotNull() | F.col("ended_at").isNotNull(), went_at).alias(
-            "went_at"
-        ),
-        settled.alias("was_settled"),
+        F.lit(None).cast("timestamp").alias("settled_at"),
+        F.lit(None).cast("long").alias("settled_in"),
+        "sequence",
+    )
+    here = F.when(F.col("settled_in").isNull(), F.col("ended").isNull()).otherwise(
+        (F.col("sequence") >= F.col("floor"))
+        & (F.col("settled_in") > F.col("began"))
+        & (F.col("settled_in") <= F.coalesce("ended", F.lit(2**63 - 1)))
+    )
+    went_at = F.when(F.col("settled_in").isNotNull(), F.least("settled_at", "ended_at"))
+    in_time = F.col("settled_at") <= F.coalesce("ended_at", "settled_at")
+    return (
+        _settled(tables, group)
+        .unionByName(waiting)
+        .join(life, on=own & here, how="inner")
+        .select(*_stay(went_at), F.coalesce(in_time, F.lit(False)).alias("was_settled"))
     )
 
 
-def _endings(tables: Tables, incarnation_rows: DataFrame, group: Column) -> DataFrame:
-    """The first final settlement of each message in each incarnation."""
-    life = F.broadcast(
-        incarnation_rows.select(
-            F.col("subscription").alias("_of"), "began", F.col("ended").alias("_ended")
-        )
-    )
-    mine = (
-        (F.col("subscription") == F.col("_of"))
-        & (F.col("group") > F.col("began"))
-        & (F.col("group") <= F.coalesce("_ended", F.lit(2**63 - 1)))
+def _settled(tables: Tables, group: Column) -> DataFrame:
+    """The final settlements of what was owed: `subscription`, `sequence`, `settled_at`, the group
+    `settled_in`, and when the message was published."""
+    never = F.col("outcome").isin(*_NEVER) | (
+        (F.col("outcome") == Outcome.REDRIVEN.value)
+        & (F.col("settled_in") == F.col("published_in"))
     )
     final = tables.acks.where(F.col("final") & (F.col("group") <= group))
     return (
-        life.join(final, on=mine, how="inner")
-        .groupBy("subscription", "began", "sequence")
-        .agg(F.min_by(F.struct("settled_at", "outcome", "group"), "group").alias("end"))
-        .select(
-            "subscription",
-            "began",
-            "sequence",
-            "end.settled_at",
-            "end.outcome",
-            F.col("end.group").alias("settled_in"),
+        final.select(
+            *("subscription", "sequence", "outcome", "settled_at"),
+            F.col("group").alias("settled_in"),
         )
+        .join(_published(tables.messages), on="sequence", how="inner")
+        .where(~never)
+        .drop("outcome", "published_in")
     )
 
 
-def _counted(
-    stays: DataFrame, incarnation_rows: DataFrame, frame: DataFrame, width_us: int
-) -> DataFrame:
-    """What came and went in each bucket, and what was there at its end."""
-    alike = (
-        stays.join(F.broadcast(frame), how="cross")
-        .where(F.col("came_at") <= F.col("ends"))
-        .select(
-            "subscription",
-            "published_at",
-            _bucket(F.col("came_at"), width_us).alias("came_in"),
-            _bucket(F.when(F.col("went_at") <= F.col("ends"), F.col("went_at")), width_us).alias(
-                "went_in"
-            ),
-            "was_settled",
+def _dropped(tables: Tables, lives: DataFrame, claims: Claims) -> DataFrame:
+    """Every message that an incarnation was owed when it ended."""
+    over = lives.where(F.col("ended").isNotNull()).select(
+        *("subscription", "began", "began_at", "ended", "ended_at", "floor"),
+        F.col("topic").alias("_topic"),
+        F.col("selector").alias("_selector"),
+    )
+    mine = (F.col("sequence") >= F.col("floor")) & (F.col("group") < F.col("ended"))
+    settled = (
+        tables.acks.where(F.col("final"))
+        .select("subscription", "sequence", F.col("group").alias("_settled_in"))
+        .join(
+            F.broadcast(over.select(F.col("subscription").alias("_of"), "began", "ended")),
+            on=(F.col("subscription") == F.col("_of"))
+            & F.col("_settled_in").between(F.col("began") + 1, F.col("ended")),
+            how="inner",
         )
-        .groupBy("subscription", "came_in", "went_in", "was_settled")
+        .select("subscription", "began", "sequence")
+    )
+    return (
+        claimed(over, tables.messages, mine, claims)
+        .join(settled, on=["subscription", "began", "sequence"], how="left_anti")
+        .select(*_stay(F.col("ended_at")), F.lit(False).alias("was_settled"))
+    )
+
+
+def _published(messages: DataFrame) -> DataFrame:
+    """When each message was published. Up to MESSAGES_IN_MEMORY are known to each task, so that
+    settlements needn't be brought to them."""
+    few = messages.count() <= MESSAGES_IN_MEMORY
+    known = messages.select("sequence", "published_at", F.col("group").alias("published_in"))
+    return F.broadcast(known) if few else known
+
+
+def _stay(went_at: Column) -> list[Column]:
+    """What is said of a message that an incarnation was owed."""
+    came_at = F.greatest("began_at", "published_at")
+    return [
+        *map(F.col, ("subscription", "began", "published_at")),
+        came_at.alias("came_at"),
+        F.when(went_at.isNotNull(), F.greatest(came_at, went_at)).alias("went_at"),
+    ]
+
+
+def _alike(stays: DataFrame, frame: DataFrame, asked: Buckets) -> DataFrame:
+    """How many came in one bucket and went in another, and the oldest of them. What was before the
+    first bucket is in the one before it, and what had gone then is left out."""
+    went_at = F.col("went_at")
+    if asked.until is not None:
+        stays = stays.where(F.col("came_at") <= F.lit(asked.until))
+        went_at = F.when(went_at <= F.lit(asked.until), went_at)
+    came_in, went_in = (_bucket(at, asked.width_us) for at in (F.col("came_at"), went_at))
+    if asked.since is not None or asked.back is not None:
+        first = frame.select("first").scalar()
+        stays = stays.where(F.coalesce(went_in >= first, F.lit(True)))
+        came_in = F.greatest(came_in, first - 1)
+    return (
+        stays.withColumns({"came_in": came_in, "went_in": went_in})
+        .groupBy("subscription", "began", "came_in", "went_in", "was_settled")
         .agg(F.count("*").alias("n"), F.min("published_at").alias("oldest_at"))
     )
-    framed = alike.join(F.broadcast(frame.select("first", "last")), how="cross")
-    counted = framed.select("subscription", F.explode(_parts()).alias("part")).select(
-        "subscription", "part.*"
+
+
+def _lived(lives: DataFrame, width_us: int) -> DataFrame:
+    """From which bucket to which each incarnation lived: rows without an `n`."""
+    return lives.select(
+        *("subscription", "began"),
+        _bucket(F.col("began_at"), width_us).alias("came_in"),
+        _bucket(F.col("ended_at"), width_us).alias("went_in"),
     )
-    spine = _spine(incarnation_rows, frame, width_us)
-    return _rows(counted.unionByName(spine, allowMissingColumns=True), frame, width_us)
 
 
-def _parts() -> Column:
-    """What messages that came in one bucket and went in another mean for each bucket: one part for
-    each at whose end they are there, one for where they came and one for where they went."""
+def _counted(alike: DataFrame, frame: DataFrame, width_us: int) -> DataFrame:
+    """What came and went in each bucket, and what was there at its end."""
+    parts = F.when(F.col("n").isNull(), _nothing()).otherwise(F.concat(_changes(), _oldest()))
+    counted = (
+        alike.join(F.broadcast(frame), how="cross")
+        .withColumn("_before", _gone_before())
+        .select("subscription", *_FRAME, F.explode(parts).alias("part"))
+        .select("subscription", *_FRAME, "part.*")
+    )
+    return _rows(counted, width_us)
+
+
+def _nothing() -> Column:
+    """A part for every bucket that an incarnation lived in."""
+    begin = F.greatest("came_in", "first")
+    return _each(begin, F.least("went_in", "last"), lambda bucket: _part(bucket, {}, None))
+
+
+def _changes() -> Column:
+    """What messages that came in one bucket and went in another change in these two; `owed` is by
+    how much what is owed rises. What was before the first bucket is as if it had been in it."""
 
     def part(bucket: Column, counts: dict[str, Column]) -> Column:
-        fields = [counts.get(name, none).alias(name) for name in _COUNTS]
-        oldest = F.col("oldest_at") if "owed" in counts else F.lit(None).cast("timestamp")
-        return F.struct(bucket.alias("bucket"), *fields, oldest.alias("oldest_at"))
+        counted = bucket >= F.col("first")
+        own = {name: F.when(counted, counts.get(name, _none())) for name in _COUNTS[1:]}
+        return _part(F.greatest(bucket, F.col("first")), {"owed": counts["owed"], **own}, None)
 
-    n, none = F.col("n"), F.lit(0).cast("long")
-    begin = F.greatest("came_in", "first")
-    end = F.least(F.coalesce(F.col("went_in") - 1, F.col("last")), F.col("last"))
-    there = F.transform(
-        F.when(begin <= end, F.sequence(begin, end)).otherwise(F.array().cast("array<bigint>")),
-        lambda bucket: part(bucket, {"owed": n}),
+    n = F.col("n")
+    settled = F.when(F.col("was_settled"), n).otherwise(_none())
+    came = part(F.col("came_in"), {"owed": n, "came": n})
+    went = part(F.col("went_in"), {"owed": -n, "settled": settled, "dropped": n - settled})
+    return F.when(F.col("went_in").isNull(), F.array(came)).otherwise(F.array(came, went))
+
+
+def _gone_before() -> Column:
+    """The bucket in which all that were published before these had gone, of one incarnation."""
+    before = (
+        Window.partitionBy("subscription", "began")
+        .orderBy("oldest_at", "came_in")
+        .rowsBetween(Window.unboundedPreceding, -1)
     )
-    settled = F.when(F.col("was_settled"), n).otherwise(none)
-    went = part(F.col("went_in"), {"settled": settled, "dropped": n - settled})
-    return F.concat(there, F.array(part(F.col("came_in"), {"came": n}), went))
+    return F.max(_gone_in()).over(before)
 
 
-def _spine(incarnation_rows: DataFrame, frame: DataFrame, width_us: int) -> DataFrame:
-    """A row for every bucket that a subscription lived in."""
-    begin = F.greatest(_bucket(F.col("began_at"), width_us), F.col("first"))
-    end = F.least(F.coalesce(_bucket(F.col("ended_at"), width_us), F.col("last")), F.col("last"))
-    return (
-        incarnation_rows.join(F.broadcast(frame), how="cross")
-        .where(begin <= end)
-        .select("subscription", F.explode(F.sequence(begin, end)).alias("bucket"))
-        .distinct()
+def _none() -> Column:
+    return F.lit(0).cast("long")
+
+
+def _gone_in() -> Column:
+    always = F.lit(2**63 - 1)
+    return F.when(F.col("n").isNotNull(), F.coalesce(F.col("went_in"), always))
+
+
+def _oldest() -> Column:
+    """The buckets at whose end these were the oldest. Of one incarnation what is published later
+    doesn't come before; so each is the oldest from when all before it are gone."""
+    begin = F.greatest("came_in", "first", "_before")
+    end = F.least(_gone_in() - 1, F.col("last"))
+    return _each(begin, end, lambda bucket: _part(bucket, {}, F.col("oldest_at")))
+
+
+def _each(begin: Column, end: Column, part: Callable[[Column], Column]) -> Column:
+    none = F.array().cast("array<bigint>")
+    return F.transform(F.when(begin <= end, F.sequence(begin, end)).otherwise(none), part)
+
+
+def _part(bucket: Column, counts: dict[str, Column], oldest_at: Column | None) -> Column:
+    oldest = F.lit(None) if oldest_at is None else oldest_at
+    return F.struct(
+        bucket.alias("bucket"),
+        *(F.coalesce(counts.get(name, _none()), _none()).alias(name) for name in _COUNTS),
+        oldest.cast("timestamp").alias("oldest_at"),
     )
 
 
-def _rows(counted: DataFrame, frame: DataFrame, width_us: int) -> DataFrame:
+def _rows(counted: DataFrame, width_us: int) -> DataFrame:
     ends_at = F.least(F.timestamp_micros((F.col("bucket") + 1) * width_us), F.col("ends"))
+    so_far = Window.partitionBy("subscription").orderBy("bucket")
     age = (F.unix_micros("ends_at") - F.unix_micros("oldest_at")) / 1_000_000
     return (
-        counted.groupBy("subscription", "bucket")
+        counted.groupBy("subscription", "bucket", *_FRAME)
         .agg(
-            *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _COUNTS),
+            *(F.coalesce(F.sum(name), _none()).alias(name) for name in _COUNTS),
             F.min("oldest_at").alias("oldest_at"),
         )
-        .join(F.broadcast(frame), how="cross")
+        .withColumn("owed", F.sum("owed").over(so_far))
         .where(F.col("bucket").between(F.col("first"), F.col("last")))
         .withColumn("ends_at", ends_at)
         .select(

@@ -14,10 +14,11 @@ from pyspark.sql.types import BooleanType
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.transforms.materialize.settled import without_settled
-from distributary.pipeline.transforms.schema.claimed_topics import by_topic, is_of
+from distributary.pipeline.transforms.schema.claimed_topics import is_of
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables, whole
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
-from distributary.pipeline.transforms.selector.selecting import selected, selects
+from distributary.pipeline.transforms.selector.selecting import selects
+from distributary.pipeline.transforms.views.claiming import Claims, claimed
 
 
 def pending(spark: SparkSession, place: str, subscription: str) -> DataFrame:
@@ -42,7 +43,6 @@ def pending_of_all(tables: Tables) -> DataFrame:
     condition for each distinct selector and doesn't grow with the subscriptions.
     """
     cursors = tables.cursors
-    selectors = [row.selector for row in cursors.select("selector").distinct().collect()]
     # Cursors come first, so that they are read first: messages that came meanwhile aren't theirs.
     subscribers = cursors.select(
         "subscription",
@@ -53,17 +53,9 @@ def pending_of_all(tables: Tables) -> DataFrame:
     )
     lowest = cursors.select(F.min("floor")).scalar()
     messages = tables.messages.where(F.col("sequence") >= lowest)
-    subscribers = F.broadcast(by_topic(subscribers, messages))
-    mine = (
-        (F.col("topic") == F.col("_topic"))
-        & (F.col("sequence") >= F.col("_floor"))
-        & (F.col("group") <= F.col("_group"))
-    )
-    rows = (
-        subscribers.join(messages, on=mine, how="inner")
-        .where(selected(F.col("_selector"), selectors))
-        .select("subscription", *MESSAGES.names)
-    )
+    mine = (F.col("sequence") >= F.col("_floor")) & (F.col("group") <= F.col("_group"))
+    rows = claimed(subscribers, messages, mine, Claims.of(cursors))
+    rows = rows.select("subscription", *MESSAGES.names)
     return _with_states(without_settled(rows, cursors), "subscription")
 
 

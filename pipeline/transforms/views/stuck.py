@@ -49,6 +49,10 @@ class Reason(StrEnum):
     NOT_MATERIALIZED = "not yet materialized"  #: only in the summary: the tables lack the messages
 
 
+#: The numbers and times that are in the words of a reason.
+_DETAILED = ("_since", "expires_at", "deliver_at", "failures", "_attempts_max")
+
+
 def _columns(*columns: tuple[str, type]) -> StructType:
     return StructType([StructField(name, kind()) for name, kind in columns])
 
@@ -81,19 +85,13 @@ def stuck(tables: Tables, live: Live | None = None, subscription: str | None = N
 
     Cost: that of `pending`, of the columns of headers alone, and a join with what is in flight.
     """
-    rows = _owed(tables, subscription).select(
-        *("subscription", "topic", "sequence", "message_id", "published_at"),
-        *("group_id", "expires_at", "deliver_at", "expired", "delayed"),
-    )
-    rows = _with_live(rows, live) if live is not None else _with_tables(rows, tables)
-    failed = F.greatest(F.coalesce("_failures", F.lit(0)), F.coalesce("failures", F.lit(0)))
-    rows = (
-        rows.join(_failures(tables), on=["subscription", "sequence"], how="left")
-        .withColumn("failures", failed)
-        .withColumn("reason", _reason(known=live is not None))
-    )
+    return listed(explained(tables, _owed(tables, subscription), live))
+
+
+def listed(told: DataFrame) -> DataFrame:
+    """The columns of `stuck` of what `explained` says."""
     age = (F.unix_micros(F.current_timestamp()) - F.unix_micros("published_at")) / 1_000_000
-    return rows.select(
+    return told.select(
         *("subscription", "topic", "sequence", "message_id", "published_at"),
         age.alias("age_seconds"),
         "reason",
@@ -105,6 +103,22 @@ def stuck(tables: Tables, live: Live | None = None, subscription: str | None = N
     )
 
 
+def explained(tables: Tables, owed: DataFrame, live: Live | None) -> DataFrame:
+    """What is `owed` (rows of `pending` with a `subscription`), with its `reason` and all that is
+    said of it."""
+    rows = owed.select(
+        *("subscription", "topic", "sequence", "message_id", "published_at"),
+        *("group_id", "expires_at", "deliver_at", "expired", "delayed"),
+    )
+    rows = _with_live(rows, live) if live is not None else _with_tables(rows, tables)
+    failed = F.greatest(F.coalesce("_failures", F.lit(0)), F.coalesce("failures", F.lit(0)))
+    return (
+        rows.join(_failures(tables), on=["subscription", "sequence"], how="left")
+        .withColumn("failures", failed)
+        .withColumn("reason", _reason(known=live is not None))
+    )
+
+
 def stuck_summary(
     tables: Tables, live: Live | None = None, subscription: str | None = None
 ) -> DataFrame:
@@ -112,17 +126,33 @@ def stuck_summary(
     (`oldest_at`, `oldest_seconds`), and the first of them as an `example` with its `detail`.
 
     What a gateway has and the tables lack is a row of its own, without an example."""
-    rows = stuck(tables, live, subscription)
-    summed = rows.groupBy("subscription", "reason").agg(
+    return summed(explained(tables, _owed(tables, subscription), live), live)
+
+
+def summed(told: DataFrame, live: Live | None) -> DataFrame:
+    """The rows of `stuck_summary` of what `explained` says."""
+    # What `_detail` reads of the example; texts only if a gateway says any: rows of a fixed size
+    # are summed up where they are, others are sorted first.
+    texts = () if live is None else ("_consumer", "group_id")
+    example = [*_DETAILED, *texts]
+    found = told.groupBy("subscription", "reason").agg(
         F.count("*").alias("messages"),
         F.min("published_at").alias("oldest_at"),
-        F.max("age_seconds").alias("oldest_seconds"),
         F.min("sequence").alias("example"),
-        F.min_by("detail", "sequence").alias("detail"),
+        *(F.min_by(name, "sequence").alias(name) for name in example),
+    )
+    for text in {"_consumer", "group_id"}.difference(texts):
+        found = found.withColumn(text, F.lit(None).cast("string"))
+    age = (F.unix_micros(F.current_timestamp()) - F.unix_micros("oldest_at")) / 1_000_000
+    rows = found.select(
+        *("subscription", "reason", "messages", "oldest_at"),
+        age.alias("oldest_seconds"),
+        "example",
+        _detail().alias("detail"),
     )
     if live is None:
-        return summed
-    return summed.unionByName(_lacking(summed, live), allowMissingColumns=True)
+        return rows
+    return rows.unionByName(_lacking(rows, live), allowMissingColumns=True)
 
 
 def _owed(tables: Tables, subscription: str | None) -> DataFrame:

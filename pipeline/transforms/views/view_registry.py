@@ -1,17 +1,34 @@
 """The tables and views of a home by name, for plain SQL: `SELECT * FROM stuck`."""
 
+from datetime import timedelta
+
 from pyspark.sql import SparkSession
 
 from distributary.pipeline.management.live_state import Live
 from distributary.pipeline.transforms.schema.deliveries import deliveries
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS, Tables, find_tables
-from distributary.pipeline.transforms.views.backlog import backlog
+from distributary.pipeline.transforms.views.backlog import Buckets, History
 from distributary.pipeline.transforms.views.consumers import consumers
+from distributary.pipeline.transforms.views.happenings import events
 from distributary.pipeline.transforms.views.pending import pending_of_all
-from distributary.pipeline.transforms.views.stuck import stuck, stuck_summary
+from distributary.pipeline.transforms.views.stuck import explained, listed, summed
 
 #: The views, beside the tables of SCHEMAS.
-VIEWS = ("pending", "backlog", "deliveries", "consumers", "stuck", "stuck_summary")
+VIEWS = (
+    "pending",
+    "backlog",
+    "backlog_minutes",
+    "events",
+    "deliveries",
+    "consumers",
+    "stuck",
+    "stuck_summary",
+)
+
+#: The widths of buckets in `backlog` and `backlog_minutes`, microseconds.
+HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
+#: What `backlog_minutes` goes back.
+MINUTES_BACK = timedelta(days=1)
 
 
 def register(spark: SparkSession, place: str, live: Live | None = None) -> Tables:
@@ -25,13 +42,18 @@ def register(spark: SparkSession, place: str, live: Live | None = None) -> Table
     tables = find_tables(spark, place)
     for name in SCHEMAS:
         tables.table(name).createOrReplaceTempView(name)
+    # What several views begin with is made once: Spark needs longer to make a view than to ask it.
+    owed = pending_of_all(tables)
+    history, told = History.of(tables, owed), explained(tables, owed, live)
     views = {
-        "pending": pending_of_all(tables),
-        "backlog": backlog(tables),
+        "pending": owed,
+        "backlog": history.counted(Buckets(HOUR_US)),
+        "backlog_minutes": history.counted(Buckets(MINUTE_US, back=MINUTES_BACK)),
+        "events": events(tables),
         "deliveries": deliveries(tables),
         "consumers": consumers(tables),
-        "stuck": stuck(tables, live),
-        "stuck_summary": stuck_summary(tables, live),
+        "stuck": listed(told),
+        "stuck_summary": summed(told, live),
     }
     for name in VIEWS:
         views[name].createOrReplaceTempView(name)

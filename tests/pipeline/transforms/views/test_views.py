@@ -13,6 +13,7 @@ from spark_place import Place, assert_rows
 from distributary.pipeline.transforms.schema.home_tables import find_tables
 from distributary.pipeline.transforms.views.backlog import backlog
 from distributary.pipeline.transforms.views.consumers import consumers
+from distributary.pipeline.transforms.views.happenings import events
 from distributary.pipeline.transforms.views.pending import pending, pending_of_all
 
 WIDTH = timedelta(seconds=20)
@@ -84,7 +85,39 @@ def test_the_views_equal_the_model(place: Place) -> None:
             oldest = life.model.claims[name].owed[min(life.model.claims[name].owed)]
             assert last.oldest_seconds == (end - oldest).total_seconds()
 
+    back = backlog(tables, width=WIDTH, until=end, back=timedelta(seconds=130)).collect()
+    late = {key: row for key, row in wanted.items() if key[1] > end - timedelta(seconds=150)}
+    assert {(row.subscription, aware(row.begins_at)) for row in back} == set(late)
+    for row in back:
+        counted = (row.owed, *(row[what] for what in COUNTS), aware(row.oldest_at))
+        assert counted == late[row.subscription, aware(row.begins_at)]
+
     check_consumers(place, life)
+    check_events(place)
+
+
+def check_events(place: Place) -> None:
+    """Each row of the log, for each message that it is about, and the deliveries of settlements."""
+    tables = find_tables(place.spark, str(place.home.root))
+    wanted: Counter[tuple[object, ...]] = Counter()
+    for row in place.log.known:
+        match row["record"]:
+            case "message":
+                wanted["published", None, row["sequence"], row["published_at"]] += 1
+            case "subscription":
+                wanted[row["event"], row["subscription"], None, row["recorded_at"]] += 1
+            case "settlement":
+                handed_over = row["consumer"] and row["outcome"] not in NEVER_OWED
+                for one in row["sequences"]:
+                    wanted[row["outcome"], row["subscription"], one, row["settled_at"]] += 1
+                    if handed_over:
+                        handed = ("delivered", row["subscription"], one, row["delivered_at"])
+                        wanted[handed] += 1
+    said = Counter(
+        (row.event, row.subscription, row.sequence, aware(row.at))
+        for row in events(tables).collect()
+    )
+    assert said == wanted
 
 
 def check_consumers(place: Place, life: Life) -> None:
@@ -113,5 +146,5 @@ def check_consumers(place: Place, life: Life) -> None:
         times = sorted(took for outcome, took in had if outcome not in ("released", "lost"))
         for share, column in ((0.5, "p50"), (0.9, "p90"), (0.99, "p99")):
             expected = times[ceil(share * len(times)) - 1] if times else None
-            assert row[f"settle_seconds_{column}"] == expected
+            assert row[f"settle_seconds_{column}"] == pytest.approx(expected, rel=0.005)
         assert since <= aware(row.last_seen) < until
