@@ -15,7 +15,7 @@ from distributary.pipeline.codec.buffers import Bytes
 #: The priority of a message that says none (AMQP 1.0, 3.2.1).
 PRIORITY = 4
 _ZERO = bytes(8)
-#: Bytes that Traits take beside what is in the arrays.
+#: Bytes that HeaderAttributes take beside what is in the arrays.
 _OBJECT_BYTES = 160
 
 

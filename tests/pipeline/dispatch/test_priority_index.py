@@ -12,7 +12,7 @@ from distributary.pipeline.sequences.sequence_set import SequenceSet
 
 
 def added(priorities, *, first=0, sequences=None, expires=()):
-    """Traits as a batch has them."""
+    """Header attributes as a batch has them."""
     listed = None if sequences is None else array("q", sequences)
     return HeaderAttributes(first, listed, bytes(priorities), array("q", expires).tobytes())
 
