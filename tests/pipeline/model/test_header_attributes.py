@@ -1,4 +1,4 @@
-"""Header attributes of a batch's messages, and of batches behind each other, against lists of numbers."""
+"""Header attributes of a batch, and of batches behind each other, against lists of numbers."""
 
 from array import array
 
