@@ -42,26 +42,30 @@ def crash_seed(request: pytest.FixtureRequest) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever needs the session needs a JVM, and is marked so. Files that take minutes (with a
-    JVM, a time-out of their own, or kills) are spread evenly among the others, from the begin to
+    """Whatever needs the session needs a JVM, and is marked so. `--dist loadgroup` gives all files
+    with it to one worker, from the begin on: there is one JVM, and what it has compiled and read
+    for one file is there for the next. The other files are a group each. Those that take minutes
+    (with a time-out of their own, or kills) are spread evenly among the others, from the begin to
     shortly before the end: they take the processors, and the others wait for something most of the
     time."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
+    files = list(dict.fromkeys(item.path for item in items))
+    in_session = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
     long = {
         item.path
         for item in items
-        if item.get_closest_marker("spark")
-        or item.get_closest_marker("timeout")
-        or item.path.parent.name == "crash"
-    }
-    files = list(dict.fromkeys(item.path for item in items))
+        if item.get_closest_marker("timeout") or item.path.parent.name == "crash"
+    } - in_session
     slow = [path for path in files if path in long]
-    quick = [path for path in files if path not in long]
-    place = {path: 0.85 * nth / max(len(slow), 1) for nth, path in enumerate(slow)}
+    quick = [path for path in files if path not in long | in_session]
+    place = dict.fromkeys(in_session, -1.0)
+    place |= {path: 0.85 * nth / max(len(slow), 1) for nth, path in enumerate(slow)}
     place |= {path: (nth + 0.5) / max(len(quick), 1) for nth, path in enumerate(quick)}
     items.sort(key=lambda item: place[item.path])
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+        group = "spark" if item.path in in_session else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
