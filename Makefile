@@ -33,7 +33,7 @@ demo: $(READY) ## 336,776 flights through the gateway, four workers, Spark, a pi
 	$(BIN)/python -m examples.demo --home build/demo $(if $(STAY),--stay)
 
 test: $(READY) $(ARCHIVE) $(DIST_ENV)/.ready ## All tests: core, tables, gateway, Spark
-	$(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 check: $(READY) ## ruff, mypy
 	$(BIN)/ruff check .
