@@ -69,11 +69,12 @@ def test_where_nothing_waits_the_answer_comes_at_once(
         other.sender("t").publish(*range(3))
         receiver.confirm(receiver.take(1))
         receiver.take(1)
-        sent = other.sender("u").send(b"\x00Sw\xa1\x01m")
+        other.sender("u").send(b"\x00Sw\xa1\x01m")
         other.heard()
+        # By the clock: the end may make the others' group durable, but mustn't wait for it.
+        began = time.monotonic()
         assert ended(peer, receiver, end) == ""
-        other.heard()
-        assert not sent.settled, "the answer waited for the others' group"
+        assert time.monotonic() - began < 0.5
 
 
 @pytest.mark.parametrize("end", ENDS)
