@@ -27,5 +27,5 @@ class OneJvm(LoadFileScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
+        file = nodeid.partition("::")[0]
         return "spark" if needs_session(self.config.rootpath / file) else file
