@@ -27,11 +27,11 @@ def until(
     failure's text. To ask takes a fifth of a processor at most: what reads a table or starts a
     command is asked less often, and what is waited for has the processor."""
     deadline = time.monotonic() + seconds
-    busy = time.thread_time()
+    busy = time.process_time()  # of all threads: who reads a table has several
     while not (value := condition()):
         assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
-        time.sleep(max(every, 4 * (time.thread_time() - busy)))
-        busy = time.thread_time()
+        time.sleep(max(every, min(4 * (time.process_time() - busy), 0.5)))
+        busy = time.process_time()
     return value
 
 
