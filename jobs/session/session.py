@@ -20,6 +20,7 @@ from importlib import resources
 from pathlib import Path
 
 from jgo.maven import MavenContext
+from py4j.java_gateway import java_import
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -41,6 +42,13 @@ DELTA_JARS = (
 )
 #: What the master of a Spark in one process begins with.
 LOCAL = "local"
+#: What pyspark asks the JVM for by a bare name, a thousand times for the plan of some selectors.
+#: Where py4j doesn't know the name it looks into eight packages, and so into all jars, each time:
+#: that was a quarter of the JVM's work for such a plan.
+_ASKED_FOR = (
+    "org.apache.spark.api.python.PythonUtils",
+    "org.apache.spark.sql.api.python.PythonSQLUtils",
+)
 #: What Spark knows as packages of Python code.
 _EXTENSIONS = tuple(SparkContext.PACKAGE_EXTENSIONS)
 
@@ -98,7 +106,10 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
     builder = SparkSession.builder
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    for name in _ASKED_FOR:
+        java_import(SparkContext._jvm, name)
+    return made
 
 
 def defaults(master: str = LOCAL) -> dict[str, str]:

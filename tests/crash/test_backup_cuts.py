@@ -2,13 +2,12 @@
 takes what wasn't synced. What was whole before can be restored each time."""
 
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
 from backup_homes import restored_sound
-from faults import ANY_CALL, Fault, Layer, Where
-from fork_server import SCRIPT, clean_environment
+from faults import ANY_CALL, Fault, Layer, Where, library
+from fork_server import clean_environment, commands
 from table_groups import bodies, framed, group, run
 from verify_homes import COMMITTED, MadeHome
 
@@ -38,12 +37,9 @@ class CutBackups:
     def run(self, fault: Fault | None = None) -> int:
         """A backup, and its exit code."""
         self.layer.arm(fault)
-        words = [SCRIPT, "backup", "--home", self.made.home.root, "--to", self.backup]
-        done = subprocess.run(
-            [*map(str, words)],
-            env=clean_environment() | self.layer.environment,
-            capture_output=True,
-            check=False,
+        words = ("backup", "--home", self.made.home.root, "--to", self.backup)
+        done = commands(library()).run(
+            *words, environment=clean_environment() | self.layer.environment
         )
         assert fault or done.returncode == 0, done.stderr
         return done.returncode

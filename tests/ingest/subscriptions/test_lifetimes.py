@@ -84,7 +84,7 @@ def test_each_lifetime_ends_with_its_own(
     assert watch.there(id_)
     end(peer, link, session, what)
     if lifetime not in ENDS[what]:
-        time.sleep(1.5)  # longer than the time between two looks
+        time.sleep(1.5)  # longer than the second between two looks, of which nothing is seen
         assert watch.there(id_)
     elif what == "socket":
         watch.gone(id_)
@@ -102,7 +102,7 @@ def test_a_time_out_begins_with_the_end(
     link = peer.durable(topic, "s", session=session, expiry=lifetime, timeout=2)
     assert link.link.remote_source.timeout == 2
     peer.sender(topic).publish("for nobody")
-    time.sleep(2.5)
+    time.sleep(2.5)  # the stimulus: longer than the time-out, which mustn't have begun
     assert watch.there(id_)
     ended = time.monotonic()
     end(peer, link, session, what)
@@ -127,7 +127,7 @@ def test_who_resumes_in_time_finds_what_it_was_owed(
     again = other.durable(topic, "s")  # what it asks for doesn't matter: it holds what held
     source = again.link.remote_source
     assert (source.expiry_policy, source.timeout) == (lifetime, 2)
-    time.sleep(3.5)
+    time.sleep(3.5)  # the stimulus: longer than the time-out and a look, while its clock stands
     assert again.bodies(1) == ["kept"]
     watch = Watch(connect)
     assert watch.there(id_)
@@ -146,7 +146,7 @@ def test_a_shared_one_ends_after_its_last(
     first.shared_durable(topic, "s", expiry=lifetime)
     link = second.shared_durable(topic, "s|2", expiry=lifetime)
     first.close()
-    time.sleep(1.5)
+    time.sleep(1.5)  # longer than the second between two looks, of which nothing is seen
     assert watch.there(id_)
     second.sender(topic).publish("still")
     assert link.bodies(1) == ["still"]

@@ -1,7 +1,10 @@
 """Messages in pages, against a plain list of what lies in the log."""
 
+import copy
 import dataclasses
 import random
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,14 +54,26 @@ class Story:
         return LogReader(LocalStore(self.path)).snapshot()
 
 
-@pytest.fixture(params=[1, 2])
-def story(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Story:
+@pytest.fixture(scope="module", params=[1, 2])
+def told(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Story]:
     """Files of many small row groups, of which merged ones overlap in their sequences."""
-    monkeypatch.setattr(data_file, "ROW_GROUP_ROWS_MAX", 5)
-    monkeypatch.setattr(data_file, "ROW_GROUP_ROWS_MIN", 2)
-    monkeypatch.setattr(data_file, "TOPIC_ROWS_MIN", 3)
-    monkeypatch.setattr(tiers, "FAN_IN", 3)
-    return Story(tmp_path / "log", request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_file, "ROW_GROUP_ROWS_MAX", 5)
+        patch.setattr(data_file, "ROW_GROUP_ROWS_MIN", 2)
+        patch.setattr(data_file, "TOPIC_ROWS_MIN", 3)
+        patch.setattr(tiers, "FAN_IN", 3)
+        yield Story(tmp_path_factory.mktemp("told") / "log", request.param)
+
+
+@pytest.fixture
+def story(told: Story, tmp_path: Path) -> Story:
+    """The same in files of the test's own: it may remove some, or go on."""
+    mine = copy.copy(told)
+    mine.path = tmp_path / "log"
+    shutil.copytree(told.path, mine.path)
+    return mine
 
 
 def paged(
