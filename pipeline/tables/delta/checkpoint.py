@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from distributary.pipeline.model import topic_log_columns as columns
+from distributary.pipeline import topic_log_columns as columns
 from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.commits import LOG
 from distributary.pipeline.tables.delta.store import Store

@@ -8,8 +8,8 @@ that dies finds the table as it was or as it is to be.
 
 from typing import Final
 
+from distributary.pipeline import topic_log_columns as columns
 from distributary.pipeline.errors import ForeignCommit
-from distributary.pipeline.model import topic_log_columns as columns
 from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.delta.table_log import TableHead, TableLog

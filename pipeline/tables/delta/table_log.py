@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote
 
+from distributary.pipeline import topic_log_columns as columns
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.model import topic_log_columns as columns
 from distributary.pipeline.tables.arrow.library_errors import library_errors
 from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.commits import LOG, AddedFile

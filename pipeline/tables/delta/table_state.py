@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Self
 
+from distributary.pipeline import topic_log_columns as columns
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.model import topic_log_columns as columns
 from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.message_file import MessageFile

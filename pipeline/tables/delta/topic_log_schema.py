@@ -1,10 +1,10 @@
-"""The columns of `topic_log` (`pipeline.model.topic_log_columns`) as Arrow has them."""
+"""The columns of `topic_log` (`pipeline.topic_log_columns`) as Arrow has them."""
 
 from typing import Final
 
 import pyarrow as pa
 
-from distributary.pipeline.model.topic_log_columns import (
+from distributary.pipeline.topic_log_columns import (
     ADDED,
     COLUMNS,
     CONFIGURATION,

@@ -19,7 +19,6 @@ from distributary.pipeline.dispatch.priority_index import Ahead
 from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.log.log_identity import LogIdentity
 from distributary.pipeline.model.outcome import Outcome
-from distributary.pipeline.model.topic_log_columns import MESSAGE, SETTLEMENT
 from distributary.pipeline.subscriptions.hint import HintFilter
 from distributary.pipeline.tables.arrow.library_errors import library_errors
 from distributary.pipeline.tables.delta import commits, evolution, table_log, table_state
@@ -41,6 +40,7 @@ from distributary.pipeline.tables.upkeep.upkeep_limits import (
     Upkeep,
     UpkeepLimits,
 )
+from distributary.pipeline.topic_log_columns import MESSAGE, SETTLEMENT
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from distributary.pipeline import topic_log_columns
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.model import topic_log_columns
 from distributary.pipeline.tables.delta.pinned_table import head_of
 from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
 from distributary.pipeline.tables.delta.table_log import check_ours
