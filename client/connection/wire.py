@@ -19,6 +19,7 @@ from distributary.client.connection.conditions import told, will_close
 from distributary.client.connection.login import Login
 from distributary.client.connection.server_url import Server
 from distributary.ingest.native import pump as pumping
+from distributary.ingest.native.outgoing import Outgoing
 from distributary.ingest.native.pump import Outcomes, Pump, Received, Stop, address
 
 #: Bytes of one read and of one write of the socket.
@@ -84,6 +85,7 @@ class Wire(asyncio.BufferedProtocol):
         proton.pn_connection_collect(self.connection, self._collector)
         self.session = proton.pn_session(self.connection)
         self._transport = proton.pn_transport()
+        self._outgoing = Outgoing(address(self._transport))
         proton.pn_transport_set_idle_timeout(self._transport, settings.idle_timeout_ms)
         proton.pn_transport_set_max_frame(self._transport, settings.frame_bytes_max)
 
@@ -248,10 +250,9 @@ class Wire(asyncio.BufferedProtocol):
     def write(self) -> None:
         """Write what the engine has. Within one such pass it may write transfers before the
         outcomes that were given before them."""
-        room, transport = pumping.pointer(self._out), address(self._transport)
-        socket = self._socket
+        room, socket = pumping.pointer(self._out), self._socket
         assert socket is not None  # noqa: S101
-        while (size := pumping.output(transport, room, BUFFER_BYTES)) > 0:
+        while (size := self._outgoing.output(room, BUFFER_BYTES)) > 0:
             socket.write(bytes(memoryview(self._out)[:size]))
             if self._paused:
                 return

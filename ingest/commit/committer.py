@@ -24,7 +24,7 @@ from distributary.pipeline.errors import ForeignCommit, HomeLost, StoreError
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.tables.journal.segment import FrameRef
 from distributary.pipeline.tables.topic_log.topic_log import Commit
-from distributary.pipeline.tables.upkeep.table_upkeep import Upkeep
+from distributary.pipeline.tables.upkeep.upkeep_limits import Upkeep
 
 _events = structlog.get_logger("log")
 

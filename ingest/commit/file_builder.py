@@ -26,8 +26,7 @@ from distributary.ingest.commit.builder_messages import (
 )
 from distributary.pipeline.tables.journal.journal import Journal
 from distributary.pipeline.tables.journal.segment import FrameRef
-from distributary.pipeline.tables.topic_log import commit_files
-from distributary.pipeline.tables.topic_log.commit_files import CommitFiles
+from distributary.pipeline.tables.topic_log.commit_content import CommitFiles
 
 _events = structlog.get_logger("log")
 
@@ -66,6 +65,9 @@ class FileBuilder:
             answer = self._ask(BuildRequest(places, group, sequence))
             if answer is not None:
                 return answer if answer.group > group else None
+        # With Arrow, which `TopicLog.commit_files` has loaded by now.
+        from distributary.pipeline.tables.topic_log import commit_files  # noqa: PLC0415
+
         return commit_files.encode(self._journal.read(refs), group=group, sequence=sequence)
 
     def _there(self) -> bool:

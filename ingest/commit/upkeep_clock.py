@@ -17,7 +17,7 @@ from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import Failure
 from distributary.pipeline.errors import ForeignCommit, HomeLost, StoreError
 from distributary.pipeline.tables.topic_log.topic_log import Commit, TopicLog
-from distributary.pipeline.tables.upkeep.table_upkeep import Upkeep
+from distributary.pipeline.tables.upkeep.upkeep_limits import Upkeep
 
 _events = structlog.get_logger("log")
 

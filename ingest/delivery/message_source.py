@@ -25,7 +25,7 @@ from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.hint import HintFilter
-from distributary.pipeline.tables.reading.paging import Page
+from distributary.pipeline.tables.reading.message_page import Page
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 _events = structlog.get_logger("delivery")

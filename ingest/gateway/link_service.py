@@ -54,7 +54,7 @@ class LinkService:
         self._access, self._admission = parts.access, parts.admission
         self._subscriptions, self._temporary = parts.subscriptions, parts.temporary
         self._transactions, self._node = parts.transactions, parts.node
-        self._containers = Containers()
+        self._table, self._containers = messages.store.table, Containers()
         self._bare = Kind(host.settings.amqp.bare_address)
 
     # Connections.
@@ -101,6 +101,7 @@ class LinkService:
         return f"{what} has {size} bytes, {most} at most (amqp.name_bytes_max)" * (size > most)
 
     def attached(self, link: Link) -> None:
+        self._table.prepare()  # rows may come of it; on an empty home the first link loads Arrow
         if wrong := self._too_long("a link's name", link.name):
             link.refuse(INVALID_FIELD, wrong)
             return

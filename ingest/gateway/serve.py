@@ -29,7 +29,6 @@ from distributary.ingest.runtime.settings import Settings
 from distributary.ingest.security.access import Access
 from distributary.pipeline.errors import HomeLost
 from distributary.pipeline.log.message_counts import MessageCounts, Stalls
-from distributary.pipeline.tables.arrow.arrow_types import without_pandas
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
 from distributary.pipeline.tracing.tracer import Tracer
@@ -63,7 +62,6 @@ def run(home: Home, settings: Settings, lines: LineBudget, *, standby: bool = Fa
     has gone. `lines` says now and then what the log lacks. Raises StoreError, HomeLocked,
     InvalidRequest when it can't start."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    without_pandas()
     try:
         sockets = FewAtOnce()
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(sockets)) as runner:

@@ -1,7 +1,6 @@
-"""Compiles `message.c`, `values.c`, `pump.c`, `traces.c`, `frame_values.c`, `guard.c` and `walk.c`
-into `ingest/native/_pump` with cffi, when it is installed, as Proton itself is. What they know of
-AMQP's encoding is generated from `pipeline.codec.amqp_codes`, the tables of `guard.c` from
-`pipeline.amqp.endpoint_states`.
+"""Compiles the C files beside it into `ingest/native/_pump` with cffi, when it is installed, as
+Proton itself is. What they know of AMQP's encoding is generated from `pipeline.codec.amqp_codes`,
+the tables of `guard.c` from `pipeline.amqp.endpoint_states`.
 
 The module is linked against nothing: its `pn_*` symbols are found in Proton's own library, which
 `ingest.native.pump_library` loads first with its symbols made global.
@@ -16,7 +15,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HERE = Path(__file__).parent
 #: The sources, in the order in which one may use another.
-SOURCES = ("message.c", "values.c", "pump.c", "traces.c", "frame_values.c", "guard.c", "walk.c")
+SOURCES = (
+    *("message.c", "values.c", "pump.c", "outgoing.c"),
+    *("traces.c", "frame_values.c", "guard.c", "walk.c"),
+)
 #: What Python may call: the part of each source between these two lines.
 #: In a cell of a table: not a state, but the place of a violation.
 REFUSED = 1 << 7

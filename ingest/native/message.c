@@ -119,6 +119,11 @@ static uint32_t uint_value(const uint8_t *m, size_t at, uint32_t otherwise) {
   return otherwise;
 }
 
+/* The bytes of a uint, 0 if it is none. */
+static size_t uint_size(uint8_t code) {
+  return code == F_UINT0 || code == F_SMALLUINT || code == F_UINT ? fixed_bytes[code >> 4] : 0;
+}
+
 /* Whether the value, which is known to be whole, is an integer of any type or a timestamp; what no
  * int64 can hold becomes the largest. */
 static int integer(const uint8_t *m, size_t at, int64_t *out) {

@@ -1,5 +1,5 @@
-/* The loops over messages inside a run, beside Proton's engine: receive, inspect, send, settle. What
- * a message says is read by message.c.
+/* The loops over messages inside a run, beside Proton's engine: receive, inspect, settle. What a
+ * message says is read by message.c; outgoing.c sends.
  *
  * Rules of this file:
  *  1. It moves runs between Proton and arrays that Python owns, and stops where something needs a
@@ -143,21 +143,6 @@ void pump_declared(uint64_t delivery, uint64_t transaction);
 void pump_restore(const uint64_t *deliveries, uint32_t count, uint64_t delivered_at, uint8_t *settled);
 /* Settle; with the state given, or (state 0) with the peer's own. Zeros are passed over. */
 void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state);
-/* Send some messages of a batch: those with the sequences first, first+step, ... (count of them) or,
- * if it isn't NULL, `sequences`. The batch has `batch_count` messages from `batch_first` on, or those of
- * `batch_sequences`; all ascend. Returns how many bytes of messages went, or -1 when it came to a
- * sequence that the batch doesn't have. */
-int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t batch_first,
-                  uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
-                  uint64_t step, uint64_t count, const uint64_t *sequences,
-                  uint32_t delivery_count, uint64_t link, uint64_t delivered_at,
-                  int presettled);
-/* How many of them come before the first that would be sent with more than `bytes_max` bytes; `bytes`
- * is then what that one has. -1 as above. */
-int64_t pump_fitting(const char *blob, const int32_t *offsets, uint64_t batch_first,
-                     uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
-                     uint64_t step, uint64_t count, const uint64_t *sequences,
-                     uint32_t delivery_count, uint64_t bytes_max, uint64_t *bytes);
 /* What the peer of an outgoing link has and gave no outcome for, in the order of delivery: sequences,
  * and the times of pump_send. Returns how many those are; at most `room` are written. */
 uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *times, uint64_t room);
@@ -166,8 +151,6 @@ void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
 /* Hand `size` bytes from the peer to the engine; 0 when it wants no more: the peer has closed, or
  * what it sent can't be read. */
 int pump_input(uint64_t transport, const char *bytes, size_t size);
-/* Take up to `room` bytes for the peer out of the engine; -1 when it will never have any again. */
-int64_t pump_output(uint64_t transport, char *out, size_t room);
 /* Whether `size` bytes are a message; fills in what it says. */
 int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot);
 /* cdef:end */
@@ -525,96 +508,6 @@ void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state) {
   }
 }
 
-/* Where an ascending list has the sequence, at `from` or behind it; `count` if it doesn't. */
-static uint64_t index_of(const uint64_t *listed, uint64_t count, uint64_t sequence, uint64_t from) {
-  while (from < count && listed[from] < sequence) from++;
-  return from < count && listed[from] == sequence ? from : count;
-}
-
-/* A message as it goes out: a header section of ours, if it must say more than the publisher's, and
- * the publisher's bytes, without the sections that the header stands for. */
-typedef struct {
-  uint8_t header[32];
-  size_t header_size, size;
-  const char *bytes;
-} outgoing_t;
-
-static void prepare(outgoing_t *out, const char *m, size_t size, uint32_t delivery_count) {
-  header_t h = {.priority = 4};
-  int annotated = 0;
-  size_t bare = bare_message((const uint8_t *)m, size, &h, &annotated);
-  int more = delivery_count || annotated || h.delivery_count || h.first_acquirer;
-  out->header_size = more ? write_header(out->header, &h, delivery_count) : 0;
-  out->bytes = more ? m + bare : m;
-  out->size = more ? size - bare : size;
-}
-
-typedef struct {
-  const char *blob;
-  const int32_t *offsets;
-  uint64_t batch_first, batch_count;
-  const uint64_t *batch_sequences;
-  uint64_t first, step, count;
-  const uint64_t *sequences;
-} run_t;
-
-/* The batch's message that is the k-th of a run, or NULL. `i` is where it was looked for last. */
-static const char *message_at(const run_t *r, uint64_t k, uint64_t *i, uint64_t *sequence,
-                              size_t *size) {
-  *sequence = r->sequences ? r->sequences[k] : r->first + r->step * k;
-  *i = r->batch_sequences ? index_of(r->batch_sequences, r->batch_count, *sequence, *i)
-                         : *sequence - r->batch_first;
-  if (*i >= r->batch_count) return NULL; /* also what lies before the batch: the difference wraps */
-  *size = (size_t)(r->offsets[*i + 1] - r->offsets[*i]);
-  return r->blob + r->offsets[*i];
-}
-
-int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t batch_first,
-                  uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
-                  uint64_t step, uint64_t count, const uint64_t *sequences,
-                  uint32_t delivery_count, uint64_t link, uint64_t delivered_at,
-                  int presettled) {
-  const run_t r = {blob, offsets, batch_first, batch_count, batch_sequences,
-                   first, step, count, sequences};
-  pn_link_t *l = (pn_link_t *)(uintptr_t)link;
-  int64_t bytes = 0;
-  for (uint64_t k = 0, i = 0, number; k < count; k++) {
-    size_t size;
-    const char *m = message_at(&r, k, &i, &number, &size);
-    if (!m) return -1;
-    uint64_t sequence = __builtin_bswap64(number);
-    pn_bytes_t tag = {sizeof sequence, (const char *)&sequence};
-    pn_delivery_t *d = pn_delivery(l, tag);
-    pn_delivery_set_context(d, (void *)(uintptr_t)delivered_at);
-    outgoing_t out;
-    prepare(&out, m, size, delivery_count);
-    if (out.header_size) pn_link_send(l, (const char *)out.header, out.header_size);
-    pn_link_send(l, out.bytes, out.size);
-    pn_link_advance(l);
-    if (presettled) pn_delivery_settle(d);
-    bytes += (int64_t)(out.header_size + out.size);
-  }
-  return bytes;
-}
-
-int64_t pump_fitting(const char *blob, const int32_t *offsets, uint64_t batch_first,
-                     uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
-                     uint64_t step, uint64_t count, const uint64_t *sequences,
-                     uint32_t delivery_count, uint64_t bytes_max, uint64_t *bytes) {
-  const run_t r = {blob, offsets, batch_first, batch_count, batch_sequences,
-                   first, step, count, sequences};
-  for (uint64_t k = 0, i = 0, number; k < count; k++) {
-    size_t size;
-    const char *m = message_at(&r, k, &i, &number, &size);
-    if (!m) return -1;
-    outgoing_t out;
-    prepare(&out, m, size, delivery_count);
-    *bytes = out.header_size + out.size;
-    if (*bytes > bytes_max) return (int64_t)k;
-  }
-  return (int64_t)count;
-}
-
 void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets) {
   int32_t at = 0;
   offsets[0] = 0;
@@ -630,19 +523,4 @@ int pump_input(uint64_t transport, const char *bytes, size_t size) {
     taken += (size_t)n;
   }
   return taken == size && pn_transport_capacity(t) >= 0;
-}
-
-int64_t pump_output(uint64_t transport, char *out, size_t room) {
-  pn_transport_t *t = (pn_transport_t *)(uintptr_t)transport;
-  size_t used = 0;
-  while (used < room) {
-    ssize_t pending = pn_transport_pending(t);
-    if (pending < 0) return used ? (int64_t)used : -1;
-    if (!pending) break;
-    size_t n = (size_t)pending < room - used ? (size_t)pending : room - used;
-    memcpy(out + used, pn_transport_head(t), n);
-    pn_transport_pop(t, n);
-    used += n;
-  }
-  return (int64_t)used;
 }

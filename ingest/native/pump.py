@@ -318,9 +318,15 @@ def send(
 
     A header section with `delivery_count` is spliced in front where it says more than the
     publisher's own. `at` (microseconds) comes back with the outcome. Returns the bytes handed to
-    the engine; the caller must flush.
+    the engine, which copies them; the caller must flush.
     """
-    sent: int = lib.pump_send(*of_batch(batch, run), delivery_count, link, at, presettled)
+    given = of_batch(batch, run)
+    sent = lib.pump_send(*given, delivery_count, link, at, presettled, ffi.NULL)
+    return assert_sent(sent, batch, run)
+
+
+def assert_sent(sent: int, batch: RecordBatch, run: Run) -> int:
+    """What `pump_send` said, which must not be that the batch lacks a message."""
     assert sent >= 0, f"{run} isn't all in the batch {batch.first} to {batch.stop - 1}"  # noqa: S101
     return sent
 
@@ -380,11 +386,6 @@ def waiting_bytes(session: int) -> int:
 def echo(session: int, link: int) -> None:
     """Tell the peer a session's state, and that of one of its incoming links if it isn't 0."""
     lib.pump_echo(session, link)
-
-
-def output(transport: int, room: Any, size: int) -> int:
-    """Take bytes for the peer out of the engine; -1 when there will never be any again."""
-    return int(lib.pump_output(transport, room, size))
 
 
 def reject(deliveries: bytes, condition: str, description: str) -> None:

@@ -58,11 +58,9 @@ void pump_write(uint64_t transport);
 void pump_echo(uint64_t session, uint64_t link);
 /* cdef:end */
 
-typedef struct pn_session_t pn_session_t;
 size_t pn_session_get_incoming_capacity(pn_session_t *);
 void pn_session_set_incoming_capacity(pn_session_t *, size_t);
 
-enum { FRAME_HEAD = 8, AMQP_FRAME = 0 };
 #define CREDIT_MAX 0x7fffffffu /* the engine counts credit with a sign */
 
 /* The number that a value is described by, and where the value begins; -1 if it is no number. */
@@ -142,11 +140,6 @@ static int judge(const uint8_t *m, size_t end, size_t at, int code) {
     default:
       return WALK_ALL;
   }
-}
-
-/* The bytes of a uint, 0 if it is none. */
-static size_t uint_size(uint8_t code) {
-  return code == F_UINT0 || code == F_SMALLUINT || code == F_UINT ? fixed_bytes[code >> 4] : 0;
 }
 
 /* A boolean of one byte, or null. */

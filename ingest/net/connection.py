@@ -12,6 +12,7 @@ from proton import Collector, Condition, Endpoint, Transport
 from proton import Connection as ProtonConnection
 
 from distributary.ingest.native import pump as pumping
+from distributary.ingest.native.outgoing import Outgoing
 from distributary.ingest.native.pump import address
 from distributary.ingest.net import endpoint_answers
 from distributary.ingest.net.containment import ContainedPeer, contained
@@ -74,10 +75,10 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._amqp.channel_max = limits.channels_max - 1
         self._amqp.bind(self.proton)
         self._amqp_address = address(self._amqp._impl)
-        engine, collector = self._engine, self._collector._impl
-        self.inbound = Inbound(self, collector, engine.pump, engine.handler, limits, engine.ends)
+        engine, events = self._engine, self._collector._impl
+        self.inbound = Inbound(self, events, engine.pump, engine.handler, limits, engine.ends)
         self._inflow = Inflow(self._amqp_address, self.inbound, limits)
-        self.outflow = Outflow()
+        self.outflow, self.outgoing = Outflow(), Outgoing(self._amqp_address)
         self._handshake = self._engine.access.handshake(transport)
         self.alive = True
         self._wait(limits.handshake_ms_max)
@@ -101,9 +102,6 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         if not self.writable:
             self._unheard += size
             self._read_or_wait()
-
-    def eof_received(self) -> bool:
-        return False  # close the transport; connection_lost follows
 
     @contained
     def pause_writing(self) -> None:
@@ -346,20 +344,22 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._touched = False
         if self.inbound.unsettled.full:
             self.inbound.eased()
-        if self._engine.sure() and self._write() and self.inbound.echoes:
+        written = self._engine.sure() and self._write()
+        if written and self.inbound.echoes:
             self.inbound.answer_echoes()
-            self._write()
+            written = self._write()
+        if written:
+            self.outgoing.written(self.inbound)
 
     def _write(self) -> bool:
         """Whether all that the engine had is on its way."""
         transport = self._transport
         while self.alive and self.writable and transport is not None:
-            size = pumping.output(self._amqp_address, self._engine.write_pointer, WRITE_BYTES)
+            size = self.outgoing.output(self._engine.write_pointer, WRITE_BYTES)
             if size < 0:
                 self._end(transport)
-                return False
-            if size == 0:
-                return True
+            if size <= 0:
+                return size == 0
             chunk, last = self._engine.written(size), size < WRITE_BYTES
             transport.write(self.outflow.passed(chunk, last=last))
             self._engine.wrote(chunk, transport)
@@ -387,8 +387,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         next_ms = proton.pn_transport_tick(self._amqp._impl, now_ms)
         self.touch()
         if next_ms:
-            delay = max(0.001, (next_ms - now_ms) / 1_000)
-            self._timer = self._engine.loop.call_later(delay, self._ticked)
+            delay_ms = max(1, next_ms - now_ms)
+            self._timer = self._engine.loop.call_later(delay_ms / 1_000, self._ticked)
 
     @contained
     def _ticked(self) -> None:

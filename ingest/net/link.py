@@ -24,6 +24,7 @@ from proton import Link as ProtonLink
 
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.link_in_flight import Deliveries, in_flight
+from distributary.ingest.native.outgoing import Outgoing
 from distributary.ingest.native.pump import Outcomes, address
 from distributary.ingest.net.frame_scanner import Outflow
 from distributary.pipeline.amqp.delivery_state import OUTCOMES
@@ -70,6 +71,7 @@ class Peer(Protocol):
     user: str
     peer: str  #: its address
     outflow: Outflow
+    outgoing: Outgoing
 
     @property
     def inbound(self) -> "LinkKeeper":
@@ -249,6 +251,11 @@ class Link:
         return int(proton.pn_link_unsettled(self._impl))
 
     @property
+    def queued(self) -> int:
+        """How many deliveries wait in the engine, for the peer's window or to be written."""
+        return int(proton.pn_link_queued(self._impl))
+
+    @property
     def draining(self) -> bool:
         return bool(proton.pn_link_get_drain(self._impl))
 
@@ -257,8 +264,8 @@ class Link:
         carried: dict[symbol, Any] = {}
         if self.offered_capabilities:
             array: Any = Array  # its own types say less than it takes
-            words = map(symbol, self.offered_capabilities)
-            carried[symbol(OFFERED)] = array(UNDESCRIBED, Data.SYMBOL, *words)
+            offered = map(symbol, self.offered_capabilities)
+            carried[symbol(OFFERED)] = array(UNDESCRIBED, Data.SYMBOL, *offered)
         if self.is_outgoing:
             carried[symbol(DEFAULT_OUTCOME)] = _described(self.default_outcome)
             carried[symbol(LINK)] = ulong(self.address)
@@ -338,11 +345,10 @@ class Link:
         if not self.proton.state & Endpoint.LOCAL_ACTIVE:
             return  # the attach, or the detach, says it
         if self.is_outgoing:
-            waiting = int(proton.pn_link_queued(self._impl))  # for the peer's window
             self.connection.outflow.tell(
                 self.address,
-                self.delivery_count - waiting,
-                max(self.credit + waiting, 0),
+                self.delivery_count - self.queued,
+                max(self.credit + self.queued, 0),
                 drain=self.draining,
             )
         pumping.echo(self.session, 0 if self.is_outgoing else self.address)
@@ -355,7 +361,8 @@ class Link:
         messages were sent."""
         self.connection.touch()
         self.delivery_count += len(run)
-        sent = pumping.send(self.address, batch, run, delivery_count, delivered_at, presettled)
+        send = self.connection.outgoing.send
+        sent = send(self.address, batch, run, delivery_count, delivered_at, presettled)
         if not presettled:
             self.keeper.sent(len(run))
         return sent
@@ -389,6 +396,5 @@ def _described(delivery_state: DeliveryState) -> Described:
     """An outcome as it stands in a source."""
     [code] = (code for code, outcome in OUTCOMES.items() if outcome is delivery_state.outcome)
     modified = delivery_state.outcome is Outcome.MODIFIED
-    return Described(
-        ulong(code), [delivery_state.failed, delivery_state.undeliverable] if modified else []
-    )
+    said = (delivery_state.failed, delivery_state.undeliverable)
+    return Described(ulong(code), [*said] if modified else [])

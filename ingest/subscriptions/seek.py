@@ -22,7 +22,6 @@ from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.topic_pattern import matches
 from distributary.pipeline.sequences.gathering import stretches
 from distributary.pipeline.subscriptions.subscription_operations import EVENTS, Operation, new_floor
-from distributary.pipeline.tables.recovery import never_owed as table_of_never_owed
 
 #: Times that a topic is counted again after a rewind, when a commit came in between.
 COUNTS_MAX = 3
@@ -167,9 +166,7 @@ class Seek:
         amqp_error = await self._committed(group)
         if amqp_error is not None:
             return amqp_error
-        return await self._reads.read(
-            lambda: table_of_never_owed.never_owed(self._table, key.id, place)
-        )
+        return await self._reads.read(lambda: self._table.never_owed(key.id, place))
 
     async def _committed(self, group: int) -> AmqpError | None:
         """Wait until the table has all up to this group, which is durable."""

@@ -36,7 +36,7 @@ from distributary.pipeline.redelivery.attempts import Attempts
 from distributary.pipeline.subscriptions.attach_intent import not_created
 from distributary.pipeline.subscriptions.quota import Census, Quota
 from distributary.pipeline.subscriptions.subscription_lifetimes import Lifetimes
-from distributary.pipeline.tables.recovery.snapshot import SubscriptionState
+from distributary.pipeline.tables.recovery.standpoints import SubscriptionState
 
 _events = structlog.get_logger("gateway")
 

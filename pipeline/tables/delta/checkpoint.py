@@ -14,16 +14,16 @@ from typing import Final, TypeAlias, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
-from distributary.pipeline.tables.delta import commits, topic_log_schema
+from distributary.pipeline import topic_log_columns as columns
+from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.commits import LOG
 from distributary.pipeline.tables.delta.store import Store
+from distributary.pipeline.tables.delta.table_log import TableHead, checkpoint_name
 from distributary.pipeline.tables.delta.table_state import TableState
 
 #: Where readers look first. Without it, or if it is torn, they list the log.
 POINTER: Final = f"{LOG}/_last_checkpoint"
-SUFFIX: Final = ".checkpoint.parquet"
 
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
 _NAMES: Final = pa.list_(pa.string())
@@ -84,14 +84,10 @@ class Identity:
     created_time: int | None
 
     @classmethod
-    def of(cls, table: DeltaTable) -> "Identity":
-        found = table.metadata()
-        configuration = tuple(sorted(found.configuration.items()))
-        return cls(str(found.id), table.schema().to_json(), configuration, found.created_time)
-
-
-def name(version: int) -> str:
-    return f"{LOG}/{version:020d}{SUFFIX}"
+    def of(cls, head: TableHead) -> "Identity":
+        found = head.metadata
+        configuration = tuple(sorted(found["configuration"].items()))
+        return cls(str(found["id"]), found["schemaString"], configuration, found.get("createdTime"))
 
 
 def pointed(store: Store) -> int:
@@ -103,7 +99,7 @@ def pointed(store: Store) -> int:
 def tombstones(store: Store, version: int) -> Tombstones:
     """Those of the checkpoint with that version; none if it isn't there, or damaged."""
     try:
-        with store.parquet(name(version)) as file:
+        with store.parquet(checkpoint_name(version)) as file:
             found = file.read(["remove"])["remove"].combine_chunks()
     except (OSError, pa.ArrowException):
         return tombstones_of(())
@@ -140,7 +136,7 @@ def write(store: Store, identity: Identity, state: TableState, removed: Tombston
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     data = sink.getvalue()
-    store.replace(name(state.version), memoryview(data))
+    store.replace(checkpoint_name(state.version), memoryview(data))
     pointer = {
         "version": state.version,
         "size": table.num_rows,
@@ -152,14 +148,14 @@ def write(store: Store, identity: Identity, state: TableState, removed: Tombston
 
 def _actions(identity: Identity, state: TableState) -> list[dict[str, object]]:
     protocol = {
-        "minReaderVersion": topic_log_schema.READER_VERSION,
-        "minWriterVersion": topic_log_schema.WRITER_VERSION,
+        "minReaderVersion": columns.READER_VERSION,
+        "minWriterVersion": columns.WRITER_VERSION,
     }
     metadata = {
         "id": identity.id,
         "format": {"provider": "parquet", "options": []},
         "schemaString": identity.schema_text,
-        "partitionColumns": topic_log_schema.PARTITIONS,
+        "partitionColumns": columns.PARTITIONS,
         "configuration": list(identity.configuration),
         "createdTime": identity.created_time,
     }

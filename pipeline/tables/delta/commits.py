@@ -123,7 +123,7 @@ def parse(text: bytes) -> CommitFile:
     """A commit, whoever wrote it. Raises ValueError, KeyError or TypeError when it is damaged."""
     actions = [json.loads(line) for line in text.splitlines()]
     adds = [action["add"] for action in actions if "add" in action]
-    added = [_added(add) for add in adds]
+    added = [file_of(add) for add in adds]
     return CommitFile(
         tuple(added),
         tuple(unquote(action["remove"]["path"]) for action in actions if "remove" in action),
@@ -137,7 +137,8 @@ def _milliseconds(info: Mapping[str, Any]) -> int:
     return int(info.get("timestamp", 0))
 
 
-def _added(add: dict[str, object]) -> AddedFile:
+def file_of(add: Mapping[str, object]) -> AddedFile:
+    """The file of an add action. Raises ValueError, KeyError or TypeError when it is damaged."""
     stats = json.loads(str(add.get("stats") or "{}"))
     lows, highs = stats.get("minValues", {}), stats.get("maxValues", {})
     values = add["partitionValues"]

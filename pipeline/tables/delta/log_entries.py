@@ -16,6 +16,11 @@ from distributary.pipeline.tables.delta import checkpoint, commits
 from distributary.pipeline.tables.delta.checkpoint import Identity
 from distributary.pipeline.tables.delta.commits import LOG
 from distributary.pipeline.tables.delta.store import Store
+from distributary.pipeline.tables.delta.table_log import (
+    CHECKPOINT_SUFFIX,
+    checkpoint_name,
+    version_of,
+)
 from distributary.pipeline.tables.delta.table_state import TableState
 
 #: Entries that one step of the clean-up takes at most, and data files, about: each is a system
@@ -38,10 +43,10 @@ class LogEntries:
     def __init__(self, store: Store) -> None:
         self._store = store
         names = store.files(LOG)
-        entries = [_version(name) for name in names if name.endswith(".json")]
+        entries = [version_of(name) for name in names if name.endswith(".json")]
         #: The oldest entry that is left.
         self.oldest = min((v for v in entries if v is not None), default=0)
-        checkpoints = [_version(name) for name in names if name.endswith(checkpoint.SUFFIX)]
+        checkpoints = [version_of(name) for name in names if name.endswith(CHECKPOINT_SUFFIX)]
         self.checkpoints = sorted(v for v in checkpoints if v is not None)
         self._made = (-1, 0)  #: an entry, and when it was made
         self._gone = -1  #: until when files were removed that we cleaned up, milliseconds
@@ -111,7 +116,7 @@ class LogEntries:
             return None
         folders = {path.rpartition("/")[0] for path in doomed}
         old = [c for c in self.checkpoints if c < version - 1]
-        self._store.delete(checkpoint.name(c) for c in old)
+        self._store.delete(checkpoint_name(c) for c in old)
         self._store.delete(doomed)
         self._store.sync(sorted(folders))
         self._store.delete(commits.json_name(v) for v in range(self.oldest, version))
@@ -119,8 +124,3 @@ class LogEntries:
         self.checkpoints = self.checkpoints[len(old) :]
         self.oldest, self._gone = version, gone
         return cleaned
-
-
-def _version(name: str) -> int | None:
-    number = name.partition(".")[0]
-    return int(number) if number.isdigit() else None

@@ -1,14 +1,23 @@
-"""A Delta table at the version that it has now, whoever writes it: which files it is made of."""
+"""A Delta table at one version, whoever writes it, as deltalake reads it for who doesn't own it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.tables.delta import commits
+from distributary.pipeline.tables.delta.commits import AddedFile, FileAttributes
 from distributary.pipeline.tables.delta.store import Store
-from distributary.pipeline.tables.delta.table_state import JOURNAL_APP, SEQUENCE_APP
+from distributary.pipeline.tables.delta.table_log import TableHead, TableLog
+from distributary.pipeline.tables.delta.table_state import (
+    JOURNAL_APP,
+    OWNER_APP,
+    SEQUENCE_APP,
+    TableState,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +47,58 @@ def pin(store: Store) -> PinnedTable:
         )
     except (DeltaError, OSError) as error:
         raise StoreError(f"{store.uri} can't be opened as a Delta table: {error}") from error
+
+
+def head_of(table: DeltaTable) -> TableHead:
+    """What the table is."""
+    protocol, said = table.protocol(), table.metadata()
+    metadata = {
+        "id": str(said.id),
+        "schemaString": table.schema().to_json(),
+        "partitionColumns": said.partition_columns,
+        "configuration": said.configuration,
+        "createdTime": said.created_time,
+    }
+    return TableHead(protocol.min_reader_version, protocol.min_writer_version, metadata)
+
+
+def state_of(table: DeltaTable) -> TableState:
+    """A `topic_log`, which `check_ours` has found to be one, at the version that was opened."""
+    apps = (JOURNAL_APP, SEQUENCE_APP, OWNER_APP)
+    positions = {app: table.transaction_version(app) or 0 for app in apps}
+    files = tuple(live_files(table))
+    return TableState.of(TableLog(table.version(), head_of(table), positions, files))
+
+
+def live_files(table: DeltaTable) -> list[AddedFile]:
+    """The data files that the table has now, as its log describes them."""
+    # pa.table() would do as well, but it imports pandas: half a second of a start.
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    if not actions.num_rows:
+        return []
+    return [
+        AddedFile(
+            row["path"],
+            row["size_bytes"],
+            row["partition.record"],
+            str(row["partition.day"]),  # a foreign row may have none; it is refused below
+            row["num_records"] or 0,
+            row.get("min.sequence"),
+            row.get("max.sequence"),
+            row.get("min.topic"),
+            row.get("max.topic"),
+            row.get("min.group"),
+            row.get("max.group"),
+            row["modification_time"],
+            _attributes(row),
+        )
+        for row in actions.to_pylist()
+    ]
+
+
+def _attributes(row: dict[str, Any]) -> FileAttributes | None:
+    lows, highs, nulls = (
+        {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
+        for prefix in ("min.", "max.", "null_count.")
+    )
+    return commits.attributes_of(lows, highs, nulls, row["num_records"] or 0)

@@ -8,13 +8,15 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
-
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Protocol
 
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.journal.segment import sync_directory, write_all
+
+if TYPE_CHECKING:  # who opens no file of rows needs neither
+    import pyarrow.parquet as pq
+    from deltalake import DeltaTable
 
 
 class SyncFailed(StoreError):
@@ -60,7 +62,7 @@ class Store(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
-    def parquet(self, path: str) -> pq.ParquetFile:
+    def parquet(self, path: str) -> "pq.ParquetFile":
         """Open a Parquet file, its pages' checksums to be verified. Raises FileNotFoundError."""
 
     def size(self, path: str) -> int:
@@ -85,6 +87,20 @@ class Store(Protocol):
 def beside(store: Store, name: str) -> str:
     """The address of another table in the same folder."""
     return f"{store.uri.rpartition('/')[0]}/{name}"
+
+
+def delta_table(uri: str, options: dict[str, str]) -> "DeltaTable | None":
+    """Another table at this address as deltalake reads it, None if there is none. The library is
+    loaded if there is one: most gateways have no use for its 20 MB. Raises its DeltaError."""
+    if "://" not in uri and not (Path(uri) / "_delta_log").is_dir():
+        return None
+    from deltalake import DeltaTable  # noqa: PLC0415
+    from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415
+
+    try:
+        return DeltaTable(uri, storage_options=options)
+    except TableNotFoundError:
+        return None
 
 
 class LocalStore:
@@ -170,7 +186,9 @@ class LocalStore:
     def exists(self, path: str) -> bool:
         return (self.root / path).exists()
 
-    def parquet(self, path: str) -> pq.ParquetFile:
+    def parquet(self, path: str) -> "pq.ParquetFile":
+        import pyarrow.parquet as pq  # noqa: PLC0415 (35 MB, which a home without rows needn't load)
+
         return pq.ParquetFile(self.root / path, pre_buffer=False, page_checksum_verification=True)
 
     def size(self, path: str) -> int:

@@ -1,25 +1,22 @@
-"""`topic_log` as of one version, and how it is found: opened, made, refused.
+"""`topic_log` as of one version, and how it is made.
 
 A state is a value: the next one is made from it and from what a commit says, so that every
 thread sees one state, and nothing is read back that was just written.
 """
 
-import tempfile
+import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import pyarrow as pa
-from deltalake import DeltaTable, Schema
-
+from distributary.pipeline import topic_log_columns as columns
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.delta import commits
-from distributary.pipeline.tables.delta import topic_log_schema as schema
-from distributary.pipeline.tables.delta.commits import AddedFile, FileAttributes
+from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.message_file import MessageFile
 from distributary.pipeline.tables.delta.store import Store
+from distributary.pipeline.tables.delta.table_log import TableLog
 
 #: Applications whose positions a commit records: the last group, and the first sequence that
 #: isn't in the table.
@@ -42,16 +39,11 @@ class TableState:
     messages: tuple[MessageFile, ...]
 
     @classmethod
-    def of(cls, table: DeltaTable) -> Self:
-        files = sorted(live_files(table), key=_order)
-        return cls(
-            table.version(),
-            table.transaction_version(JOURNAL_APP) or 0,
-            table.transaction_version(SEQUENCE_APP) or 0,
-            table.transaction_version(OWNER_APP) or 0,
-            tuple(files),
-            index((), files),
-        )
+    def of(cls, log: TableLog) -> Self:
+        files = sorted(log.files, key=_order)
+        at = log.transactions
+        group, sequence, epoch = (at.get(app, 0) for app in (JOURNAL_APP, SEQUENCE_APP, OWNER_APP))
+        return cls(log.version, group, sequence, epoch, tuple(files), index((), files))
 
     @property
     def first_sequence(self) -> int:
@@ -96,7 +88,7 @@ def index(files: tuple[MessageFile, ...], added: Iterable[AddedFile]) -> tuple[M
     """The index with the message files among the added ones, by their lowest sequence."""
     more: list[MessageFile] = []
     reach = files[-1].reach if files else -1
-    new = [file for file in added if file.record == schema.MESSAGE]
+    new = [file for file in added if file.record == columns.MESSAGE]
     for file in sorted(new, key=lambda one: -1 if one.low is None else one.low):
         if file.low is None or file.high is None:
             raise StoreError(f"{file.path} has no statistics of its sequences")
@@ -107,60 +99,25 @@ def index(files: tuple[MessageFile, ...], added: Iterable[AddedFile]) -> tuple[M
     return files + tuple(more)
 
 
-def live_files(table: DeltaTable) -> list[AddedFile]:
-    """The data files that the table has now, as its log describes them."""
-    # pa.table() would do as well, but it imports pandas: half a second of a start.
-    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-    if not actions.num_rows:
-        return []
-    return [
-        AddedFile(
-            row["path"],
-            row["size_bytes"],
-            row["partition.record"],
-            str(row["partition.day"]),  # a foreign row may have none; it is refused below
-            row["num_records"] or 0,
-            row.get("min.sequence"),
-            row.get("max.sequence"),
-            row.get("min.topic"),
-            row.get("max.topic"),
-            row.get("min.group"),
-            row.get("max.group"),
-            row["modification_time"],
-            _attributes(row),
-        )
-        for row in actions.to_pylist()
-    ]
-
-
-def _attributes(row: dict[str, Any]) -> FileAttributes | None:
-    lows, highs, nulls = (
-        {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
-        for prefix in ("min.", "max.", "null_count.")
-    )
-    return commits.attributes_of(lows, highs, nulls, row["num_records"] or 0)
-
-
 def make(store: Store, now: int) -> None:
     """Make the table where nothing is; its first version is durable and whole when it appears.
-
-    deltalake says what the version holds, in a folder of its own. Raises StoreError when other
-    things lie there.
-    """
+    Raises StoreError when other things lie there."""
     if _occupied(store):
         raise StoreError(f"{store.uri} isn't empty and no Delta table; move it away")
-    with tempfile.TemporaryDirectory() as scratch:
-        table = DeltaTable.create(
-            scratch,
-            schema=Schema.from_arrow(schema.SCHEMA),
-            partition_by=schema.PARTITIONS,
-            configuration=schema.CONFIGURATION,
-        )
-        made = commits.json_path(Path(scratch), table.version()).read_bytes()
-    kept = b"".join(
-        line for line in made.splitlines(keepends=True) if not line.startswith(b'{"commitInfo"')
-    )
-    store.create(commits.json_name(0), commits.encode("CREATE TABLE", at=now) + kept)
+    made = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": columns.schema_text(),
+        "partitionColumns": columns.PARTITIONS,
+        "createdTime": now // 1_000,
+        "configuration": columns.CONFIGURATION,
+    }
+    protocol = {
+        "minReaderVersion": columns.READER_VERSION,
+        "minWriterVersion": columns.WRITER_VERSION,
+    }
+    said = commits.lines([{"protocol": protocol}, {"metaData": made}])
+    store.create(commits.json_name(0), commits.encode("CREATE TABLE", at=now) + said)
 
 
 def _occupied(store: Store) -> bool:
@@ -169,43 +126,3 @@ def _occupied(store: Store) -> bool:
     names += [name for name in store.folders("") if name != commits.LOG]
     names += [name for name in store.files(commits.LOG) if not name.endswith(".tmp")]
     return bool(names)
-
-
-def check_ours(uri: str, table: DeltaTable) -> None:
-    """Raise StoreError for a table whose schema, partitions or protocol isn't ours. Those of
-    former formats are."""
-    protocol = table.protocol()
-    versions = (protocol.min_reader_version, protocol.min_writer_version)
-    if versions != (schema.READER_VERSION, schema.WRITER_VERSION):
-        raise StoreError(
-            f"{uri} needs reader {versions[0]} and writer {versions[1]} of the Delta protocol; "
-            f"ours is {schema.READER_VERSION} and {schema.WRITER_VERSION}. It was not written here"
-        )
-    due = Schema.from_arrow(schema.SCHEMA)
-    known = table.schema() == due or is_former(table)
-    if not known or table.metadata().partition_columns != schema.PARTITIONS:
-        raise StoreError(
-            f"{uri} has another schema than topic_log: {_difference(table.schema(), due)}. "
-            "It was written by another version of the program, or by another one"
-        )
-
-
-def is_former(table: DeltaTable) -> bool:
-    """Whether the table is of a former format, which lacks some of the columns `schema.ADDED`."""
-    return format_of(table) not in (schema.FORMAT, None)
-
-
-def format_of(table: DeltaTable) -> int | None:
-    """The number of the table's format, 1 for the first; None for one that we don't know."""
-    found = table.schema()
-    for number, known in enumerate((*schema.FORMER_SCHEMAS, schema.SCHEMA), start=1):
-        if found == Schema.from_arrow(known):
-            return number
-    return None
-
-
-def _difference(found: Schema, due: Schema) -> str:
-    names = {f.name: str(f.type) for f in found.fields}
-    wanted = {f.name: str(f.type) for f in due.fields}
-    wrong = [n for n in sorted(names | wanted) if names.get(n) != wanted.get(n)]
-    return f"look at {', '.join(wrong)}" if wrong else "partitions or order of columns"

@@ -19,10 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-import pyarrow as pa
-
 from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.log.log_identity import digest
+from distributary.pipeline.tables.arrow.library_errors import library_errors
 from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.store import Store, SyncFailed, UndecidedError
@@ -97,7 +96,7 @@ class TableWriter:
             raise
         except ForeignCommit:
             raise
-        except (StoreError, OSError, pa.ArrowException) as error:
+        except library_errors(StoreError, OSError) as error:
             raise self._unmade(version, added, error) from error
         after_it = after(self.state, added)
         self._decide(_Undecided(commits.json_name(version), text, added, after_it))

@@ -30,6 +30,7 @@ from distributary.pipeline.tables.arrow.arrow_types import Arrow, Chunked, Int32
 from distributary.pipeline.tables.arrow.topic_rows import rows_of
 from distributary.pipeline.tables.delta.message_file import TOPIC_EXACT_MAX, MessageFile, between
 from distributary.pipeline.tables.reading import page_attributes
+from distributary.pipeline.tables.reading.message_page import Page
 from distributary.pipeline.tables.reading.page_attributes import Columns
 
 #: Open Parquet files that are kept with their footers; each is a file descriptor.
@@ -45,15 +46,6 @@ FILTERED_UNITS_MAX = 8
 #: one batch lists its sequences instead. A batch costs about ten microseconds until it is
 #: delivered.
 STRETCH_MIN = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Messages of one topic or pattern, ascending. Every committed one below `covered` is in the
-    batches."""
-
-    batches: tuple[RecordBatch, ...]
-    covered: int
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -17,7 +17,9 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.log_identity import LogIdentity
 from distributary.pipeline.sequences.range_text import text_of_sequences
 from distributary.pipeline.tables.delta.message_file import MessageFile
-from distributary.pipeline.tables.delta.table_state import TableState, check_ours
+from distributary.pipeline.tables.delta.pinned_table import head_of, state_of
+from distributary.pipeline.tables.delta.table_log import check_ours
+from distributary.pipeline.tables.delta.table_state import TableState
 from distributary.pipeline.tables.reading.part_reading import (
     Part,
     Sequences,
@@ -60,8 +62,8 @@ def parts(
         return []
     try:
         table = DeltaTable(uri, storage_options=options or None)
-        check_ours(uri, table)
-        state = TableState.of(table)
+        check_ours(uri, head_of(table))
+        state = state_of(table)
         pieces = list(_pieces(uri, options, state, topic, wanted))
     except (DeltaError, OSError) as error:
         raise StoreError(f"{uri} can't be read: {error}") from error

@@ -8,34 +8,37 @@ settlement counts when its group is later than its incarnation's. So the fold do
 order of rows.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from pyroaring import BitMap64
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.failures import Failures
 from distributary.pipeline.model.subscription import (
     BEGINNINGS,
-    MADE_BY_CLIENT,
     Definition,
     Made,
     Origin,
     SubscriptionEvent,
     SubscriptionKey,
 )
-from distributary.pipeline.sequences.sequence_set import SequenceSet
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
 from distributary.pipeline.tables.arrow.bitmaps import set_of
+from distributary.pipeline.tables.arrow.library_errors import library_errors
 from distributary.pipeline.tables.arrow.settlement_fold import COLUMNS, Settlements, Standing
 from distributary.pipeline.tables.delta import topic_log_schema
+from distributary.pipeline.tables.delta.store import delta_table
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.recovery.log_batches import tables
+from distributary.pipeline.tables.recovery.standpoints import (
+    WHOLE_LOG,
+    Snapshot,
+    SubscriptionState,
+)
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 #: What of Spark's table is read, with the types that it must have.
@@ -71,38 +74,6 @@ Flags = npt.NDArray[np.bool_]
 _BEGINS = pa.array(sorted(event.value for event in BEGINNINGS), pa.string())
 _DELETED = pa.scalar(SubscriptionEvent.DELETED.value, pa.string())
 _KNOWN = pa.array(sorted(event.value for event in SubscriptionEvent), pa.string())
-WHOLE_LOG = "the whole log"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SubscriptionState:
-    """One durable subscription: everything owed below `floor` is settled, and `settled` above.
-
-    `failures` are of messages that it is owed, `lost` are those of them that lost consumers may
-    have seen. The caller may keep and change `settled` and `lost`. `began` is the group in which
-    its incarnation began; `paused`, `policy` and `made` are as its last event has them.
-    """
-
-    key: SubscriptionKey
-    definition: Definition
-    floor: int
-    settled: SequenceSet
-    failures: dict[int, Failures]
-    began: int = 0
-    paused: bool = False
-    policy: str = ""
-    made: Made = MADE_BY_CLIENT
-    lost: SequenceSet = field(default_factory=SequenceSet)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
-    """The state that the gateway goes on from. `source` says in words what it was read from."""
-
-    next_group: int
-    next_sequence: int
-    subscriptions: tuple[SubscriptionState, ...]
-    source: str
 
 
 @dataclass(slots=True)
@@ -184,12 +155,12 @@ def load(home: Home, log: TopicLog) -> Snapshot:
 def _cursors(home: Home, log: TopicLog) -> dict[str, Standing]:
     """Spark's rows. Raises _Unusable when there are none, or they aren't of this log as it is."""
     uri, options = log.cursors or (str(home.cursors), {})
-    if not DeltaTable.is_deltatable(uri, storage_options=options):
-        raise _Unusable("there is no table cursors")
     try:
-        cursors = DeltaTable(uri, storage_options=options)
+        cursors = delta_table(uri, options)
+        if cursors is None:
+            raise _Unusable("there is no table cursors")
         table = cursors.to_pyarrow_table(columns=list(CURSOR_COLUMNS))
-    except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
+    except library_errors(OSError, ValueError) as error:
         raise _Unusable(f"the table cursors can't be read: {error}") from error
     for name, kind in CURSOR_COLUMNS.items():
         if table.schema.field(name).type != kind:

@@ -8,7 +8,6 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import cast
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,16 +18,7 @@ from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.journal import frame
 from distributary.pipeline.tables.journal.frame import DecodedFrame
 from distributary.pipeline.tables.topic_log import group_rows as rows
-
-
-class CommitFiles(msgspec.Struct, frozen=True, eq=False):
-    """What a commit of these frames adds. `group` is the last group, `sequence` the first sequence
-    after it; `added` are its files and `data`, one for each, their bytes."""
-
-    group: int
-    sequence: int
-    added: list[AddedFile]
-    data: list[Bytes]
+from distributary.pipeline.tables.topic_log.commit_content import CommitFiles
 
 
 def encode(views: Sequence[memoryview], *, group: int, sequence: int) -> CommitFiles | None:

@@ -15,8 +15,10 @@ from deltalake.exceptions import DeltaError
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.delta.commits import AddedFile
+from distributary.pipeline.tables.delta.pinned_table import head_of, state_of
 from distributary.pipeline.tables.delta.store import Store
-from distributary.pipeline.tables.delta.table_state import TableState, check_ours
+from distributary.pipeline.tables.delta.table_log import check_ours
+from distributary.pipeline.tables.delta.table_state import TableState
 
 T = TypeVar("T")
 
@@ -71,7 +73,7 @@ def open_view(store: Store) -> TableView:
     """The table as it is now. Raises StoreError when it can't be read or isn't a `topic_log`."""
     try:
         table = DeltaTable(store.uri, storage_options=store.options)
-        check_ours(store.uri, table)
-        return TableView(store, TableState.of(table))
+        check_ours(store.uri, head_of(table))
+        return TableView(store, state_of(table))
     except (DeltaError, OSError) as error:
         raise StoreError(f"{store.uri} can't be opened as a Delta table: {error}") from error

@@ -8,24 +8,23 @@ lock.
 """
 
 import time
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Self, TypeVar
-
-import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from distributary.pipeline.dispatch.priority_index import Ahead
 from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.log.log_identity import LogIdentity
+from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.subscriptions.hint import HintFilter
-from distributary.pipeline.tables.delta import commits, evolution, table_state
-from distributary.pipeline.tables.delta.checkpoint import Identity
+from distributary.pipeline.tables.arrow.library_errors import library_errors
+from distributary.pipeline.tables.delta import commits, evolution, table_log, table_state
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
+from distributary.pipeline.tables.delta.table_log import TableLog
 from distributary.pipeline.tables.delta.table_state import (
     JOURNAL_APP,
     OWNER_APP,
@@ -33,13 +32,21 @@ from distributary.pipeline.tables.delta.table_state import (
     TableState,
 )
 from distributary.pipeline.tables.delta.table_writer import TableWriter
-from distributary.pipeline.tables.reading import table_statistics
-from distributary.pipeline.tables.reading.paging import Page, Pager
-from distributary.pipeline.tables.reading.table_statistics import Volume
-from distributary.pipeline.tables.topic_log import commit_files
-from distributary.pipeline.tables.topic_log.commit_files import CommitFiles
-from distributary.pipeline.tables.upkeep.table_upkeep import Owed, Steps, Upkeep, day_of
-from distributary.pipeline.tables.upkeep.upkeep_limits import DEFAULT_LIMITS, UpkeepLimits
+from distributary.pipeline.tables.reading.message_page import Page
+from distributary.pipeline.tables.topic_log.commit_content import CommitFiles
+from distributary.pipeline.tables.upkeep.upkeep_limits import (
+    DEFAULT_LIMITS,
+    Owed,
+    Upkeep,
+    UpkeepLimits,
+)
+from distributary.pipeline.topic_log_columns import MESSAGE, SETTLEMENT
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+    from distributary.pipeline.tables.reading.table_statistics import Volume
+    from distributary.pipeline.tables.topic_log.table_work import TableWork
 
 T = TypeVar("T")
 
@@ -68,14 +75,23 @@ class Commit:
 class TopicLog:
     """The open table. The module says which thread may call what."""
 
-    def __init__(self, path: Path, store: Store, table: DeltaTable, limits: UpkeepLimits) -> None:
+    def __init__(self, path: Path, store: Store, log: TableLog, limits: UpkeepLimits) -> None:
         self.path = path
-        self._store = store
-        self._writer = TableWriter(store, TableState.of(table))
-        identity = Identity.of(table)
-        self._id = identity.id
-        self._steps = Steps(self._writer, identity, limits)
-        self._pager = Pager(path, store.parquet)
+        self._store, self._head, self._limits = store, log.head, limits
+        self._writer = TableWriter(store, TableState.of(log))
+
+    @cached_property
+    def _work(self) -> "TableWork":
+        """What works on rows. The room of Arrow is entered here, and not before there are any."""
+        from distributary.pipeline.tables.topic_log.table_work import TableWork  # noqa: PLC0415
+
+        return TableWork(self.path, self._writer, self._head, self._limits)
+
+    def prepare(self) -> None:
+        """Load what works on rows: Arrow, a tenth of a second in which nobody else is served. To
+        be called before anybody waits for a row, on the thread that opened the table; a second
+        time it costs nothing."""
+        self._work  # noqa: B018
 
     @classmethod
     def open(
@@ -95,13 +111,13 @@ class TopicLog:
         """
         store = store or LocalStore(path)
         try:
-            if create and not DeltaTable.is_deltatable(store.uri, storage_options=store.options):
+            if create and not table_log.exists(store):
                 table_state.make(store, _now())
-            table = _open(store)
+            log = _open(store)
             if create:
-                table = _with_all_columns(store, table)
-            return cls(path, store, table, limits)
-        except (DeltaError, OSError) as error:
+                log = _with_all_columns(store, log)
+            return cls(path, store, log, limits)
+        except OSError as error:
             raise StoreError(f"{store.uri} can't be opened as a Delta table: {error}") from error
 
     @property
@@ -117,7 +133,7 @@ class TopicLog:
     @property
     def identity(self) -> LogIdentity:
         """Which table this is, by a version that has all that `sequence_version` says."""
-        return LogIdentity(self._id, *self._writer.newest)
+        return LogIdentity(str(self._head.metadata["id"]), *self._writer.newest)
 
     @property
     def dead(self) -> str | None:
@@ -148,14 +164,14 @@ class TopicLog:
     @property
     def first_day(self) -> str:
         """The UTC day of the first messages that retention has left; empty if there are none."""
-        messages = table_statistics.messages_of(self.state.files)
+        messages = (file for file in self.state.files if file.record == MESSAGE)
         return min((file.day for file in messages if file.low is not None), default="")
 
     def files(self, record: str, after_group: int) -> list[Path]:
         """The data files that may hold rows of that record in later groups, in a folder."""
         return [self.path / file.path for file in self._later(record, after_group)]
 
-    def parquets(self, record: str, after_group: int) -> Iterator[pq.ParquetFile]:
+    def parquets(self, record: str, after_group: int) -> "Iterator[pq.ParquetFile]":
         """The same files, opened one after the other wherever they lie; the caller closes each."""
         return (self._store.parquet(file.path) for file in self._later(record, after_group))
 
@@ -184,7 +200,7 @@ class TopicLog:
         page; with `hint_filter` every one that it lets through."""
         return self._paged(
             topic,
-            lambda at: self._pager.page(
+            lambda at: self._work.pager.page(
                 at.messages,
                 at.sequence,
                 topic=topic,
@@ -197,7 +213,7 @@ class TopicLog:
     def topics(self, pattern: str, sequences: Sequence[int]) -> dict[int, str]:
         """Where each of these committed messages, ascending, which match the pattern, was
         published."""
-        return self._paged(pattern, lambda at: self._pager.topics(at.messages, sequences))
+        return self._paged(pattern, lambda at: self._work.pager.topics(at.messages, sequences))
 
     def _paged(self, topic: str, read: Callable[[TableState], T]) -> T:
         """What is read of the newest version. Raises StoreError."""
@@ -208,7 +224,7 @@ class TopicLog:
             except FileNotFoundError as error:
                 if at is self.state:
                     raise StoreError(f"messages of {topic} can't be read: {error}") from error
-            except (OSError, pa.ArrowException) as error:
+            except library_errors(OSError) as error:
                 raise StoreError(f"messages of {topic} can't be read: {error}") from error
 
     # Any thread
@@ -219,19 +235,27 @@ class TopicLog:
 
         Files whose statistics say that they have none aren't opened.
         """
-        return self._looked_over(
-            lambda files: table_statistics.priority_statistics(self._store, files, since)
-        )
+        return self._looked_over(lambda files: self._work.priority_statistics(files, since))
 
-    def volumes(self, since: int) -> Iterator[Volume]:
+    def volumes(self, since: int) -> "Iterator[Volume]":
         """How much is committed from `since` on, in parts, ascending for each topic."""
-        return self._looked_over(lambda files: table_statistics.volumes(self._store, files, since))
+        return self._looked_over(lambda files: self._work.volumes(files, since))
 
     def _looked_over(self, look: Callable[[Sequence[AddedFile]], Iterator[T]]) -> Iterator[T]:
+        messages = [file for file in self.state.files if file.record == MESSAGE]
+        if not messages:
+            return
         try:
-            yield from look(table_statistics.messages_of(self.state.files))
-        except (OSError, pa.ArrowException) as error:
+            yield from look(messages)
+        except library_errors(OSError) as error:
             raise StoreError(f"{self._store.uri} can't be read: {error}") from error
+
+    def never_owed(self, subscription: str, since: int) -> "dict[Outcome, array[int]]":
+        """The committed sequences from `since` on that a subscription was never owed, in any
+        incarnation, ascending. Raises StoreError."""
+        return self._work.never_owed(
+            str(self.path), lambda: self.parquets(SETTLEMENT, 0), subscription, since
+        )
 
     def first_sequence_at(self, time: int) -> int:
         """The first committed sequence that was published at `time` (microseconds) or later.
@@ -239,16 +263,14 @@ class TopicLog:
         `sequence_version` if nothing was. `first_sequence` if that is so of all that is kept: what
         was published before that is beyond retention, if there was any.
         """
-        day = day_of(min(max(time, 0), TIME_MAX))
         while True:
             at = self.state
-            files = table_statistics.messages_of(at.files)
             try:
-                found = table_statistics.first_at(self._store, files, time, day=day)
+                found = self._work.first_at(at.files, min(max(time, 0), TIME_MAX), time)
             except FileNotFoundError as error:
                 if at is self.state:
                     raise StoreError(f"{self._store.uri} can't be read: {error}") from error
-            except (OSError, pa.ArrowException) as error:
+            except library_errors(OSError) as error:
                 raise StoreError(f"{self._store.uri} can't be read: {error}") from error
             else:
                 return at.sequence if found is None else found
@@ -263,13 +285,12 @@ class TopicLog:
         frames, or nobody knows yet. After ForeignCommit, or when `dead` says why, the gateway must
         stop.
         """
-        return self.commit_files(
-            lambda group, sequence: commit_files.encode(views, group=group, sequence=sequence)
-        )
+        return self.commit_files(lambda *after: self._work.encode(views, *after))
 
     def commit_files(self, encode: Callable[[int, int], CommitFiles | None]) -> Commit:
         """The same, where the files are made somewhere else: `encode` is given the last group and
         the first free sequence that the table has, as `commit_files.encode` is."""
+        self.prepare()  # what keeps the table small begins with the table as it was opened
         self._writer.ready()
         before = self.state
         began = time.perf_counter()
@@ -317,7 +338,7 @@ class TopicLog:
             except ForeignCommit:
                 self._writer.reopen(TableState.of(_open(self._store)))
             else:
-                self._steps.fenced()
+                self._work.steps.fenced()
                 return
         raise ForeignCommit(
             f"somebody else goes on committing to {self.path}; stop the other writer"
@@ -330,24 +351,23 @@ class TopicLog:
         nothing below `served` to anybody (by default the same), as of the last commit. After a
         StoreError the table is as it was, and a later call tries again.
         """
-        return self._steps.take(now=now, owed=Owed(floor, floor if served is None else served))
+        return self._work.steps.take(now=now, owed=Owed(floor, floor if served is None else served))
 
 
 def _now() -> int:
     return time.time_ns() // 1_000
 
 
-def _open(store: Store) -> DeltaTable:
-    table = DeltaTable(store.uri, storage_options=store.options)
-    table_state.check_ours(store.uri, table)
-    commits.check_whole(store, table.version())
-    return table
+def _open(store: Store) -> TableLog:
+    log = table_log.read(store)
+    commits.check_whole(store, log.version)
+    return log
 
 
-def _with_all_columns(store: Store, table: DeltaTable) -> DeltaTable:
+def _with_all_columns(store: Store, log: TableLog) -> TableLog:
     for _ in range(EVOLUTION_TRIES_MAX):
-        if not table_state.is_former(table):
-            return table
-        evolution.evolve(store, table, _now())
-        table = _open(store)
+        if not log.head.is_former:
+            return log
+        evolution.evolve(store, log, _now())
+        log = _open(store)
     raise ForeignCommit(f"somebody else goes on committing to {store.uri}; stop the other writer")

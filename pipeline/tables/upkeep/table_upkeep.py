@@ -10,20 +10,18 @@ import datetime as dt
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.tables.arrow.library_errors import library_errors
 from distributary.pipeline.tables.delta import commits, topic_log_schema
 from distributary.pipeline.tables.delta.checkpoint import Identity
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.log_entries import ENTRIES_MAX, LogEntries
-from distributary.pipeline.tables.delta.store import Store, beside
+from distributary.pipeline.tables.delta.store import Store, beside, delta_table
 from distributary.pipeline.tables.delta.table_state import TableState
 from distributary.pipeline.tables.delta.table_writer import TableWriter
 from distributary.pipeline.tables.upkeep import (
@@ -35,7 +33,12 @@ from distributary.pipeline.tables.upkeep import (
 )
 from distributary.pipeline.tables.upkeep.orphans import Orphans
 from distributary.pipeline.tables.upkeep.recluster import Recluster
-from distributary.pipeline.tables.upkeep.upkeep_limits import CHECKPOINT_COMMITS, UpkeepLimits
+from distributary.pipeline.tables.upkeep.upkeep_limits import (
+    CHECKPOINT_COMMITS,
+    Owed,
+    Upkeep,
+    UpkeepLimits,
+)
 
 _DAY_US: Final = 86_400_000_000
 #: Groups of a day may be committed for so long after it: only then the day is over.
@@ -47,27 +50,6 @@ SETTLED_INTERVAL_US: Final = 10_000_000
 READERS_US: Final = 120_000_000
 #: How often at most it is asked what Spark's job has seen, while the log waits for it.
 SEEN_INTERVAL_US: Final = 60_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Upkeep:
-    """What one step did: `files` were written, merged or removed, of so many `bytes`. `messages`
-    are gone from the table."""
-
-    kind: str
-    files: int
-    bytes: int
-    seconds: float
-    messages: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Owed:
-    """The first sequence that any durable subscription may be owed, and the first that anybody may
-    be who is served."""
-
-    durable: int
-    anybody: int
 
 
 class Steps:
@@ -117,7 +99,7 @@ class Steps:
                 if done := kind(now, owed):
                     self._note_removed(before)
                     return replace(done, seconds=time.perf_counter() - began)
-        except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
+        except library_errors(OSError, ValueError) as error:
             raise StoreError(f"upkeep of {self._store.uri} failed: {error}") from error
         return None
 
@@ -339,9 +321,8 @@ class _Seen:
         return self._sure
 
     def _ask(self) -> None:
-        try:
-            cursors = DeltaTable(self._cursors, storage_options=self._options)
-        except TableNotFoundError:
+        cursors = delta_table(self._cursors, self._options)
+        if cursors is None:
             self._position = self._sure = self._group = None
             return
         self._group = cursors.transaction_version(commits.SPARK_APP) or 0

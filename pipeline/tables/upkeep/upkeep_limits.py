@@ -1,5 +1,5 @@
-"""How much of a table is kept, by numbers alone: the settings read them before anything big is
-imported."""
+"""How much of a table is kept, and what a step of that has done, by numbers alone: the settings and
+the loop read them before anything big is imported."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -26,3 +26,24 @@ class UpkeepLimits:
 
 
 DEFAULT_LIMITS: Final = UpkeepLimits(18_000, 7, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What one step did: `files` were written, merged or removed, of so many `bytes`. `messages`
+    are gone from the table."""
+
+    kind: str
+    files: int
+    bytes: int
+    seconds: float
+    messages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """The first sequence that any durable subscription may be owed, and the first that anybody may
+    be who is served."""
+
+    durable: int
+    anybody: int

@@ -19,9 +19,11 @@ from typing import Any, TypeAlias
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from distributary.pipeline import topic_log_columns
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.tables.delta import table_state, topic_log_schema
+from distributary.pipeline.tables.delta.pinned_table import head_of
 from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
+from distributary.pipeline.tables.delta.table_log import check_ours
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.journal import segment
 from distributary.pipeline.tables.recovery import dispatch_marks
@@ -140,20 +142,21 @@ def _marks(path: Path) -> PartFormat:
 
 
 def _topic_log(store: Store) -> PartFormat:
-    part, newest = "topic_log", topic_log_schema.FORMAT
+    part, newest = "topic_log", topic_log_columns.FORMAT
     ours = f"format {newest}"
     if not made(store):
         return PartFormat(part, "", ours, Fate.SAME, "there is none yet: the start makes it")
     try:
         table = DeltaTable(store.uri, storage_options=store.options)
-        table_state.check_ours(store.uri, table)
+        head = head_of(table)
+        check_ours(store.uri, head)
     except (StoreError, DeltaError, OSError) as error:
         return PartFormat(part, "", ours, Fate.REFUSED, " ".join(str(error).split()))
-    number = table_state.format_of(table) or newest
+    number = head.format or newest
     found = f"format {number}"
     if number == newest:
         return PartFormat(part, found, ours, Fate.SAME, "it has all columns of today")
-    lacking = [name for later in topic_log_schema.ADDED[number - 1 :] for name in later]
+    lacking = [name for later in topic_log_columns.ADDED[number - 1 :] for name in later]
     return PartFormat(
         part,
         found,

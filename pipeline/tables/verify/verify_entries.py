@@ -13,13 +13,10 @@ from deltalake.exceptions import DeltaError
 
 from distributary.pipeline.tables.delta import checkpoint
 from distributary.pipeline.tables.delta.commits import LOG, AddedFile, json_name, parse
+from distributary.pipeline.tables.delta.pinned_table import live_files
 from distributary.pipeline.tables.delta.store import Store
-from distributary.pipeline.tables.delta.table_state import (
-    JOURNAL_APP,
-    SEQUENCE_APP,
-    TableState,
-    live_files,
-)
+from distributary.pipeline.tables.delta.table_log import checkpoint_name
+from distributary.pipeline.tables.delta.table_state import JOURNAL_APP, SEQUENCE_APP, TableState
 from distributary.pipeline.tables.topic_log.table_view import Replaced
 from distributary.pipeline.tables.verify.check import Check, Findings, counted
 
@@ -159,7 +156,7 @@ def _check_pointer(folder: LogFolder, findings: Findings) -> None:
 def _check_checkpoint(folder: LogFolder, base: int | None, findings: Findings) -> None:
     if base is None:
         return
-    name = checkpoint.name(base)
+    name = checkpoint_name(base)
     try:
         with folder.store.parquet(name) as file:
             file.read()

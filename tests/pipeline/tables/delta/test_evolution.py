@@ -18,7 +18,7 @@ from verify_homes import snapshot
 
 from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.model.subscription import Made, Origin, SubscriptionEvent
-from distributary.pipeline.tables.delta import evolution, topic_log_schema
+from distributary.pipeline.tables.delta import evolution, table_log, topic_log_schema
 from distributary.pipeline.tables.delta.store import LocalStore
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.recovery.snapshot import load
@@ -219,7 +219,7 @@ def test_of_two_owners_one_adds_them_and_the_former_stops(home: Home) -> None:
     """Who opened the table before, of whatever program, can't commit any more; a version that came
     in between is taken in."""
     store = LocalStore(home.topic_log)
-    stale = DeltaTable(home.topic_log)
+    stale = table_log.read(store)
     former = TopicLog.open(home.topic_log, create=False)
     former.commit([framed(group(5, 6, run("orders", [b"d"])))])
     evolution.evolve(store, stale, NOON)

@@ -15,7 +15,7 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.model.message import Group
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.tables.delta.message_file import MessageFile
-from distributary.pipeline.tables.reading.paging import Page
+from distributary.pipeline.tables.reading.message_page import Page
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 Message = tuple[int, bytes]

@@ -19,7 +19,8 @@ from distributary.pipeline.model.message import Group
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent, SubscriptionKey
 from distributary.pipeline.tables.home.home import Home
-from distributary.pipeline.tables.recovery.snapshot import CURSOR_COLUMNS, WHOLE_LOG, Snapshot, load
+from distributary.pipeline.tables.recovery.snapshot import CURSOR_COLUMNS, load
+from distributary.pipeline.tables.recovery.standpoints import WHOLE_LOG, Snapshot
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 CREATED, DELETED = SubscriptionEvent.CREATED, SubscriptionEvent.DELETED

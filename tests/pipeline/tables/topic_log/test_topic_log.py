@@ -14,8 +14,8 @@ from table_groups import DAY_US, KEY, NOON, bodies, event, framed, group, run, s
 from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import SubscriptionEvent
-from distributary.pipeline.tables.delta import table_state
 from distributary.pipeline.tables.delta import topic_log_schema as schema
+from distributary.pipeline.tables.delta.pinned_table import live_files
 from distributary.pipeline.tables.journal import frame
 from distributary.pipeline.tables.journal.journal import Journal
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
@@ -340,7 +340,7 @@ def test_the_log_says_what_the_files_hold(tmp_path: Path) -> None:
     log = TopicLog.open(tmp_path / "log")
     name = "a topic with a rather long name / 100% é"
     log.commit([framed(group(1, 0, run(name, [b"x"] * 3), settlements=[settled(range(2))]))])
-    found = {f.record: f for f in table_state.live_files(DeltaTable(log.path))}
+    found = {f.record: f for f in live_files(DeltaTable(log.path))}
     message, settlement = found["message"], found["settlement"]
     assert (message.rows, message.low, message.high) == (3, 0, 2)
     assert (message.topic_low, message.topic_high) == (name, name)

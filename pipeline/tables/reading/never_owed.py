@@ -7,6 +7,7 @@ begins a new incarnation at an earlier sequence must settle them for that one, t
 """
 
 from array import array
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,32 +15,35 @@ import pyarrow.parquet as pq
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.model.outcome import Outcome
-from distributary.pipeline.tables.delta import topic_log_schema
-from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 _OUTCOMES = (Outcome.LOCAL, Outcome.FORBIDDEN, Outcome.REDRIVEN)
 #: Times that the table is read again because files were merged meanwhile.
 _TRIES_MAX = 3
 
 
-def never_owed(log: TopicLog, subscription: str, since: int) -> dict[Outcome, "array[int]"]:
-    """The sequences from `since` on, ascending, as far as they are committed. Raises StoreError.
+def never_owed(
+    uri: str, settlements: Callable[[], Iterator[pq.ParquetFile]], subscription: str, since: int
+) -> dict[Outcome, "array[int]"]:
+    """The sequences from `since` on, ascending, as far as they are committed. `settlements` opens
+    the files of settlements of the table at `uri`, as it is now. Raises StoreError.
 
     Called on a thread of its own. Of most row groups only the column of subscriptions is read.
     """
     for _ in range(_TRIES_MAX):
         try:
-            return _read(log, subscription, since)
+            return _read(settlements(), subscription, since)
         except FileNotFoundError:
             continue
         except (OSError, pa.ArrowException) as error:
-            raise StoreError(f"{log.path} can't be read: {error}") from error
-    raise StoreError(f"{log.path} can't be read: its files change too quickly")
+            raise StoreError(f"{uri} can't be read: {error}") from error
+    raise StoreError(f"{uri} can't be read: its files change too quickly")
 
 
-def _read(log: TopicLog, subscription: str, since: int) -> dict[Outcome, "array[int]"]:
+def _read(
+    files: Iterator[pq.ParquetFile], subscription: str, since: int
+) -> dict[Outcome, "array[int]"]:
     found: dict[Outcome, set[int]] = {outcome: set() for outcome in _OUTCOMES}
-    for opened in log.parquets(topic_log_schema.SETTLEMENT, 0):
+    for opened in files:
         with opened as file:
             for nth in range(file.num_row_groups):
                 _add(file, nth, subscription, since, found)

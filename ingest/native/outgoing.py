@@ -1,0 +1,86 @@
+"""What goes out to one connection's peer: messages by reference, and frames of their bytes."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from distributary.ingest.native import pump
+from distributary.ingest.native.pump import of_batch
+from distributary.ingest.native.pump_library import ffi, lib
+from distributary.pipeline.errors import DistributaryError
+from distributary.pipeline.model.record_batch import RecordBatch
+from distributary.pipeline.sequences.sequence_set import Run
+
+#: The protocol's header stands before the first frame.
+HEADER_BYTES = 8
+
+
+class Queue(Protocol):
+    """A link, to its connection's output."""
+
+    @property
+    def queued(self) -> int:
+        """How many deliveries wait in the engine, for the peer's window or to be written."""
+
+
+class Links(Protocol):
+    """The links of a connection, to its output."""
+
+    @property
+    def links(self) -> Sequence[Queue]:
+        """Those that are alive."""
+
+
+class StaleReference(DistributaryError):
+    """The engine wrote a transfer whose message isn't held any more: a bug of ours."""
+
+
+class Outgoing:
+    """One connection's output. The engine has references of messages (`outgoing.c`); the batches in
+    which they lie are held until the engine has none of them any more."""
+
+    __slots__ = ("_held", "_state", "_transport")
+
+    def __init__(self, transport: int) -> None:
+        self._transport = transport
+        self._state = ffi.new("pump_outgoing *", {"passing": HEADER_BYTES})
+        self._held: list[tuple[Any, ...]] = []
+
+    def send(
+        self,
+        link: int,
+        batch: RecordBatch,
+        run: Run,
+        delivery_count: int,
+        at: int,
+        presettled: bool,
+    ) -> int:
+        """As `pump.send`. What the peer takes now isn't copied into the engine."""
+        state, given = self._state, of_batch(batch, run)
+        waiting = state.waiting
+        sent = lib.pump_send(*given, delivery_count, link, at, presettled, state)
+        if state.waiting > waiting:
+            self._held.append(given)
+        return pump.assert_sent(sent, batch, run)
+
+    def output(self, room: Any, size: int) -> int:
+        """Take up to `size` bytes for the peer; -1 when there will never be any again. Less than
+        `size`: there is no more for now. Raises StaleReference."""
+        taken = int(lib.pump_output(self._transport, self._state, room, size))
+        if taken == -2:
+            raise StaleReference
+        if taken < size and self._held and not self._state.waiting:
+            self._held.clear()
+        return taken
+
+    @property
+    def holds(self) -> bool:
+        """Whether batches are held, for references that the engine has."""
+        return bool(self._held)
+
+    def written(self, links: Links) -> None:
+        """The engine has written what it can now, and these are the connection's links. What none
+        of them has queued any more it took back when its link ended: it won't write that."""
+        if self._held and not any(link.queued for link in links.links):
+            self._state.waiting = 0
+            self._state.era += 1
+            self._held.clear()

@@ -1,0 +1,50 @@
+"""Where every durable subscription stands when a gateway starts: the values, without the tables."""
+
+from dataclasses import dataclass, field
+
+from distributary.pipeline.log.failures import Failures
+from distributary.pipeline.model.subscription import (
+    MADE_BY_CLIENT,
+    Definition,
+    Made,
+    SubscriptionKey,
+)
+from distributary.pipeline.sequences.sequence_set import SequenceSet
+
+WHOLE_LOG = "the whole log"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SubscriptionState:
+    """One durable subscription: everything owed below `floor` is settled, and `settled` above.
+
+    `failures` are of messages that it is owed, `lost` are those of them that lost consumers may
+    have seen. The caller may keep and change `settled` and `lost`. `began` is the group in which
+    its incarnation began; `paused`, `policy` and `made` are as its last event has them.
+    """
+
+    key: SubscriptionKey
+    definition: Definition
+    floor: int
+    settled: SequenceSet
+    failures: dict[int, Failures]
+    began: int = 0
+    paused: bool = False
+    policy: str = ""
+    made: Made = MADE_BY_CLIENT
+    lost: SequenceSet = field(default_factory=SequenceSet)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The state that the gateway goes on from. `source` says in words what it was read from."""
+
+    next_group: int
+    next_sequence: int
+    subscriptions: tuple[SubscriptionState, ...]
+    source: str
+
+
+def at_the_beginning(next_group: int, next_sequence: int) -> Snapshot:
+    """The state of a log that has no rows: nobody is owed anything."""
+    return Snapshot(next_group, next_sequence, (), f"{WHOLE_LOG}, which has no rows")

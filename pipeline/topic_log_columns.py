@@ -1,0 +1,290 @@
+"""The table `topic_log`: each column once, with what it means and what always holds.
+
+Which rows have a column is in its meaning; everywhere else it is null. Rows of three records lie
+in one table so that one commit takes in whole groups: no reader ever sees half of one.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+MESSAGE: Final = "message"
+SETTLEMENT: Final = "settlement"
+SUBSCRIPTION: Final = "subscription"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its type in Delta's words, what it means, its unit, and what holds for each row
+    that has it."""
+
+    name: str
+    type: str
+    meaning: str
+    unit: str
+    invariant: str
+
+
+COLUMNS: Final = (
+    Column(
+        "record",
+        "string",
+        "what the row is; a partition",
+        "",
+        "message, settlement or subscription",
+    ),
+    Column(
+        "day",
+        "date",
+        "the day in which its group was written; a partition",
+        "UTC day",
+        "the same for all rows of one group",
+    ),
+    Column(
+        "group",
+        "long",
+        "the journal's group that the row came in",
+        "",
+        "dense and rising; all rows of one group lie in one commit",
+    ),
+    Column(
+        "topic",
+        "string",
+        "the topic of the message or of the subscription",
+        "",
+        "never null",
+    ),
+    Column(
+        "sequence",
+        "long",
+        "message: its position in the log",
+        "",
+        "dense over all topics, rising with the groups, never used twice",
+    ),
+    Column(
+        "published_at",
+        "timestamp",
+        "message: when its group was written",
+        "microseconds",
+        "the same for all messages of one group",
+    ),
+    Column(
+        "durable",
+        "boolean",
+        "message: whether its publisher asked for persistence",
+        "",
+        "false only if the publisher said so",
+    ),
+    Column(
+        "priority",
+        "byte",
+        "message: its priority",
+        "",
+        "0 to 9, 4 if the publisher gave none",
+    ),
+    Column(
+        "expires_at",
+        "timestamp",
+        "message: when it is worth nothing any more",
+        "microseconds",
+        "null if it never is",
+    ),
+    Column(
+        "message",
+        "binary",
+        "message: all its sections as they came, header included",
+        "bytes",
+        "byte for byte what the publisher sent",
+    ),
+    Column(
+        "subscription",
+        "string",
+        "settlement, subscription: whose it is, as SubscriptionKey.id",
+        "",
+        "always a durable one",
+    ),
+    Column(
+        "consumer",
+        "string",
+        "settlement: who had the deliveries, as container/link",
+        "",
+        "never null; empty if nobody had them",
+    ),
+    Column(
+        "outcome",
+        "string",
+        "settlement: what became of the deliveries",
+        "",
+        "accepted, rejected, released, modified, expired, dead_lettered, local, redriven, dropped",
+    ),
+    Column(
+        "final",
+        "boolean",
+        "settlement: whether the subscription is owed them no more",
+        "",
+        "at most one final settlement per subscription and sequence in one incarnation",
+    ),
+    Column(
+        "delivery_count",
+        "integer",
+        "settlement: failed attempts before this delivery",
+        "",
+        "not negative; releases don't count",
+    ),
+    Column(
+        "delivered_at",
+        "timestamp",
+        "settlement: when the deliveries were handed to the consumer",
+        "microseconds",
+        "not later than settled_at",
+    ),
+    Column(
+        "settled_at",
+        "timestamp",
+        "settlement: when their outcome was known",
+        "microseconds",
+        "not later than the group was written",
+    ),
+    Column(
+        "sequences",
+        "array<long>",
+        "settlement: the messages that were delivered",
+        "",
+        "ascending, no duplicates",
+    ),
+    Column(
+        "floor",
+        "long",
+        "settlement: the subscription's floor after it; "
+        "subscription: the first sequence that it is owed",
+        "",
+        "never falls between two events of the subscription",
+    ),
+    Column(
+        "event",
+        "string",
+        "subscription: what happened to it",
+        "",
+        "created, redefined, rewound, purged, paused, resumed, configured or deleted",
+    ),
+    Column(
+        "shared",
+        "boolean",
+        "subscription: whether many consumers may take turns",
+        "",
+        "the definition after the event",
+    ),
+    Column(
+        "selector",
+        "string",
+        "subscription: which messages it claims",
+        "",
+        "null if all",
+    ),
+    Column(
+        "no_local",
+        "boolean",
+        "subscription: whether it leaves out what its own container publishes",
+        "",
+        "the definition after the event",
+    ),
+    Column(
+        "recorded_at",
+        "timestamp",
+        "subscription: when its group was written",
+        "microseconds",
+        "the same for all events of one group",
+    ),
+    # Columns that came later stand at the end: there a table of before gets them.
+    Column(
+        "deliver_at",
+        "timestamp",
+        "message: nobody gets it before",
+        "microseconds",
+        "null if at once",
+    ),
+    Column(
+        "paused",
+        "boolean",
+        "subscription: whether its consumers get nothing",
+        "",
+        "what holds after the event; null is false",
+    ),
+    Column(
+        "policy",
+        "string",
+        "subscription: what was said of its own policy",
+        "",
+        "what holds after the event; null if nothing was",
+    ),
+    Column(
+        "origin",
+        "string",
+        "subscription: who made it",
+        "",
+        "client, operator or gateway, the same in all of its events; null is client",
+    ),
+    Column(
+        "created_by",
+        "string",
+        "subscription: the user who made it",
+        "",
+        "the same in all of its events; null if nobody knows",
+    ),
+    Column(
+        "dropped",
+        "long",
+        "subscription: how many messages that it was owed the event took from it",
+        "messages",
+        "not negative; with a selector the most that it can be; null if nobody counted",
+    ),
+    Column(
+        "by",
+        "string",
+        "subscription: the user who did this",
+        "",
+        "null if the gateway did it by itself, and in rows of before this was recorded",
+    ),
+)
+
+#: The columns that came later, together each time: a table of before lacks the last ones of these.
+ADDED: Final = (("deliver_at", "paused", "policy"), ("origin", "created_by", "dropped"), ("by",))
+#: The number of the format that this version writes; a table that lacks one more of ADDED is of the
+#: format below.
+FORMAT: Final = len(ADDED) + 1
+#: The names of the columns in each former format, the first one first, and of today's.
+FORMATS: Final[tuple[tuple[str, ...], ...]] = tuple(
+    tuple(c.name for c in COLUMNS if not any(c.name in later for later in ADDED[nth:]))
+    for nth in range(FORMAT)
+)
+PARTITIONS: Final = ["record", "day"]
+#: No feature that Spark or deltalake would read differently.
+READER_VERSION: Final = 1
+WRITER_VERSION: Final = 2
+
+STATISTICS: Final = "delta.dataSkippingStatsColumns"
+CONFIGURATION: Final = {
+    # Statistics for what prunes; those of the bytes would only make the log bigger.
+    STATISTICS: "topic,sequence,group,published_at,priority,expires_at",
+    # Longer than the longest stop of a Spark job: a stream can't pass a version that is cleaned.
+    "delta.logRetentionDuration": "interval 7 days",
+    "delta.deletedFileRetentionDuration": "interval 7 days",
+}
+
+_LIST: Final = "array<"
+
+
+def schema_text(names: Iterable[str] = FORMATS[-1]) -> str:
+    """The schema with these columns as Delta's log has it."""
+    types = {column.name: _type_of(column.type) for column in COLUMNS}
+    fields = [
+        {"name": name, "type": types[name], "nullable": True, "metadata": {}} for name in names
+    ]
+    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+
+
+def _type_of(word: str) -> object:
+    if not word.startswith(_LIST):
+        return word
+    return {"type": "array", "elementType": word[len(_LIST) : -1], "containsNull": True}
