@@ -71,7 +71,7 @@ class Log:
         owed to any durable subscription, by what is in memory; `served_floor`: nor to anybody else
         who is served."""
         self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
-        self._counts = host.counts
+        self._counts, self._turn = host.counts, host.turn
         self._journal, self._table = store.journal, store.table
         self._lowest_floor, self._served_floor = lowest_floor, served_floor
         self._exclusion, self._complete = no_local, complete
@@ -95,7 +95,7 @@ class Log:
         self.begun = {one.key.id: one.began for one in state.subscriptions}
         self._next: asyncio.Handle | None = None  # when the group that waits is written
         self._next_at = 0.0
-        self._ending = False
+        self._handing_out = self._ending = False
 
     def _floors(self) -> Floors:
         served = self._served_floor() if self._settings.upkeep.limits.retains_less else 0
@@ -251,16 +251,23 @@ class Log:
         if self._waiting.runs or self._full_groups or self._writing is not None:
             self.after(partial(self.recent.forget, topic))
 
-    def flush(self) -> None:
+    def flush(self, *, last: bool = False) -> None:
         """Write what waits, unless a group is being written: then it goes next. First what else
         comes in this turn of the loop joins it, and what comes in the time for which it may wait
-        (`journal.linger_ms`; `journal.settlement_linger_ms` where nobody waits for it)."""
+        (`journal.linger_ms`; `journal.settlement_linger_ms` where nobody waits for it). If this is
+        the `last` that its caller does, in a turn that serves its peer alone, there is nobody to
+        wait for: it is written before this returns."""
         if self._writing is not None or self._halt.on:
             return
         if self._full_groups or self._ending:
             self._begin(own_turn=False)
         elif self._waiting:
-            self._begin_in(self._linger())
+            seconds = self._linger()
+            if last and not seconds and self._turn.alone and not self._handing_out:
+                self._turn.alone = False
+                self._begin()
+            else:
+                self._begin_in(seconds)
 
     def _linger(self) -> float:
         """For how many seconds the group that waits may wait for more."""
@@ -345,7 +352,9 @@ class Log:
         small = self._waiting.awaited and self._writer.by_loop(self._waiting.size)
         if self._full_groups or (self._waiting.awaited and not small):
             self._begin(own_turn=False)  # it goes to the disk while this one is handed out
+        self._handing_out = True
         self._complete(GroupDurable(sealed))
+        self._handing_out = False
         self.flush()
 
     def accept(self, waiting: PendingGroup) -> None:

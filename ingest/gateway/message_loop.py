@@ -161,10 +161,10 @@ class MessageLoop:
         """Whether all of it waits for an outcome, and there is no subscription."""
         return received.unsettled == received.count and not self._topics.of(topic)
 
-    def passed(self) -> None:
+    def passed(self, *, last: bool = False) -> None:
         self._transactions.passed()
         self._delivery.run()
-        self._log.flush()
+        self._log.flush(last=last)
 
     def finish_pass(self) -> None:
         """What was gathered outside of a peer's pass is handed on: to subscriptions, to the log, to

@@ -10,7 +10,12 @@ from math import ceil
 from selectors import EVENT_READ, EVENT_WRITE, EpollSelector, SelectorKey
 from time import monotonic
 
-from distributary.ingest.runtime.turns import SOCKETS_MAX, SOCKETS_SECONDS, next_sockets
+from distributary.ingest.runtime.turns import (
+    SOCKETS_MAX,
+    SOCKETS_SECONDS,
+    LoopTurn,
+    next_sockets,
+)
 from distributary.pipeline.log.message_counts import Stalls
 
 #: A turn of the loop that takes longer is a stall: a peer noticed it.
@@ -27,6 +32,8 @@ class FewAtOnce(EpollSelector):
         self._ready = select.epoll.fromfd(os.dup(self.fileno()))
         self._most = SOCKETS_MAX
         self._given_at = monotonic()
+        #: What it gave in this turn.
+        self.turn = LoopTurn()
         #: Turns that took longer than STALL_SECONDS.
         self.stalls = Stalls()
         # As this selector's own `select` reads them; `get_map` takes four calls for a socket.
@@ -54,6 +61,7 @@ class FewAtOnce(EpollSelector):
                     found.append((key, mask & key.events))
         except InterruptedError:
             pass
+        self.turn.alone = len(found) == 1
         self._given_at = monotonic()
         return found
 

@@ -229,7 +229,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self._engine.bound_unfinished()
         self._room = next_room(self._room, monotonic() - began)
         self.touch()
-        self._engine.finish_pass()
+        self._engine.finish_pass(last=True)
 
     def _wait_turn(self, waits: bool) -> None:
         """The peer had its part of this turn, and isn't read until it has gone on in the next."""

@@ -169,9 +169,9 @@ class Engine:
         for connection in tuple(self.connections):
             connection.abort()
 
-    def finish_pass(self) -> None:
-        """Hand on what was gathered for the service, then write."""
-        self.handler.passed()
+    def finish_pass(self, *, last: bool = False) -> None:
+        """Hand on what was gathered for the service, then write. `last`: as for the handler."""
+        self.handler.passed(last=last)
         self.flush()
 
     def flush(self) -> None:
