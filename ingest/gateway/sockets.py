@@ -20,6 +20,8 @@ from distributary.pipeline.log.message_counts import Stalls
 
 #: A turn of the loop that takes longer is a stall: a peer noticed it.
 STALL_SECONDS = 0.005
+#: All that isn't an input, all that isn't an output.
+_NOT_IN, _NOT_OUT = ~select.EPOLLIN, ~select.EPOLLOUT
 
 
 class FewAtOnce(EpollSelector):
@@ -54,8 +56,8 @@ class FewAtOnce(EpollSelector):
         found, keys = [], self._keys
         try:
             for descriptor, events in self._ready.poll(seconds, self._most):
-                mask = EVENT_WRITE if events & ~select.EPOLLIN else 0
-                mask |= EVENT_READ if events & ~select.EPOLLOUT else 0
+                mask = EVENT_WRITE if events & _NOT_IN else 0
+                mask |= EVENT_READ if events & _NOT_OUT else 0
                 key = keys.get(descriptor)
                 if key is not None and mask & key.events:
                     found.append((key, mask & key.events))

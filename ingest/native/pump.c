@@ -128,7 +128,7 @@ typedef struct {
 #define PUMP_MALFORMED 4
 #define PUMP_ALONE 5
 #define PUMP_COMMAND 6
-int pump_events(uint64_t collector, pump_t *p);
+int pump_events(uint64_t collector, pump_t *p); /* the arrays are empty when it begins */
 /* Receive the delivery that stopped the pump with PUMP_ALONE into `room` bytes; 0 or PUMP_MALFORMED. */
 int pump_receive_alone(pump_t *p, char *bytes, size_t room);
 /* Take the message that stopped the pump with PUMP_COMMAND: all of its bytes. */
@@ -439,6 +439,9 @@ static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
 int pump_events(uint64_t collector, pump_t *p) {
   pn_collector_t *c = (pn_collector_t *)(uintptr_t)collector;
   pn_event_t *event;
+  p->count = p->to_settle = p->outcomes_count = p->unsettled_count = p->settled_count = 0;
+  p->expiring = p->delayed = p->seen = 0;
+  p->bytes_used = 0;
   while ((event = pn_collector_peek(c))) {
     int type = pn_event_type(event);
     if (type == p->type_delivery) {

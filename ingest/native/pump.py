@@ -145,6 +145,13 @@ class Pump:
         }
         for name, room in self._arrays.items():
             setattr(p, name, room)
+        # Each array's bytes: a slice of one of them is a copy, without a call.
+        buffers = {name: ffi.buffer(room) for name, room in self._arrays.items()}
+        self._bytes, self._lengths, self._ttl = (buffers[n] for n in ("bytes", "lengths", "ttl"))
+        self._durable, self._priority = buffers["durable"], buffers["priority"]
+        self._deliveries = buffers["deliveries"]
+        self._to_at, self._to_size, self._id_at, self._id_size = (buffers[n] for n in _PLACES)
+        self._expires_at, self._deliver_at = buffers["expires_at"], buffers["deliver_at"]
         p.bytes_room = ROOM_BYTES
         p.room = p.unsettled_room = p.settled_room = ROOM_MESSAGES
         p.outcomes_room, p.seen_max = ROOM_OUTCOMES, EVENTS_MAX
@@ -157,16 +164,14 @@ class Pump:
     def events(self, collector: int) -> int:
         """Eat events up to one that needs a decision; says why it stopped (a `Stop`)."""
         p = self.columns
-        p.count = p.to_settle = p.outcomes_count = p.unsettled_count = p.settled_count = 0
-        p.bytes_used = p.expiring = p.delayed = p.seen = 0
-        stop = int(lib.pump_events(collector, p))
-        self.received_count, self.outcomes_count = int(p.count), int(p.outcomes_count)
-        self.seen = int(p.seen)
+        stop: int = lib.pump_events(collector, p)
+        self.received_count, self.outcomes_count, self.seen = p.count, p.outcomes_count, p.seen
         return stop
 
     def begin(self) -> None:
         """A pass over what a peer sent: all that `events` takes in until the next one came now."""
-        self.columns.unfinished, self.columns.now = False, clock.now()
+        columns = self.columns
+        columns.unfinished, columns.now = False, clock.now()
 
     @property
     def unfinished(self) -> bool:
@@ -195,7 +200,7 @@ class Pump:
         return bytes(message[at : at + size])
 
     def received(self) -> Received:
-        return self._take(bytes(ffi.buffer(self.columns.bytes, self.columns.bytes_used)))
+        return self._take(self._bytes[: self.columns.bytes_used])
 
     def receive_alone(self) -> Received | None:
         """The one message that was too big for the arrays; None if it is malformed."""
@@ -208,24 +213,25 @@ class Pump:
         return self._take(blob)
 
     def _take(self, blob: bytes) -> Received:
-        p, n = self.columns, self.columns.count
-        buffer = ffi.buffer
+        p = self.columns
+        n = p.count
+        four, eight = 4 * n, 8 * n
         return Received(
             link=p.link,
             count=n,
             blob=blob,
-            lengths=bytes(buffer(p.lengths, 4 * n)),
-            durable=bytes(buffer(p.durable, n)),
-            priority=bytes(buffer(p.priority, n)),
-            ttl=bytes(buffer(p.ttl, 4 * n)),
-            deliveries=bytes(buffer(p.deliveries, 8 * n)),
+            lengths=self._lengths[:four],
+            durable=self._durable[:n],
+            priority=self._priority[:n],
+            ttl=self._ttl[:four],
+            deliveries=self._deliveries[:eight],
             unsettled=p.to_settle,
-            to_at=bytes(buffer(p.to_at, 4 * n)),
-            to_size=bytes(buffer(p.to_size, 4 * n)),
-            id_at=bytes(buffer(p.id_at, 4 * n)),
-            id_size=bytes(buffer(p.id_size, 4 * n)),
-            expires_at=bytes(buffer(p.expires_at, 8 * n)) if p.expiring else b"",
-            deliver_at=bytes(buffer(p.deliver_at, 8 * n)) if p.delayed else b"",
+            to_at=self._to_at[:four],
+            to_size=self._to_size[:four],
+            id_at=self._id_at[:four],
+            id_size=self._id_size[:four],
+            expires_at=self._expires_at[:eight] if p.expiring else b"",
+            deliver_at=self._deliver_at[:eight] if p.delayed else b"",
             transaction=p.transaction,
         )
 

@@ -20,7 +20,12 @@ from distributary.ingest.net.engine_error import engine_error
 from distributary.ingest.net.frame_scanner import Inflow, Outflow
 from distributary.ingest.net.inbound import Inbound
 from distributary.ingest.net.link import BrokenFrame
-from distributary.ingest.runtime.turns import READ_BYTES_FIRST, next_room
+from distributary.ingest.runtime.turns import (
+    READ_BYTES,
+    READ_BYTES_FIRST,
+    TURN_SECONDS,
+    next_room,
+)
 from distributary.ingest.security.handshake import (
     AMQP_HEADER,
     Established,
@@ -224,10 +229,13 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self.close(fault.condition, fault.description)
         elif not (more or waits or self.proton.state & Endpoint.REMOTE_CLOSED):
             self._unreadable()  # a close that waits for its turn is no wrong byte, either
-        self._wait_turn(waits)
+        if waits or self._waits:
+            self._wait_turn(waits)
         if self.inbound.unfinished_bytes:
             self._engine.bound_unfinished()
-        self._room = next_room(self._room, monotonic() - began)
+        took = monotonic() - began
+        if self._room < READ_BYTES or took > TURN_SECONDS:
+            self._room = next_room(self._room, took)
         self.touch()
         self._engine.finish_pass(last=True)
 

@@ -36,6 +36,10 @@ TOO_MANY = "amqp:resource-limit-exceeded"
 CREDIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
 
 
+#: Compared with each stop: as plain numbers.
+_IDLE, _EVENT, _FULL = int(Stop.IDLE), int(Stop.EVENT), int(Stop.FULL)
+
+
 class EndedPeer(Peer, Protocol):
     """The connection, as far as its own open and close go."""
 
@@ -105,14 +109,14 @@ class Inbound:
             self._received(pump.received())
         if pump.outcomes_count:
             self._settled(pump.outcomes())
-        if stop == Stop.EVENT:
+        if stop == _EVENT:
             event = proton.pn_collector_peek(self._collector)
             self._event(proton.pn_event_type(event), event)
             proton.pn_collector_pop(self._collector)
-        elif stop not in (Stop.IDLE, Stop.FULL):
+        elif stop not in (_IDLE, _FULL):
             turn.done += turn.READ
             self._odd_message(Stop(stop))
-        return stop == Stop.IDLE
+        return stop == _IDLE
 
     def covered(self) -> bool:
         """A peer's dispositions cover many deliveries: have their events eaten before more come.

@@ -138,6 +138,7 @@ class Link:
     """One link of a connection. `alive` ends with the link; then only `owner` is of use."""
 
     __slots__ = (
+        "_engine_link",
         "_then",
         "address",
         "alive",
@@ -167,6 +168,7 @@ class Link:
         self.keeper = keeper
         self.attach = attach
         self.proton = link
+        self._engine_link: Any = link._impl
         self.address = address(link._impl)
         self.session = address(link.session._impl)
         self.name: str = link.name
@@ -202,7 +204,7 @@ class Link:
         frees such a link twice.
         """
         self.alive = False
-        del self.proton
+        del self.proton, self._engine_link
 
     @property
     def handle(self) -> tuple[int, int]:
@@ -236,21 +238,17 @@ class Link:
         return bool(self.proton.remote_snd_settle_mode == ProtonLink.SND_SETTLED)
 
     @property
-    def _impl(self) -> Any:
-        return self.proton._impl
-
-    @property
     def credit(self) -> int:
-        return int(proton.pn_link_credit(self._impl))
+        return int(proton.pn_link_credit(self._engine_link))
 
     @property
     def unsettled(self) -> int:
         """How many deliveries the engine keeps, as not both sides have settled them."""
-        return int(proton.pn_link_unsettled(self._impl))
+        return int(proton.pn_link_unsettled(self._engine_link))
 
     @property
     def draining(self) -> bool:
-        return bool(proton.pn_link_get_drain(self._impl))
+        return bool(proton.pn_link_get_drain(self._engine_link))
 
     def open(self) -> None:
         """Answer the attach: the termini, set by the caller or copied, become the link."""
@@ -324,13 +322,13 @@ class Link:
 
     def grant(self, credit: int) -> None:
         """Let the sender of an incoming link send this many messages more."""
-        proton.pn_link_flow(self._impl, credit)
+        proton.pn_link_flow(self._engine_link, credit)
         self.connection.touch()
 
     def drained(self) -> None:
         """All available messages were sent: give the rest of the credit back (AMQP 1.0 part 2,
         section 2.6.7)."""
-        self.delivery_count += int(proton.pn_link_drained(self._impl))
+        self.delivery_count += int(proton.pn_link_drained(self._engine_link))
         self.connection.touch()
 
     def tell(self) -> None:
@@ -338,7 +336,7 @@ class Link:
         if not self.proton.state & Endpoint.LOCAL_ACTIVE:
             return  # the attach, or the detach, says it
         if self.is_outgoing:
-            waiting = int(proton.pn_link_queued(self._impl))  # for the peer's window
+            waiting = int(proton.pn_link_queued(self._engine_link))  # for the peer's window
             self.connection.outflow.tell(
                 self.address,
                 self.delivery_count - waiting,
