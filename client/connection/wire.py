@@ -251,7 +251,7 @@ class Wire(asyncio.BufferedProtocol):
         room, transport = pumping.pointer(self._out), address(self._transport)
         socket = self._socket
         assert socket is not None  # noqa: S101
-        while (size := pumping.output(transport, room, BUFFER_BYTES)) > 0:
+        while (size := self._pump.output(transport, 0, room, BUFFER_BYTES)) > 0:
             socket.write(bytes(memoryview(self._out)[:size]))
             if self._paused:
                 return

@@ -96,8 +96,9 @@ class Log:
         self._writer = GroupWriter(host, store.journal, self._committer.works, self._written)
         #: Id of each durable subscription that lives -> the group in which its incarnation began.
         self.begun = {one.key.id: one.began for one in state.subscriptions}
-        self._next: asyncio.Handle | None = None  # when the group that waits is written
-        self._next_at = 0.0
+        self._soon: asyncio.Handle | None = None  # the group that waits is written, or then:
+        self._due = 0.0  # by the loop's clock; 0: no time is set
+        self._timer: asyncio.TimerHandle | None = None  # not after what is due; perhaps before
         self._handing_out = self._ending = False
 
     def _floors(self) -> Floors:
@@ -274,23 +275,36 @@ class Log:
 
     def _begin_in(self, seconds: float) -> None:
         """Begin then, if nothing makes it sooner."""
-        at = self._loop.time() + seconds if seconds else 0.0
-        if self._next is not None:
-            if self._next_at <= at:
-                return
-            self._next.cancel()
-        self._next_at = at
-        self._next = (
-            self._loop.call_at(at, self._begin) if seconds else self._loop.call_soon(self._begin)
-        )
+        if not seconds:
+            if self._soon is None:
+                self._soon = self._loop.call_soon(self._begin)
+            return
+        at = self._loop.time() + seconds
+        if not self._due or at < self._due:
+            self._due = at
+            if self._timer is not None and self._timer.when() > at:
+                self._timer.cancel()
+                self._timer = None
+            if self._timer is None:
+                self._timer = self._loop.call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        """The timer's time has come: that of the group that waits, or of one before it. A timer
+        for each group would cost more than what is waited for."""
+        self._timer = None
+        if self._due > self._loop.time():
+            self._timer = self._loop.call_at(self._due, self._ring)
+        elif self._due:
+            self._begin()
 
     def _begin(self, *, own_turn: bool = True) -> None:
         """What waits longest becomes a group, and the group is written. In a turn of its own the
         loop may write it by itself, and all that follows is done before this returns; in the middle
         of something else a thread does."""
-        if self._next is not None:
-            self._next.cancel()
-            self._next = None
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        self._due = 0.0
         if self._writing is not None or self._halt.on:
             return
         if self._full_groups:

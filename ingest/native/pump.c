@@ -110,7 +110,7 @@ typedef struct {
   /* Limits and what stopped the pump. */
   size_t message_bytes_max;
   uint64_t event_mask; /* types of events that Python wants to see, a bit each */
-  int type_delivery;
+  int type_delivery, type_flow;
   int late; /* non-persistent messages aren't accepted on receipt either: they may be refused */
   int reasons; /* a rejected delivery isn't settled here: the caller reads why from it, and settles */
   int unfinished; /* set when a message came of which there is more to come */
@@ -166,8 +166,13 @@ void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
 /* Hand `size` bytes from the peer to the engine; 0 when it wants no more: the peer has closed, or
  * what it sent can't be read. */
 int pump_input(uint64_t transport, const char *bytes, size_t size);
-/* Take up to `room` bytes for the peer out of the engine; -1 when it will never have any again. */
-int64_t pump_output(uint64_t transport, char *out, size_t room);
+/* Take up to `room` bytes for the peer out of the engine; -1 when it will never have any again. The
+ * engine tells with a flow event that it has written a transfer: such events, which come of no frame
+ * of the peer, are eaten where nothing that counts lies in the collector before them (0: there is no
+ * collector). */
+int64_t pump_output(uint64_t transport, char *out, size_t room, uint64_t collector, pump_t *p);
+/* How many bytes for the peer the engine has; below 0 as above. */
+int64_t pump_pending(uint64_t transport);
 /* Whether `size` bytes are a message; fills in what it says. */
 int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot);
 /* cdef:end */
@@ -635,8 +640,22 @@ int pump_input(uint64_t transport, const char *bytes, size_t size) {
   return taken == size && pn_transport_capacity(t) >= 0;
 }
 
-int64_t pump_output(uint64_t transport, char *out, size_t room) {
-  pn_transport_t *t = (pn_transport_t *)(uintptr_t)transport;
+int64_t pump_pending(uint64_t transport) {
+  return pn_transport_pending((pn_transport_t *)(uintptr_t)transport);
+}
+
+/* Eat events that nobody wants to see, and those of one type, up to one that somebody does; whether
+ * there is none left. */
+static int pass_over(pn_collector_t *c, const pump_t *p, int unwanted) {
+  for (pn_event_t *event; (event = pn_collector_peek(c)); pn_collector_pop(c)) {
+    int type = pn_event_type(event);
+    int wanted = type == p->type_delivery || (type < 64 && p->event_mask >> type & 1);
+    if (wanted && type != unwanted) return 0;
+  }
+  return 1;
+}
+
+static int64_t take_output(pn_transport_t *t, char *out, size_t room) {
   size_t used = 0;
   while (used < room) {
     ssize_t pending = pn_transport_pending(t);
@@ -648,4 +667,12 @@ int64_t pump_output(uint64_t transport, char *out, size_t room) {
     used += n;
   }
   return (int64_t)used;
+}
+
+int64_t pump_output(uint64_t transport, char *out, size_t room, uint64_t collector, pump_t *p) {
+  pn_collector_t *c = (pn_collector_t *)(uintptr_t)collector;
+  int told = c && pass_over(c, p, 0);
+  int64_t used = take_output((pn_transport_t *)(uintptr_t)transport, out, room);
+  if (told) pass_over(c, p, p->type_flow);
+  return used;
 }

@@ -157,7 +157,7 @@ class Pump:
         p.outcomes_room, p.seen_max = ROOM_OUTCOMES, EVENTS_MAX
         p.message_bytes_max = self.message_bytes_max = message_bytes_max
         p.event_mask = sum(1 << event for event in _EVENTS)
-        p.type_delivery = proton.PN_DELIVERY
+        p.type_delivery, p.type_flow = proton.PN_DELIVERY, proton.PN_LINK_FLOW
         #: What the last call of `events` brought, and how many events it ate.
         self.received_count = self.outcomes_count = self.seen = 0
 
@@ -167,6 +167,12 @@ class Pump:
         stop: int = lib.pump_events(collector, p)
         self.received_count, self.outcomes_count, self.seen = p.count, p.outcomes_count, p.seen
         return stop
+
+    def output(self, transport: int, collector: int, room: Any, size: int) -> int:
+        """Take bytes for the peer out of the engine; -1 when there will never be any again. What
+        the collector (its address, or 0) is told by that isn't told on."""
+        taken: int = lib.pump_output(transport, room, size, collector, self.columns)
+        return taken
 
     def begin(self) -> None:
         """A pass over what a peer sent: all that `events` takes in until the next one came now."""
@@ -388,9 +394,9 @@ def echo(session: int, link: int) -> None:
     lib.pump_echo(session, link)
 
 
-def output(transport: int, room: Any, size: int) -> int:
-    """Take bytes for the peer out of the engine; -1 when there will never be any again."""
-    return int(lib.pump_output(transport, room, size))
+def pending(transport: int) -> bool:
+    """Whether the engine has anything for the peer, or will never have any again."""
+    return bool(lib.pump_pending(transport))
 
 
 def reject(deliveries: bytes, condition: str, description: str) -> None:

@@ -79,6 +79,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._amqp.channel_max = limits.channels_max - 1
         self._amqp.bind(self.proton)
         self._amqp_address = address(self._amqp._impl)
+        self._collector_address = address(self._collector._impl)
         engine, collector = self._engine, self._collector._impl
         self.inbound = Inbound(self, collector, engine.pump, engine.handler, limits, engine.ends)
         self._inflow = Inflow(self._amqp_address, self.inbound, limits)
@@ -236,7 +237,10 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         took = monotonic() - began
         if self._room < READ_BYTES or took > TURN_SECONDS:
             self._room = next_room(self._room, took)
-        self.touch()
+        inbound = self.inbound
+        asked = bool(inbound.echoes) or inbound.unsettled.full or self.ending
+        if asked or pumping.pending(self._amqp_address):
+            self.touch()
         self._engine.finish_pass(last=True)
 
     def _wait_turn(self, waits: bool) -> None:
@@ -360,17 +364,19 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
 
     def _write(self) -> bool:
         """Whether all that the engine had is on its way."""
-        transport = self._transport
+        transport, engine = self._transport, self._engine
         while self.alive and self.writable and transport is not None:
-            size = pumping.output(self._amqp_address, self._engine.write_pointer, WRITE_BYTES)
+            size = engine.pump.output(
+                self._amqp_address, self._collector_address, engine.write_pointer, WRITE_BYTES
+            )
             if size < 0:
                 self._end(transport)
                 return False
             if size == 0:
                 return True
-            chunk, last = self._engine.written(size), size < WRITE_BYTES
+            chunk, last = engine.written(size), size < WRITE_BYTES
             transport.write(self.outflow.passed(chunk, last=last))
-            self._engine.wrote(chunk, transport)
+            engine.wrote(chunk, transport)
             if last and not self.ending:
                 return True
         return False

@@ -197,8 +197,8 @@ def _records(group: Group) -> Records:
         runs,
         [_settlement_row(settlement) for settlement in group.settlements],
         [_subscription_row(record) for record in group.subscriptions],
-        _times(group.messages, [run.expires_at for run in group.messages]),
-        _times(group.messages, [run.deliver_at for run in group.messages]),
+        _times(group.messages, [run.expires_at for run in group.messages]) if runs else b"",
+        _times(group.messages, [run.deliver_at for run in group.messages]) if runs else b"",
     )
 
 
