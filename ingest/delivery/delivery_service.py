@@ -235,9 +235,12 @@ class DeliveryService:
             delivered_at=delivered_at,
         )
         self.recording.concluded(consumer, effects, delivered_at, now, receipt)
-        if any(isinstance(one, DeadLetter) or not one.final for one in effects):
-            self._wake(consumer.subscription)
-        return sum(len(one.run) for one in effects)
+        ended = 0
+        for one in effects:
+            ended += len(one.run)
+            if isinstance(one, DeadLetter) or not one.final:
+                self._wake(consumer.subscription)
+        return ended
 
     def eased(self, consumer: Consumer) -> None:
         """A consumer holds less than before."""

@@ -139,11 +139,11 @@ class MessageLoop:
 
     def received(self, link: Link, received: Received) -> None:
         owner = link.owner
-        if isinstance(owner, RequestLink):
+        if not isinstance(owner, Producer):
+            assert isinstance(owner, RequestLink)  # noqa: S101
             self._node.received(link, received)
             self._log.slow(link)
             return
-        assert isinstance(owner, Producer)  # noqa: S101
         if received.transaction:
             if self._knows(link, received.transaction):
                 resolve = partial(self._addresses.resolve, link, LinkOperation.POST_BY_RELAY)

@@ -376,7 +376,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
                 return True
             chunk, last = engine.written(size), size < WRITE_BYTES
             transport.write(self.outflow.passed(chunk, last=last))
-            engine.wrote(chunk, transport)
+            if size > WRITE_BYTES // 2:
+                engine.wrote(chunk, transport)
             if last and not self.ending:
                 return True
         return False

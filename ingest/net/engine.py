@@ -78,7 +78,7 @@ class Engine:
         """The first so many bytes of the write buffer: the buffer's own if they are most of it, as
         a copy of as many bytes is dear, and what waits for a socket then holds little more."""
         view = self._write_buffer[:size]
-        return view if size > WRITE_BYTES // 2 else bytes(view)
+        return view if size > WRITE_BYTES // 2 else view.tobytes()
 
     def wrote(self, chunk: bytes | memoryview, transport: asyncio.WriteTransport) -> None:
         """What `written` gave was handed to this transport. It keeps what its socket didn't take,
