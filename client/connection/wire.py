@@ -19,7 +19,8 @@ from distributary.client.connection.conditions import told, will_close
 from distributary.client.connection.login import Login
 from distributary.client.connection.server_url import Server
 from distributary.ingest.native import pump as pumping
-from distributary.ingest.native.pump import Outcomes, Pump, Received, Stop, address
+from distributary.ingest.native.pump import Pump, Stop, address
+from distributary.ingest.native.runs import Outcomes, Received
 
 #: Bytes of one read and of one write of the socket.
 BUFFER_BYTES = 1 << 18

@@ -14,6 +14,7 @@ from time import monotonic
 
 from distributary.ingest.commit.batches import batches_of, joined
 from distributary.ingest.commit.committer import Committer
+from distributary.ingest.commit.group_timer import GroupTimer
 from distributary.ingest.commit.group_writer import GroupWriter
 from distributary.ingest.commit.home_opening import Store
 from distributary.ingest.commit.pending_group import (
@@ -96,9 +97,7 @@ class Log:
         self._writer = GroupWriter(host, store.journal, self._committer.works, self._written)
         #: Id of each durable subscription that lives -> the group in which its incarnation began.
         self.begun = {one.key.id: one.began for one in state.subscriptions}
-        self._soon: asyncio.Handle | None = None  # the group that waits is written, or then:
-        self._due = 0.0  # by the loop's clock; 0: no time is set
-        self._timer: asyncio.TimerHandle | None = None  # not after what is due; perhaps before
+        self._timer = GroupTimer(host.loop, self._begin)
         self._handing_out = self._ending = False
 
     def _floors(self) -> Floors:
@@ -271,40 +270,13 @@ class Log:
                 self._turn.alone = False
                 self._begin()
             else:
-                self._begin_in(seconds)
-
-    def _begin_in(self, seconds: float) -> None:
-        """Begin then, if nothing makes it sooner."""
-        if not seconds:
-            if self._soon is None:
-                self._soon = self._loop.call_soon(self._begin)
-            return
-        at = self._loop.time() + seconds
-        if not self._due or at < self._due:
-            self._due = at
-            if self._timer is not None and self._timer.when() > at:
-                self._timer.cancel()
-                self._timer = None
-            if self._timer is None:
-                self._timer = self._loop.call_at(at, self._ring)
-
-    def _ring(self) -> None:
-        """The timer's time has come: that of the group that waits, or of one before it. A timer
-        for each group would cost more than what is waited for."""
-        self._timer = None
-        if self._due > self._loop.time():
-            self._timer = self._loop.call_at(self._due, self._ring)
-        elif self._due:
-            self._begin()
+                self._timer.set(seconds)
 
     def _begin(self, *, own_turn: bool = True) -> None:
         """What waits longest becomes a group, and the group is written. In a turn of its own the
         loop may write it by itself, and all that follows is done before this returns; in the middle
         of something else a thread does."""
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
-        self._due = 0.0
+        self._timer.clear()
         if self._writing is not None or self._halt.on:
             return
         if self._full_groups:

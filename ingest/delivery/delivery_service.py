@@ -21,7 +21,7 @@ from distributary.ingest.delivery.outcome_recording import AnswerDue, OutcomeRec
 from distributary.ingest.delivery.selector_faults import SelectorFaults
 from distributary.ingest.delivery.selector_filter import SelectorFilter
 from distributary.ingest.delivery.topic_directory import TopicDirectory
-from distributary.ingest.native.pump import Outcomes
+from distributary.ingest.native.runs import Outcomes
 from distributary.ingest.net.link import Link
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host

@@ -33,7 +33,7 @@ from distributary.ingest.management.node import RequestLink
 from distributary.ingest.management.node_assembly import open_node
 from distributary.ingest.management.peers import Peers
 from distributary.ingest.management.replies import ReplyLink
-from distributary.ingest.native.pump import Outcomes, Received
+from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.publish import relay

@@ -20,12 +20,7 @@ from distributary.ingest.net.engine_error import engine_error
 from distributary.ingest.net.frame_scanner import Inflow, Outflow
 from distributary.ingest.net.inbound import Inbound
 from distributary.ingest.net.link import BrokenFrame
-from distributary.ingest.runtime.turns import (
-    READ_BYTES,
-    READ_BYTES_FIRST,
-    TURN_SECONDS,
-    next_room,
-)
+from distributary.ingest.runtime.turns import READ_BYTES_FIRST, next_room
 from distributary.ingest.security.handshake import (
     AMQP_HEADER,
     Established,
@@ -51,16 +46,14 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._check: asyncio.Future[bool] | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._pausing = self._touched = self.alive = False
-        self._held = self._going_on = self._freed = self._ended = False
-        self.writable = True
+        self._pausing = self._touched = self.alive = self._freed = self._ended = False
+        self.writable, self._held, self._going_on = True, False, False
         self._waits = False  #: what it sent is more than one turn's work
         self._unheard = 0  #: bytes read since `writable` ended
         self._room = READ_BYTES_FIRST
         self.user = self.container = self.peer = ""
         self.sole = self.accepted = self.closing = False
-        #: One of us has closed: when the engine has no more for the peer, the socket may end.
-        self.ending = False
+        self.ending = False  #: one of us has closed: when all is written, the socket may end
 
     # The socket's side. Whatever begins here is for this peer alone (`ingest.net.containment`).
 
@@ -79,7 +72,6 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._amqp.channel_max = limits.channels_max - 1
         self._amqp.bind(self.proton)
         self._amqp_address = address(self._amqp._impl)
-        self._collector_address = address(self._collector._impl)
         engine, collector = self._engine, self._collector._impl
         self.inbound = Inbound(self, collector, engine.pump, engine.handler, limits, engine.ends)
         self._inflow = Inflow(self._amqp_address, self.inbound, limits)
@@ -234,12 +226,9 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self._wait_turn(waits)
         if self.inbound.unfinished_bytes:
             self._engine.bound_unfinished()
-        took = monotonic() - began
-        if self._room < READ_BYTES or took > TURN_SECONDS:
-            self._room = next_room(self._room, took)
-        inbound = self.inbound
-        asked = bool(inbound.echoes) or inbound.unsettled.full or self.ending
-        if asked or pumping.pending(self._amqp_address):
+        self._room = next_room(self._room, monotonic() - began)
+        asks = self.ending or self.inbound.echoes or self.inbound.unsettled.full
+        if asks or pumping.pending(self._amqp_address):
             self.touch()
         self._engine.finish_pass(last=True)
 
@@ -366,18 +355,14 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         """Whether all that the engine had is on its way."""
         transport, engine = self._transport, self._engine
         while self.alive and self.writable and transport is not None:
-            size = engine.pump.output(
-                self._amqp_address, self._collector_address, engine.write_pointer, WRITE_BYTES
-            )
-            if size < 0:
+            chunk = engine.output(self._amqp_address, self.inbound.collector_address)
+            if chunk is None:
                 self._end(transport)
-                return False
-            if size == 0:
-                return True
-            chunk, last = engine.written(size), size < WRITE_BYTES
+            if not chunk:
+                return chunk is not None
+            last = len(chunk) < WRITE_BYTES
             transport.write(self.outflow.passed(chunk, last=last))
-            if size > WRITE_BYTES // 2:
-                engine.wrote(chunk, transport)
+            engine.wrote(chunk, transport)
             if last and not self.ending:
                 return True
         return False
@@ -402,8 +387,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         next_ms = proton.pn_transport_tick(self._amqp._impl, now_ms)
         self.touch()
         if next_ms:
-            delay = max(0.001, (next_ms - now_ms) / 1_000)
-            self._timer = self._engine.loop.call_later(delay, self._ticked)
+            delay_ms = max(1, next_ms - now_ms)
+            self._timer = self._engine.loop.call_later(delay_ms / 1_000, self._ticked)
 
     @contained
     def _ticked(self) -> None:

@@ -74,14 +74,18 @@ class Engine:
         write = bytearray(WRITE_BYTES)
         self._write_buffer, self.write_pointer = memoryview(write), pumping.pointer(write)
 
-    def written(self, size: int) -> bytes | memoryview:
-        """The first so many bytes of the write buffer: the buffer's own if they are most of it, as
-        a copy of as many bytes is dear, and what waits for a socket then holds little more."""
+    def output(self, transport: int, collector: int) -> bytes | memoryview | None:
+        """What the engine has for a peer, at most WRITE_BYTES; None: it will never have any again.
+        These are the write buffer's own bytes if they are most of it, as a copy of as many is dear,
+        and what waits for a socket then holds little more."""
+        size = self.pump.output(transport, collector, self.write_pointer, WRITE_BYTES)
+        if size <= 0:
+            return None if size < 0 else b""
         view = self._write_buffer[:size]
         return view if size > WRITE_BYTES // 2 else view.tobytes()
 
     def wrote(self, chunk: bytes | memoryview, transport: asyncio.WriteTransport) -> None:
-        """What `written` gave was handed to this transport. It keeps what its socket didn't take,
+        """What `output` gave was handed to this transport. It keeps what its socket didn't take,
         perhaps without a copy: then the next output goes to another buffer."""
         if isinstance(chunk, memoryview) and transport.get_write_buffer_size():
             self._renew_write_buffer()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from distributary.ingest.native.pump import Outcomes, Received
+from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.link import Link, Peer
 
 

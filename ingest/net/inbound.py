@@ -15,7 +15,8 @@ from proton import Link as ProtonLink
 from proton import Session
 
 from distributary.ingest.native import pump as pumping
-from distributary.ingest.native.pump import Outcomes, Pump, Received, Stop, address
+from distributary.ingest.native.pump import Pump, Stop, address
+from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net import endpoint_answers, transactional
 from distributary.ingest.net.containment import NotGivenBack
 from distributary.ingest.net.handler import Handler
@@ -34,10 +35,6 @@ UNSETTLED_LIKE_ONE = 64
 LOST_AT_ONCE = 32
 TOO_MANY = "amqp:resource-limit-exceeded"
 CREDIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
-
-
-#: Compared with each stop: as plain numbers.
-_IDLE, _EVENT, _FULL = int(Stop.IDLE), int(Stop.EVENT), int(Stop.FULL)
 
 
 class EndedPeer(Peer, Protocol):
@@ -63,7 +60,7 @@ class Inbound:
     ) -> None:
         self._connection, self._pump, self._handler = connection, pump, handler
         self._limits, self._ends, self._collector = limits, ends, collector
-        self._collector_address = address(collector)
+        self.collector_address = address(collector)
         self._links: dict[int, Link] = {}
         self._handles: dict[tuple[int, int], Link] = {}  # by channel and the peer's handle
         self._lost: deque[Link] = deque()
@@ -100,7 +97,7 @@ class Inbound:
     def _eat(self) -> bool:
         """Eat events up to one that needs a decision; whether there are no more."""
         pump, turn = self._pump, self.turn
-        stop = pump.events(self._collector_address)
+        stop = pump.events(self.collector_address)
         turn.done += pump.seen + turn.RUN * pump.outcomes_count
         if self._connection.closing:
             return self._drop(Stop(stop))
@@ -109,14 +106,14 @@ class Inbound:
             self._received(pump.received())
         if pump.outcomes_count:
             self._settled(pump.outcomes())
-        if stop == _EVENT:
+        if stop == Stop.EVENT:
             event = proton.pn_collector_peek(self._collector)
             self._event(proton.pn_event_type(event), event)
             proton.pn_collector_pop(self._collector)
-        elif stop not in (_IDLE, _FULL):
+        elif stop not in (Stop.IDLE, Stop.FULL):
             turn.done += turn.READ
             self._odd_message(Stop(stop))
-        return stop == _IDLE
+        return stop == Stop.IDLE
 
     def covered(self) -> bool:
         """A peer's dispositions cover many deliveries: have their events eaten before more come.

@@ -24,7 +24,8 @@ from proton import Link as ProtonLink
 
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.link_in_flight import Deliveries, in_flight
-from distributary.ingest.native.pump import Outcomes, address
+from distributary.ingest.native.pump import address
+from distributary.ingest.native.runs import Outcomes
 from distributary.ingest.net.frame_scanner import Outflow
 from distributary.pipeline.amqp.delivery_state import OUTCOMES
 from distributary.pipeline.amqp.performative import DEFAULT_OUTCOME, LINK, OFFERED, WalkedAttach
