@@ -31,7 +31,7 @@ from distributary.client.connection.wire import Wire
 from distributary.client.received_message import ReceivedMessage
 from distributary.client.sender_link import put_transaction
 from distributary.ingest.native import pump as pumping
-from distributary.ingest.native.pump import Outcomes, Received
+from distributary.ingest.native.runs import Outcomes, Received
 from distributary.pipeline.codec.amqp_codes import Descriptor
 
 _ACCEPTED, _MODIFIED = int(Descriptor.ACCEPTED), int(Descriptor.MODIFIED)

@@ -16,7 +16,7 @@ from distributary.client.connection.wire import Wire
 from distributary.client.outgoing_message import Content
 from distributary.client.received_message import ReceivedMessage
 from distributary.client.sender_link import Entry, SenderLink, Work
-from distributary.ingest.native.pump import Outcomes, Received
+from distributary.ingest.native.runs import Outcomes, Received
 from distributary.pipeline.codec.amqp_codes import Descriptor, Kind, descriptor
 from distributary.pipeline.codec.amqp_writer import write
 from distributary.pipeline.codec.raw_values import list_of

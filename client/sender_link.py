@@ -22,7 +22,8 @@ from distributary.client.connection.link_terms import Node, open_sender
 from distributary.client.connection.wire import Wire
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.link_in_flight import mark
-from distributary.ingest.native.pump import Outcomes, Received, address
+from distributary.ingest.native.pump import address
+from distributary.ingest.native.runs import Outcomes, Received
 from distributary.pipeline.codec.amqp_codes import Descriptor
 from distributary.pipeline.model.record_batch import RecordBatch
 

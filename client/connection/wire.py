@@ -20,7 +20,8 @@ from distributary.client.connection.login import Login
 from distributary.client.connection.server_url import Server
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.outgoing import Outgoing
-from distributary.ingest.native.pump import Outcomes, Pump, Received, Stop, address
+from distributary.ingest.native.pump import Pump, Stop, address
+from distributary.ingest.native.runs import Outcomes, Received
 
 #: Bytes of one read and of one write of the socket.
 BUFFER_BYTES = 1 << 18
@@ -85,7 +86,7 @@ class Wire(asyncio.BufferedProtocol):
         proton.pn_connection_collect(self.connection, self._collector)
         self.session = proton.pn_session(self.connection)
         self._transport = proton.pn_transport()
-        self._outgoing = Outgoing(address(self._transport))
+        self._outgoing = Outgoing(self._pump, address(self._transport), 0)
         proton.pn_transport_set_idle_timeout(self._transport, settings.idle_timeout_ms)
         proton.pn_transport_set_max_frame(self._transport, settings.frame_bytes_max)
 

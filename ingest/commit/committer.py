@@ -9,6 +9,7 @@ durable with it. All methods run on the loop's thread; the committer is a thread
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 import structlog
 
@@ -50,7 +51,7 @@ class Committer:
         self._upkeep = UpkeepClock(
             host, store.table, store.owned, self._worker.submit, floors, self._behind
         )
-        #: Frame, sequence after it, and when it was durable (the loop's clock).
+        #: Frame, sequence after it, and when it was durable (the monotonic clock, as the loop's).
         self._refs: deque[tuple[FrameRef, int, float]] = deque()
         self._uncommitted_bytes = 0
         self._committing = False
@@ -64,7 +65,7 @@ class Committer:
 
     def add(self, ref: FrameRef, through: int) -> None:
         """A frame is durable in the journal; `through` is the first sequence after it."""
-        self._refs.append((ref, through, self._loop.time()))
+        self._refs.append((ref, through, monotonic()))
         self._uncommitted_bytes += ref.size
 
     def flush(self) -> None:
@@ -185,7 +186,7 @@ class Committer:
                 self._arm(self._settings.commit.retry_ms)
             return
         assert isinstance(result, Commit)  # noqa: S101
-        self._counts.commit_lag_seconds.observe(self._loop.time() - self._refs[0][2])
+        self._counts.commit_lag_seconds.observe(monotonic() - self._refs[0][2])
         for _ in range(frames):
             self._refs.popleft()
         self._uncommitted_bytes -= size
@@ -233,8 +234,7 @@ class Committer:
         """Whether a commit runs, or frames wait for one that may succeed."""
         return self._committing or (bool(self._refs) and not self._stuck and not self._halt.on)
 
-    @property
-    def working(self) -> bool:
+    def works(self) -> bool:
         """Whether its thread keeps the interpreter or the disk busy now."""
         return (self._committing and not self._builder.elsewhere) or self._upkeep.running
 

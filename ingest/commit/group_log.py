@@ -10,9 +10,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import monotonic
 
 from distributary.ingest.commit.batches import batches_of, joined
 from distributary.ingest.commit.committer import Committer
+from distributary.ingest.commit.group_timer import GroupTimer
 from distributary.ingest.commit.group_writer import GroupWriter
 from distributary.ingest.commit.home_opening import Store
 from distributary.ingest.commit.pending_group import (
@@ -71,7 +73,11 @@ class Log:
         owed to any durable subscription, by what is in memory; `served_floor`: nor to anybody else
         who is served."""
         self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
-        self._counts = host.counts
+        limits = host.settings.journal
+        #: For how long a group may wait for more, and one for which nobody waits.
+        self._linger_seconds = limits.linger_ms / 1_000
+        self._settlement_linger_seconds = max(limits.linger_ms, limits.settlement_linger_ms) / 1_000
+        self._counts, self._turn = host.counts, host.turn
         self._journal, self._table = store.journal, store.table
         self._lowest_floor, self._served_floor = lowest_floor, served_floor
         self._exclusion, self._complete = no_local, complete
@@ -88,14 +94,11 @@ class Log:
         #: How many groups have become durable since the start, and how many were closed to more.
         self._durable_count = self._closed_count = 0
         self._committer = Committer(host, store, self.recent, self._floors, complete)
-        self._writer = GroupWriter(
-            host, store.journal, lambda: self._committer.working, self._written
-        )
+        self._writer = GroupWriter(host, store.journal, self._committer.works, self._written)
         #: Id of each durable subscription that lives -> the group in which its incarnation began.
         self.begun = {one.key.id: one.began for one in state.subscriptions}
-        self._next: asyncio.Handle | None = None  # when the group that waits is written
-        self._next_at = 0.0
-        self._ending = False
+        self._timer = GroupTimer(host.loop, self._begin)
+        self._handing_out = self._ending = False
 
     def _floors(self) -> Floors:
         served = self._served_floor() if self._settings.upkeep.limits.retains_less else 0
@@ -147,7 +150,7 @@ class Log:
         their sender waits for the accept."""
         waiting = self._waiting
         if not waiting.receipts:
-            waiting.since = self._loop.time()
+            waiting.since = monotonic()
         waiting.receipts.append(receipt)
         for run in runs:
             self._add(run, receipt.link.connection)
@@ -251,43 +254,29 @@ class Log:
         if self._waiting.runs or self._full_groups or self._writing is not None:
             self.after(partial(self.recent.forget, topic))
 
-    def flush(self) -> None:
+    def flush(self, *, last: bool = False) -> None:
         """Write what waits, unless a group is being written: then it goes next. First what else
         comes in this turn of the loop joins it, and what comes in the time for which it may wait
-        (`journal.linger_ms`; `journal.settlement_linger_ms` where nobody waits for it)."""
+        (`journal.linger_ms`; `journal.settlement_linger_ms` where nobody waits for it). If this is
+        the `last` that its caller does, in a turn that serves its peer alone, there is nobody to
+        wait for: it is written before this returns."""
         if self._writing is not None or self._halt.on:
             return
         if self._full_groups or self._ending:
             self._begin(own_turn=False)
-        elif self._waiting:
-            self._begin_in(self._linger())
-
-    def _linger(self) -> float:
-        """For how many seconds the group that waits may wait for more."""
-        limits = self._settings.journal
-        if self._waiting.awaited:
-            return limits.linger_ms / 1_000
-        return max(limits.linger_ms, limits.settlement_linger_ms) / 1_000
-
-    def _begin_in(self, seconds: float) -> None:
-        """Begin then, if nothing makes it sooner."""
-        at = self._loop.time() + seconds if seconds else 0.0
-        if self._next is not None:
-            if self._next_at <= at:
-                return
-            self._next.cancel()
-        self._next_at = at
-        self._next = (
-            self._loop.call_at(at, self._begin) if seconds else self._loop.call_soon(self._begin)
-        )
+        elif (awaited := self._waiting.awaited) or self._waiting.settlements:
+            seconds = self._linger_seconds if awaited else self._settlement_linger_seconds
+            if last and not seconds and self._turn.alone and not self._handing_out:
+                self._turn.alone = False
+                self._begin()
+            else:
+                self._timer.set(seconds)
 
     def _begin(self, *, own_turn: bool = True) -> None:
         """What waits longest becomes a group, and the group is written. In a turn of its own the
         loop may write it by itself, and all that follows is done before this returns; in the middle
         of something else a thread does."""
-        if self._next is not None:
-            self._next.cancel()
-            self._next = None
+        self._timer.clear()
         if self._writing is not None or self._halt.on:
             return
         if self._full_groups:
@@ -302,21 +291,22 @@ class Log:
         runs = joined(waiting.runs, self.recent.patterns)
         now, later = excluded(self._exclusion, waiting, runs, self._next_sequence)
         self._waiting.settlements += later
-        settlements = waiting.settlements + now
         group = Group(
             self._next_group,
             self._next_sequence,
             clock.now(),
             runs,
-            tuple(settlements),
-            tuple(waiting.records),
+            (*waiting.settlements, *now),
+            (*waiting.records,),
         )
         batches = batches_of(group)
         if runs:
-            self.moments.add(group.first_sequence, group.written_at, self._table.sequence_version)
+            committed = self.recent.committed_through
+            self.moments.add(group.first_sequence, group.written_at, committed)
+        count = group.message_count
         self._next_group += 1
-        self._next_sequence += group.message_count
-        self._writing = SealedGroup(group, waiting, batches)
+        self._next_sequence += count
+        self._writing = SealedGroup(group, waiting, batches, count)
         for link in waiting.held:
             if not self._committer.hold(link):
                 link.connection.hold(False)
@@ -340,19 +330,21 @@ class Log:
         sealed, self._writing = self._writing, None
         assert sealed is not None  # noqa: S101
         if sealed.batches:
-            self._counts.group_messages.observe(sealed.group.message_count)
+            self._counts.group_messages.observe(sealed.count)
         self._durable_count += 1
-        small = self._waiting.awaited and self._writer.by_loop(self._waiting.size)
-        if self._full_groups or (self._waiting.awaited and not small):
+        awaited = self._waiting.awaited
+        if self._full_groups or (awaited and not self._writer.by_loop(self._waiting.size)):
             self._begin(own_turn=False)  # it goes to the disk while this one is handed out
+        self._handing_out = True
         self._complete(GroupDurable(sealed))
+        self._handing_out = False
         self.flush()
 
     def accept(self, waiting: PendingGroup) -> None:
         """What these receipts are for is durable: their peers hear so, and get their credit."""
-        credit: dict[Link, int] = {}
         if waiting.since:
-            self._counts.accept_seconds.observe(self._loop.time() - waiting.since)
+            self._counts.accept_seconds.observe(monotonic() - waiting.since)
+        credit: dict[Link, int] = {}
         for receipt in waiting.receipts:
             answer(receipt, pump.ACCEPTED)
             credit[receipt.link] = credit.get(receipt.link, 0) + receipt.credit

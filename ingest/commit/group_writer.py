@@ -6,7 +6,7 @@ nothing is ever written again.
 """
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import monotonic, perf_counter
 
 import structlog
 
@@ -49,7 +49,7 @@ class GroupWriter:
         """Whether the loop would write a group of so many bytes by itself now."""
         return (
             not self._committing()
-            and self._own.allows(size, self._loop.time())
+            and self._own.allows(size, monotonic())
             and self._journal.fits(size)
         )
 
@@ -65,7 +65,7 @@ class GroupWriter:
             result: FrameRef | Failure = self._append(parts)
         except (StoreError, HomeLost) as error:
             result = Failure(error)
-        self._own.took(self._seconds, self._loop.time())
+        self._own.took(self._seconds, monotonic())
         self._done(parts, result)
 
     def _append(self, parts: Sequence[Bytes]) -> FrameRef:

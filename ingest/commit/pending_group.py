@@ -73,8 +73,7 @@ class PendingGroup(msgspec.Struct, eq=False):
     def awaited(self) -> bool:
         """Whether anybody waits for it, or for what it brings: all but settlements whose consumers
         have forgotten their deliveries."""
-        told = self.receipts or self.confirmations or self.then
-        return bool(self.runs or self.records or told)
+        return bool(self.runs or self.receipts or self.confirmations or self.then or self.records)
 
     def note_begun(self, begun: dict[str, int], group: int) -> None:
         """The group has this number: `begun` has for each durable subscription that lives, by its
@@ -112,8 +111,12 @@ def excluded(
     subscription that begins in this very group it waits for the next one: whatever is settled
     in a group belongs to what there was before it.
     """
-    if not (waiting.aimed or any(run.topic in no_local for run in runs)):
-        return [], []
+    if not waiting.aimed:
+        for run in runs:
+            if run.topic in no_local:
+                break
+        else:
+            return [], []
     places: dict[str, deque[range]] = {}
     for run in runs:
         places.setdefault(run.topic, deque()).append(range(first, first + run.count))
@@ -133,11 +136,13 @@ def excluded(
 
 class SealedGroup(msgspec.Struct, frozen=True, eq=False):
     """A group that has its sequences and goes to the disk: nothing is added to it any more.
-    `batches` are its messages as they will be delivered, by topic; `waiting` is who is told."""
+    `batches` are its messages as they will be delivered, by topic, `count` is how many they are;
+    `waiting` is who is told."""
 
     group: Group
     waiting: PendingGroup
     batches: tuple[tuple[str, RecordBatch], ...]
+    count: int
 
 
 class GroupDurable(msgspec.Struct, frozen=True, eq=False):

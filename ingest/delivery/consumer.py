@@ -37,7 +37,7 @@ class Consumer:
     def reader(self) -> Reader:
         """It, to whoever traces messages."""
         subscription = self.subscription
-        name = subscription.key.id if subscription.key is not None else ""
+        name = subscription.id
         topic, stream = subscription.definition.topic, subscription.stream
         return Reader(subscription.trace_key, name, topic, stream, self.name)
 
@@ -94,17 +94,20 @@ class Subscription:
     copying: int = 0
     ended: bool = False
 
+    #: Its id in the log; empty if it has no name.
+    id: str = field(init=False)
+    #: Whether it outlasts the process.
+    durable: bool = field(init=False)
+
     def __post_init__(self) -> None:
         self.recorded = self.dispatcher.floor
+        self.id = self.key.id if self.key is not None else ""
+        self.durable = self.key is not None and self.key.durable
 
     @property
     def trace_key(self) -> Hashable:
         """What is its own among all subscriptions; in the log it is the id, where it has one."""
-        return self.key.id if self.key is not None else self
-
-    @property
-    def durable(self) -> bool:
-        return self.key is not None and self.key.durable
+        return self.id if self.key is not None else self
 
     def head(self, of_log: int) -> int:
         """What comes after the last message that there is for it; `of_log` is the log's."""
@@ -133,7 +136,7 @@ class Subscription:
         if settled.run:
             self.counts.settle(settled.outcome, len(settled.run))
         return Settlement(
-            subscription=self.key.id,
+            subscription=self.id,
             topic=self.definition.topic,
             consumer=consumer,
             outcome=settled.outcome,

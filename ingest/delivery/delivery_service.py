@@ -21,7 +21,7 @@ from distributary.ingest.delivery.outcome_recording import AnswerDue, OutcomeRec
 from distributary.ingest.delivery.selector_faults import SelectorFaults
 from distributary.ingest.delivery.selector_filter import SelectorFilter
 from distributary.ingest.delivery.topic_directory import TopicDirectory
-from distributary.ingest.native.pump import Outcomes
+from distributary.ingest.native.runs import Outcomes
 from distributary.ingest.net.link import Link
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
@@ -235,9 +235,12 @@ class DeliveryService:
             delivered_at=delivered_at,
         )
         self.recording.concluded(consumer, effects, delivered_at, now, receipt)
-        if any(isinstance(one, DeadLetter) or not one.final for one in effects):
-            self._wake(consumer.subscription)
-        return sum(len(one.run) for one in effects)
+        ended = 0
+        for one in effects:
+            ended += len(one.run)
+            if isinstance(one, DeadLetter) or not one.final:
+                self._wake(consumer.subscription)
+        return ended
 
     def eased(self, consumer: Consumer) -> None:
         """A consumer holds less than before."""

@@ -8,7 +8,7 @@ A topic whose messages may stay in memory has a stream (`pipeline.log.memory_str
 subscription reads it, with a priority index by its numbers. All methods run on the loop's thread.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from distributary.ingest.delivery.consumer import Subscription
@@ -190,12 +190,11 @@ class TopicDirectory:
         found = self._topics.get(topic)
         return tuple(found.subscriptions) if found else ()
 
-    def words(self, topic: str) -> Iterator[str]:
+    def words(self, topic: str) -> Sequence[str]:
         """What has subscriptions of those under which a topic's messages are found: its own word,
         and the patterns that it matches."""
-        if topic in self._topics:
-            yield topic
-        yield from self._patterns.of(topic)
+        patterns = self._patterns.of(topic)
+        return (topic, *patterns) if topic in self._topics else patterns
 
     def owed(self, topic: str) -> Collection[Subscription]:
         """The subscriptions that are owed a message of this topic, as of now."""

@@ -8,7 +8,7 @@ one byte out: what an owner says that isn't one any more can't be taken back.
 
 import asyncio
 import threading
-import time
+from time import CLOCK_BOOTTIME, clock_gettime
 
 import structlog
 
@@ -27,7 +27,7 @@ SURE = 2 / 3
 
 def _clock() -> float:
     """Seconds, also those in which the machine slept."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return clock_gettime(CLOCK_BOOTTIME)
 
 
 class Heartbeat:
@@ -55,11 +55,10 @@ class Heartbeat:
 
     def sure(self) -> bool:
         """Whether the home is ours beyond doubt; looks at the disk only after a pause."""
-        now = _clock()
-        if now < self._sure_until:
+        if clock_gettime(CLOCK_BOOTTIME) < self._sure_until:
             return True
         if self._reason is None:
-            self._look(now)
+            self._look(_clock())
         return self._reason is None
 
     def stop(self) -> None:

@@ -33,7 +33,7 @@ from distributary.ingest.management.node import RequestLink
 from distributary.ingest.management.node_assembly import open_node
 from distributary.ingest.management.peers import Peers
 from distributary.ingest.management.replies import ReplyLink
-from distributary.ingest.native.pump import Outcomes, Received
+from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.publish import relay
@@ -139,11 +139,11 @@ class MessageLoop:
 
     def received(self, link: Link, received: Received) -> None:
         owner = link.owner
-        if isinstance(owner, RequestLink):
+        if not isinstance(owner, Producer):
+            assert isinstance(owner, RequestLink)  # noqa: S101
             self._node.received(link, received)
             self._log.slow(link)
             return
-        assert isinstance(owner, Producer)  # noqa: S101
         if received.transaction:
             if self._knows(link, received.transaction):
                 resolve = partial(self._addresses.resolve, link, LinkOperation.POST_BY_RELAY)
@@ -161,10 +161,10 @@ class MessageLoop:
         """Whether all of it waits for an outcome, and there is no subscription."""
         return received.unsettled == received.count and not self._topics.of(topic)
 
-    def passed(self) -> None:
+    def passed(self, *, last: bool = False) -> None:
         self._transactions.passed()
         self._delivery.run()
-        self._log.flush()
+        self._log.flush(last=last)
 
     def finish_pass(self) -> None:
         """What was gathered outside of a peer's pass is handed on: to subscriptions, to the log, to

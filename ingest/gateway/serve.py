@@ -28,7 +28,7 @@ from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.runtime.settings import Settings
 from distributary.ingest.security.access import Access
 from distributary.pipeline.errors import HomeLost
-from distributary.pipeline.log.message_counts import MessageCounts, Stalls
+from distributary.pipeline.log.message_counts import MessageCounts
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
 from distributary.pipeline.tracing.tracer import Tracer
@@ -65,18 +65,18 @@ def run(home: Home, settings: Settings, lines: LineBudget, *, standby: bool = Fa
     try:
         sockets = FewAtOnce()
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(sockets)) as runner:
-            return runner.run(_run(home, settings, lines, sockets.stalls, standby=standby))
+            return runner.run(_run(home, settings, lines, sockets, standby=standby))
     finally:
         lines.tell(all_of_it=True)
 
 
 async def _run(
-    home: Home, settings: Settings, lines: LineBudget, stalls: Stalls, *, standby: bool
+    home: Home, settings: Settings, lines: LineBudget, sockets: FewAtOnce, *, standby: bool
 ) -> int:
     loop = asyncio.get_running_loop()
     _tell_left_out(loop, lines)
-    counts = MessageCounts(settings.http.metrics_subscriptions_max, stalls)
-    host = Host(loop, settings, Halt(loop), counts, _tracer(loop, settings))
+    counts = MessageCounts(settings.http.metrics_subscriptions_max, sockets.stalls)
+    host = Host(loop, settings, Halt(loop), counts, _tracer(loop, settings), sockets.turn)
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, host.halt.ask)
     # What is wrong with its files is said now, not when the home has been taken over.

@@ -10,11 +10,18 @@ from math import ceil
 from selectors import EVENT_READ, EVENT_WRITE, EpollSelector, SelectorKey
 from time import monotonic
 
-from distributary.ingest.runtime.turns import SOCKETS_MAX, SOCKETS_SECONDS, next_sockets
+from distributary.ingest.runtime.turns import (
+    SOCKETS_MAX,
+    SOCKETS_SECONDS,
+    LoopTurn,
+    next_sockets,
+)
 from distributary.pipeline.log.message_counts import Stalls
 
 #: A turn of the loop that takes longer is a stall: a peer noticed it.
 STALL_SECONDS = 0.005
+#: All that isn't an input, all that isn't an output.
+_NOT_IN, _NOT_OUT = ~select.EPOLLIN, ~select.EPOLLOUT
 
 
 class FewAtOnce(EpollSelector):
@@ -27,6 +34,8 @@ class FewAtOnce(EpollSelector):
         self._ready = select.epoll.fromfd(os.dup(self.fileno()))
         self._most = SOCKETS_MAX
         self._given_at = monotonic()
+        #: What it gave in this turn.
+        self.turn = LoopTurn()
         #: Turns that took longer than STALL_SECONDS.
         self.stalls = Stalls()
         # As this selector's own `select` reads them; `get_map` takes four calls for a socket.
@@ -47,13 +56,14 @@ class FewAtOnce(EpollSelector):
         found, keys = [], self._keys
         try:
             for descriptor, events in self._ready.poll(seconds, self._most):
-                mask = EVENT_WRITE if events & ~select.EPOLLIN else 0
-                mask |= EVENT_READ if events & ~select.EPOLLOUT else 0
+                mask = EVENT_WRITE if events & _NOT_IN else 0
+                mask |= EVENT_READ if events & _NOT_OUT else 0
                 key = keys.get(descriptor)
                 if key is not None and mask & key.events:
                     found.append((key, mask & key.events))
         except InterruptedError:
             pass
+        self.turn.alone = len(found) == 1
         self._given_at = monotonic()
         return found
 

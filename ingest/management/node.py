@@ -16,7 +16,7 @@ from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.management.replies import Replies, ReplyLink
 from distributary.ingest.management.requests import Requests
 from distributary.ingest.native import pump
-from distributary.ingest.native.pump import Received
+from distributary.ingest.native.runs import Received
 from distributary.ingest.net import termini
 from distributary.ingest.net.containment import stops_all
 from distributary.ingest.net.link import Link

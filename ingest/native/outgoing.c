@@ -56,8 +56,11 @@ int64_t pump_fitting(const char *blob, const int32_t *offsets, uint64_t batch_fi
                      uint32_t delivery_count, uint64_t bytes_max, uint64_t *bytes);
 /* Take up to `room` bytes for the peer out of the engine, with messages in the place of references;
  * -1 when it will never have any again, -2 when a reference came that is none any more. Fewer than
- * `room`: it has no more for now. */
-int64_t pump_output(uint64_t transport, pump_outgoing *o, char *out, size_t room);
+ * `room`: it has no more for now. The engine tells with a flow event that it has written a transfer:
+ * such events, which come of no frame of the peer, are eaten where nothing that counts lies in the
+ * collector before them (0: there is no collector). */
+int64_t pump_output(uint64_t transport, pump_outgoing *o, char *out, size_t room, uint64_t collector,
+                    pump_t *p);
 /* cdef:end */
 
 enum { FRAME_HEAD = 8, AMQP_FRAME = 0, TRANSFER_MAX = 96, TAG_BYTES = 8 };
@@ -275,8 +278,7 @@ static int64_t pass(pump_outgoing *o, const uint8_t *m, size_t have, char *out, 
   return (int64_t)at;
 }
 
-int64_t pump_output(uint64_t transport, pump_outgoing *o, char *out, size_t room) {
-  pn_transport_t *t = (pn_transport_t *)(uintptr_t)transport;
+static int64_t take_output(pn_transport_t *t, pump_outgoing *o, char *out, size_t room) {
   size_t used = 0;
   while (used < room) {
     ssize_t pending = pn_transport_pending(t);
@@ -289,4 +291,13 @@ int64_t pump_output(uint64_t transport, pump_outgoing *o, char *out, size_t room
     else if (used == before) break;
   }
   return (int64_t)used;
+}
+
+int64_t pump_output(uint64_t transport, pump_outgoing *o, char *out, size_t room, uint64_t collector,
+                    pump_t *p) {
+  pn_collector_t *c = (pn_collector_t *)(uintptr_t)collector;
+  int told = c && pass_over(c, p, 0);
+  int64_t used = take_output((pn_transport_t *)(uintptr_t)transport, o, out, room);
+  if (told) pass_over(c, p, p->type_flow);
+  return used;
 }

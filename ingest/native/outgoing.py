@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from distributary.ingest.native import pump
-from distributary.ingest.native.pump import of_batch
+from distributary.ingest.native.pump import Pump, assert_sent, of_batch
 from distributary.ingest.native.pump_library import ffi, lib
 from distributary.pipeline.errors import DistributaryError
 from distributary.pipeline.model.record_batch import RecordBatch
@@ -38,10 +37,12 @@ class Outgoing:
     """One connection's output. The engine has references of messages (`outgoing.c`); the batches in
     which they lie are held until the engine has none of them any more."""
 
-    __slots__ = ("_held", "_state", "_transport")
+    __slots__ = ("_collector", "_held", "_pump", "_state", "_transport")
 
-    def __init__(self, transport: int) -> None:
-        self._transport = transport
+    def __init__(self, pump: Pump, transport: int, collector: int) -> None:
+        """`transport` and `collector` are addresses. What the collector is told by the engine's own
+        output isn't told on; 0: it is."""
+        self._pump, self._transport, self._collector = pump, transport, collector
         self._state = ffi.new("pump_outgoing *", {"passing": HEADER_BYTES})
         self._held: list[tuple[Any, ...]] = []
 
@@ -60,12 +61,14 @@ class Outgoing:
         sent = lib.pump_send(*given, delivery_count, link, at, presettled, state)
         if state.waiting > waiting:
             self._held.append(given)
-        return pump.assert_sent(sent, batch, run)
+        return assert_sent(sent, batch, run)
 
     def output(self, room: Any, size: int) -> int:
         """Take up to `size` bytes for the peer; -1 when there will never be any again. Less than
         `size`: there is no more for now. Raises StaleReference."""
-        taken = int(lib.pump_output(self._transport, self._state, room, size))
+        into = self._state, room, size
+        columns = self._pump.columns
+        taken = int(lib.pump_output(self._transport, *into, self._collector, columns))
         if taken == -2:
             raise StaleReference
         if taken < size and self._held and not self._state.waiting:

@@ -110,7 +110,7 @@ typedef struct {
   /* Limits and what stopped the pump. */
   size_t message_bytes_max;
   uint64_t event_mask; /* types of events that Python wants to see, a bit each */
-  int type_delivery;
+  int type_delivery, type_flow;
   int late; /* non-persistent messages aren't accepted on receipt either: they may be refused */
   int reasons; /* a rejected delivery isn't settled here: the caller reads why from it, and settles */
   int unfinished; /* set when a message came of which there is more to come */
@@ -128,7 +128,7 @@ typedef struct {
 #define PUMP_MALFORMED 4
 #define PUMP_ALONE 5
 #define PUMP_COMMAND 6
-int pump_events(uint64_t collector, pump_t *p);
+int pump_events(uint64_t collector, pump_t *p); /* the arrays are empty when it begins */
 /* Receive the delivery that stopped the pump with PUMP_ALONE into `room` bytes; 0 or PUMP_MALFORMED. */
 int pump_receive_alone(pump_t *p, char *bytes, size_t room);
 /* Take the message that stopped the pump with PUMP_COMMAND: all of its bytes. */
@@ -151,6 +151,8 @@ void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
 /* Hand `size` bytes from the peer to the engine; 0 when it wants no more: the peer has closed, or
  * what it sent can't be read. */
 int pump_input(uint64_t transport, const char *bytes, size_t size);
+/* How many bytes for the peer the engine has; below 0 as above. */
+int64_t pump_pending(uint64_t transport);
 /* Whether `size` bytes are a message; fills in what it says. */
 int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot);
 /* cdef:end */
@@ -422,6 +424,9 @@ static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
 int pump_events(uint64_t collector, pump_t *p) {
   pn_collector_t *c = (pn_collector_t *)(uintptr_t)collector;
   pn_event_t *event;
+  p->count = p->to_settle = p->outcomes_count = p->unsettled_count = p->settled_count = 0;
+  p->expiring = p->delayed = p->seen = 0;
+  p->bytes_used = 0;
   while ((event = pn_collector_peek(c))) {
     int type = pn_event_type(event);
     if (type == p->type_delivery) {
@@ -523,4 +528,19 @@ int pump_input(uint64_t transport, const char *bytes, size_t size) {
     taken += (size_t)n;
   }
   return taken == size && pn_transport_capacity(t) >= 0;
+}
+
+int64_t pump_pending(uint64_t transport) {
+  return pn_transport_pending((pn_transport_t *)(uintptr_t)transport);
+}
+
+/* Eat events that nobody wants to see, and those of one type, up to one that somebody does; whether
+ * there is none left. */
+static int pass_over(pn_collector_t *c, const pump_t *p, int unwanted) {
+  for (pn_event_t *event; (event = pn_collector_peek(c)); pn_collector_pop(c)) {
+    int type = pn_event_type(event);
+    int wanted = type == p->type_delivery || (type < 64 && p->event_mask >> type & 1);
+    if (wanted && type != unwanted) return 0;
+  }
+  return 1;
 }

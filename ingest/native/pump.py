@@ -6,15 +6,14 @@ from array import array
 from enum import IntEnum
 from typing import Any
 
-import msgspec
 from cproton import ffi as proton_ffi
 from cproton import lib as proton
 
 from distributary.ingest.native.pump_library import ffi, lib
+from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.runtime import clock
 from distributary.pipeline.codec.amqp_codes import Descriptor
 from distributary.pipeline.codec.buffers import Bytes
-from distributary.pipeline.model.message import PublishBatch
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.sequences.sequence_set import Run
 
@@ -65,66 +64,6 @@ def address(pointer: Any) -> int:
     return int(proton_ffi.cast("uintptr_t", pointer))
 
 
-class Received(msgspec.Struct, frozen=True, eq=False):
-    """Messages of one link, as they came, and the deliveries that still wait for their outcome.
-
-    The arrays are as in `PublishBatch`. `deliveries` holds one address per message, 0 where nothing
-    is owed to the sender (presettled, or non-persistent and accepted already); `unsettled` counts
-    the others. `transaction` is the one in which all of them were sent, 0 if in none.
-
-    `to` has the place of `properties.to` in each message (offset, size) as uint32 arrays, `id` that
-    of the value that tells a message from its duplicates, with its constructor: the annotation
-    `x-opt-duplicate-id`, else `properties.message-id`; a size of 0 where there is none.
-    """
-
-    link: int
-    count: int
-    blob: bytes
-    lengths: bytes
-    durable: bytes
-    priority: bytes
-    ttl: bytes
-    deliveries: bytes
-    unsettled: int
-    to_at: bytes
-    to_size: bytes
-    id_at: bytes = b""
-    id_size: bytes = b""
-    expires_at: bytes = b""
-    deliver_at: bytes = b""
-    transaction: int = 0
-
-    def run(self, topic: str) -> PublishBatch:
-        return PublishBatch(
-            topic,
-            self.count,
-            self.blob,
-            self.lengths,
-            self.durable,
-            self.priority,
-            self.ttl,
-            self.expires_at,
-            self.deliver_at,
-        )
-
-
-class Outcomes(msgspec.Struct, frozen=True):
-    """What the peer of an outgoing link said of a run of deliveries.
-
-    `confirm` has the addresses of the deliveries if the peer waits for our settlement;
-    `transaction` is the one in which it was said, 0 if in none.
-    """
-
-    link: int
-    delivered_at: int
-    run: Run
-    state: int
-    failed: bool
-    undeliverable: bool
-    confirm: bytes
-    transaction: int = 0
-
-
 class Pump:
     """The arrays that `pump.c` fills; one for all connections of a loop. After each `events` call
     the caller must take what is there (`received`, `outcomes`) before the next one."""
@@ -145,28 +84,33 @@ class Pump:
         }
         for name, room in self._arrays.items():
             setattr(p, name, room)
+        # Each array's bytes: a slice of one of them is a copy, without a call.
+        buffers = {name: ffi.buffer(room) for name, room in self._arrays.items()}
+        self._bytes, self._lengths, self._ttl = (buffers[n] for n in ("bytes", "lengths", "ttl"))
+        self._durable, self._priority = buffers["durable"], buffers["priority"]
+        self._deliveries = buffers["deliveries"]
+        self._to_at, self._to_size, self._id_at, self._id_size = (buffers[n] for n in _PLACES)
+        self._expires_at, self._deliver_at = buffers["expires_at"], buffers["deliver_at"]
         p.bytes_room = ROOM_BYTES
         p.room = p.unsettled_room = p.settled_room = ROOM_MESSAGES
         p.outcomes_room, p.seen_max = ROOM_OUTCOMES, EVENTS_MAX
         p.message_bytes_max = self.message_bytes_max = message_bytes_max
         p.event_mask = sum(1 << event for event in _EVENTS)
-        p.type_delivery = proton.PN_DELIVERY
+        p.type_delivery, p.type_flow = proton.PN_DELIVERY, proton.PN_LINK_FLOW
         #: What the last call of `events` brought, and how many events it ate.
         self.received_count = self.outcomes_count = self.seen = 0
 
     def events(self, collector: int) -> int:
         """Eat events up to one that needs a decision; says why it stopped (a `Stop`)."""
         p = self.columns
-        p.count = p.to_settle = p.outcomes_count = p.unsettled_count = p.settled_count = 0
-        p.bytes_used = p.expiring = p.delayed = p.seen = 0
-        stop = int(lib.pump_events(collector, p))
-        self.received_count, self.outcomes_count = int(p.count), int(p.outcomes_count)
-        self.seen = int(p.seen)
+        stop: int = lib.pump_events(collector, p)
+        self.received_count, self.outcomes_count, self.seen = p.count, p.outcomes_count, p.seen
         return stop
 
     def begin(self) -> None:
         """A pass over what a peer sent: all that `events` takes in until the next one came now."""
-        self.columns.unfinished, self.columns.now = False, clock.now()
+        columns = self.columns
+        columns.unfinished, columns.now = False, clock.now()
 
     @property
     def unfinished(self) -> bool:
@@ -195,7 +139,7 @@ class Pump:
         return bytes(message[at : at + size])
 
     def received(self) -> Received:
-        return self._take(bytes(ffi.buffer(self.columns.bytes, self.columns.bytes_used)))
+        return self._take(self._bytes[: self.columns.bytes_used])
 
     def receive_alone(self) -> Received | None:
         """The one message that was too big for the arrays; None if it is malformed."""
@@ -208,24 +152,25 @@ class Pump:
         return self._take(blob)
 
     def _take(self, blob: bytes) -> Received:
-        p, n = self.columns, self.columns.count
-        buffer = ffi.buffer
+        p = self.columns
+        n = p.count
+        four, eight = 4 * n, 8 * n
         return Received(
             link=p.link,
             count=n,
             blob=blob,
-            lengths=bytes(buffer(p.lengths, 4 * n)),
-            durable=bytes(buffer(p.durable, n)),
-            priority=bytes(buffer(p.priority, n)),
-            ttl=bytes(buffer(p.ttl, 4 * n)),
-            deliveries=bytes(buffer(p.deliveries, 8 * n)),
+            lengths=self._lengths[:four],
+            durable=self._durable[:n],
+            priority=self._priority[:n],
+            ttl=self._ttl[:four],
+            deliveries=self._deliveries[:eight],
             unsettled=p.to_settle,
-            to_at=bytes(buffer(p.to_at, 4 * n)),
-            to_size=bytes(buffer(p.to_size, 4 * n)),
-            id_at=bytes(buffer(p.id_at, 4 * n)),
-            id_size=bytes(buffer(p.id_size, 4 * n)),
-            expires_at=bytes(buffer(p.expires_at, 8 * n)) if p.expiring else b"",
-            deliver_at=bytes(buffer(p.deliver_at, 8 * n)) if p.delayed else b"",
+            to_at=self._to_at[:four],
+            to_size=self._to_size[:four],
+            id_at=self._id_at[:four],
+            id_size=self._id_size[:four],
+            expires_at=self._expires_at[:eight] if p.expiring else b"",
+            deliver_at=self._deliver_at[:eight] if p.delayed else b"",
             transaction=p.transaction,
         )
 
@@ -386,6 +331,11 @@ def waiting_bytes(session: int) -> int:
 def echo(session: int, link: int) -> None:
     """Tell the peer a session's state, and that of one of its incoming links if it isn't 0."""
     lib.pump_echo(session, link)
+
+
+def pending(transport: int) -> bool:
+    """Whether the engine has anything for the peer, or will never have any again."""
+    return bool(lib.pump_pending(transport))
 
 
 def reject(deliveries: bytes, condition: str, description: str) -> None:

@@ -47,16 +47,13 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._check: asyncio.Future[bool] | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._pausing = self._touched = self.alive = False
-        self._held = self._going_on = self._freed = self._ended = False
-        self.writable = True
+        self._pausing = self._touched = self.alive = self._freed = self._ended = False
+        self.writable, self._held, self._going_on = True, False, False
         self._waits = False  #: what it sent is more than one turn's work
-        self._unheard = 0  #: bytes read since `writable` ended
-        self._room = READ_BYTES_FIRST
+        self._unheard, self._room = 0, READ_BYTES_FIRST  #: read since `writable` ended; of a read
         self.user = self.container = self.peer = ""
         self.sole = self.accepted = self.closing = False
-        #: One of us has closed: when the engine has no more for the peer, the socket may end.
-        self.ending = False
+        self.ending = False  #: one of us has closed: when all is written, the socket may end
 
     # The socket's side. Whatever begins here is for this peer alone (`ingest.net.containment`).
 
@@ -74,11 +71,11 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._amqp.max_frame_size = limits.frame_bytes_max
         self._amqp.channel_max = limits.channels_max - 1
         self._amqp.bind(self.proton)
-        self._amqp_address = address(self._amqp._impl)
+        amqp = self._amqp_address = address(self._amqp._impl)
         engine, events = self._engine, self._collector._impl
         self.inbound = Inbound(self, events, engine.pump, engine.handler, limits, engine.ends)
-        self._inflow = Inflow(self._amqp_address, self.inbound, limits)
-        self.outflow, self.outgoing = Outflow(), Outgoing(self._amqp_address)
+        self._inflow = Inflow(amqp, self.inbound, limits)
+        self.outflow, self.outgoing = Outflow(), Outgoing(engine.pump, amqp, address(events))
         self._handshake = self._engine.access.handshake(transport)
         self.alive = True
         self._wait(limits.handshake_ms_max)
@@ -222,12 +219,15 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self.close(fault.condition, fault.description)
         elif not (more or waits or self.proton.state & Endpoint.REMOTE_CLOSED):
             self._unreadable()  # a close that waits for its turn is no wrong byte, either
-        self._wait_turn(waits)
+        if waits or self._waits:
+            self._wait_turn(waits)
         if self.inbound.unfinished_bytes:
             self._engine.bound_unfinished()
         self._room = next_room(self._room, monotonic() - began)
-        self.touch()
-        self._engine.finish_pass()
+        asks = self.ending or self.inbound.echoes or self.inbound.unsettled.full
+        if asks or pumping.pending(self._amqp_address):
+            self.touch()
+        self._engine.finish_pass(last=True)
 
     def _wait_turn(self, waits: bool) -> None:
         """The peer had its part of this turn, and isn't read until it has gone on in the next."""
@@ -353,16 +353,16 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
 
     def _write(self) -> bool:
         """Whether all that the engine had is on its way."""
-        transport = self._transport
+        transport, engine = self._transport, self._engine
         while self.alive and self.writable and transport is not None:
-            size = self.outgoing.output(self._engine.write_pointer, WRITE_BYTES)
-            if size < 0:
+            chunk = engine.output(self.outgoing)
+            if chunk is None:
                 self._end(transport)
-            if size <= 0:
-                return size == 0
-            chunk, last = self._engine.written(size), size < WRITE_BYTES
+            if not chunk:
+                return chunk is not None
+            last = len(chunk) < WRITE_BYTES
             transport.write(self.outflow.passed(chunk, last=last))
-            self._engine.wrote(chunk, transport)
+            engine.wrote(chunk, transport)
             if last and not self.ending:
                 return True
         return False

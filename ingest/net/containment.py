@@ -26,6 +26,7 @@ SHARED = frozenset(
     {
         *(
             "distributary.ingest.commit.group_log",
+            "distributary.ingest.commit.group_timer",
             "distributary.ingest.commit.committer",
             "distributary.ingest.commit.upkeep_clock",
             "distributary.ingest.delivery.dispatch_marking",

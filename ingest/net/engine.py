@@ -20,6 +20,7 @@ from operator import methodcaller
 import structlog
 
 from distributary.ingest.native import pump as pumping
+from distributary.ingest.native.outgoing import Outgoing
 from distributary.ingest.native.pump import Pump
 from distributary.ingest.net.handler import Handler
 from distributary.ingest.net.link import Peer
@@ -74,14 +75,18 @@ class Engine:
         write = bytearray(WRITE_BYTES)
         self._write_buffer, self.write_pointer = memoryview(write), pumping.pointer(write)
 
-    def written(self, size: int) -> bytes | memoryview:
-        """The first so many bytes of the write buffer: the buffer's own if they are most of it, as
-        a copy of as many bytes is dear, and what waits for a socket then holds little more."""
+    def output(self, outgoing: Outgoing) -> bytes | memoryview | None:
+        """What the engine has for a peer, at most WRITE_BYTES; None: it will never have any again.
+        These are the write buffer's own bytes if they are most of it, as a copy of as many is dear,
+        and what waits for a socket then holds little more."""
+        size = outgoing.output(self.write_pointer, WRITE_BYTES)
+        if size <= 0:
+            return None if size < 0 else b""
         view = self._write_buffer[:size]
-        return view if size > WRITE_BYTES // 2 else bytes(view)
+        return view if size > WRITE_BYTES // 2 else view.tobytes()
 
     def wrote(self, chunk: bytes | memoryview, transport: asyncio.WriteTransport) -> None:
-        """What `written` gave was handed to this transport. It keeps what its socket didn't take,
+        """What `output` gave was handed to this transport. It keeps what its socket didn't take,
         perhaps without a copy: then the next output goes to another buffer."""
         if isinstance(chunk, memoryview) and transport.get_write_buffer_size():
             self._renew_write_buffer()
@@ -169,9 +174,9 @@ class Engine:
         for connection in tuple(self.connections):
             connection.abort()
 
-    def finish_pass(self) -> None:
-        """Hand on what was gathered for the service, then write."""
-        self.handler.passed()
+    def finish_pass(self, *, last: bool = False) -> None:
+        """Hand on what was gathered for the service, then write. `last`: as for the handler."""
+        self.handler.passed(last=last)
         self.flush()
 
     def flush(self) -> None:

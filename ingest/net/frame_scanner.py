@@ -108,6 +108,8 @@ class Inflow:
             )
             if stop == lib.WALK_NO_MORE:
                 return False
+            if stop == lib.WALK_ALL:
+                return True
             at += walk.at
             if stop in self._LAST:
                 return self._passed(stop, data + at, size - at)
@@ -130,7 +132,7 @@ class Inflow:
         return True
 
     #: Behind these stops nothing more is walked over for now, or ever.
-    _LAST = frozenset({lib.WALK_ALL, lib.WALK_CLOSED, lib.WALK_SHORT, lib.WALK_VIOLATION})
+    _LAST = frozenset({lib.WALK_CLOSED, lib.WALK_SHORT, lib.WALK_VIOLATION})
 
     def _passed(self, stop: int, data: Any, size: int) -> bool:
         """What is left is the beginning of a frame, or what the engine will never have."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from distributary.ingest.native.pump import Outcomes, Received
+from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.link import Link, Peer
 
 
@@ -52,8 +52,9 @@ class Handler(Protocol):
         """The connection has ended, or is about to; its links were `lost` before. May be called
         again."""
 
-    def passed(self) -> None:
-        """One pass over what came is done: hand on what was gathered."""
+    def passed(self, *, last: bool = False) -> None:
+        """One pass over what came is done: hand on what was gathered. `last`: in this turn the
+        caller does nothing more but write to the sockets."""
 
     def failed(self, connection: Peer, reason: str) -> None:
         """A peer was turned away before or because of its frames, for the log."""

@@ -15,7 +15,8 @@ from proton import Link as ProtonLink
 from proton import Session
 
 from distributary.ingest.native import pump as pumping
-from distributary.ingest.native.pump import Outcomes, Pump, Received, Stop, address
+from distributary.ingest.native.pump import Pump, Stop, address
+from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net import endpoint_answers, transactional
 from distributary.ingest.net.containment import NotGivenBack
 from distributary.ingest.net.handler import Handler
@@ -59,7 +60,7 @@ class Inbound:
     ) -> None:
         self._connection, self._pump, self._handler = connection, pump, handler
         self._limits, self._ends, self._collector = limits, ends, collector
-        self._collector_address = address(collector)
+        self.collector_address = address(collector)
         self._links: dict[int, Link] = {}
         self._handles: dict[tuple[int, int], Link] = {}  # by channel and the peer's handle
         self._lost: deque[Link] = deque()
@@ -96,7 +97,7 @@ class Inbound:
     def _eat(self) -> bool:
         """Eat events up to one that needs a decision; whether there are no more."""
         pump, turn = self._pump, self.turn
-        stop = pump.events(self._collector_address)
+        stop = pump.events(self.collector_address)
         turn.done += pump.seen + turn.RUN * pump.outcomes_count
         if self._connection.closing:
             return self._drop(Stop(stop))

@@ -25,7 +25,8 @@ from proton import Link as ProtonLink
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.link_in_flight import Deliveries, in_flight
 from distributary.ingest.native.outgoing import Outgoing
-from distributary.ingest.native.pump import Outcomes, address
+from distributary.ingest.native.pump import address
+from distributary.ingest.native.runs import Outcomes
 from distributary.ingest.net.frame_scanner import Outflow
 from distributary.pipeline.amqp.delivery_state import OUTCOMES
 from distributary.pipeline.amqp.performative import DEFAULT_OUTCOME, LINK, OFFERED, WalkedAttach
@@ -140,6 +141,7 @@ class Link:
     """One link of a connection. `alive` ends with the link; then only `owner` is of use."""
 
     __slots__ = (
+        "_engine_link",
         "_then",
         "address",
         "alive",
@@ -169,6 +171,7 @@ class Link:
         self.keeper = keeper
         self.attach = attach
         self.proton = link
+        self._engine_link: Any = link._impl
         self.address = address(link._impl)
         self.session = address(link.session._impl)
         self.name: str = link.name
@@ -204,7 +207,7 @@ class Link:
         frees such a link twice.
         """
         self.alive = False
-        del self.proton
+        del self.proton, self._engine_link
 
     @property
     def handle(self) -> tuple[int, int]:
@@ -238,26 +241,22 @@ class Link:
         return bool(self.proton.remote_snd_settle_mode == ProtonLink.SND_SETTLED)
 
     @property
-    def _impl(self) -> Any:
-        return self.proton._impl
-
-    @property
     def credit(self) -> int:
-        return int(proton.pn_link_credit(self._impl))
+        return int(proton.pn_link_credit(self._engine_link))
 
     @property
     def unsettled(self) -> int:
         """How many deliveries the engine keeps, as not both sides have settled them."""
-        return int(proton.pn_link_unsettled(self._impl))
+        return int(proton.pn_link_unsettled(self._engine_link))
 
     @property
     def queued(self) -> int:
         """How many deliveries wait in the engine, for the peer's window or to be written."""
-        return int(proton.pn_link_queued(self._impl))
+        return int(proton.pn_link_queued(self._engine_link))
 
     @property
     def draining(self) -> bool:
-        return bool(proton.pn_link_get_drain(self._impl))
+        return bool(proton.pn_link_get_drain(self._engine_link))
 
     def open(self) -> None:
         """Answer the attach: the termini, set by the caller or copied, become the link."""
@@ -331,13 +330,13 @@ class Link:
 
     def grant(self, credit: int) -> None:
         """Let the sender of an incoming link send this many messages more."""
-        proton.pn_link_flow(self._impl, credit)
+        proton.pn_link_flow(self._engine_link, credit)
         self.connection.touch()
 
     def drained(self) -> None:
         """All available messages were sent: give the rest of the credit back (AMQP 1.0 part 2,
         section 2.6.7)."""
-        self.delivery_count += int(proton.pn_link_drained(self._impl))
+        self.delivery_count += int(proton.pn_link_drained(self._engine_link))
         self.connection.touch()
 
     def tell(self) -> None:

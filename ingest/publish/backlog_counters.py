@@ -117,7 +117,8 @@ class BacklogCounters:
             if counter is None:
                 counter = self._counters[word] = BacklogCounter()
             counter.add(batch.first, batch.stop, batch.count, len(batch.blob), at)
-            self._note(word, counter)
+            if word not in self._due:
+                self._note(word, counter)
 
     def _note(self, word: str, counter: BacklogCounter) -> None:
         if len(counter) > _KEPT:

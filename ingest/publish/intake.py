@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from distributary.ingest.commit.batches import part
 from distributary.ingest.commit.group_log import Log, Receipt
 from distributary.ingest.native import pump
-from distributary.ingest.native.pump import Received
+from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link
 from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from distributary.ingest.commit.batches import part
 from distributary.ingest.commit.group_log import Receipt
 from distributary.ingest.native import pump
-from distributary.ingest.native.pump import Received
+from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link
 from distributary.pipeline.model.address import ANNOTATED, Kind
 from distributary.pipeline.model.amqp_error import NOT_FOUND, AmqpError

@@ -2,9 +2,10 @@
 counts of what became of messages."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from distributary.ingest.runtime.settings import Settings
+from distributary.ingest.runtime.turns import LoopTurn
 from distributary.pipeline.log.message_counts import MessageCounts
 from distributary.pipeline.tracing.tracer import Tracer
 
@@ -50,10 +51,11 @@ class Halt:
 @dataclass(frozen=True, slots=True)
 class Host:
     """Given to the parts of the service when they are made. `traces` is None where nothing is
-    traced."""
+    traced; `turn` says what the loop serves now."""
 
     loop: asyncio.AbstractEventLoop
     settings: Settings
     halt: Halt
     counts: MessageCounts
     traces: Tracer | None = None
+    turn: LoopTurn = field(default_factory=LoopTurn)

@@ -57,6 +57,16 @@ def units(sent: int, evaluations: int) -> int:
     return 1 + sent // BYTES_OF_UNIT + evaluations // EVALUATIONS_OF_UNIT
 
 
+class LoopTurn:
+    """What the loop serves in this turn. `alone`: one socket and no other, so that what comes of
+    it need not wait for more to join. Never so where nobody says what a turn serves."""
+
+    __slots__ = ("alone",)
+
+    def __init__(self) -> None:
+        self.alone = False
+
+
 class PeerTurn:
     """How much of a peer's frames is done in this turn of the loop, in deliveries or other work
     of the same cost. The code that does the work adds it to `done`. `over`: the rest waits for

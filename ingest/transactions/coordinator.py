@@ -19,7 +19,7 @@ from msgspec import structs
 from distributary.ingest.commit.group_log import Receipt
 from distributary.ingest.delivery.consumer import Consumer
 from distributary.ingest.native import pump
-from distributary.ingest.native.pump import Outcomes, Received
+from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net import termini, transactional
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.publish.intake import Posted

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from distributary.ingest.commit.group_log import Receipt
 from distributary.ingest.delivery.consumer import Consumer
 from distributary.ingest.delivery.delivery_service import DeliveryService
-from distributary.ingest.native.pump import Outcomes
+from distributary.ingest.native.runs import Outcomes
 from distributary.ingest.net import transactional
 from distributary.ingest.runtime import clock
 from distributary.pipeline.model.outcome import Outcome

@@ -300,8 +300,10 @@ class QueueReport:
     @property
     def next_due(self) -> int | None:
         """When the next delay or lock ends."""
-        times = (self._ready.next_due, self._in_flight.next_lapse)
-        return min([time for time in times if time is not None], default=None)
+        due, lapse = self._ready.next_due, self._in_flight.next_lapse
+        if due is None or lapse is None:
+            return lapse if due is None else due
+        return min(due, lapse)
 
     def places(self) -> list[SequenceSet]:
         """Every place of an outstanding message, with what is there: no two have the same one."""

@@ -113,19 +113,23 @@ class ServiceQueue:
         Each share is a consumer and what it gets.
         """
         shares: list[tuple[int, Run]] = []
-        taken = 0
+        left = count = len(run)
         credit = self.credit
         for queue in self._queues.values():
-            while queue and taken < len(run):
-                rest = run[taken:] if taken else run
-                if len(queue) > 1 and len(rest) > 1:
-                    taken += self._round(queue, rest, shares)
+            while queue and left:
+                rest = run if left == count else run[count - left :]
+                if left > 1 and len(queue) > 1:
+                    left -= self._round(queue, rest, shares)
                     continue
                 consumer = queue[0]
-                part = rest[: credit[consumer]]
-                shares.append((consumer, part))
-                credit[consumer] -= len(part)
-                taken += len(part)
+                takes = credit[consumer]
+                if takes < left:
+                    rest = rest[:takes]
+                else:
+                    takes = left
+                shares.append((consumer, rest))
+                credit[consumer] -= takes
+                left -= takes
                 if not credit[consumer]:
                     queue.popleft()
                     self.queued -= 1

@@ -57,10 +57,11 @@ class BacklogCounter:
     def add(self, first: int, stop: int, messages: int, size: int, at: int) -> None:
         """The topic has so many messages of `size` bytes together from `first` to `stop - 1`; they
         were published at this time (microseconds). All that was added before lies below."""
-        if self._ended:
-            at = max(at, self._ended[-1])  # the clock may have been set
+        if self._ended and at < self._ended[-1]:
+            at = self._ended[-1]  # the clock may have been set
         if self._goes_on(first, stop, messages, at):
-            self._stops[-1], self._ended[-1] = stop, at
+            self._stops[-1] = stop
+            self._ended[-1] = at
         else:
             if len(self._firsts) >= STRETCHES_MAX:
                 self._join()

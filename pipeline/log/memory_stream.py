@@ -139,8 +139,11 @@ class MemoryStream:
 
     def find(self, number: int) -> Entry | None:
         """What has the message with this number, else the first one after it; None: none has."""
-        at = bisect_right(self._entries, number, key=_stop)
-        return self._entries[at] if at < len(self._entries) else None
+        entries = self._entries
+        last = entries[-1] if entries else None
+        if last is None or last.first <= number:  # what is wanted is mostly what came just now
+            return last if last is not None and number < last.stop else None
+        return entries[bisect_right(entries, number, key=_stop)]
 
     def first_logged(self, number: int, default: int) -> int:
         """The first sequence of what it has in the log from this number on; the default if it has

@@ -83,7 +83,7 @@ class RecentMessages:
         #: what many subscriptions of a topic want in turn is made once.
         self._joined: RecordBatch | None = None
         self._joined_key = ("", 0, 0)
-        self._committed = head
+        self.committed_through = head  #: the table has every message below it
         self.floor = head  #: every message from here on is in memory
         self.head = head  #: the sequence after the last message
 
@@ -100,20 +100,26 @@ class RecentMessages:
     def add(self, topic: str, batch: RecordBatch) -> None:
         """The next messages of the log, which are all of `topic`."""
         assert batch.first == self.head, f"batch {batch.first} does not follow {self.head}"  # noqa: S101
-        self._of_topic.setdefault(topic, _TopicBatches()).add(topic, batch)
-        patterns = self.patterns.of(topic)
-        for pattern in patterns:
+        of_topic = self._of_topic.get(topic)
+        if of_topic is None:
+            of_topic = self._of_topic[topic] = _TopicBatches()
+        of_topic.firsts.append(batch.first)
+        of_topic.batches.append(batch)
+        size, stop = BATCH_BYTES + len(batch.blob), batch.stop
+        if batch.attributes is not None:
+            size += batch.attributes.size
+        for pattern in self.patterns.of(topic):
             self._of_pattern[pattern].add(topic, batch)
-        attributes_bytes = batch.attributes.size if batch.attributes is not None else 0
-        size = BATCH_BYTES + len(batch.blob) + attributes_bytes + LINE_BYTES * len(patterns)
-        self._order.append((topic, batch.first, batch.stop, size))
+            size += LINE_BYTES
+        self._order.append((topic, batch.first, stop, size))
         self._bytes += size
-        self.head = batch.stop
-        self._evict()
+        self.head = stop
+        if self._bytes > self._bytes_max:
+            self._evict()
 
     def committed(self, through: int) -> None:
         """The table has every message below `through`."""
-        self._committed = max(self._committed, through)
+        self.committed_through = max(self.committed_through, through)
         self._evict()
 
     def watch(self, pattern: str) -> None:
@@ -189,7 +195,7 @@ class RecentMessages:
     def _evict(self) -> None:
         while self._order and self._bytes > self._bytes_max:
             topic, first, stop, size = self._order[0]
-            if stop > self._committed:
+            if stop > self.committed_through:
                 return
             self._order.popleft()
             self._bytes -= size

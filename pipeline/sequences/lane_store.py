@@ -133,7 +133,8 @@ class LaneStore:
             self._lanes[chunk] = self._lanes.pop(chunk)
 
     def _drop_lane(self, chunk: int) -> None:
-        if isinstance(self._lanes.pop(chunk), bytes):
+        lane = self._lanes.pop(chunk)
+        if self._cold and isinstance(lane, bytes):
             self._cold -= 1
         del self._counts[chunk]
         if chunk == self._lowest:

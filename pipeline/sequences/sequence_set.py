@@ -94,12 +94,17 @@ class SequenceSet(LaneStore):
     def add(self, run: Run) -> int:
         """Put the run in and return how many of it were not in; what is in already stays."""
         before = self._size
-        if not isinstance(run, range):
+        lanes, counts, step = self._lanes, self._counts, 1
+        parts: Iterable[tuple[int, int, int, int]]
+        if (size := len(run)) == 1:
+            parts = _piece_of_one(run[0])
+        elif not isinstance(run, range):
             self._add_each(run)
             return self._size - before
-        lanes, counts, step = self._lanes, self._counts, run.step
-        whole = step == 1 and len(run) >= CHUNK
-        parts = self._edges(run, self._add_whole) if whole else pieces(run)
+        else:
+            step = run.step
+            whole = step == 1 and size >= CHUNK
+            parts = self._edges(run, self._add_whole) if whole else pieces(run)
         for chunk, start, stop, count in parts:
             lane = lanes.get(chunk)
             if lane is None:
@@ -146,11 +151,16 @@ class SequenceSet(LaneStore):
         before = self._size
         if not before:
             return 0
-        if not isinstance(run, range):
+        lanes, counts, step = self._lanes, self._counts, 1
+        parts: Iterable[tuple[int, int, int, int]]
+        if (size := len(run)) == 1:
+            parts = _piece_of_one(run[0])
+        elif not isinstance(run, range):
             return self._discard_each(run)
-        lanes, counts, step = self._lanes, self._counts, run.step
-        whole = step == 1 and len(run) >= CHUNK
-        parts = self._edges(run, self._discard_whole) if whole else pieces(run)
+        else:
+            step = run.step
+            whole = step == 1 and size >= CHUNK
+            parts = self._edges(run, self._discard_whole) if whole else pieces(run)
         for chunk, start, stop, count in parts:
             lane = lanes.get(chunk)
             if lane is None:
@@ -173,6 +183,8 @@ class SequenceSet(LaneStore):
 
     def contains_all(self, run: Run) -> bool:
         """Whether every sequence of the run is in; true of an empty run."""
+        if len(run) == 1:
+            return run[0] in self
         if not isinstance(run, range):
             return all(map(self.__contains__, run))
         lanes = self._lanes
@@ -370,3 +382,9 @@ class SequenceSet(LaneStore):
         elif isinstance(lane, bytes):
             lane = unpacked(lane)
         return in_lane(lane, chunk << SHIFT, begin, end)
+
+
+def _piece_of_one(sequence: int) -> tuple[tuple[int, int, int, int]]:
+    """As `pieces`, of a run of one."""
+    start = sequence & MASK
+    return ((sequence >> SHIFT, start, start + 1, 1),)

@@ -14,7 +14,7 @@ from gateway_process import Gateway
 
 from distributary.client import ClientClosed, InvalidRequest, Message, NotAccepted, Refused
 from distributary.client.outgoing_message import encoded
-from distributary.ingest.native.pump import Received
+from distributary.ingest.native.runs import Received
 
 
 def test_a_durable_subscription_gathers_while_nobody_is_there(gateway: Gateway, topic: str) -> None:

@@ -95,7 +95,8 @@ class Records(msgspec.Struct, array_like=True, frozen=True):
 
 
 class FrameHeader(msgspec.Struct, frozen=True):
-    """The fixed part of a frame, checked for shape but not for its checksums."""
+    """The fixed part of a frame, checked for shape but not for its checksums. `size` is the bytes
+    of the whole frame in the journal, padding included."""
 
     group: int
     first_sequence: int
@@ -104,11 +105,7 @@ class FrameHeader(msgspec.Struct, frozen=True):
     records_bytes: int
     body_bytes: int
     body_crc: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole frame in the journal, padding included."""
-        return _aligned(HEADER_BYTES + self.body_bytes, FRAME_ALIGN)
+    size: int
 
 
 class DecodedFrame(msgspec.Struct, frozen=True, eq=False):
@@ -200,8 +197,8 @@ def _records(group: Group) -> Records:
         runs,
         [_settlement_row(settlement) for settlement in group.settlements],
         [_subscription_row(record) for record in group.subscriptions],
-        _times(group.messages, [run.expires_at for run in group.messages]),
-        _times(group.messages, [run.deliver_at for run in group.messages]),
+        _times(group.messages, [run.expires_at for run in group.messages]) if runs else b"",
+        _times(group.messages, [run.deliver_at for run in group.messages]) if runs else b"",
     )
 
 
@@ -264,7 +261,8 @@ def read_header(view: Bytes) -> FrameHeader | None:
     magic, version, group, first, at, count, records, body, _, crc, _ = HEADER.unpack_from(view)
     if magic != MAGIC or version != VERSION:
         return None
-    return FrameHeader(group, first, at, count, records, body, crc)
+    size = _aligned(HEADER_BYTES + body, FRAME_ALIGN)
+    return FrameHeader(group, first, at, count, records, body, crc, size)
 
 
 def decode(view: memoryview) -> DecodedFrame:

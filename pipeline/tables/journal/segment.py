@@ -64,7 +64,8 @@ END_MARK = bytes(frame.HEADER_BYTES)
 
 @dataclass(slots=True)
 class Segment:
-    """One open segment. `end` is where the next frame goes; `next_group` the one it will hold."""
+    """One open segment. `end` is where the next frame goes; `next_group` the one it will hold;
+    `salt_crc` what the checksums of its frames' headers begin with."""
 
     path: Path
     fd: int
@@ -74,6 +75,10 @@ class Segment:
     next_group: int
     salt: bytes
     end: int = FRAMES_START
+    salt_crc: int = 0
+
+    def __post_init__(self) -> None:
+        self.salt_crc = zlib.crc32(self.salt)
 
     @property
     def empty(self) -> bool:
@@ -85,7 +90,7 @@ class Segment:
         for part in parts[1:]:
             body_crc = zlib.crc32(part, body_crc)
         start = bytes(parts[0][:_FRAME_CRC_AT]) + body_crc.to_bytes(4, "little")
-        return start + _salted_crc(start, self.salt).to_bytes(4, "little")
+        return start + zlib.crc32(start, self.salt_crc).to_bytes(4, "little")
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +330,7 @@ def _header_at(segment: Segment, view: memoryview, at: int) -> frame.FrameHeader
     head = bytes(view[at : at + frame.HEADER_BYTES])
     if len(head) < frame.HEADER_BYTES or head[:4] != frame.MAGIC:
         return None
-    if int.from_bytes(head[-4:], "little") != _salted_crc(head[:-4], segment.salt):
+    if int.from_bytes(head[-4:], "little") != zlib.crc32(head[:-4], segment.salt_crc):
         return None
     version = int.from_bytes(head[4:8], "little")
     if version != frame.VERSION:
@@ -375,7 +380,3 @@ def broken_chain(segment: Segment, found: Segment) -> JournalBroken:
 
 def _body_crc(view: memoryview, at: int, size: int) -> int:
     return zlib.crc32(view[at + frame.HEADER_BYTES : at + size])
-
-
-def _salted_crc(head: bytes, salt: bytes) -> int:
-    return zlib.crc32(head, zlib.crc32(salt))

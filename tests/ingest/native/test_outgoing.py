@@ -14,7 +14,7 @@ from proton import Link as ProtonLink
 from distributary.ingest.native import pump
 from distributary.ingest.native.link_in_flight import in_flight
 from distributary.ingest.native.outgoing import Outgoing, StaleReference
-from distributary.ingest.native.pump import address
+from distributary.ingest.native.pump import Pump, address
 from distributary.pipeline.model.record_batch import RecordBatch
 
 ROOM = 1 << 16
@@ -52,8 +52,8 @@ class Ends:
             self.peers.max_frame_size = frame_bytes
         self.ours.bind(self.here)
         self.peers.bind(self.there)
-        self.outgoing = Outgoing(address(self.ours._impl))
-        self.returning = Outgoing(address(self.peers._impl))
+        self.outgoing = Outgoing(Pump(1 << 20), address(self.ours._impl), 0)
+        self.returning = Outgoing(Pump(1 << 20), address(self.peers._impl), 0)
         self.room = room
         #: Of each message that came: its delivery's tag, its bytes; whether it was settled.
         self.got: list[tuple[bytes, bytes]] = []

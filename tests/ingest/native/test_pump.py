@@ -9,6 +9,7 @@ from proton import Data, Message, byte, symbol, ubyte
 
 from distributary.ingest.native import pump
 from distributary.ingest.native.pump import ffi, lib
+from distributary.ingest.native.runs import Received
 from distributary.pipeline.model.record_batch import RecordBatch
 
 PUMP = pump.Pump(1 << 20)
@@ -125,7 +126,7 @@ def test_a_sequence_that_the_batch_does_not_have_is_never_sent() -> None:
 
 def destinations(*messages: bytes) -> list[int]:
     """What the pump says of messages received in one run."""
-    received = pump.Received(
+    received = Received(
         link=0,
         count=len(messages),
         blob=b"".join(messages),

@@ -5,6 +5,8 @@ import socket
 from contextlib import ExitStack
 from selectors import EVENT_READ
 
+import pytest
+
 from distributary.ingest.delivery.alarms import RUNG_AT_ONCE, Alarms
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.gateway.sockets import FewAtOnce
@@ -150,6 +152,20 @@ def test_sockets_that_are_ready_together_have_their_turns() -> None:
             assert 0 < len(some) <= SOCKETS_MAX
             seen += [key.data for key, _ in some]
         assert sorted(seen[:count]) == list(range(count))
+
+
+@pytest.mark.parametrize("ready", [0, 1, 2])
+def test_a_turn_says_whether_it_serves_one_socket_alone(ready: int) -> None:
+    with ExitStack() as stack:
+        chooser = FewAtOnce()
+        stack.callback(chooser.close)
+        for number in range(2):
+            ours, theirs = socket.socketpair()
+            stack.enter_context(ours)
+            stack.enter_context(theirs).send(b"x" * (number < ready))
+            chooser.register(ours, EVENT_READ, number)
+        assert len(chooser.select(0)) == ready
+        assert chooser.turn.alone == (ready == 1)
 
 
 def test_alarms_that_ring_together_ring_in_parts() -> None:

@@ -1,0 +1,66 @@
+"""Runs of messages and of outcomes, as the pump brings them."""
+
+import msgspec
+
+from distributary.pipeline.model.message import PublishBatch
+from distributary.pipeline.sequences.sequence_set import Run
+
+
+class Received(msgspec.Struct, frozen=True, eq=False):
+    """Messages of one link, as they came, and the deliveries that still wait for their outcome.
+
+    The arrays are as in `PublishBatch`. `deliveries` holds one address per message, 0 where nothing
+    is owed to the sender (presettled, or non-persistent and accepted already); `unsettled` counts
+    the others. `transaction` is the one in which all of them were sent, 0 if in none.
+
+    `to` has the place of `properties.to` in each message (offset, size) as uint32 arrays, `id` that
+    of the value that tells a message from its duplicates, with its constructor: the annotation
+    `x-opt-duplicate-id`, else `properties.message-id`; a size of 0 where there is none.
+    """
+
+    link: int
+    count: int
+    blob: bytes
+    lengths: bytes
+    durable: bytes
+    priority: bytes
+    ttl: bytes
+    deliveries: bytes
+    unsettled: int
+    to_at: bytes
+    to_size: bytes
+    id_at: bytes = b""
+    id_size: bytes = b""
+    expires_at: bytes = b""
+    deliver_at: bytes = b""
+    transaction: int = 0
+
+    def run(self, topic: str) -> PublishBatch:
+        return PublishBatch(
+            topic,
+            self.count,
+            self.blob,
+            self.lengths,
+            self.durable,
+            self.priority,
+            self.ttl,
+            self.expires_at,
+            self.deliver_at,
+        )
+
+
+class Outcomes(msgspec.Struct, frozen=True):
+    """What the peer of an outgoing link said of a run of deliveries.
+
+    `confirm` has the addresses of the deliveries if the peer waits for our settlement;
+    `transaction` is the one in which it was said, 0 if in none.
+    """
+
+    link: int
+    delivered_at: int
+    run: Run
+    state: int
+    failed: bool
+    undeliverable: bool
+    confirm: bytes
+    transaction: int = 0
