@@ -21,7 +21,7 @@ from distributary.jobs.subscription import register as register_source
 from distributary.jobs.tables.delta_files import newest_version
 from distributary.jobs.tables.writer_lock import writing
 from distributary.jobs.upkeep import spark_upkeep
-from distributary.jobs.views import audit_job
+from distributary.jobs.views import audit_run
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.log.log_identity import LogIdentity, digest
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
@@ -93,7 +93,7 @@ def test_the_audit_has_views_of_its_own(remote: SparkSession, home: str, story: 
     remote.range(3).createOrReplaceTempView("messages")
     checks = ("lost", "cursors_differ")
     found = list(
-        audit_job.build(remote, audit_job.Settings(str(story.home.cursors.parent), "", checks))
+        audit_run.build(remote, audit_run.Settings(str(story.home.cursors.parent), "", checks))
     )
     assert [(one.check.name, one.violations) for one in found] == [(name, 0) for name in checks]
     assert all(one.judged for one in found)
