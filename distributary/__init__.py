@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from distributary.jobs.publishing import register as register_sink
     from distributary.jobs.session.session import session
     from distributary.jobs.subscription import register as register_source
     from distributary.jobs.views.notebook_views import register, stuck, stuck_summary
@@ -31,6 +32,7 @@ __all__ = [
     "pending",
     "pending_as_of",
     "register",
+    "register_sink",
     "register_source",
     "session",
     "state",
@@ -43,6 +45,7 @@ _VIEWS = "distributary.pipeline.transforms.views"
 #: Name -> module, and what it is called there.
 _PLACES = {
     "session": ("distributary.jobs.session.session", "session"),
+    "register_sink": ("distributary.jobs.publishing", "register"),
     "register_source": ("distributary.jobs.subscription", "register"),
     "register": ("distributary.jobs.views.notebook_views", "register"),
     "stuck": ("distributary.jobs.views.notebook_views", "stuck"),

@@ -87,6 +87,24 @@ def spark() -> "Iterator[SparkSession]":
     made.stop()
 
 
+@pytest.fixture(scope="session")
+def connect_url(spark: "SparkSession") -> Iterator[str]:
+    """Where a server of Spark Connect listens, which is in the JVM of `spark`."""
+    from spark_connect import server  # noqa: PLC0415 (as above)
+
+    with server(spark) as url:
+        yield url
+
+
+@pytest.fixture
+def remote(connect_url: str) -> "Iterator[SparkSession]":
+    """A session of a client of Spark Connect; what is made of columns meanwhile is Connect's."""
+    from spark_connect import client  # noqa: PLC0415 (as above)
+
+    with client(connect_url) as made:
+        yield made
+
+
 @pytest.fixture
 def place(spark: "SparkSession", tmp_path: Path) -> "Place":
     from spark_place import Place  # noqa: PLC0415 (as above)

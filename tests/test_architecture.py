@@ -48,6 +48,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
             *("pyspark", "py4j", "delta", "jgo", "click", "rich"),
             *("msgspec", "structlog", "prometheus_client"),
             "proton",  # asks a running gateway
+            "client",  # publishes to one
         }
     ),
     "ingest": frozenset(

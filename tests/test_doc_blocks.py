@@ -31,6 +31,7 @@ SAME = "the same is done by "
 #: The blocks that are read here.
 READ = "tests/test_doc_blocks.py::test_settings_are_what_their_reader_takes"
 SHELL = "tests/ingest/cli/test_guide_commands.py::"
+CONNECT = "tests/jobs/views/test_spark_connect.py::"
 SPARK = "tests/jobs/views/test_guide_spark.py::"
 CLIENTS = "tests/clients/test_guide.py::"
 ENGINES = "tests/jobs/tables/test_engines.py::test_other_engines_read_the_same"
@@ -161,6 +162,17 @@ RUN = {
         "sh:": f"{SPARK}test_each_block_does_what_it_says",
         "python:": f"{SPARK}test_each_block_does_what_it_says",
         "console:": (f"{SAME}tests/jobs/cli/test_cluster.py::test_a_cluster_makes_the_same_tables"),
+    },
+    "docs/guides/spark-connect.md": {
+        "pip install": f"installs; {SAME}{CONNECT}test_tables_and_views_have_the_same_rows",
+        "console:": (
+            f"the script isn't in PyPI's package; {SAME}{CONNECT}"
+            "test_a_session_that_is_there_is_taken"
+        ),
+    },
+    "docs/guides/spark-sink.md": {
+        "python:": "tests/jobs/publishing/test_topic_sink.py::test_the_page_of_the_sink",
+        "toml:": READ,
     },
     "docs/guides/spark-source.md": {
         "python:": "tests/jobs/subscription/test_subscriber.py::test_the_page_of_the_source",

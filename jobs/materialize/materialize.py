@@ -32,7 +32,7 @@ from distributary.jobs.session.job_options import locations as locations_of
 from distributary.jobs.session.job_settings import JobSettings, MaterializeSettings, load
 from distributary.jobs.session.session import of_long_life, session
 from distributary.jobs.session.stopping import wait
-from distributary.jobs.tables.delta_files import Folder, newest_version
+from distributary.jobs.tables.delta_files import Folder, newest_version, require_jvm
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.jobs.tables.writer_lock import require_no_writer, writing
 from distributary.jobs.upkeep.spark_upkeep import run as upkeep
@@ -153,7 +153,8 @@ def once(spark: SparkSession, home: str) -> list[Progress]:
 
 
 def require_log(spark: SparkSession, log: str) -> None:
-    """Raise InvalidRequest unless there is a topic_log at this place."""
+    """Raise InvalidRequest unless there is a topic_log at this place, and a JVM to read it by."""
+    require_jvm()
     if not DeltaTable.isDeltaTable(spark, log):
         raise InvalidRequest(_no_log(log))
     lacking = LOG_COLUMNS - set(spark.read.format("delta").load(log).columns)

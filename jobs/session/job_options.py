@@ -145,7 +145,8 @@ def _sentence(error: PySparkException | Py4JError | OSError) -> str | None:
             return str(ours[-1])
         if disk:
             return f"a disk says: {disk[-1].strip()}. See to the files, their rights and the room"
-        return text if isinstance(error, PySparkException) else None
+        # A client of Spark Connect has the JVM's stack behind the sentence.
+        return error.getMessage() or text if isinstance(error, PySparkException) else None
     if isinstance(error, Py4JNetworkError | ConnectionError):
         return _JVM_GONE if _of_the_jvm(error) else None
     return of_a_file(error) if isinstance(error, OSError) else None

@@ -22,7 +22,7 @@ from pathlib import Path
 from jgo.maven import MavenContext
 from py4j.java_gateway import java_import
 from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 
 import distributary
 from distributary.pipeline.errors import DistributaryError
@@ -76,9 +76,12 @@ def of_long_life() -> dict[str, str]:
 def session(settings: Mapping[str, str] | None = None) -> SparkSession:
     """The Spark session of this process, made when there is none.
 
-    `settings` win over `conf/spark.conf`; what spark-submit was given wins over both. Raises
-    SparkUnavailable before any JVM starts when Java or a jar is missing.
+    `settings` win over `conf/spark.conf`; what spark-submit was given wins over both. A client of
+    Spark Connect (SPARK_REMOTE, or a session that is there) gets its own, as the server has set it.
+    Raises SparkUnavailable before any JVM starts when Java or a jar is missing.
     """
+    if is_remote() or "SPARK_REMOTE" in os.environ:
+        return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if SparkSession.getActiveSession() is not None:
         # After a query the active one may be the copy that its batches had: that knows nobody's

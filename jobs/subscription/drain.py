@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import click
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, is_remote
 from pyspark.sql.streaming.query import StreamingQuery
 
 from distributary.jobs.session.job_names import HELP_OPTIONS
@@ -66,8 +66,14 @@ def append_once(batch: DataFrame, number: int, to: str) -> None:
     """Append a batch to the Delta table `to`, unless this query has done so before.
 
     Delta remembers the last number by the query's id, which is the same for as long as its
-    checkpoint is; with another checkpoint the source gives other batches, too.
+    checkpoint is; with another checkpoint the source gives other batches, too. Raises
+    InvalidRequest on Spark Connect.
     """
+    if is_remote():
+        raise InvalidRequest(
+            "A batch doesn't say to a client of Spark Connect which query it is of. Write the "
+            "query by `writeStream.format('delta')`: that writes each batch once, too."
+        )
     query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not query:
         raise StoreError("a batch without a query's id can't be told from those of others")

@@ -8,16 +8,29 @@ import json
 from typing import Any, cast
 
 from py4j.java_gateway import JavaObject
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
+
+from distributary.pipeline.errors import InvalidRequest
 
 #: Delta's package, and the class of a path.
 DELTA = "org.apache.spark.sql.delta"
 HADOOP_PATH = "org.apache.hadoop.fs.Path"
 
 
+def require_jvm() -> None:
+    """Raise InvalidRequest where Spark is reached by Spark Connect: what writes tables asks Delta's
+    classes in the JVM."""
+    if is_remote():
+        raise InvalidRequest(
+            "What writes Spark's tables needs the JVM, which a client of Spark Connect doesn't "
+            "reach: run it where Spark runs, by `spark-submit` or as a job of the cluster."
+        )
+
+
 def java_class(spark: SparkSession, name: str) -> Any:
     """A class of the JVM by its whole name. With `spark._jvm.org.apache...` each part of the name
-    is a search through all jars, 2 ms together."""
+    is a search through all jars, 2 ms together. Raises InvalidRequest where there is none."""
+    require_jvm()
     return getattr(spark._jvm, name)
 
 

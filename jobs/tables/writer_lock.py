@@ -22,6 +22,7 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
+from distributary.jobs.tables.delta_files import java_class
 from distributary.jobs.tables.folders import local
 from distributary.pipeline.errors import StoreError, TablesLocked
 
@@ -87,7 +88,7 @@ def writing(spark: SparkSession, folder: str, job: str) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(path.parent, str(error.strerror)) from error
-    file = spark._jvm.java.io.RandomAccessFile(str(path), "rw")  # type: ignore[union-attr]
+    file = java_class(spark, "java.io.RandomAccessFile")(str(path), "rw")
     try:
         _acquire(file.getChannel(), folder, path)
         path.write_text(f"{os.getpid()} {job}\n")

@@ -35,6 +35,7 @@ from distributary.jobs.session.job_options import (
 )
 from distributary.jobs.session.job_settings import UpkeepSettings, load
 from distributary.jobs.session.session import session
+from distributary.jobs.tables.delta_files import java_class, require_jvm
 from distributary.jobs.tables.folders import require_tables
 from distributary.jobs.tables.table_files import (
     Day,
@@ -108,8 +109,9 @@ def run(
 
     The caller is the one that writes them (`jobs.tables.writer_lock`). `log` is topic_log, unless
     it lies beside them; `today` the UTC day. Raises InvalidRequest when there are no tables, or
-    retention is asked for and there is no log to ask.
+    retention is asked for and there is no log to ask, or Spark is reached by Spark Connect.
     """
+    require_jvm()
     all_done = []
     with _confs(spark, settings):
         for work in plan(spark, tables, settings, log=log, today=today):
@@ -128,6 +130,7 @@ def plan(
     today: date | None = None,
 ) -> list[Work]:
     """What `run` would do, in its order: nothing is changed. Raises as `run` does."""
+    require_jvm()
     there = [name for name in SCHEMAS if DeltaTable.isDeltaTable(spark, f"{tables}/{name}")]
     if not there:
         raise InvalidRequest(
@@ -302,9 +305,8 @@ def _confs(spark: SparkSession, settings: UpkeepSettings) -> Iterator[None]:
 
 def _keep_stdout(spark: SparkSession) -> None:
     """Stdout is for what this job says: what Delta prints of a VACUUM goes to stderr."""
-    jvm = spark._jvm
-    console = getattr(getattr(jvm.scala, "Console$"), "MODULE$")  # type: ignore[union-attr]
-    console.setOutDirect(jvm.System.err)  # type: ignore[union-attr]
+    console = getattr(java_class(spark, "scala.Console$"), "MODULE$")
+    console.setOutDirect(java_class(spark, "java.lang.System").err)
 
 
 def _today() -> date:

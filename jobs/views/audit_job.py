@@ -31,13 +31,13 @@ from distributary.jobs.session.job_options import (
 from distributary.jobs.session.job_settings import load
 from distributary.jobs.session.session import session
 from distributary.jobs.tables.folders import require_tables
+from distributary.jobs.views.audit_run import Settings, made, prepared, summary
 from distributary.pipeline.tables.home.audit_reports import folder_of
 from distributary.pipeline.tables.home.audit_reports import keep as keep_report
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.transforms.audit import audit_checks, audit_views
-from distributary.pipeline.transforms.audit.audit_checks import Check, Finding, Result
+from distributary.pipeline.transforms.audit.audit_checks import Finding, Result
 from distributary.pipeline.transforms.audit.audit_views import Bounds
-from distributary.pipeline.transforms.schema.home_tables import find_tables
 
 EXAMPLES = f"""
 \b
@@ -55,56 +55,6 @@ Examples:
 \b
 Exit codes: 0 nothing found, 1 violations, or the job failed, 2 bad arguments or no tables.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the audit is told. `log` is topic_log's address if it isn't in the folder of tables."""
-
-    tables: str
-    log: str = ""
-    names: Sequence[str] = audit_checks.NAMES
-    since: datetime | None = None
-    write: str | None = None  #: a folder in which all violations are kept, a table for each check
-    queue_turns: bool = False  #: whether no queue's consumer has a selector of its own
-
-
-def prepared(spark: SparkSession, settings: Settings) -> tuple[SparkSession, Bounds]:
-    """A session with all the views, and from where to where they are whole: what the checks ask can
-    be asked there by hand, too. Raises InvalidRequest when there is nothing to judge."""
-    pinned = audit_views.pin(find_tables(spark, settings.tables), settings.log)
-    return audit_views.register(pinned, since=settings.since, queue_turns=settings.queue_turns)
-
-
-def build(spark: SparkSession, settings: Settings) -> Iterator[Result]:
-    """Make the checks, one after the other. Raises InvalidRequest when there is no such check, or
-    nothing to judge."""
-    wanted = [audit_checks.check(name) for name in settings.names]
-    counts: dict[str, int] = {}
-    mine, _ = prepared(spark, settings)
-    for one in wanted:
-        yield _made(mine, one, settings, counts)
-
-
-def _made(spark: SparkSession, one: Check, settings: Settings, counts: dict[str, int]) -> Result:
-    result = audit_checks.make(spark, one, counts)
-    if settings.write is not None and result.violations:
-        rows = audit_checks.violations(spark, one)
-        rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(
-            f"{settings.write.rstrip('/')}/{one.name}"
-        )
-    return result
-
-
-def summary(results: Sequence[Result]) -> str:
-    """All of it in one line."""
-    bad = [one for one in results if one.violations]
-    number = f"{len(results)} check{'' if len(results) == 1 else 's'}"
-    if not bad:
-        return f"audit: {number}, nothing found"
-    found = sum(one.violations for one in bad)
-    names = ", ".join(one.check.name for one in bad)
-    return f"audit: {number}, {found:,} violation{'' if found == 1 else 's'} ({names})"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -198,7 +148,7 @@ def _run(spark: SparkSession, settings: Settings, kept: KeptReport | None, *, as
         for name in settings.names:
             one = audit_checks.check(name)
             status.update(f"{name}: {one.says}")
-            results.append(_made(mine, one, settings, counts))
+            results.append(made(mine, one, settings, counts))
             if as_json:
                 click.echo(json.dumps(_as_json(results[-1]), default=str))
             else:

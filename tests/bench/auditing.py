@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.jobs.session.session import session
-from distributary.jobs.views.audit_job import Settings, build
+from distributary.jobs.views.audit_run import Settings, build
 from distributary.pipeline.transforms.materialize.cursors import EMPTY
 from distributary.pipeline.transforms.schema.spark_schema import (
     ACKS,

@@ -10,11 +10,12 @@ Rule 2: only what the tables have is judged. Retention takes the oldest rows; th
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, is_remote
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.pipeline.errors import InvalidRequest
@@ -114,7 +115,7 @@ def register(
     With `since`, only messages published from then on are judged. Raises InvalidRequest when
     nothing is materialized, or nothing was published since.
     """
-    spark = tables.spark.newSession()
+    spark = _session_beside(tables.spark)
     mine = Pinned(spark, tables.folder, tables.versions, tables.log)
     bounds = _bounds(mine, since, queue_turns=queue_turns)
     if bounds.messages < COMPILED_FROM:
@@ -136,7 +137,7 @@ def register(
         )
     for name, rows in (
         ("topic_log", log),
-        ("messages", messages.select(*LOOKED_AT).localCheckpoint(eager=False)),
+        ("messages", _kept(messages.select(*LOOKED_AT), eager=False)),
         ("acks", acks),
         ("subscriptions", mine.subscriptions.where(upto)),
         ("log_versions", mine.log_versions.where(upto)),
@@ -155,13 +156,26 @@ def register(
     for name in VIEWS:
         rows = spark.sql(read("views", name))
         if name in SMALL:
-            rows = F.broadcast(rows.localCheckpoint())
+            rows = F.broadcast(_kept(rows, eager=True))
         elif name in KEPT:
-            rows = rows.localCheckpoint(eager=False)
+            rows = _kept(rows, eager=False)
         rows.createOrReplaceTempView(name)
         if name == "claimed":
             selection(messages, _claims(spark), rows).createOrReplaceTempView("selection")
     return spark, bounds
+
+
+def _session_beside(spark: SparkSession) -> SparkSession:
+    """Another session of the same Spark: its views and settings are nobody else's. That of a client
+    of Spark Connect begins with what the first one has."""
+    made: SparkSession = cast("Any", spark).cloneSession() if is_remote() else spark.newSession()
+    return made
+
+
+def _kept(rows: DataFrame, *, eager: bool) -> DataFrame:
+    """Kept while the audit runs. A client of Spark Connect keeps nothing: rows that it keeps belong
+    to its first session (pyspark 4.2), and many a platform that is reached so keeps none."""
+    return rows if is_remote() else rows.localCheckpoint(eager=eager)
 
 
 def _claims(spark: SparkSession) -> list[Claim]:

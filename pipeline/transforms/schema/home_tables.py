@@ -74,12 +74,14 @@ class Tables:
 
     def _load(self, name: str) -> DataFrame:
         try:
-            return self.spark.read.format("delta").load(f"{self.folder}/{name}")
+            rows = self.spark.read.format("delta").load(f"{self.folder}/{name}")
+            rows.schema  # noqa: B018 - a client of Spark Connect asks for the table here, and not before
         except AnalysisException as error:
             raise InvalidRequest(
                 f"There is no table {name} in {self.folder}: "
                 "run `distributary jobs materialize` first."
             ) from error
+        return rows
 
 
 def whole(rows: DataFrame, schema: StructType) -> DataFrame:

@@ -10,7 +10,8 @@ from delta.tables import DeltaTable
 from spark_log import LogWriter, encoded
 from spark_place import Place
 
-from distributary.jobs.views.audit_job import Settings, build, main, summary
+from distributary.jobs.views.audit_job import main
+from distributary.jobs.views.audit_run import Settings, build, summary
 from distributary.pipeline.transforms.audit.audit_checks import NAMES, Result, check
 from distributary.pipeline.transforms.audit.audit_views import VIEWS
 

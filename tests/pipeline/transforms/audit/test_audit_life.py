@@ -8,7 +8,7 @@ from delta.tables import DeltaTable
 from deltalake import DeltaTable as LogTable
 from spark_place import Place
 
-from distributary.jobs.views.audit_job import Settings, build, summary
+from distributary.jobs.views.audit_run import Settings, build, summary
 
 #: The second day of the log.
 DAY = "2026-11-22"

@@ -20,8 +20,8 @@ from spark_place import Place
 
 from distributary.jobs.materialize.materialize import Settings, build
 from distributary.jobs.tables.table_locations import TableLocations
-from distributary.jobs.views.audit_job import Settings as AuditSettings
-from distributary.jobs.views.audit_job import build as audit
+from distributary.jobs.views.audit_run import Settings as AuditSettings
+from distributary.jobs.views.audit_run import build as audit
 from distributary.jobs.views.notebook_views import register
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.transforms.schema.home_tables import find_tables
