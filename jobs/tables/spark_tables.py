@@ -12,12 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import StructType
 
-from distributary.jobs.tables.delta_commit import Commits
+from distributary.jobs.tables.delta_commit import Commits, Rows
 from distributary.jobs.tables.delta_files import Folder, partitions, transaction
+from distributary.jobs.tables.row_files import RowsLayout
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.delta.commits import SPARK_APP
 from distributary.pipeline.tables.verify.home_formats import SparkFormat
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
+from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
 
 #: Under this name each table's commits say their last group.
 APPLICATION = SPARK_APP
@@ -48,10 +50,16 @@ class Shape:
 
     partitions: tuple[str, ...]
     statistics: str  #: columns that prune; no others are counted
+    plain: frozenset[str] = frozenset()  #: that repeat too seldom for a dictionary
 
+
+#: Columns of `messages` that have another value in each row.
+_PLAIN = frozenset(
+    {"sequence", "message_id", "correlation_id", "body_text", "body_bytes", "message"}
+)
 
 SHAPES = {
-    "messages": Shape(("day",), "sequence,topic,group,published_at"),
+    "messages": Shape(("day",), "sequence,topic,group,published_at", _PLAIN),
     "acks": Shape(("day",), "sequence,subscription,group,settled_at"),
     "subscriptions": Shape((), "subscription,group"),
     "log_versions": Shape((), "log_version,group,committed_at"),
@@ -99,7 +107,19 @@ class SparkTable:
         """Whether it has all columns of today."""
         return set(self.schema.names) <= set(self.rows().columns)
 
-    def append(self, rows: DataFrame, group: int) -> int:
+    @property
+    def layout(self) -> RowsLayout:
+        """How its files are written where Spark doesn't."""
+        shape = SHAPES[self.name]
+        return RowsLayout(
+            self.path,
+            arrow_schema(self.schema),
+            next(iter(shape.partitions), None),
+            tuple(shape.statistics.split(",")),
+            shape.plain,
+        )
+
+    def append(self, rows: Rows, group: int) -> int:
         """One commit, after which the table has everything up to `group`; returns how many rows.
 
         Raises StoreError when another job has written to it.
@@ -109,7 +129,7 @@ class SparkTable:
         self.reached, self.marked = group, True
         return count
 
-    def replace(self, rows: DataFrame, group: int) -> int:
+    def replace(self, rows: Rows, group: int) -> int:
         """The same, and it has no other rows then."""
         self._widen()
         count = self._commits.replace(rows, group, after=self.reached)

@@ -7,6 +7,8 @@ topic_log. A column's comment is its meaning, and stands in the table itself.
 
 from typing import TypeAlias
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -46,6 +48,11 @@ PROPERTY = StructType(
         StructField("binary", BinaryType()),
     ]
 )
+
+
+def arrow_schema(kind: StructType) -> pa.Schema:
+    """The columns as Arrow has them, without what only Spark reads of them; times are UTC."""
+    return pa.schema([(one.name, one.type) for one in to_arrow_schema(kind, timezone="UTC")])
 
 
 def _table(*columns: Column) -> StructType:
