@@ -44,7 +44,14 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "conf": frozenset({"msgspec"}),
     "jobs": frozenset(
         {
-            *("pipeline", "pipeline/tables", "pipeline/transforms", "conf"),
+            *(
+                "pipeline",
+                "pipeline/tables",
+                "pipeline/tables/arrow",
+                "pipeline/transforms",
+                "conf",
+            ),
+            "pyarrow",  # slices of the log are rows in Arrow
             *("pyspark", "py4j", "delta", "jgo", "click", "rich"),
             *("msgspec", "structlog", "prometheus_client"),
             "proton",  # asks a running gateway

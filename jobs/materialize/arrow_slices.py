@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row
 
-from distributary.jobs.materialize.log_rows import LogRows, parts
 from distributary.jobs.materialize.slices import Log, Slice
 from distributary.jobs.session.job_settings import MaterializeSettings
-from distributary.jobs.tables.row_files import RowFile, RowFiles, RowsLayout
 from distributary.jobs.tables.spark_tables import SparkTable
 from distributary.pipeline.model.message_columns import COPIED
 from distributary.pipeline.tables.arrow.settlement_fold import COLUMNS as FOLDED
+from distributary.pipeline.tables.delta.row_files import RowFile, RowFiles, RowsLayout
+from distributary.pipeline.tables.reading.log_rows import LogRows, parts
 from distributary.pipeline.transforms.decoding.one_by_one import MessageLimits
 from distributary.pipeline.transforms.materialize.acks import READ, acked
 from distributary.pipeline.transforms.materialize.cursors import (

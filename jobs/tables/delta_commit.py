@@ -21,8 +21,8 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
 from distributary.jobs.tables.delta_files import DELTA, java_class, log_of
-from distributary.jobs.tables.row_files import RowFile
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.tables.delta.row_files import RowFile
 
 #: What a commit brings: rows that Spark is to write, or files that are written.
 Rows: TypeAlias = DataFrame | Sequence[RowFile]

@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 
 from distributary.jobs.tables.delta_commit import Commits, Rows
 from distributary.jobs.tables.delta_files import Folder, partitions, transaction
-from distributary.jobs.tables.row_files import RowsLayout
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.delta.commits import SPARK_APP
+from distributary.pipeline.tables.delta.row_files import RowsLayout
 from distributary.pipeline.tables.verify.home_formats import SparkFormat
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema

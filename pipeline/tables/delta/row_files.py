@@ -1,6 +1,6 @@
 """Rows in Arrow as data files of Spark's tables, written where the rows are, without the JVM.
 
-A file belongs to no version until a commit names it (`delta_commit`). It is what Delta would have
+A file belongs to no version until a commit names it (`jobs.tables.delta_commit`). It is what Delta would have
 written: the partition's columns in its folder's name, and in the action that adds it how many rows
 it has and the bounds of the columns that prune.
 
