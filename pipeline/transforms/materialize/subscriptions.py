@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
-from distributary.pipeline.model.subscription import BEGINNINGS
+from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
 from distributary.pipeline.transforms.schema.spark_schema import SUBSCRIPTIONS
 
 #: Columns that came later than the log: null in one that no gateway has opened since.
@@ -17,8 +17,12 @@ _LATER = {
 }
 
 
+SCHEMA = SubscriptionEvent.SCHEMA.value
+
+
 def subscriptions(log: DataFrame) -> DataFrame:
-    """`topic_log` in, `subscriptions` out: one row per event, with all that it says.
+    """`topic_log` in, `subscriptions` out: one row per event but those of schemas, with all that
+    it says.
 
     Only an event that begins an incarnation says what is owed from then on, so only it has a floor.
     """
@@ -27,7 +31,7 @@ def subscriptions(log: DataFrame) -> DataFrame:
             log = log.withColumn(name, F.lit(None).cast(kind))
     begins = F.col("event").isin(*(event.value for event in BEGINNINGS))
     return (
-        log.where(F.col("record") == "subscription")
+        log.where((F.col("record") == "subscription") & (F.col("event") != SCHEMA))
         .withColumn("floor", F.when(begins, F.col("floor")))
         .withColumn("paused", F.coalesce("paused", F.lit(False)))
         .select(*SUBSCRIPTIONS.names)
