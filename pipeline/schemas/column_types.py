@@ -104,7 +104,7 @@ VALUE: Final = "value"
 class SchemaLimits:
     """What one schema may become (`schemas` in the settings)."""
 
-    definition_bytes_max: int = 262_144
+    definition_bytes_max: int = 49_152
     columns_max: int = 1_000
     depth_max: int = 16
 

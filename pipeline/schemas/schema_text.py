@@ -7,7 +7,6 @@ import json
 from typing import cast
 
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.schemas.column_types import SparkJson
 from distributary.pipeline.schemas.schema_version import (
     Compatibility,
     Format,
@@ -19,8 +18,8 @@ from distributary.pipeline.schemas.schema_version import (
 DROPPED = json.dumps({"version": None})
 
 
-def text_of(schema: SchemaVersion, columns: "dict[str, SparkJson]") -> str:
-    """The text of a version; `columns` as `column_types.spark_json` writes them."""
+def text_of(schema: SchemaVersion, columns: str) -> str:
+    """The text of a version; `columns` is JSON, as `column_types.spark_json` has it."""
     said = {
         "version": schema.version,
         "format": schema.format,
@@ -31,7 +30,7 @@ def text_of(schema: SchemaVersion, columns: "dict[str, SparkJson]") -> str:
         "framing": schema.framing,
         "registry_id": schema.registry_id,
         "cloud_events": schema.cloud_events,
-        "columns": columns,
+        "columns": json.loads(columns) if columns else {},
     }
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
 
