@@ -59,6 +59,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
             *("click", "rich", "structlog"),
             *("h11", "prometheus_client"),  # metrics and health
             *("ingest/native", "ingest/security"),
+            "pipeline/schemas/formats",  # by a process of its own, and by the command line
             "ingest/console",  # by the command line alone
             "client",  # likewise
         }

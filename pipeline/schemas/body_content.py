@@ -14,7 +14,8 @@ from typing import Final
 
 from distributary.pipeline.codec.amqp_types import DECODE_LIMITS, DecodeError, DecodeLimits, Value
 from distributary.pipeline.codec.sections import Body, Typed, decode
-from distributary.pipeline.schemas.json_values import Instance
+from distributary.pipeline.schemas.amqp_instance import amqp_instance
+from distributary.pipeline.schemas.json_values import Instance, json_instance
 from distributary.pipeline.schemas.schema_version import Format, Framing
 from distributary.pipeline.schemas.typed_row import NotFitting
 
@@ -82,6 +83,24 @@ def body_bytes(content: BodyContent) -> bytes:
             if isinstance(value, bytes):
                 return value
             raise NotFitting(f"the body is AMQP's {kind}, not bytes")
+
+
+def json_body(content: BodyContent, framing: Framing, *, exact: bool) -> Instance:
+    """A body as JSON, whatever it is; `exact`: numbers with a point are decimals. Raises
+    NotFitting."""
+    if content.content_encoding:
+        raise NotFitting(f"a body in content-encoding {content.content_encoding} isn't read")
+    match content.body:
+        case JsonBody(instance):
+            return instance
+        case Body("none"):
+            raise NotFitting("the message has no body")
+        case Body(_, bytes() as data):
+            return json_instance(unframed(data, framing, Format.JSON).data, exact=exact)
+        case Body(_, str() as text):
+            return json_instance(text, exact=exact)
+        case Body(_, value):
+            return amqp_instance(value)
 
 
 @dataclass(frozen=True, slots=True)

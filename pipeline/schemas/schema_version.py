@@ -31,7 +31,6 @@ class Validation(StrEnum):
 
     OFF = "off"  #: nobody looks when it is published
     REFUSE = "refuse"  #: its publisher gets `rejected`
-    DEAD_LETTER = "dead-letter"  #: it is accepted, and goes to the dead letters
 
 
 class Framing(StrEnum):

@@ -11,19 +11,16 @@ from typing import Any
 import jsonschema_rs
 
 from distributary.pipeline.codec.quoting import quoted
-from distributary.pipeline.codec.sections import Body
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.schemas.amqp_instance import amqp_instance
-from distributary.pipeline.schemas.body_content import BodyContent, JsonBody, unframed
+from distributary.pipeline.schemas.body_content import BodyContent, json_body
 from distributary.pipeline.schemas.column_types import LIMITS, RowLayout, SchemaLimits
 from distributary.pipeline.schemas.json_columns import json_columns, parsed
 from distributary.pipeline.schemas.json_values import (
     Instance,
     has_decimals,
-    json_instance,
     row_reading,
 )
-from distributary.pipeline.schemas.schema_version import Format, Framing, SchemaVersion
+from distributary.pipeline.schemas.schema_version import SchemaVersion
 from distributary.pipeline.schemas.typed_row import REASON_CHARACTERS_MAX, NotFitting, TypedRow
 
 
@@ -40,7 +37,7 @@ class JsonRows:
 
     def read(self, content: BodyContent) -> TypedRow:
         """The row of a body. Raises NotFitting."""
-        return self.read_instance(self._instance(content))
+        return self.read_instance(json_body(content, self._framing, exact=self._exact))
 
     def read_instance(self, instance: Instance) -> TypedRow:
         """The row of a body that has been read already. Raises NotFitting."""
@@ -51,23 +48,6 @@ class JsonRows:
         if wrong is not None:
             raise _told(wrong)
         return self._row(instance)
-
-    def _instance(self, content: BodyContent) -> Instance:
-        if content.content_encoding:
-            raise NotFitting(f"a body in content-encoding {content.content_encoding} isn't read")
-        match content.body:
-            case JsonBody(instance):
-                return instance
-            case Body("none"):
-                raise NotFitting("the message has no body")
-            case Body(_, bytes() as data):
-                if self._framing is not Framing.PLAIN:
-                    data = unframed(data, self._framing, Format.JSON).data
-                return json_instance(data, exact=self._exact)
-            case Body(_, str() as text):
-                return json_instance(text, exact=self._exact)
-            case Body(_, value):
-                return amqp_instance(value)
 
 
 def _validator(definition: str) -> jsonschema_rs.Validator:
