@@ -7,7 +7,7 @@ readers and writers take, and needs nothing that Java has to compile first.
 Rule: what becomes of a row is said by the same functions as in `spark_slices`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -33,6 +33,8 @@ from distributary.pipeline.transforms.materialize.cursors import (
     since,
 )
 from distributary.pipeline.transforms.materialize.messages import decoded
+from distributary.pipeline.transforms.materialize.schema_versions import READ as SCHEMA_READ
+from distributary.pipeline.transforms.materialize.schema_versions import schemas_told
 from distributary.pipeline.transforms.materialize.subscriptions import told
 from distributary.pipeline.transforms.schema.spark_schema import SUBSCRIPTIONS
 
@@ -90,6 +92,15 @@ class SettlementsTask:
         return Done({"acks": files.close()}, tuple(partials(held, self.since)))
 
 
+#: Batches of rows as those of a table.
+Transform: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+#: Tables of events, the columns of the log that they are made of, and how.
+EVENTS: tuple[tuple[str, Sequence[str], Transform], ...] = (
+    ("subscriptions", SUBSCRIPTIONS.names, told),
+    ("schemas", SCHEMA_READ, schemas_told),
+)
+
 Task: TypeAlias = MessagesTask | SettlementsTask
 
 
@@ -128,7 +139,8 @@ class ArrowSlices:
             for name, some in one.files.items():
                 files.setdefault(name, []).extend(some)
         if part.has("subscription"):
-            files["subscriptions"] = self._subscriptions(part, tables["subscriptions"])
+            for name, columns, transform in EVENTS:
+                files[name] = self._events(part, tables[name], columns, transform)
         sums = [batch for one in done for batch in one.sums]
         return ArrowSliceRows(files, pa.Table.from_batches(sums) if sums else None)
 
@@ -158,13 +170,15 @@ class ArrowSlices:
         for rows in self._read(part, "settlement", min(table.reached, after)):
             yield SettlementsTask(rows, Target(table.layout, table.reached), after, since(began))
 
-    def _subscriptions(self, part: Slice, table: SparkTable) -> list[RowFile]:
-        there = (
-            batch.select([name for name in SUBSCRIPTIONS.names if name in batch.schema.names])
+    def _events(
+        self, part: Slice, table: SparkTable, columns: Sequence[str], made: Transform
+    ) -> list[RowFile]:
+        rows = (
+            batch.select([name for name in columns if name in batch.schema.names])
             for rows in self._read(part, "subscription", table.reached)
-            for batch in rows.read(SUBSCRIPTIONS.names)
+            for batch in rows.read(columns)
         )
-        return _written(table, told(there))
+        return _written(table, made(rows))
 
     def _run(self, tasks: Sequence[Task], *, alone: bool) -> list[Done]:
         if alone or not tasks:

@@ -37,11 +37,12 @@ from distributary.pipeline.transforms.materialize.cursors import (
     listed,
     settle,
 )
+from distributary.pipeline.transforms.materialize.schema_versions import schema_versions
 from distributary.pipeline.transforms.materialize.subscriptions import subscriptions
 from distributary.pipeline.transforms.schema.spark_schema import LOG_VERSIONS
 
 #: Tables that don't wait for each other; `cursors` wait for all.
-TOGETHER = ("messages", "acks", "subscriptions", "log_versions")
+TOGETHER = ("messages", "acks", "subscriptions", "schemas", "log_versions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +119,12 @@ class Materialization:
     def _complete(self) -> None:
         """Tables that came later than the others get what those have, in one go."""
         group, tables = self.tables["cursors"].reached, self.tables
-        events, versions = tables["subscriptions"], tables["log_versions"]
-        if group and not events.reached:
-            rows = self.spark.read.format("delta").load(self.locations.log)
-            said = rows.where((F.col("record") == "subscription") & (F.col("group") <= group))
-            events.append(subscriptions(said).coalesce(1), group)
+        versions = tables["log_versions"]
+        for name, made in (("subscriptions", subscriptions), ("schemas", schema_versions)):
+            if group and not tables[name].reached:
+                rows = self.spark.read.format("delta").load(self.locations.log)
+                said = rows.where((F.col("record") == "subscription") & (F.col("group") <= group))
+                tables[name].append(made(said).coalesce(1), group)
         if group and not versions.reached:
             known = self.log.versions(-1, newest_version(self.spark, self.locations.log))
             lines = self._lines(one for one in known if one.group <= group)

@@ -13,6 +13,7 @@ from distributary.jobs.tables.spark_tables import SparkTable
 from distributary.pipeline.transforms.materialize.acks import acks
 from distributary.pipeline.transforms.materialize.cursors import Cursors, events, sums
 from distributary.pipeline.transforms.materialize.messages import messages
+from distributary.pipeline.transforms.materialize.schema_versions import schema_versions
 from distributary.pipeline.transforms.materialize.subscriptions import subscriptions
 
 #: Slices with fewer rows are interpreted: to compile their plans to Java would take longer.
@@ -68,6 +69,8 @@ class SparkSliceRows:
                 return self._in_files(rows, part.bytes_of("settlement"))
             case "subscriptions" if part.has("subscription"):
                 return subscriptions(self.log.rows(part, "subscription", after)).coalesce(1)
+            case "schemas" if part.has("subscription"):
+                return schema_versions(self.log.rows(part, "subscription", after)).coalesce(1)
         return None
 
     def sums(self) -> pa.Table | None:

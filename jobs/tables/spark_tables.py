@@ -62,6 +62,7 @@ SHAPES = {
     "messages": Shape(("day",), "sequence,topic,group,published_at", _PLAIN),
     "acks": Shape(("day",), "sequence,subscription,group,settled_at"),
     "subscriptions": Shape((), "subscription,group"),
+    "schemas": Shape((), "topic,group"),
     "log_versions": Shape((), "log_version,group,committed_at"),
     "cursors": Shape((), "subscription,group"),
 }

@@ -1,8 +1,8 @@
 """Rows in Arrow as data files of Spark's tables, written where the rows are, without the JVM.
 
-A file belongs to no version until a commit names it (`jobs.tables.delta_commit`). It is what Delta would have
-written: the partition's columns in its folder's name, and in the action that adds it how many rows
-it has and the bounds of the columns that prune.
+A file belongs to no version until a commit names it (`jobs.tables.delta_commit`). It is what Delta
+would have written: the partition's columns in its folder's name, and in the action that adds it how
+many rows it has and the bounds of the columns that prune.
 
 Only on a file system that a path without `://` leads to, from here as from the driver.
 """

@@ -7,12 +7,15 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
-from distributary.pipeline.model.subscription import BEGINNINGS
+from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
 from distributary.pipeline.transforms.schema.spark_schema import SUBSCRIPTIONS, arrow_schema
+
+#: The event that is no subscription's.
+SCHEMA = SubscriptionEvent.SCHEMA.value
 
 
 def subscriptions(log: DataFrame) -> DataFrame:
-    """`topic_log` in, `subscriptions` out: one row per event, with all that it says."""
+    """`topic_log` in, `subscriptions` out: one row per event but those of schemas."""
     there = [name for name in SUBSCRIPTIONS.names if name in log.columns]
     said = log.where(F.col("record") == "subscription").select(*there)
     return said.mapInArrow(told, SUBSCRIPTIONS)
@@ -26,7 +29,8 @@ def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """
     kind = arrow_schema(SUBSCRIPTIONS)
     beginnings = pa.array([event.value for event in BEGINNINGS])
-    for batch in batches:
+    for every in batches:
+        batch = every.filter(pc.not_equal(every.column("event"), pa.scalar(SCHEMA)))
         rows = {
             field.name: batch.column(field.name).cast(field.type)
             if field.name in batch.schema.names

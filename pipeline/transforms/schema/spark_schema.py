@@ -174,6 +174,25 @@ SUBSCRIPTIONS = _table(
     ("recorded_at", TimestampType(), "when that group was written"),
 )
 
+SCHEMA_VERSIONS = _table(
+    ("topic", StringType(), "the topic, or the pattern of topics as policies have it"),
+    ("version", LongType(), "counted from 1 for each topic; null for a drop"),
+    ("event", StringType(), "set or dropped"),
+    ("format", StringType(), "json, avro or protobuf"),
+    ("definition", StringType(), "the schema; of Protobuf a descriptor set, as base64"),
+    ("message", StringType(), "of Protobuf the message's full name; else empty"),
+    ("compatibility", StringType(), "none, backward, forward or full"),
+    ("validate", StringType(), "off or refuse"),
+    ("framing", StringType(), "plain or confluent"),
+    ("registry_id", StringType(), "the id that bodies name it by; empty if they don't"),
+    ("cloud_events", BooleanType(), "whether messages are CloudEvents"),
+    ("columns", StringType(), "the columns of its typed table, as Spark's schema in JSON"),
+    ("floor", LongType(), "the first sequence that it counts for, until the next event's"),
+    ("by", StringType(), "the user who did this"),
+    ("group", LongType(), "group of the journal with the event"),
+    ("recorded_at", TimestampType(), "when that group was written"),
+)
+
 LOG_VERSIONS = _table(
     ("log_version", LongType(), "version of topic_log"),
     ("group", LongType(), "last group of the journal that is in this version"),
