@@ -193,6 +193,17 @@ SCHEMA_VERSIONS = _table(
     ("recorded_at", TimestampType(), "when that group was written"),
 )
 
+REJECTED = _table(
+    ("topic", StringType(), "where it was published"),
+    ("sequence", LongType(), "the message"),
+    ("schema_version", LongType(), "the version that it doesn't fit"),
+    ("reason", StringType(), "why, as a sentence"),
+    ("place", StringType(), "where in its body, as a JSON pointer; empty: all of it"),
+    ("message", BinaryType(), "all its bytes as they came"),
+    ("group", LongType(), "group of the journal with the message"),
+    ("day", DateType(), "UTC day of its publication; the partition"),
+)
+
 LOG_VERSIONS = _table(
     ("log_version", LongType(), "version of topic_log"),
     ("group", LongType(), "last group of the journal that is in this version"),
