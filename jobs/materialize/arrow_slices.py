@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Row
 
 from distributary.jobs.materialize.slices import Log, Slice
+from distributary.jobs.materialize.typed_tables import TypedTables
 from distributary.jobs.session.job_settings import MaterializeSettings
 from distributary.jobs.tables.spark_tables import SparkTable
 from distributary.pipeline.model.message_columns import COPIED
@@ -35,8 +36,15 @@ from distributary.pipeline.transforms.materialize.cursors import (
 from distributary.pipeline.transforms.materialize.messages import decoded
 from distributary.pipeline.transforms.materialize.schema_versions import READ as SCHEMA_READ
 from distributary.pipeline.transforms.materialize.schema_versions import schemas_told
-from distributary.pipeline.transforms.materialize.subscriptions import told
+from distributary.pipeline.transforms.materialize.subscriptions import SCHEMA, told
 from distributary.pipeline.transforms.schema.spark_schema import SUBSCRIPTIONS
+from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent
+from distributary.pipeline.transforms.typed.typed_rows import (
+    REJECTED_NAME,
+    TypedPart,
+    TypedRows,
+    after_group,
+)
 
 #: Slices with fewer rows the driver does by itself: to hand them out would take longer.
 ALONE_ROWS = 20_000
@@ -55,22 +63,56 @@ class Done:
     """What a task made: files by table, and what its settlements come to."""
 
     files: dict[str, list[RowFile]] = field(default_factory=dict)
+    topics: dict[str, str] = field(default_factory=dict)  #: of typed tables, by their names
     sums: tuple[pa.RecordBatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
+class TypedTarget:
+    """Typed tables below a folder; `after` by name, of those that there are, `first` of others."""
+
+    folder: str
+    events: tuple[SchemaEvent, ...]
+    after: Mapping[str, int]
+    first: int
+
+    @property
+    def lowest(self) -> int:
+        """All of them have everything up to this group."""
+        return min([self.first, *self.after.values()])
+
+    def layout(self, part: TypedPart) -> RowsLayout:
+        """How a part's table lies."""
+        if part.name == REJECTED_NAME:
+            bounded: tuple[str, ...] = ("sequence", "topic", "group")
+            return RowsLayout(f"{self.folder}/{part.name}", part.rows.schema, "day", bounded)
+        bounded = ("_sequence", "_published_at")
+        plain = frozenset({"_sequence", "_message_id"})
+        return RowsLayout(f"{self.folder}/{part.name}", part.rows.schema, None, bounded, plain)
+
+
+@dataclass(frozen=True, slots=True)
 class MessagesTask:
-    """Messages, decoded."""
+    """Messages, decoded, and those of topics with a schema as typed rows, too."""
 
     rows: LogRows
     messages: Target
+    typed: TypedTarget
     limits: MessageLimits
 
     def run(self) -> Done:
-        files = RowFiles(self.messages.layout)
-        for batch in decoded(self.rows.read((*COPIED, "message")), self.limits):
-            files.add(batch)
-        return Done({"messages": files.close()})
+        made, topics = {"messages": RowFiles(self.messages.layout)}, dict[str, str]()
+        typing = TypedRows(self.typed.events)
+        for log in self.rows.read((*COPIED, "message")):
+            for batch in decoded(iter([log]), self.limits):
+                made["messages"].add(_later(batch, self.messages.after))
+                for part in typing.made(log, batch) if self.typed.events else ():
+                    if part.name not in made:
+                        made[part.name] = RowFiles(self.typed.layout(part))
+                        topics[part.name] = part.topic
+                    after = self.typed.after.get(part.name, self.typed.first)
+                    made[part.name].add(after_group(part, after))
+        return Done({name: files.close() for name, files in made.items()}, topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +131,7 @@ class SettlementsTask:
                 files.add(rows)
             if self.since:
                 held.append(_later(batch, self.sums_after).select(FOLDED))
-        return Done({"acks": files.close()}, tuple(partials(held, self.since)))
+        return Done({"acks": files.close()}, sums=tuple(partials(held, self.since)))
 
 
 #: Batches of rows as those of a table.
@@ -130,9 +172,9 @@ class ArrowSlices:
         ]
 
     def made(
-        self, part: Slice, tables: Mapping[str, SparkTable], began: Cursors
+        self, part: Slice, tables: Mapping[str, SparkTable], typed: TypedTables, began: Cursors
     ) -> "ArrowSliceRows":
-        tasks = [*self._messages(part, tables), *self._settlements(part, tables, began)]
+        tasks = [*self._messages(part, tables, typed), *self._settlements(part, tables, began)]
         done = self._run(tasks, alone=not part.far and part.rows_about < ALONE_ROWS)
         files: dict[str, list[RowFile]] = {}
         for one in done:
@@ -142,7 +184,18 @@ class ArrowSlices:
             for name, columns, transform in EVENTS:
                 files[name] = self._events(part, tables[name], columns, transform)
         sums = [batch for one in done for batch in one.sums]
-        return ArrowSliceRows(files, pa.Table.from_batches(sums) if sums else None)
+        topics = {name: topic for one in done for name, topic in one.topics.items()}
+        return ArrowSliceRows(files, topics, pa.Table.from_batches(sums) if sums else None)
+
+    def schema_events(self, part: Slice, after: int) -> list[SchemaEvent]:
+        return [
+            SchemaEvent.of(event["topic"], event["floor"], event["policy"])
+            for rows in self._read(part, "subscription", after)
+            for batch in rows.read(SCHEMA_READ)
+            for event in batch.filter(
+                pc.equal(batch.column("event"), pa.scalar(SCHEMA))
+            ).to_pylist()
+        ]
 
     def rows(self, table: SparkTable, rows: pa.Table) -> list[RowFile]:
         return _written(table, rows.cast(table.layout.schema).to_batches())
@@ -157,11 +210,17 @@ class ArrowSlices:
             part_bytes=self.settings.task_bytes,
         )
 
-    def _messages(self, part: Slice, tables: Mapping[str, SparkTable]) -> Iterator[Task]:
-        table = tables["messages"]
-        if table.reached < part.last_group:
-            for rows in self._read(part, "message", table.reached):
-                yield MessagesTask(rows, Target(table.layout, rows.after), self.settings.message)
+    def _messages(
+        self, part: Slice, tables: Mapping[str, SparkTable], typed: TypedTables
+    ) -> Iterator[Task]:
+        table, after = tables["messages"], tables["cursors"].reached
+        target = TypedTarget(typed.folder, tuple(typed.events), typed.reached(), after)
+        lowest = min(table.reached, target.lowest) if target.events else table.reached
+        if lowest < part.last_group:
+            for rows in self._read(part, "message", lowest):
+                yield MessagesTask(
+                    rows, Target(table.layout, table.reached), target, self.settings.message
+                )
 
     def _settlements(
         self, part: Slice, tables: Mapping[str, SparkTable], began: Cursors
@@ -192,10 +251,14 @@ class ArrowSliceRows:
     """The files that are written, by table; and what settlements come to."""
 
     files: Mapping[str, list[RowFile]]
+    topics: Mapping[str, str]
     summed: pa.Table | None
 
     def of(self, name: str) -> list[RowFile] | None:
         return self.files.get(name)
+
+    def typed(self) -> Mapping[str, str]:
+        return self.topics
 
     def sums(self) -> pa.Table | None:
         return self.summed

@@ -24,6 +24,7 @@ from distributary.jobs.materialize.gaps import require_no_gap
 from distributary.jobs.materialize.slice_rows import SliceMaker, SliceRows
 from distributary.jobs.materialize.slices import Log, LogVersion, Position, Slice, slices
 from distributary.jobs.materialize.spark_slices import SparkSlices
+from distributary.jobs.materialize.typed_tables import TypedTables
 from distributary.jobs.session.job_settings import MaterializeSettings
 from distributary.jobs.tables.delta_commit import Rows
 from distributary.jobs.tables.delta_files import newest_version
@@ -40,6 +41,7 @@ from distributary.pipeline.transforms.materialize.cursors import (
 from distributary.pipeline.transforms.materialize.schema_versions import schema_versions
 from distributary.pipeline.transforms.materialize.subscriptions import subscriptions
 from distributary.pipeline.transforms.schema.spark_schema import LOG_VERSIONS
+from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent
 
 #: Tables that don't wait for each other; `cursors` wait for all.
 TOGETHER = ("messages", "acks", "subscriptions", "schemas", "log_versions")
@@ -77,6 +79,7 @@ class Materialization:
     log: Log = field(init=False)
     maker: SliceMaker = field(init=False)
     tables: dict[str, SparkTable] = field(init=False)
+    typed: TypedTables = field(init=False)
     cursors: Cursors = field(init=False)
     version: int | None = field(init=False)
     first: int = field(init=False, default=0)  #: what lies below it is gone, and owed to nobody
@@ -90,6 +93,7 @@ class Materialization:
             self.spark, self.locations.tables, self.locations.checkpoint, begun=self.begun
         )
         self._complete()
+        self.typed = self._typed()
         self.cursors = self._found()
         self.version = self._version()
 
@@ -130,6 +134,17 @@ class Materialization:
             lines = self._lines(one for one in known if one.group <= group)
             versions.append(lines, group)
 
+    def _typed(self) -> TypedTables:
+        """The typed tables, and what was said of schemas up to the group of `cursors`."""
+        group = self.tables["cursors"].reached
+        typed = TypedTables(self.spark, self.locations.tables, group)
+        if group:
+            said = self.tables["schemas"].rows().where(F.col("group") <= group).collect()
+            ordered = sorted(said, key=lambda row: (row.group, row.floor, row.version or 0))
+            typed.tell(SchemaEvent.of_row(row.asDict()) for row in ordered)
+            typed.find()
+        return typed
+
     def _found(self) -> Cursors:
         """The cursors as the table has them; what a table of before lacks, only the log can say."""
         table = self.tables["cursors"]
@@ -158,7 +173,9 @@ class Materialization:
 
         started = monotonic()
         began = self._began(part)
-        made = self.maker.made(part, self.tables, began)
+        if part.has("subscription"):
+            self.typed.tell(self.maker.schema_events(part, self.typed.group))
+        made = self.maker.made(part, self.tables, self.typed, began)
         seconds["made"] = round(monotonic() - started, 3)
         after: list[Cursors] = []
 
@@ -167,13 +184,23 @@ class Materialization:
             return 0
 
         works = {name: self._work(name, part, made) for name in TOGETHER if self._lacks(name, part)}
+        for name, topic in made.typed().items():
+            works[name] = partial(self._write_typed, name, topic, part, made)
         if self._lacks("cursors", part):
             works["fold"] = fold
         _together(self.spark, [partial(timed, name, work) for name, work in works.items()])
         if after:
             timed("cursors", lambda: self._write_cursors(part, after[0]))
+        self.typed.done(part.last_group)
         self.before("done")
         return seconds, rows
+
+    def _write_typed(self, name: str, topic: str, part: Slice, made: SliceRows) -> int:
+        table, rows = self.typed.table(name, topic), made.of(name)
+        if not rows or table.reached >= part.last_group:
+            return 0
+        self.before(name)
+        return table.append(rows, part.last_group)
 
     def _lacks(self, name: str, part: Slice) -> bool:
         return self.tables[name].reached < part.last_group

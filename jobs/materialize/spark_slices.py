@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from distributary.jobs.materialize.slices import Log, Slice
+from distributary.jobs.materialize.typed_tables import TypedTables
 from distributary.jobs.session.job_settings import MaterializeSettings
 from distributary.jobs.tables.spark_tables import SparkTable
 from distributary.pipeline.transforms.materialize.acks import acks
@@ -15,6 +16,7 @@ from distributary.pipeline.transforms.materialize.cursors import Cursors, events
 from distributary.pipeline.transforms.materialize.messages import messages
 from distributary.pipeline.transforms.materialize.schema_versions import schema_versions
 from distributary.pipeline.transforms.materialize.subscriptions import subscriptions
+from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent
 
 #: Slices with fewer rows are interpreted: to compile their plans to Java would take longer.
 COMPILED_ROWS = 20_000
@@ -38,9 +40,14 @@ class SparkSlices:
     def events(self, part: Slice, after: int) -> list[Row]:
         return events(self.log.rows(part, "subscription", after))
 
+    def schema_events(self, part: Slice, after: int) -> list[SchemaEvent]:
+        del part, after
+        return []
+
     def made(
-        self, part: Slice, tables: Mapping[str, SparkTable], began: Cursors
+        self, part: Slice, tables: Mapping[str, SparkTable], typed: TypedTables, began: Cursors
     ) -> "SparkSliceRows":
+        del typed  # on an object store there are none
         after = {name: table.reached for name, table in tables.items()}
         return SparkSliceRows(self.log, self.settings, part, after, began)
 
@@ -72,6 +79,9 @@ class SparkSliceRows:
             case "schemas" if part.has("subscription"):
                 return schema_versions(self.log.rows(part, "subscription", after)).coalesce(1)
         return None
+
+    def typed(self) -> Mapping[str, str]:
+        return {}
 
     def sums(self) -> pa.Table | None:
         if not self.began or not self.part.has("settlement"):

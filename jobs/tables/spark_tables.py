@@ -89,6 +89,8 @@ class SparkTable:
     spark: SparkSession
     name: str
     path: str
+    schema: StructType
+    shape: Shape
     reached: int = 0
     marked: bool = False
     _commits: Commits = field(init=False)
@@ -97,21 +99,23 @@ class SparkTable:
     def __post_init__(self) -> None:
         self._commits = Commits(self.spark, self.path, APPLICATION)
 
-    @property
-    def schema(self) -> StructType:
-        return SCHEMAS[self.name]
-
     def rows(self) -> DataFrame:
         return self.spark.read.format("delta").load(self.path)
 
     def complete(self) -> bool:
         """Whether it has all columns of today."""
-        return set(self.schema.names) <= set(self.rows().columns)
+        there = {one.name: one.dataType.simpleString() for one in self.rows().schema}
+        return all(there.get(one.name) == one.dataType.simpleString() for one in self.schema)
+
+    def grow(self, schema: StructType) -> None:
+        """It has these columns from the next commit on; those that it lacks are added."""
+        if schema != self.schema:
+            self.schema, self._whole = schema, False
 
     @property
     def layout(self) -> RowsLayout:
         """How its files are written where Spark doesn't."""
-        shape = SHAPES[self.name]
+        shape = self.shape
         return RowsLayout(
             self.path,
             arrow_schema(self.schema),
@@ -148,7 +152,7 @@ class SparkTable:
     def make(self) -> None:
         """Make it, where there is none. Raises StoreError when something else is in its place."""
         self._clear_what_was_begun()
-        shape, schema = SHAPES[self.name], self.schema
+        shape, schema = self.shape, self.schema
         making = (
             DeltaTable.createIfNotExists(self.spark)
             .location(self.path)
@@ -174,6 +178,12 @@ class SparkTable:
             )
         log.remove()
 
+    def known(self) -> None:
+        """Look how far a table is whose columns follow from what the log says."""
+        version, said = transaction(self.spark, self.path, APPLICATION)
+        self._commits.known_at(version)
+        self.marked, self.reached = said is not None, said or 0
+
     def find(self) -> None:
         """Look how far it is. Raises StoreError when it isn't ours."""
         self._require_ours()
@@ -196,7 +206,7 @@ class SparkTable:
         ]
         lacking = set(types) - set(rows.columns) - LATER.get(self.name, set())
         wrong += [f"there is no {name}" for name in sorted(lacking)]
-        if partitioned != SHAPES[self.name].partitions:
+        if partitioned != self.shape.partitions:
             wrong.append(f"it is partitioned by {', '.join(partitioned) or 'nothing'}")
         if wrong:
             raise StoreError(
@@ -213,7 +223,10 @@ def open_tables(
     `begun` says that the query of this checkpoint has written batches before. Raises StoreError
     when a table of it is gone: who relied on it should know before it is made anew.
     """
-    tables = {name: SparkTable(spark, name, f"{folder}/{name}") for name in SCHEMAS}
+    tables = {
+        name: SparkTable(spark, name, f"{folder}/{name}", schema, SHAPES[name])
+        for name, schema in SCHEMAS.items()
+    }
     absent = [one for one in tables.values() if not DeltaTable.isDeltaTable(spark, one.path)]
     for one in absent:
         if begun and one.name in FIRST:

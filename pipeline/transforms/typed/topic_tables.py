@@ -9,9 +9,9 @@ Rule 3: all of it follows from the events alone, so whoever has them finds the s
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql.types import (
     ArrayType,
@@ -72,6 +72,14 @@ class SchemaEvent:
         columns = json.loads(text).get("columns")
         said = "" if columns is None else json.dumps(columns)
         return cls(topic, floor, version_of(topic, text), said)
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> "SchemaEvent":
+        """An event by its row of the table `schemas`."""
+        if row["version"] is None:
+            return cls(row["topic"], row["floor"], None)
+        said = {**row, "columns": json.loads(row["columns"])}
+        return cls.of(row["topic"], row["floor"], json.dumps(said, default=str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +212,3 @@ def _joined_columns(one: StructType, other: StructType) -> StructType | None:
 
 def _is_json(field: StructField) -> bool:
     return bool((field.metadata or {}).get("json"))
-
-
-def later(events: Iterable[SchemaEvent], known: Iterable[SchemaEvent]) -> list[SchemaEvent]:
-    """Known events, and those that come after them, none twice."""
-    return list(dict.fromkeys([*known, *events]))

@@ -7,7 +7,7 @@ Rule: a message at whose sequence its topic has a schema is in exactly one of th
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -53,7 +53,7 @@ class TypedRows:
         """`log` has the rows of topic_log, with `message`, `decoded` the same as MESSAGES."""
         topics = log.column("topic").dictionary_encode()
         codes = topics.indices.to_numpy(zero_copy_only=False)
-        for code, topic in enumerate(topics.dictionary.to_pylist()):
+        for code, topic in enumerate(cast("list[str]", topics.dictionary.to_pylist())):
             known = self.tables(topic)
             if not known.reigns:
                 continue
@@ -87,7 +87,7 @@ class TypedRows:
         fitting, odd = list[int](), list[tuple[int, Misfit]]()
         values: defaultdict[str, list[object]] = defaultdict(list)
         names = [said for said, _ in reign.names]
-        for at, message in enumerate(log.column("message").to_pylist()):
+        for at, message in enumerate(cast("list[bytes]", log.column("message").to_pylist())):
             found = reader.read(message)
             if isinstance(found, Misfit):
                 odd.append((at, found))
@@ -141,8 +141,9 @@ def _typed(
 
 def _column(values: list[object] | None, kind: pa.DataType, count: int) -> "pa.Array[Any]":
     if values is None:
-        return pa.nulls(count, kind)
-    return pa.array([_as_arrow(one, kind) for one in values] if _has_map(kind) else values, kind)
+        return cast("pa.Array[Any]", pa.array([None] * count, kind))
+    said = [_as_arrow(one, kind) for one in values] if _has_map(kind) else values
+    return cast("pa.Array[Any]", pa.array(said, kind))
 
 
 def _has_map(kind: pa.DataType) -> bool:
