@@ -142,7 +142,7 @@ class Materialization:
             said = self.tables["schemas"].rows().where(F.col("group") <= group).collect()
             ordered = sorted(said, key=lambda row: (row.group, row.floor, row.version or 0))
             typed.tell(SchemaEvent.of_row(row.asDict()) for row in ordered)
-            typed.find()
+        typed.find()
         return typed
 
     def _found(self) -> Cursors:

@@ -69,8 +69,8 @@ class TypedTables:
         found = self._tables.get(name)
         if found is None:
             found = SparkTable(self.spark, name, f"{self.folder}/{name}", schema, shape)
-            found.make()
-            found.reached = self.group
+            found.make_beside_files()
+            found.reached = max(found.reached, self.group)
             self._tables[name] = found
         found.grow(schema)
         return found

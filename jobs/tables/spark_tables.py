@@ -165,6 +165,16 @@ class SparkTable:
         making.execute()
         self._commits.known_at(0, empty=True)
 
+    def make_beside_files(self) -> None:
+        """Make it where files of its first rows lie already: `make` asks for an empty folder."""
+        nothing = self.spark.createDataFrame([], self.schema)
+        writing = nothing.write.format("delta").partitionBy(*self.shape.partitions)
+        writing = writing.option("delta.dataSkippingStatsColumns", self.shape.statistics)
+        for name, value in PROPERTIES.items():
+            writing = writing.option(name, value)
+        writing.mode("append").save(self.path)
+        self.known()
+
     def _clear_what_was_begun(self) -> None:
         """A job that was killed while it made the table left a log without an entry: nothing was
         ever in it, and Delta makes no table in a folder that isn't empty."""
