@@ -41,7 +41,10 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     ),
     "pipeline/tables/arrow": frozenset({"pipeline", "pyarrow", "numpy", "pyroaring"}),
     "pipeline/transforms": frozenset(
-        {"pipeline", "pipeline/tables/arrow", "pyspark", "pandas", "pyarrow", "pyroaring", "numpy"}
+        {
+            *("pipeline", "pipeline/tables/arrow", "pipeline/schemas/formats"),
+            *("pyspark", "pandas", "pyarrow", "pyroaring", "numpy"),
+        }
     ),
     "conf": frozenset({"msgspec"}),
     "jobs": frozenset(

@@ -24,15 +24,7 @@ def schema(place: Place, topic: str, version: int, **types: str) -> None:
     )
     said = SchemaVersion(topic, version, Format.JSON, definition)
     columns = json.dumps(spark_json(json_columns(definition).columns))
-    place.log._row(
-        record="subscription",
-        subscription=f"schema/{topic}",
-        topic=topic,
-        event="schema",
-        floor=place.log.sequence,
-        policy=text_of(said, columns),
-        recorded_at=place.log.now,
-    )
+    place.log.schema(topic, text_of(said, columns))
 
 
 def fill(place: Place) -> None:
