@@ -166,7 +166,7 @@ COLUMNS: Final = (
         "string",
         "subscription: what happened to it",
         "",
-        "created, redefined, rewound, purged, paused, resumed, configured or deleted",
+        "created, redefined, rewound, purged, paused, resumed, configured, deleted, or schema",
     ),
     Column(
         "shared",
@@ -214,7 +214,7 @@ COLUMNS: Final = (
     Column(
         "policy",
         "string",
-        "subscription: what was said of its own policy",
+        "subscription: what was said of its own policy; schema: the whole version, as JSON",
         "",
         "what holds after the event; null if nothing was",
     ),

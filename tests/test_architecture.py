@@ -31,6 +31,8 @@ ARGUMENTS_MAX = 7
 #: Folder -> which other top-level folders it may import, and which packages of others.
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "pipeline": frozenset({"msgspec"}),  # structs: what is made for each run must cost little
+    # An extra of its own: a gateway without schemas doesn't load it.
+    "pipeline/schemas/formats": frozenset({"pipeline", "jsonschema_rs", "fastavro", "google"}),
     "pipeline/tables": frozenset(
         {
             *("pipeline", "pipeline/tables/arrow"),
@@ -39,12 +41,22 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     ),
     "pipeline/tables/arrow": frozenset({"pipeline", "pyarrow", "numpy", "pyroaring"}),
     "pipeline/transforms": frozenset(
-        {"pipeline", "pipeline/tables/arrow", "pyspark", "pandas", "pyarrow", "pyroaring", "numpy"}
+        {
+            *("pipeline", "pipeline/tables/arrow", "pipeline/schemas/formats"),
+            *("pyspark", "pandas", "pyarrow", "pyroaring", "numpy"),
+        }
     ),
     "conf": frozenset({"msgspec"}),
     "jobs": frozenset(
         {
-            *("pipeline", "pipeline/tables", "pipeline/transforms", "conf"),
+            *(
+                "pipeline",
+                "pipeline/tables",
+                "pipeline/tables/arrow",
+                "pipeline/transforms",
+                "conf",
+            ),
+            "pyarrow",  # slices of the log are rows in Arrow
             *("pyspark", "py4j", "delta", "jgo", "click", "rich"),
             *("msgspec", "structlog", "prometheus_client"),
             "proton",  # asks a running gateway
@@ -58,6 +70,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
             *("click", "rich", "structlog"),
             *("h11", "prometheus_client"),  # metrics and health
             *("ingest/native", "ingest/security"),
+            "pipeline/schemas/formats",  # by a process of its own, and by the command line
             "ingest/console",  # by the command line alone
             "client",  # likewise
         }

@@ -46,11 +46,40 @@ TOPICS = (
     ("subscriptions", "Subscriptions"),
 )
 
+SCHEMAS = (
+    ("name", "Topic"),
+    ("version", "Version"),
+    ("format", "Format"),
+    ("compatibility", "Compatibility"),
+    ("validate", "Validate"),
+    ("by", "By"),
+)
+SCHEMA_EVENTS = (
+    ("event", "Event"),
+    ("version", "Version"),
+    ("format", "Format"),
+    ("compatibility", "Compatibility"),
+    ("validate", "Validate"),
+    ("floor", "From"),
+    ("by", "By"),
+    ("recorded_at", "At"),
+)
+SEEN_PLACES = (
+    ("place", "Place"),
+    ("types", "Types"),
+    ("missing", "Missing"),
+    ("nulls", "Nulls"),
+    ("values", "Values"),
+    ("odd", "Odd"),
+)
 
-def show_rows(columns: Sequence[tuple[str, str]], rows: list[dict[str, Any]], what: str) -> None:
-    """Several entities, one a line."""
+
+def show_rows(
+    columns: Sequence[tuple[str, str]], rows: list[dict[str, Any]], what: str, *, err: bool = False
+) -> None:
+    """Several entities, one a line; `err`: on standard error."""
     if not rows:
-        Console().print(f"There are no {what}.")
+        Console(stderr=err).print(f"There are no {what}.")
         return
     table = Table(box=SIMPLE)
     for key, heading in columns:
@@ -58,8 +87,8 @@ def show_rows(columns: Sequence[tuple[str, str]], rows: list[dict[str, Any]], wh
         justify: Literal["right", "left"] = "right" if number else "left"
         table.add_column(heading, justify=justify, overflow="fold", no_wrap=key in NAMES)
     for row in rows:
-        table.add_row(*(escape(_text(row.get(key))) for key, _ in columns))
-    print_table(table)
+        table.add_row(*(escape(_said(key, row.get(key))) for key, _ in columns))
+    print_table(table, err=err)
 
 
 def show_row(row: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """The command line: `distributary serve`, `doctor`, `verify`, `info`, `backup`, `restore`,
-`upgrade`, `user`, `subscription`, `queue`, `topic`, `top`, `console`, `publish`, `consume`, `peek`,
-`jobs`."""
+`upgrade`, `user`, `subscription`, `queue`, `topic`, `schema`, `top`, `console`, `publish`,
+`consume`, `peek`, `jobs`."""
 
 import sys
 from importlib import import_module
@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "subscription": "subscription_commands",
     "queue": "queue_commands",
     "topic": "queue_commands",
+    "schema": "schemas.schema_commands",
     "top": "watching.top_command",
     "console": "console_command",
     "publish": "messages.message_commands",

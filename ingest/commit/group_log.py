@@ -41,9 +41,9 @@ from distributary.pipeline.log.publish_times import Moments
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.message import (
     Group,
+    LogEvent,
     PublishBatch,
     Settlement,
-    SubscriptionRecord,
 )
 from distributary.pipeline.model.topic_pattern import matches
 from distributary.pipeline.tables.journal import frame
@@ -233,8 +233,8 @@ class Log:
         self._waiting.confirmations.append(receipt)
         self._weigh(len(receipt.deliveries))
 
-    def record(self, record: SubscriptionRecord, then: Callable[[], None]) -> None:
-        """An event in a subscription's life; `then` is called when it is durable."""
+    def record(self, record: LogEvent, then: Callable[[], None]) -> None:
+        """An event of a subscription or a schema; `then` is called when it is durable."""
         self._waiting.records.append(record)
         self._weigh(recorded_bytes(record))
         self._waiting.then.append(then)

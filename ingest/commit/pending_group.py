@@ -9,7 +9,14 @@ import msgspec
 
 from distributary.ingest.native import pump
 from distributary.ingest.net.link import Link, Peer
-from distributary.pipeline.model.message import Group, PublishBatch, Settlement, SubscriptionRecord
+from distributary.pipeline.model.message import (
+    Group,
+    LogEvent,
+    PublishBatch,
+    SchemaRecord,
+    Settlement,
+    SubscriptionRecord,
+)
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent, SubscriptionKey
 
@@ -57,7 +64,7 @@ class PendingGroup(msgspec.Struct, eq=False):
     runs: list[PublishBatch] = msgspec.field(default_factory=list)
     publishers: list[Peer | Inside] = msgspec.field(default_factory=list)  #: of each run
     settlements: list[Settlement] = msgspec.field(default_factory=list)
-    records: list[SubscriptionRecord] = msgspec.field(default_factory=list)
+    records: list[LogEvent] = msgspec.field(default_factory=list)
     receipts: "list[Receipt]" = msgspec.field(default_factory=list)
     confirmations: "list[Receipt]" = msgspec.field(default_factory=list)
     then: list[Callable[[], None]] = msgspec.field(default_factory=list)
@@ -79,6 +86,8 @@ class PendingGroup(msgspec.Struct, eq=False):
         """The group has this number: `begun` has for each durable subscription that lives, by its
         id, the group in which its incarnation began."""
         for record in self.records:
+            if isinstance(record, SchemaRecord):
+                continue
             if record.event in BEGINNINGS:
                 begun[record.key.id] = group
             elif record.event is SubscriptionEvent.DELETED:
@@ -93,8 +102,10 @@ def settled_bytes(settlement: Settlement) -> int:
     return ROW_BYTES + names + SEQUENCE_BYTES * count
 
 
-def recorded_bytes(record: SubscriptionRecord) -> int:
-    """What an event in a subscription's life takes until it is in the table."""
+def recorded_bytes(record: LogEvent) -> int:
+    """What an event takes until it is in the table."""
+    if isinstance(record, SchemaRecord):
+        return ROW_BYTES + len(record.topic) + len(record.text)
     definition = record.definition
     said = len(definition.topic) + len(definition.selector or "") + len(record.policy)
     return ROW_BYTES + len(record.key.name) + len(record.key.container or "") + said
@@ -129,7 +140,8 @@ def excluded(
             places[run.topic].appendleft(rest)
         if waiting.aimed or run.topic in no_local:
             found += no_local.exclude(run.topic, publisher, sequences)
-    begun = {one.key.id for one in waiting.records if one.event in BEGINNINGS}
+    events = [one for one in waiting.records if isinstance(one, SubscriptionRecord)]
+    begun = {one.key.id for one in events if one.event in BEGINNINGS}
     later = [one for one in found if one.subscription in begun]
     return [one for one in found if one.subscription not in begun], later
 

@@ -12,7 +12,6 @@ of the imports.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeAlias, assert_never
 
 import msgspec
@@ -48,6 +47,8 @@ from distributary.ingest.publish.routes import Routes
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.runtime.turns import TaskTurns
+from distributary.ingest.schemas.schema_directory import SchemaDirectory
+from distributary.ingest.schemas.validated_intake import CheckDone, ValidatedIntake
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.address_resolver import AddressResolver
 from distributary.ingest.subscriptions.admission import Admission
@@ -59,12 +60,13 @@ from distributary.ingest.transactions.coordinator import Coordinator
 from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.log.transaction import unknown
 from distributary.pipeline.model.address import Destination, Kind
+from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.subscription import Made, Origin, SubscriptionKey
 from distributary.pipeline.subscriptions.rights import LinkOperation
 
 #: What was begun earlier and is done now.
 Completion: TypeAlias = (
-    GroupDurable | CreditGiven | MarksDurable | PageRead | DeliveryDue | AnswerDue
+    GroupDurable | CreditGiven | MarksDurable | PageRead | DeliveryDue | AnswerDue | CheckDone
 )
 
 
@@ -86,6 +88,10 @@ class MessageLoop:
         self._messages = parts = self._message_parts(host, store, access, policies)
         self._log, self._delivery, self._intake = parts.log, parts.delivery, parts.intake
         self._topics, self._backlogs = parts.topics, parts.backlogs
+        schemas = SchemaDirectory(parts.log, store.snapshot, self.engine.pump.accept_late)
+        self._validated = ValidatedIntake(
+            host.loop, host.settings.schemas, schemas, parts.intake, self.complete
+        )
         self._subscriptions = SubscriptionService(host, parts, access, policies)
         temporary = TemporaryNodes(self._subscriptions, parts.log, limits.temporary_max)
         admission = Admission(access, self._subscriptions, temporary)
@@ -94,7 +100,9 @@ class MessageLoop:
         self._transactions = Coordinator(host, parts, self.finish_pass)
         directory, turns = self._subscriptions.directory, TaskTurns(host.loop)
         self._node = open_node(
-            ManagementParts(host, parts, access, directory, turns, self.finish_pass),
+            ManagementParts(
+                host, parts, access, directory, self._validated, turns, self.finish_pass
+            ),
             Peers(self.engine),
             self._addresses.answering,
         )
@@ -146,16 +154,31 @@ class MessageLoop:
             return
         if received.transaction:
             if self._knows(link, received.transaction):
-                resolve = partial(self._addresses.resolve, link, LinkOperation.POST_BY_RELAY)
+                resolve = self._resolve(link, LinkOperation.POST_BY_RELAY)
+                why = None if owner.topic is None else self._validated.unchecked(owner.topic)
+                if why is not None:
+                    link.end(why.condition, f"link '{link.name}': {why.description}")
+                    return
                 self._transactions.post(link, received, owner.topic, resolve)
         elif owner.topic is not None:
             if owner.returns and self._nobody_wants(received, owner.topic):
                 relay.release(link, received)
             else:
-                self._intake.take(link, received, owner.topic)
+                self._validated.take(link, received, owner.topic)
         else:
-            resolve = partial(self._addresses.resolve, link, LinkOperation.SEND_BY_RELAY)
+            resolve = self._resolve(link, LinkOperation.SEND_BY_RELAY)
             self._intake.relay(link, received, resolve)
+
+    def _resolve(self, link: Link, operation: LinkOperation) -> relay.Resolve:
+        """Where a message goes that names its destination: to none that checks by a schema."""
+
+        def resolve(address: str, annotated: Kind | None) -> str | AmqpError:
+            topic = self._addresses.resolve(link, operation, address, annotated)
+            return (
+                topic if isinstance(topic, AmqpError) else self._validated.unchecked(topic) or topic
+            )
+
+        return resolve
 
     def _nobody_wants(self, received: Received, topic: str) -> bool:
         """Whether all of it waits for an outcome, and there is no subscription."""
@@ -184,6 +207,9 @@ class MessageLoop:
                 self._dispatch(())
             case PageRead(subscription):
                 self._delivery.resume(subscription)
+                self.finish_pass()
+            case CheckDone():
+                self._validated.checked(what)
                 self.finish_pass()
             case MarksDurable() | DeliveryDue() | AnswerDue():
                 self.finish_pass()
@@ -321,6 +347,7 @@ class MessageLoop:
     def quiet(self) -> None:
         """The last peer has gone: begin nothing more of what no peer asks for."""
         self._node.close()
+        self._validated.close()
         self._backlogs.close()
         self._floors.close()
         self._subscriptions.ends.close()

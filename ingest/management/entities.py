@@ -76,6 +76,8 @@ class Entities:
                 ]
             case Entity.TOPIC:
                 found = [(topic, topic, None) for topic in self._topics()]
+            case Entity.SCHEMA:  # `SchemaRequests` answers for them
+                found = []
             case Entity.NODE:
                 found = [("self", "", None)]
         return sorted(found, key=lambda one: one[0])
@@ -110,6 +112,8 @@ class Entities:
                 return None if found is None else self.queue(found, produced, policies=policies)
             case Entity.TOPIC:
                 return self.topic(name[0], produced, may_see)
+            case Entity.SCHEMA:
+                return None
             case Entity.NODE:
                 return self.node()
 

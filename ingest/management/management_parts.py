@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.turns import TaskTurns
+from distributary.ingest.schemas.validated_intake import ValidatedIntake
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 
@@ -19,5 +20,6 @@ class ManagementParts:
     messages: MessageParts
     access: Access
     directory: SubscriptionDirectory
+    schemas: ValidatedIntake
     turns: TaskTurns
     finish_pass: Callable[[], None]

@@ -24,6 +24,7 @@ from distributary.ingest.management.dropped import dropped_by, lost
 from distributary.ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
 from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.management.redrive import Redrive
+from distributary.ingest.management.schema_requests import SchemaRequests
 from distributary.ingest.subscriptions.hints import Hints
 from distributary.ingest.subscriptions.operations import Operations, Order
 from distributary.pipeline.codec.amqp_types import Map, Value
@@ -81,6 +82,8 @@ class Requests:
         self._entities, self._operations = entities, operations
         self._listings = Listings(time.monotonic)
         self._redrive = Redrive(messages.log, parts.directory, messages.delivery)
+        schemas, limits = parts.schemas, self._settings.schemas
+        self._schemas = SchemaRequests(parts.access, schemas, limits, messages.log)
         table, most = messages.store.table, self._settings.delivery.hint_matches_max
         paging = messages.delivery.paging
         self._hints = Hints(parts.directory, paging, lambda: table.sequence_version, most)
@@ -99,7 +102,7 @@ class Requests:
             return Answer(FAILED, str(error))
 
     async def _answer(self, user: str, request: Request) -> Answer:
-        if request.verb is Verb.QUERY:
+        if request.verb is Verb.QUERY and request.entity is not Entity.SCHEMA:
             return await self._query(user, request)
         match request.entity:
             case Entity.NODE:
@@ -108,6 +111,8 @@ class Requests:
                 return await self._topic(user, request)
             case Entity.QUEUE | Entity.SUBSCRIPTION:
                 return await self._subscription(user, request)
+            case Entity.SCHEMA:
+                return await self._schemas.answer(user, request)
             case _ as never:
                 assert_never(never)
 

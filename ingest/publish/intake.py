@@ -3,7 +3,7 @@ to a full backlog is not taken.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from distributary.ingest.commit.batches import part
@@ -63,6 +63,15 @@ class Intake:
             self._perform(link, received, routed)
         else:
             self._publish(received, received.run(topic), 0, receipt)
+
+    def take_fitting(
+        self, link: Link, received: Received, topic: str, misfits: Mapping[int, AmqpError]
+    ) -> None:
+        """Messages for one topic came, of which those at these places are rejected."""
+        receipt = Receipt(link, received.deliveries, received.unsettled, received.count)
+        admit = self._backlogs.admit if self._backlogs.refuses else _all
+        routed = relay.but_misfits(received, receipt, topic, misfits, admit)
+        self._perform(link, received, routed)
 
     def relay(self, link: Link, received: Received, resolve: Resolve) -> None:
         """Messages came that say themselves where they go."""

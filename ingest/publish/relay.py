@@ -7,7 +7,7 @@ messages to one topic stay one run.
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
@@ -69,6 +69,26 @@ def to_one(received: Received, receipt: Receipt, topic: str, admit: Admit) -> Ro
     offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
     routing = _Routing(received, receipt, offsets, admit)
     routing.add(topic, received.count)
+    return routing.done()
+
+
+def but_misfits(
+    received: Received,
+    receipt: Receipt,
+    topic: str,
+    misfits: Mapping[int, AmqpError],
+    admit: Admit,
+) -> Routed:
+    """All of them go to this topic but those at these places, as far as it takes them."""
+    offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
+    routing = _Routing(received, receipt, offsets, admit)
+    start = 0
+    for place in [*sorted(misfits), received.count]:
+        if place > start:
+            routing.add(topic, place - start)
+        if place < received.count:
+            routing.add(misfits[place], 1)
+        start = place + 1
     return routing.done()
 
 

@@ -223,6 +223,16 @@ class Traces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.endpoint if parts.path.strip("/") else parts._replace(path=PATH).geturl()
 
 
+class SchemaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    definition_bytes_max: int
+    columns_max: int
+    depth_max: int
+    versions_max: int
+    waiting_bytes_max: int
+    check_ms_max: int
+    process_bytes_max: int
+
+
 class Security(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     users: str
     permissions: str
@@ -254,6 +264,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     management: ManagementLimits
     log: LogLines
     traces: Traces
+    schemas: SchemaSettings
     security: Security
 
     @property

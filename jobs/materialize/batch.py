@@ -9,47 +9,42 @@ Rule 3: a slice is written wholly before the next one is begun: being far behind
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
 from typing import TypeAlias
 
+import pyarrow as pa
 from pyspark import inheritable_thread_target
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
+from distributary.jobs.materialize.arrow_slices import ArrowSlices
 from distributary.jobs.materialize.gaps import require_no_gap
+from distributary.jobs.materialize.slice_rows import SliceMaker, SliceRows
 from distributary.jobs.materialize.slices import Log, LogVersion, Position, Slice, slices
+from distributary.jobs.materialize.spark_slices import SparkSlices
+from distributary.jobs.materialize.typed_tables import TypedTables
 from distributary.jobs.session.job_settings import MaterializeSettings
+from distributary.jobs.tables.delta_commit import Rows
 from distributary.jobs.tables.delta_files import newest_version
 from distributary.jobs.tables.spark_tables import SparkTable, open_tables
-from distributary.jobs.tables.table_locations import TableLocations
-from distributary.pipeline.transforms.materialize.acks import acks
+from distributary.jobs.tables.table_locations import TableLocations, on_a_disk
 from distributary.pipeline.transforms.materialize.cursors import (
     Cursors,
     begin,
-    events,
     fold,
     found,
-    rows,
+    listed,
     settle,
-    sums,
 )
-from distributary.pipeline.transforms.materialize.messages import messages
+from distributary.pipeline.transforms.materialize.schema_versions import schema_versions
 from distributary.pipeline.transforms.materialize.subscriptions import subscriptions
 from distributary.pipeline.transforms.schema.spark_schema import LOG_VERSIONS
-
-#: Slices with fewer rows are interpreted: to compile their plans to Java would take longer.
-COMPILED_ROWS = 20_000
-INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent
 
 #: Tables that don't wait for each other; `cursors` wait for all.
-TOGETHER = ("messages", "acks", "subscriptions", "log_versions")
+TOGETHER = ("messages", "acks", "subscriptions", "schemas", "log_versions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +77,23 @@ class Materialization:
     lost_is_known: bool = False
     before: Step = lambda _step: None
     log: Log = field(init=False)
+    maker: SliceMaker = field(init=False)
     tables: dict[str, SparkTable] = field(init=False)
+    typed: TypedTables = field(init=False)
     cursors: Cursors = field(init=False)
     version: int | None = field(init=False)
     first: int = field(init=False, default=0)  #: what lies below it is gone, and owed to nobody
 
     def __post_init__(self) -> None:
         self.log = Log(self.spark, self.locations.log)
+        disk = on_a_disk(self.locations.log) and on_a_disk(self.locations.tables)
+        maker = ArrowSlices if disk else SparkSlices
+        self.maker = maker(self.log, self.settings)
         self.tables = open_tables(
             self.spark, self.locations.tables, self.locations.checkpoint, begun=self.begun
         )
         self._complete()
+        self.typed = self._typed()
         self.cursors = self._found()
         self.version = self._version()
 
@@ -105,12 +106,11 @@ class Materialization:
         """To a version of the log, slice by slice. Raises StoreError when rows are gone."""
         since, looked = Position(self.group, self.version), False
         for part in slices(self.log, since, upto, self.settings):
-            if part.files is None and not looked:
+            if part.far and not looked:
                 self._look_for_gaps(upto)
                 looked = True
             oldest = part.versions[0].made_at if part.versions else 0
-            small = part.files is not None and part.rows_about < COMPILED_ROWS
-            with _interpreted(self.spark) if small else nullcontext():
+            with self.maker.around(part):
                 seconds, rows = self._write(part)
             self.version = part.log_version
             yield Written(part.last_group, part.log_version, oldest, seconds, rows)
@@ -123,15 +123,27 @@ class Materialization:
     def _complete(self) -> None:
         """Tables that came later than the others get what those have, in one go."""
         group, tables = self.tables["cursors"].reached, self.tables
-        events, versions = tables["subscriptions"], tables["log_versions"]
-        if group and not events.reached:
-            rows = self.spark.read.format("delta").load(self.locations.log)
-            said = rows.where((F.col("record") == "subscription") & (F.col("group") <= group))
-            events.append(subscriptions(said).coalesce(1), group)
+        versions = tables["log_versions"]
+        for name, made in (("subscriptions", subscriptions), ("schemas", schema_versions)):
+            if group and not tables[name].reached:
+                rows = self.spark.read.format("delta").load(self.locations.log)
+                said = rows.where((F.col("record") == "subscription") & (F.col("group") <= group))
+                tables[name].append(made(said).coalesce(1), group)
         if group and not versions.reached:
             known = self.log.versions(-1, newest_version(self.spark, self.locations.log))
             lines = self._lines(one for one in known if one.group <= group)
             versions.append(lines, group)
+
+    def _typed(self) -> TypedTables:
+        """The typed tables, and what was said of schemas up to the group of `cursors`."""
+        group = self.tables["cursors"].reached
+        typed = TypedTables(self.spark, self.locations.tables, group)
+        if group:
+            said = self.tables["schemas"].rows().where(F.col("group") <= group).collect()
+            ordered = sorted(said, key=lambda row: (row.group, row.floor, row.version or 0))
+            typed.tell(SchemaEvent.of_row(row.asDict()) for row in ordered)
+        typed.find()
+        return typed
 
     def _found(self) -> Cursors:
         """The cursors as the table has them; what a table of before lacks, only the log can say."""
@@ -159,110 +171,81 @@ class Materialization:
             rows[name] = work()
             seconds[name] = round(monotonic() - started, 3)
 
+        started = monotonic()
+        began = self._began(part)
+        if part.has("subscription"):
+            self.typed.tell(self.maker.schema_events(part, self.typed.group))
+        made = self.maker.made(part, self.tables, self.typed, began)
+        seconds["made"] = round(monotonic() - started, 3)
         after: list[Cursors] = []
 
         def fold() -> int:
-            after.append(self._folded(part))
+            after.append(settle(began, made.sums(), group=part.last_group))
             return 0
 
-        works = {
-            **{name: self._work(name, part) for name in TOGETHER if self._lacks(name, part)},
-            "fold": fold,
-        }
-        _together(self.spark, [partial(timed, name, work) for name, work in works.items()])
+        works = {name: self._work(name, part, made) for name in TOGETHER if self._lacks(name, part)}
+        for name, topic in made.typed().items():
+            works[name] = partial(self._write_typed, name, topic, part, made)
         if self._lacks("cursors", part):
+            works["fold"] = fold
+        _together(self.spark, [partial(timed, name, work) for name, work in works.items()])
+        if after:
             timed("cursors", lambda: self._write_cursors(part, after[0]))
+        self.typed.done(part.last_group)
         self.before("done")
         return seconds, rows
+
+    def _write_typed(self, name: str, topic: str, part: Slice, made: SliceRows) -> int:
+        table, rows = self.typed.table(name, topic), made.of(name)
+        if not rows or table.reached >= part.last_group:
+            return 0
+        self.before(name)
+        return table.append(rows, part.last_group)
 
     def _lacks(self, name: str, part: Slice) -> bool:
         return self.tables[name].reached < part.last_group
 
-    def _work(self, name: str, part: Slice) -> Callable[[], int]:
-        made: dict[str, Callable[[Slice, int], DataFrame | None]] = {
-            "messages": self._messages,
-            "acks": self._acks,
-            "subscriptions": self._subscriptions,
-            "log_versions": self._log_versions,
-        }
-
+    def _work(self, name: str, part: Slice, made: SliceRows) -> Callable[[], int]:
         def work() -> int:
             table = self.tables[name]
-            rows = made[name](part, table.reached)
+            rows = made.of(name) if name != "log_versions" else self._versions(part, table.reached)
             if rows is None and table.marked:
                 table.reached = part.last_group  # `cursors` will say so
                 return 0
             self.before(name)
-            if rows is None:
-                rows = self.spark.createDataFrame([], table.schema)
-            return table.append(rows, part.last_group)
+            return table.append([] if rows is None else rows, part.last_group)
 
         return work
 
-    def _messages(self, part: Slice, after: int) -> DataFrame | None:
-        if not part.has("message"):
-            return None
-        rows = messages(self.log.rows(part, "message", after), self.settings.message)
-        return self._in_files(rows, part.bytes_of("message"))
-
-    def _acks(self, part: Slice, after: int) -> DataFrame | None:
-        if not part.has("settlement"):
-            return None
-        rows = acks(self.log.rows(part, "settlement", after))
-        return self._in_files(rows, part.bytes_of("settlement"))
-
-    def _subscriptions(self, part: Slice, after: int) -> DataFrame | None:
-        if not part.has("subscription"):
-            return None
-        return subscriptions(self.log.rows(part, "subscription", after)).coalesce(1)
-
-    def _log_versions(self, part: Slice, after: int) -> DataFrame | None:
+    def _versions(self, part: Slice, after: int) -> Rows:
         return self._lines(one for one in part.versions if one.group > after)
 
-    def _lines(self, versions: Iterable[LogVersion]) -> DataFrame:
-        lines = [
-            (one.version, one.group, datetime.fromtimestamp(one.made_at / 1_000, UTC))
-            for one in versions
-        ]
-        return self.spark.createDataFrame(lines, LOG_VERSIONS).coalesce(1)
+    def _lines(self, versions: Iterable[LogVersion]) -> Rows:
+        some = list(versions)
+        columns = (
+            pa.array([one.version for one in some], pa.int64()),
+            pa.array([one.group for one in some], pa.int64()),
+            pa.array([one.made_at for one in some], pa.timestamp("ms", "UTC")),
+        )
+        rows = pa.table(dict(zip(LOG_VERSIONS.names, columns, strict=True)))
+        return self.maker.rows(self.tables["log_versions"], rows)
 
-    def _in_files(self, rows: DataFrame, size: int) -> DataFrame:
-        """In as many tasks as its bytes are worth: each makes a file."""
-        return rows.coalesce(size // self.settings.task_bytes + 1) if size else rows
-
-    def _folded(self, part: Slice) -> Cursors:
-        """The cursors after a slice; its rows, so far as they aren't in."""
-        after = self.tables["cursors"].reached
+    def _began(self, part: Slice) -> Cursors:
+        """The cursors that a slice goes on from: those that its events make, too."""
+        after, began = self.tables["cursors"].reached, self.cursors
         if after >= part.last_group:
-            return self.cursors
-        began = self.cursors
+            return began
         if part.has("subscription"):
-            began = begin(began, events(self.log.rows(part, "subscription", after)))
-        began = {name: one.from_floor(self.first) for name, one in began.items()}
-        if not began or not part.has("settlement"):
-            return settle(began, None, group=part.last_group)
-        summed = sums(began, self.log.rows(part, "settlement", after))
-        return settle(began, summed, group=part.last_group)
+            began = begin(began, self.maker.events(part, after))
+        return {name: one.from_floor(self.first) for name, one in began.items()}
 
     def _write_cursors(self, part: Slice, after: Cursors) -> int:
         self.before("cursors")
-        table = rows(self.spark, after, log_version=part.log_version).coalesce(1)
-        count = self.tables["cursors"].replace(table, part.last_group)
+        table = self.tables["cursors"]
+        rows = self.maker.rows(table, listed(after, log_version=part.log_version))
+        count = table.replace(rows, part.last_group)
         self.cursors = after
         return count
-
-
-@contextmanager
-def _interpreted(spark: SparkSession) -> Iterator[None]:
-    """Plans of the session aren't compiled inside of the block."""
-    before = {key: str(spark.conf.get(key)) for key in INTERPRETED}
-    for key, value in INTERPRETED.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            spark.conf.set(key, value)
 
 
 def _together(spark: SparkSession, works: Sequence[Callable[[], object]]) -> None:

@@ -10,6 +10,7 @@ Rule: a slice is whole groups, and ends where a version ends whenever that is kn
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from pyspark.sql.types import StructType
 
 from distributary.jobs.session.job_settings import MaterializeSettings
-from distributary.jobs.tables.delta_files import Entries
+from distributary.jobs.tables.delta_files import Entries, files_at
+from distributary.jobs.tables.table_locations import on_a_disk
 from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.transforms.materialize.log_versions import JOURNAL, log_versions
@@ -39,7 +41,8 @@ class LogVersion:
 class Slice:
     """Groups up to `last_group`, which are wholly in version `log_version`.
 
-    `files` by kind of record; None if they are to be looked for in the log as of `as_of`.
+    `files` have its rows, if `far` among others; None if Spark is to look for them in the log as of
+    `as_of`.
     """
 
     last_group: int
@@ -48,6 +51,7 @@ class Slice:
     versions: Sequence[LogVersion] = ()
     files: Sequence[AddedFile] | None = None
     rows_about: int = 0
+    far: bool = False
 
     def has(self, record: str) -> bool:
         return self.files is None or any(file.record == record for file in self.files)
@@ -69,6 +73,15 @@ class Log:
     def __post_init__(self) -> None:
         self.entries = Entries(self.spark, self.path)
         self.schema = self.spark.read.format("delta").load(self.path).schema
+
+    def files(self, version: int) -> list[AddedFile]:
+        """All files as of a version."""
+        added = "\n".join(files_at(self.spark, self.path, version)).encode()
+        return list(commits.parse(added).added)
+
+    def has(self, file: AddedFile) -> bool:
+        """Whether a file is still there; on a disk."""
+        return (Path(self.path) / file.path).exists()
 
     def rows(self, part: Slice, record: str, after: int) -> DataFrame:
         """The rows of a slice of one kind, in groups after `after`. Raises AnalysisException when
@@ -118,6 +131,8 @@ def slices(log: Log, since: Position, upto: int, settings: MaterializeSettings) 
 
 def _readable(log: Log, near: Sequence[Slice]) -> bool:
     """Whether all files are still there."""
+    if on_a_disk(log.path):
+        return all(log.has(file) for part in near for file in part.files or ())
     try:
         for part in near:
             for record in {file.record for file in part.files or ()}:
@@ -168,6 +183,7 @@ def _far(log: Log, since: Position, upto: int, settings: MaterializeSettings) ->
     ends = _ends(rows, settings.slice_rows)
     if not ends:
         return
+    files = log.files(upto) if on_a_disk(log.path) else None
     versions = log.versions(-1 if since.version is None else since.version, upto)
     groups = [one.group for one in versions]
     done, version, first = since.group, max(since.version or 0, 0), 0
@@ -177,8 +193,20 @@ def _far(log: Log, since: Position, upto: int, settings: MaterializeSettings) ->
             past, version, group = len(versions), upto, max([end, *groups[-1:]])
         elif past > first and groups[past - 1] > done:
             group, version = groups[past - 1], versions[past - 1].version
-        yield Slice(group, version, upto, tuple(versions[first:past]))
+        some = None if files is None else _between(files, done, group)
+        yield Slice(group, version, upto, tuple(versions[first:past]), some, far=True)
         done, first = group, past
+
+
+def _between(files: Sequence[AddedFile], after: int, upto: int) -> tuple[AddedFile, ...]:
+    """Those that may have rows of groups after one and up to another."""
+    return tuple(
+        file
+        for file in files
+        if file.group_low is None
+        or file.group_high is None
+        or (file.group_high > after and file.group_low <= upto)
+    )
 
 
 def _ends(rows: DataFrame, slice_rows: int) -> list[int]:

@@ -13,14 +13,19 @@ Rule 2: another's commit with our transaction in the meantime is a conflict for 
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
 from distributary.jobs.tables.delta_files import DELTA, java_class, log_of
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.tables.delta.row_files import RowFile
+
+#: What a commit brings: rows that Spark is to write, or files that are written.
+Rows: TypeAlias = DataFrame | Sequence[RowFile]
 
 #: What Delta says where it knows no transaction of an application.
 NONE = -1
@@ -48,18 +53,18 @@ class Commits:
         whether the table is empty then."""
         self._version, self._files = version, [] if empty else None
 
-    def append(self, rows: DataFrame, transaction: int, *, after: int) -> int:
-        """The rows as new files; the table says `transaction` then.
+    def append(self, rows: Rows, transaction: int, *, after: int) -> int:
+        """The rows as new files, or files that have them; the table says `transaction` then.
 
         `after` is the highest that it may say until now. Raises StoreError when it says more.
         """
         return self._commit(rows, transaction, after, replace=False)
 
-    def replace(self, rows: DataFrame, transaction: int, *, after: int) -> int:
+    def replace(self, rows: Rows, transaction: int, *, after: int) -> int:
         """The same, and all that the table had before goes."""
         return self._commit(rows, transaction, after, replace=True)
 
-    def _commit(self, rows: DataFrame, transaction: int, after: int, *, replace: bool) -> int:
+    def _commit(self, rows: Rows, transaction: int, after: int, *, replace: bool) -> int:
         self.java.sessions.setActiveSession(cast("Any", self.spark)._jsparkSession)
         begun = log_of(self.spark, self.path).startTransaction()
         known = begun.readVersion() == self._version
@@ -70,7 +75,10 @@ class Commits:
         if replace:
             begun.readWholeTable()
             gone = self._files if self._files is not None and known else _each(begun.filterFiles())
-        added = begun.writeFiles(cast("Any", rows)._jdf)
+        if isinstance(rows, DataFrame):
+            added = begun.writeFiles(cast("Any", rows)._jdf)
+        else:
+            added = self.java.added(rows)
         actions = self.java.actions(added, self.application, transaction, gone)
         self._version = begun.commit(actions, self.java.operation(replace=replace))
         files = _each(added)
@@ -95,7 +103,15 @@ class _Java:
         self._lists = java_class(spark, "java.util.ArrayList")
         self._as_scala = java_class(spark, "scala.jdk.javaapi.CollectionConverters")
         self._write = getattr(java_class(spark, f"{DELTA}.DeltaOperations$Write$"), "MODULE$")
+        self._action = getattr(java_class(spark, f"{DELTA}.actions.Action$"), "MODULE$")
         self._modes = java_class(spark, "org.apache.spark.sql.SaveMode")
+
+    def added(self, files: Sequence[RowFile]) -> JavaObject:
+        """The actions that add these files."""
+        found = self._lists()
+        for file in files:
+            found.add(self._action.fromJson(file.action))
+        return self._as_scala.asScala(found).toSeq()
 
     def actions(
         self, added: JavaObject, application: str, transaction: int, gone: list[JavaObject]

@@ -67,6 +67,14 @@ def _said(entry: str, application: str) -> int | None:
     return said.get(application)
 
 
+def files_at(spark: SparkSession, path: str, version: int) -> list[str]:
+    """The actions that add the table's files as of a version, as JSON."""
+    log = log_of(spark, path)
+    nothing = [getattr(log, f"getSnapshotAt$default${n}")() for n in (2, 3, 4)]
+    found = log.getSnapshotAt(version, *nothing).allFiles().collectAsList()
+    return [str(found.get(at).json()) for at in range(found.size())]
+
+
 def partitions(spark: SparkSession, path: str) -> tuple[str, ...]:
     """The columns that the table is partitioned by."""
     columns = snapshot_of(log_of(spark, path)).metadata().partitionColumns()

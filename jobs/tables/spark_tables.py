@@ -12,12 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import StructType
 
-from distributary.jobs.tables.delta_commit import Commits
+from distributary.jobs.tables.delta_commit import Commits, Rows
 from distributary.jobs.tables.delta_files import Folder, partitions, transaction
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.delta.commits import SPARK_APP
+from distributary.pipeline.tables.delta.row_files import RowsLayout
 from distributary.pipeline.tables.verify.home_formats import SparkFormat
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
+from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
 
 #: Under this name each table's commits say their last group.
 APPLICATION = SPARK_APP
@@ -48,12 +50,19 @@ class Shape:
 
     partitions: tuple[str, ...]
     statistics: str  #: columns that prune; no others are counted
+    plain: frozenset[str] = frozenset()  #: that repeat too seldom for a dictionary
 
+
+#: Columns of `messages` that have another value in each row.
+_PLAIN = frozenset(
+    {"sequence", "message_id", "correlation_id", "body_text", "body_bytes", "message"}
+)
 
 SHAPES = {
-    "messages": Shape(("day",), "sequence,topic,group,published_at"),
+    "messages": Shape(("day",), "sequence,topic,group,published_at", _PLAIN),
     "acks": Shape(("day",), "sequence,subscription,group,settled_at"),
     "subscriptions": Shape((), "subscription,group"),
+    "schemas": Shape((), "topic,group"),
     "log_versions": Shape((), "log_version,group,committed_at"),
     "cursors": Shape((), "subscription,group"),
 }
@@ -80,6 +89,8 @@ class SparkTable:
     spark: SparkSession
     name: str
     path: str
+    schema: StructType
+    shape: Shape
     reached: int = 0
     marked: bool = False
     _commits: Commits = field(init=False)
@@ -88,18 +99,32 @@ class SparkTable:
     def __post_init__(self) -> None:
         self._commits = Commits(self.spark, self.path, APPLICATION)
 
-    @property
-    def schema(self) -> StructType:
-        return SCHEMAS[self.name]
-
     def rows(self) -> DataFrame:
         return self.spark.read.format("delta").load(self.path)
 
     def complete(self) -> bool:
         """Whether it has all columns of today."""
-        return set(self.schema.names) <= set(self.rows().columns)
+        there = {one.name: one.dataType.simpleString() for one in self.rows().schema}
+        return all(there.get(one.name) == one.dataType.simpleString() for one in self.schema)
 
-    def append(self, rows: DataFrame, group: int) -> int:
+    def grow(self, schema: StructType) -> None:
+        """It has these columns from the next commit on; those that it lacks are added."""
+        if schema != self.schema:
+            self.schema, self._whole = schema, False
+
+    @property
+    def layout(self) -> RowsLayout:
+        """How its files are written where Spark doesn't."""
+        shape = self.shape
+        return RowsLayout(
+            self.path,
+            arrow_schema(self.schema),
+            next(iter(shape.partitions), None),
+            tuple(shape.statistics.split(",")),
+            shape.plain,
+        )
+
+    def append(self, rows: Rows, group: int) -> int:
         """One commit, after which the table has everything up to `group`; returns how many rows.
 
         Raises StoreError when another job has written to it.
@@ -109,7 +134,7 @@ class SparkTable:
         self.reached, self.marked = group, True
         return count
 
-    def replace(self, rows: DataFrame, group: int) -> int:
+    def replace(self, rows: Rows, group: int) -> int:
         """The same, and it has no other rows then."""
         self._widen()
         count = self._commits.replace(rows, group, after=self.reached)
@@ -127,7 +152,7 @@ class SparkTable:
     def make(self) -> None:
         """Make it, where there is none. Raises StoreError when something else is in its place."""
         self._clear_what_was_begun()
-        shape, schema = SHAPES[self.name], self.schema
+        shape, schema = self.shape, self.schema
         making = (
             DeltaTable.createIfNotExists(self.spark)
             .location(self.path)
@@ -139,6 +164,16 @@ class SparkTable:
             making = making.property(name, value)
         making.execute()
         self._commits.known_at(0, empty=True)
+
+    def make_beside_files(self) -> None:
+        """Make it where files of its first rows lie already: `make` asks for an empty folder."""
+        nothing = self.spark.createDataFrame([], self.schema)
+        writing = nothing.write.format("delta").partitionBy(*self.shape.partitions)
+        writing = writing.option("delta.dataSkippingStatsColumns", self.shape.statistics)
+        for name, value in PROPERTIES.items():
+            writing = writing.option(name, value)
+        writing.mode("append").save(self.path)
+        self.known()
 
     def _clear_what_was_begun(self) -> None:
         """A job that was killed while it made the table left a log without an entry: nothing was
@@ -152,6 +187,12 @@ class SparkTable:
                 f"{found[0]} in it. Name another folder by --tables, or move that away."
             )
         log.remove()
+
+    def known(self) -> None:
+        """Look how far a table is whose columns follow from what the log says."""
+        version, said = transaction(self.spark, self.path, APPLICATION)
+        self._commits.known_at(version)
+        self.marked, self.reached = said is not None, said or 0
 
     def find(self) -> None:
         """Look how far it is. Raises StoreError when it isn't ours."""
@@ -175,7 +216,7 @@ class SparkTable:
         ]
         lacking = set(types) - set(rows.columns) - LATER.get(self.name, set())
         wrong += [f"there is no {name}" for name in sorted(lacking)]
-        if partitioned != SHAPES[self.name].partitions:
+        if partitioned != self.shape.partitions:
             wrong.append(f"it is partitioned by {', '.join(partitioned) or 'nothing'}")
         if wrong:
             raise StoreError(
@@ -192,7 +233,10 @@ def open_tables(
     `begun` says that the query of this checkpoint has written batches before. Raises StoreError
     when a table of it is gone: who relied on it should know before it is made anew.
     """
-    tables = {name: SparkTable(spark, name, f"{folder}/{name}") for name in SCHEMAS}
+    tables = {
+        name: SparkTable(spark, name, f"{folder}/{name}", schema, SHAPES[name])
+        for name, schema in SCHEMAS.items()
+    }
     absent = [one for one in tables.values() if not DeltaTable.isDeltaTable(spark, one.path)]
     for one in absent:
         if begun and one.name in FIRST:

@@ -50,6 +50,7 @@ class Entity(StrEnum):
     SUBSCRIPTION = "subscription"  #: named by its id, e.g. `global/billing`
     QUEUE = "queue"  #: named by its name, or as `queue://name`
     TOPIC = "topic"
+    SCHEMA = "schema"  #: of a topic, or of the topics of a pattern, by which it is named
     NODE = "node"  #: the gateway itself, named `self`
 
 
@@ -171,6 +172,22 @@ REQUESTS: dict[Entity, dict[Verb, Attributes]] = {
         Verb.REDRIVE: {"max": _NUMBER, "subscription": _TEXT},
     },
     Entity.TOPIC: {Verb.CREATE: {}, Verb.READ: {}, Verb.QUERY: _QUERY, Verb.DELETE: _FORCE},
+    Entity.SCHEMA: {
+        Verb.UPDATE: {
+            "format": Attribute((str,), required=True),
+            "definition": Attribute((str,), required=True),
+            "message": _TEXT,
+            "compatibility": _TEXT,
+            "validate": _TEXT,
+            "framing": _TEXT,
+            "registry_id": _TEXT,
+            "cloud_events": _FLAG,
+            "check": _FLAG,
+        },
+        Verb.READ: {"version": _NUMBER},
+        Verb.QUERY: _QUERY,
+        Verb.DELETE: {},
+    },
     Entity.NODE: {Verb.READ: _MAY, Verb.GET_TYPES: {}, Verb.GET_OPERATIONS: {}},
 }
 

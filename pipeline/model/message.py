@@ -9,6 +9,8 @@ takes 3 us to make, a struct 0.1.
 """
 
 from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import quote
 
 import msgspec
 
@@ -26,7 +28,9 @@ from distributary.pipeline.sequences.sequence_set import Run
 __all__ = [
     "Bytes",
     "Group",
+    "LogEvent",
     "PublishBatch",
+    "SchemaRecord",
     "Settlement",
     "SubscriptionRecord",
 ]
@@ -97,6 +101,34 @@ class SubscriptionRecord:
     by: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaRecord:
+    """A schema was set for a topic or a pattern, or dropped.
+
+    `text` is the whole version as JSON (`pipeline.schemas.schema_text`). `floor` is the head of the
+    log then: messages from this sequence on are read by it. `by` is the user who did this.
+    """
+
+    topic: str
+    text: str
+    floor: int
+    by: str = ""
+
+    @property
+    def event(self) -> SubscriptionEvent:
+        """The word for it among the events of the log."""
+        return SubscriptionEvent.SCHEMA
+
+    @property
+    def id(self) -> str:
+        """Where a subscription's event has the subscription's id."""
+        return f"schema/{quote(self.topic, '')}"
+
+
+#: An event of the log: a row of the record `subscription`.
+LogEvent: TypeAlias = SubscriptionRecord | SchemaRecord
+
+
 class Group(msgspec.Struct, frozen=True, eq=False):
     """What shares one fsync, one frame of the journal, and lies whole inside one Delta commit.
 
@@ -110,7 +142,7 @@ class Group(msgspec.Struct, frozen=True, eq=False):
     written_at: int
     messages: tuple[PublishBatch, ...] = ()
     settlements: tuple[Settlement, ...] = ()
-    subscriptions: tuple[SubscriptionRecord, ...] = ()
+    subscriptions: tuple[LogEvent, ...] = ()
 
     @property
     def message_count(self) -> int:

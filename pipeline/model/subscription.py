@@ -27,6 +27,7 @@ class SubscriptionEvent(StrEnum):
     RESUMED = "resumed"
     CONFIGURED = "configured"  #: it has another policy, or has become shared or exclusive
     DELETED = "deleted"
+    SCHEMA = "schema"  #: no subscription's: a topic, or the topics of a pattern, got another schema
 
 
 class Origin(StrEnum):

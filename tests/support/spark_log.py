@@ -100,6 +100,18 @@ class LogWriter:
             recorded_at=self.now,
         )
 
+    def schema(self, topic: str, text: str) -> None:
+        """An event of a schema; `text` as `pipeline.schemas.schema_text` has it."""
+        self._row(
+            record="subscription",
+            subscription=f"schema/{topic}",
+            topic=topic,
+            event="schema",
+            floor=self.sequence,
+            policy=text,
+            recorded_at=self.now,
+        )
+
     def settle(
         self,
         subscription: str,

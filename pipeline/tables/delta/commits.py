@@ -178,7 +178,8 @@ def microseconds(time: object) -> int:
     return (at - _EPOCH) // dt.timedelta(microseconds=1)
 
 
-def _text_of(time: int) -> str:
+def time_text(time: int) -> str:
+    """A time in microseconds as statistics have it, in whole milliseconds."""
     milliseconds = dt.timedelta(milliseconds=time // 1_000)
     return (_EPOCH + milliseconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -247,7 +248,7 @@ def _statistics(file: AddedFile) -> object:
     nulls = {name: file.rows if low is None else 0 for name, (low, _) in bounds.items()}
     if has := file.attributes:
         bounds["priority"] = has.priority_low, has.priority_high
-        bounds["published_at"] = _text_of(has.published_low), _text_of(has.published_high)
+        bounds["published_at"] = time_text(has.published_low), time_text(has.published_high)
         nulls |= {"priority": 0, "published_at": 0, "expires_at": file.rows - has.expiring}
     return {
         "numRecords": file.rows,

@@ -23,7 +23,13 @@ import numpy as np
 
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.model.message import Group, PublishBatch, Settlement, SubscriptionRecord
+from distributary.pipeline.model.message import (
+    Group,
+    LogEvent,
+    PublishBatch,
+    SchemaRecord,
+    Settlement,
+)
 from distributary.pipeline.sequences.sequence_set import Run
 
 #: The format's version; it changes when a reader of the former one would misread a frame.
@@ -62,7 +68,8 @@ class SettlementRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A SubscriptionRecord in a frame; `subscription` is the key's id."""
+    """A SubscriptionRecord in a frame, with its key as an id. Or a SchemaRecord, whose text
+    is the `policy`."""
 
     event: str
     subscription: str
@@ -235,7 +242,13 @@ def _triples(run: Run) -> list[tuple[int, int, int]]:
     return list(zip(sequences[begins].tolist(), repeat(1), counts.tolist(), strict=False))
 
 
-def _subscription_row(record: SubscriptionRecord) -> SubscriptionRow:
+def _subscription_row(record: LogEvent) -> SubscriptionRow:
+    if isinstance(record, SchemaRecord):
+        said, floor, policy = record.event.value, record.floor, record.text
+        topic, by = record.topic, record.by or None
+        return SubscriptionRow(
+            said, record.id, topic, False, None, False, floor, policy=policy, by=by
+        )
     definition = record.definition
     return SubscriptionRow(
         record.event.value,

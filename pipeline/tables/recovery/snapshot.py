@@ -9,6 +9,7 @@ order of rows.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from pyroaring import BitMap64
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.failures import Failures
+from distributary.pipeline.model.message import SchemaRecord
 from distributary.pipeline.model.subscription import (
     BEGINNINGS,
     Definition,
@@ -36,6 +38,7 @@ from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.recovery.log_batches import tables
 from distributary.pipeline.tables.recovery.standpoints import (
     WHOLE_LOG,
+    SchemaEvent,
     Snapshot,
     SubscriptionState,
 )
@@ -68,12 +71,15 @@ _EVENT_COLUMNS = [
     "policy",
     "origin",
     "created_by",
+    "by",
+    "recorded_at",
 ]
 Flags = npt.NDArray[np.bool_]
 
 _BEGINS = pa.array(sorted(event.value for event in BEGINNINGS), pa.string())
 _DELETED = pa.scalar(SubscriptionEvent.DELETED.value, pa.string())
-_KNOWN = pa.array(sorted(event.value for event in SubscriptionEvent), pa.string())
+#: The events of subscriptions. All of schemas matter, as does what nobody knows.
+_KNOWN = pa.array(sorted({*SubscriptionEvent} - {SubscriptionEvent.SCHEMA}), pa.string())
 
 
 @dataclass(slots=True)
@@ -127,7 +133,8 @@ def load(home: Home, log: TopicLog) -> Snapshot:
     except _Unusable as why:
         cursors, source = {}, f"{WHOLE_LOG} ({why})"
     try:
-        folds = _begin(cursors, log)
+        incarnations, schemas = _incarnations_of(log)
+        folds = _begin(cursors, incarnations)
         for fold in folds.values():
             # Retention takes what is owed to nobody, maybe before a settlement says so.
             fold.standing.floor = max(fold.standing.floor, log.first_sequence)
@@ -149,7 +156,8 @@ def load(home: Home, log: TopicLog) -> Snapshot:
         )
         for name, fold in sorted(folds.items())
     ]
-    return Snapshot(log.journal_version + 1, log.sequence_version, tuple(states), source)
+    head = log.sequence_version
+    return Snapshot(log.journal_version + 1, head, tuple(states), source, tuple(schemas))
 
 
 def _cursors(home: Home, log: TopicLog) -> dict[str, Standing]:
@@ -201,13 +209,15 @@ def _failures(subscription: str, rows: list[dict[str, int]] | None) -> dict[int,
     return {row["sequence"]: Failures(row["failures"], row["group"]) for row in rows}
 
 
-def _begin(cursors: dict[str, Standing], log: TopicLog) -> dict[str, _Fold]:
+def _begin(
+    cursors: dict[str, Standing], incarnations: "dict[str, _Incarnation]"
+) -> dict[str, _Fold]:
     """Each subscription that lives, from its cursor or from the event that began it.
 
     All events are read, also because a cursor doesn't have the whole definition.
     """
     folds = {}
-    for name, incarnation in _incarnations_of(log).items():
+    for name, incarnation in incarnations.items():
         standing, began = cursors.get(name), incarnation.began
         if standing is None or standing.group < began.group:
             standing = Standing(began.group, began.floor)
@@ -215,14 +225,19 @@ def _begin(cursors: dict[str, Standing], log: TopicLog) -> dict[str, _Fold]:
     return folds
 
 
-def _incarnations_of(log: TopicLog) -> dict[str, _Incarnation]:
+def _incarnations_of(log: TopicLog) -> tuple[dict[str, _Incarnation], list[SchemaEvent]]:
     """Of each subscription that lives two events: that which began its incarnation, and the last
-    one. The others, and all of what is gone, are passed over as columns, however many there are."""
+    one. The others, and all of what is gone, are passed over as columns, however many there are.
+    And all events of schemas."""
+    schemas: list[SchemaEvent] = []
     began: dict[str, _Event] = {}
     last: dict[str, _Event] = {}
     events = tables(log.parquets(topic_log_schema.SUBSCRIPTION, 0), _EVENT_COLUMNS)
     for table, wanted in zip(events, _wanted(log), strict=True):
         for row in table.filter(pa.array(wanted)).to_pylist():
+            if row["event"] == SubscriptionEvent.SCHEMA:
+                schemas.append(_schema_event(row))
+                continue
             event = _Event(
                 row["group"],
                 _known(row["event"], row["subscription"], log),
@@ -236,11 +251,18 @@ def _incarnations_of(log: TopicLog) -> dict[str, _Incarnation]:
                 known = latest.get(row["subscription"])
                 if known is None or event.order >= known.order:
                     latest[row["subscription"]] = event
-    return {
+    lives = {
         name: _Incarnation(began[name], event)
         for name, event in last.items()
         if event.what != SubscriptionEvent.DELETED
     }
+    return lives, sorted(schemas, key=lambda one: one.group)
+
+
+def _schema_event(row: dict[str, Any]) -> SchemaEvent:
+    at = int(row["recorded_at"].timestamp() * 1_000_000)
+    record = SchemaRecord(row["topic"], row["policy"], row["floor"], row["by"] or "")
+    return SchemaEvent(record, row["group"], at)
 
 
 def _wanted(log: TopicLog) -> list[Flags]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from distributary.pipeline.log.failures import Failures
+from distributary.pipeline.model.message import SchemaRecord
 from distributary.pipeline.model.subscription import (
     MADE_BY_CLIENT,
     Definition,
@@ -35,14 +36,25 @@ class SubscriptionState:
     lost: SequenceSet = field(default_factory=SequenceSet)
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaEvent:
+    """A schema that was set or dropped, in which group, and when (microseconds)."""
+
+    record: SchemaRecord
+    group: int
+    recorded_at: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The state that the gateway goes on from. `source` says in words what it was read from."""
+    """The state that the gateway goes on from. `source` says in words what it was read from;
+    `schemas` are all that were ever set, in the order of the log."""
 
     next_group: int
     next_sequence: int
     subscriptions: tuple[SubscriptionState, ...]
     source: str
+    schemas: tuple[SchemaEvent, ...] = ()
 
 
 def at_the_beginning(next_group: int, next_sequence: int) -> Snapshot:

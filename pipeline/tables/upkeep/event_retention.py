@@ -10,7 +10,7 @@ that is made and ended once a second they would be 63 million rows in a year. An
   goes together with all that lies before it.
 
 What is left of a subscription that lives is the event that began its incarnation and the last one;
-of one that is gone, nothing.
+of one that is gone, nothing. Events of schemas stay: they are few, and old rows are read by them.
 """
 
 from collections.abc import Sequence
@@ -32,6 +32,7 @@ from distributary.pipeline.tables.delta.store import Store
 ROWS_MAX: Final = 262_144
 _COLUMNS: Final = ["group", "subscription", "event"]
 _BEGINS: Final = pa.array(sorted(event.value for event in BEGINNINGS), pa.string())
+_SCHEMA: Final = pa.scalar(SubscriptionEvent.SCHEMA.value, pa.string())
 _DELETED: Final = pa.scalar(SubscriptionEvent.DELETED.value, pa.string())
 
 Flags = npt.NDArray[np.bool_]
@@ -126,7 +127,7 @@ def _staying(table: pa.Table, bound: int) -> Flags:
     names = table["subscription"].combine_chunks().dictionary_encode()
     of = names.indices.to_numpy().astype(np.int64)
     count = len(names.dictionary)
-    old: Flags = group < bound
+    old: Flags = (group < bound) & ~pc.equal(event, _SCHEMA).to_numpy()
     decisive = begins | deletes
     last = _last(of, group, old & decisive, count)
     last_begin = _last(of, group, old & begins, count)

@@ -113,6 +113,8 @@ def read_incarnations(view: TableView, reader: FileReader, findings: Findings) -
                     row["floor"],
                 )
                 _check_event(one, row["event"], view, findings)
+                if row["event"] == SubscriptionEvent.SCHEMA:
+                    continue
                 _check_policy(one, row["policy"] or "", view, findings)
                 if one.group >= said.get(one.subscription, _NOTHING).group:
                     policy = row["policy"] or ""

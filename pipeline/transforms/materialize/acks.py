@@ -1,33 +1,60 @@
 """Settlement rows of `topic_log`, one row per message and settlement, for the table `acks`."""
 
-from pyspark.sql import Column, DataFrame
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.pipeline.model.outcome import Outcome
-from distributary.pipeline.transforms.schema.spark_schema import ACKS
+from distributary.pipeline.transforms.schema.spark_schema import ACKS, arrow_schema
 
 #: Settlements with these outcomes only say that a message wasn't for the subscription.
 NEVER_OWED = (Outcome.LOCAL.value, Outcome.FORBIDDEN.value, Outcome.REDRIVEN.value)
 
+#: What is read of a settlement.
+READ = (
+    "subscription",
+    "topic",
+    "consumer",
+    "outcome",
+    "final",
+    "delivery_count",
+    "delivered_at",
+    "settled_at",
+    "sequences",
+    "floor",
+    "group",
+)
+
 
 def acks(log: DataFrame) -> DataFrame:
-    """`topic_log` in, `acks` out: which consumer had which message, when, and its outcome.
+    """`topic_log` in, `acks` out: which consumer had which message, when, and its outcome."""
+    return log.where(F.col("record") == "settlement").select(*READ).mapInArrow(acked, ACKS)
+
+
+def acked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Arrow batches with the columns READ, as those of ACKS.
 
     A message that ended without a consumer, such as by its expiry, has no consumer here, nor a
     time of delivery. One that was never owed, by no-local or because it was published for another
     subscription, is no delivery, and has no time of one either."""
-    nobody = F.col("consumer") == ""
-    delivered = ~nobody & ~F.col("outcome").isin(*NEVER_OWED)
-    return (
-        log.where(F.col("record") == "settlement")
-        .withColumn("sequence", F.explode("sequences"))
-        .withColumn("delivered_at", F.when(delivered, F.col("delivered_at")))
-        .withColumn("consumer", F.when(~nobody, F.col("consumer")))
-        .withColumn("day", _utc_day("settled_at"))
-        .select(*ACKS.names)
-    )
-
-
-def _utc_day(column: str) -> Column:
-    """The UTC day of a timestamp, whatever the session's time zone is."""
-    return F.date_from_unix_date(F.floor(F.unix_micros(column) / 86_400_000_000).cast("int"))
+    kind = arrow_schema(ACKS)
+    never_owed = pa.array(NEVER_OWED)
+    for batch in batches:
+        sequences = batch.column("sequences")
+        nobody = pc.equal(batch.column("consumer"), pa.scalar(""))
+        undelivered = pc.or_(nobody, pc.is_in(batch.column("outcome"), value_set=never_owed))
+        columns = {name: batch.column(name) for name in READ} | {
+            "consumer": pc.if_else(nobody, None, batch.column("consumer")),
+            "delivered_at": pc.if_else(undelivered, None, batch.column("delivered_at")),
+            "day": batch.column("settled_at").cast(pa.timestamp("us", "UTC")).cast(pa.date32()),
+        }
+        owners = pc.list_parent_indices(sequences)
+        rows = {name: columns[name].take(owners) for name in kind.names if name != "sequence"} | {
+            "sequence": pc.list_flatten(sequences)
+        }
+        yield pa.RecordBatch.from_arrays(
+            [rows[field.name].cast(field.type) for field in kind], schema=kind
+        )

@@ -149,6 +149,9 @@ class Cursor:
         )
 
 
+#: Group and floor by subscription: rows of later groups are its incarnation's.
+Since: TypeAlias = Mapping[str, tuple[int, int]]
+
 #: All cursors, by subscription.
 Cursors: TypeAlias = dict[str, Cursor]
 
@@ -204,11 +207,16 @@ def begin(before: Cursors, said: Iterable[Row]) -> Cursors:
     return began
 
 
+def since(began: Cursors) -> Since:
+    """From where on settlements belong to these cursors."""
+    return {name: (cursor.group, cursor.floor) for name, cursor in began.items()}
+
+
 def sums(began: Cursors, log: DataFrame) -> pa.Table:
     """The settlements in `log` that belong to these cursors, as rows of PARTIAL."""
-    since = {name: (cursor.group, cursor.floor) for name, cursor in began.items()}
     settlements = log.where(F.col("record") == "settlement").select(*COLUMNS)
-    found: pa.Table = settlements.mapInArrow(partial(partials, since=since), PARTIAL).toArrow()
+    summing = partial(partials, since=since(began))
+    found: pa.Table = settlements.mapInArrow(summing, PARTIAL).toArrow()
     return found
 
 
@@ -225,6 +233,11 @@ def settle(began: Cursors, summed: pa.Table | None, *, group: int) -> Cursors:
 
 def rows(spark: SparkSession, after: Cursors, *, log_version: int) -> DataFrame:
     """The table `cursors` with these rows."""
+    return spark.createDataFrame(listed(after, log_version=log_version), CURSORS)
+
+
+def listed(after: Cursors, *, log_version: int) -> pa.Table:
+    """The rows of the table `cursors`."""
     some = [after[name] for name in sorted(after)]
     columns = {
         **{
@@ -237,13 +250,10 @@ def rows(spark: SparkSession, after: Cursors, *, log_version: int) -> DataFrame:
         "log_version": [log_version] * len(some),
         "updated_at": [datetime.now(UTC)] * len(some),
     }
-    table = pa.table({name: pa.array(columns[name], _ARROW[name]) for name in CURSORS.names})
-    return spark.createDataFrame(table, CURSORS)
+    return pa.table({name: pa.array(columns[name], _ARROW[name]) for name in CURSORS.names})
 
 
-def partials(
-    batches: Iterable[pa.RecordBatch], since: Mapping[str, tuple[int, int]]
-) -> Iterator[pa.RecordBatch]:
+def partials(batches: Iterable[pa.RecordBatch], since: Since) -> Iterator[pa.RecordBatch]:
     """Settlement rows in Arrow, one row of PARTIAL out for each subscription of `since` (its group
     and floor) that has any."""
     settlements, counts = Settlements(since), Counter[tuple[str, str]]()

@@ -1,34 +1,43 @@
 """Events of `topic_log`, for the table `subscriptions`: the life of each definition."""
 
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
-from distributary.pipeline.model.subscription import BEGINNINGS
-from distributary.pipeline.transforms.schema.spark_schema import SUBSCRIPTIONS
+from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
+from distributary.pipeline.transforms.schema.spark_schema import SUBSCRIPTIONS, arrow_schema
 
-#: Columns that came later than the log: null in one that no gateway has opened since.
-_LATER = {
-    "paused": "boolean",
-    "policy": "string",
-    "origin": "string",
-    "created_by": "string",
-    "dropped": "bigint",
-    "by": "string",
-}
+#: The event that is no subscription's.
+SCHEMA = SubscriptionEvent.SCHEMA.value
 
 
 def subscriptions(log: DataFrame) -> DataFrame:
-    """`topic_log` in, `subscriptions` out: one row per event, with all that it says.
+    """`topic_log` in, `subscriptions` out: one row per event but those of schemas."""
+    there = [name for name in SUBSCRIPTIONS.names if name in log.columns]
+    said = log.where(F.col("record") == "subscription").select(*there)
+    return said.mapInArrow(told, SUBSCRIPTIONS)
+
+
+def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Arrow batches with columns of SUBSCRIPTIONS, with all of them. A log that no gateway has
+    opened since a column came lacks it: null, which for `paused` is false.
 
     Only an event that begins an incarnation says what is owed from then on, so only it has a floor.
     """
-    for name, kind in _LATER.items():
-        if name not in log.columns:
-            log = log.withColumn(name, F.lit(None).cast(kind))
-    begins = F.col("event").isin(*(event.value for event in BEGINNINGS))
-    return (
-        log.where(F.col("record") == "subscription")
-        .withColumn("floor", F.when(begins, F.col("floor")))
-        .withColumn("paused", F.coalesce("paused", F.lit(False)))
-        .select(*SUBSCRIPTIONS.names)
-    )
+    kind = arrow_schema(SUBSCRIPTIONS)
+    beginnings = pa.array([event.value for event in BEGINNINGS])
+    for every in batches:
+        batch = every.filter(pc.not_equal(every.column("event"), pa.scalar(SCHEMA)))
+        rows = {
+            field.name: batch.column(field.name).cast(field.type)
+            if field.name in batch.schema.names
+            else pa.nulls(batch.num_rows, field.type)
+            for field in kind
+        }
+        begins = pc.is_in(rows["event"], value_set=beginnings)
+        rows["floor"] = pc.if_else(begins, rows["floor"], None)
+        rows["paused"] = rows["paused"].fill_null(False)
+        yield pa.RecordBatch.from_arrays([rows[name] for name in kind.names], schema=kind)

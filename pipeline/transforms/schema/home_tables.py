@@ -13,6 +13,7 @@ from distributary.pipeline.transforms.schema.spark_schema import (
     CURSORS,
     LOG_VERSIONS,
     MESSAGES,
+    SCHEMA_VERSIONS,
     SUBSCRIPTIONS,
 )
 from distributary.pipeline.transforms.schema.worker_python import use_own_python
@@ -22,6 +23,7 @@ SCHEMAS: dict[str, StructType] = {
     "messages": MESSAGES,
     "acks": ACKS,
     "subscriptions": SUBSCRIPTIONS,
+    "schemas": SCHEMA_VERSIONS,
     "log_versions": LOG_VERSIONS,
     "cursors": CURSORS,
 }
@@ -49,6 +51,10 @@ class Tables:
     @property
     def subscriptions(self) -> DataFrame:
         return self.table("subscriptions")
+
+    @property
+    def schemas(self) -> DataFrame:
+        return self.table("schemas")
 
     @property
     def log_versions(self) -> DataFrame:

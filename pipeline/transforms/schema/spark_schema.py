@@ -7,6 +7,8 @@ topic_log. A column's comment is its meaning, and stands in the table itself.
 
 from typing import TypeAlias
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -46,6 +48,11 @@ PROPERTY = StructType(
         StructField("binary", BinaryType()),
     ]
 )
+
+
+def arrow_schema(kind: StructType) -> pa.Schema:
+    """The columns as Arrow has them, without what only Spark reads of them; times are UTC."""
+    return pa.schema([(one.name, one.type) for one in to_arrow_schema(kind, timezone="UTC")])
 
 
 def _table(*columns: Column) -> StructType:
@@ -165,6 +172,36 @@ SUBSCRIPTIONS = _table(
     ),
     ("group", LongType(), "group of the journal with the event"),
     ("recorded_at", TimestampType(), "when that group was written"),
+)
+
+SCHEMA_VERSIONS = _table(
+    ("topic", StringType(), "the topic, or the pattern of topics as policies have it"),
+    ("version", LongType(), "counted from 1 for each topic; null for a drop"),
+    ("event", StringType(), "set or dropped"),
+    ("format", StringType(), "json, avro or protobuf"),
+    ("definition", StringType(), "the schema; of Protobuf a descriptor set, as base64"),
+    ("message", StringType(), "of Protobuf the message's full name; else empty"),
+    ("compatibility", StringType(), "none, backward, forward or full"),
+    ("validate", StringType(), "off or refuse"),
+    ("framing", StringType(), "plain or confluent"),
+    ("registry_id", StringType(), "the id that bodies name it by; empty if they don't"),
+    ("cloud_events", BooleanType(), "whether messages are CloudEvents"),
+    ("columns", StringType(), "the columns of its typed table, as Spark's schema in JSON"),
+    ("floor", LongType(), "the first sequence that it counts for, until the next event's"),
+    ("by", StringType(), "the user who did this"),
+    ("group", LongType(), "group of the journal with the event"),
+    ("recorded_at", TimestampType(), "when that group was written"),
+)
+
+REJECTED = _table(
+    ("topic", StringType(), "where it was published"),
+    ("sequence", LongType(), "the message"),
+    ("schema_version", LongType(), "the version that it doesn't fit"),
+    ("reason", StringType(), "why, as a sentence"),
+    ("place", StringType(), "where in its body, as a JSON pointer; empty: all of it"),
+    ("message", BinaryType(), "all its bytes as they came"),
+    ("group", LongType(), "group of the journal with the message"),
+    ("day", DateType(), "UTC day of its publication; the partition"),
 )
 
 LOG_VERSIONS = _table(

@@ -1,0 +1,79 @@
+"""What a home's messages say of a schema: `distributary schema infer`, the sample of `check`."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from distributary.ingest.cli.answer_tables import SEEN_PLACES, show_rows
+from distributary.ingest.cli.options.command_options import json_option, print_json
+from distributary.pipeline.schemas.body_content import content_of, json_body
+from distributary.pipeline.schemas.inference import SeenPlace, proposed, told
+from distributary.pipeline.schemas.schema_version import Framing, SchemaVersion
+from distributary.pipeline.schemas.typed_row import Misfit, NotFitting
+
+#: Misfits that are shown, and kinds of them that are counted.
+SHOWN_MAX, KINDS_MAX = 5, 100
+
+
+def sample_report(
+    version: SchemaVersion, home: Path, config: Path | None, count: int
+) -> dict[str, Any]:
+    """How many of the newest messages fit a version, and why the others don't. Raises
+    InvalidRequest and StoreError."""
+    from distributary.ingest.cli.schemas.log_sample import newest  # noqa: PLC0415 (pyarrow takes a while)
+    from distributary.pipeline.schemas.formats.row_reader import row_reader  # noqa: PLC0415 (as above)
+
+    reader = row_reader(version)
+    fit, places, shown = 0, Counter[str](), list[str]()
+    for one in newest(home, config, version.topic, count):
+        row = reader.read(one.message)
+        if not isinstance(row, Misfit):
+            fit += 1
+            continue
+        if row.place in places or len(places) < KINDS_MAX:
+            places[row.place] += 1
+        if len(shown) < SHOWN_MAX:
+            shown.append(f"{one.sequence}: {row.sentence}")
+    misfits = [f"{place or 'the body'}: {often}" for place, often in places.most_common(SHOWN_MAX)]
+    return {"fit": fit, "misfit": places.total(), "misfits_at": misfits, "for_example": shown}
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--home", type=click.Path(path_type=Path), required=True, help="The gateway's folder."
+)
+@click.option("--config", type=click.Path(path_type=Path), help="The home's settings.")
+@click.option("--sample", type=click.IntRange(1), default=100_000, show_default=True)
+@json_option
+def infer(topic: str, home: Path, config: Path | None, sample: int, as_json: bool) -> None:
+    """Propose a JSON Schema by the newest messages; what was seen goes to standard error.
+
+    \b
+    Examples:
+      distributary schema infer orders --home ~/orders > order.json
+      distributary schema infer orders --home ~/orders --sample 1000 --json
+
+    It may run beside the gateway. Values of a type that fewer than one in a hundred has are odd:
+    they are told and left out.
+    """
+    from distributary.ingest.cli.schemas.log_sample import newest  # noqa: PLC0415 (pyarrow takes a while)
+
+    seen, unreadable, example = SeenPlace(), 0, ""
+    for one in newest(home, config, topic, sample):
+        try:
+            seen.add(json_body(content_of(one.message), Framing.PLAIN, exact=False))
+        except NotFitting as wrong:
+            unreadable += 1
+            example = example or f"{one.sequence}: {wrong.misfit.sentence}"
+    proposal, lines = proposed(seen), told(seen)
+    if as_json:
+        facts = {"messages": seen.count + unreadable, "unreadable": unreadable, "example": example}
+        print_json({"schema": proposal, **facts, "seen": lines})
+        return
+    click.echo(json.dumps(proposal, indent=2, ensure_ascii=False))
+    click.echo(f"{seen.count} messages were read, {unreadable} couldn't be. {example}", err=True)
+    show_rows(SEEN_PLACES, lines, "messages", err=True)

@@ -1,0 +1,181 @@
+"""The gateway's end of the process that checks messages.
+
+Rule 1: one request is under way at a time, in the order in which they came: so outcomes keep the
+        order of their link.
+Rule 2: what can't be checked is never taken for right. A process that dies, or takes longer than
+        `schemas.check_ms_max` for a request, is ended and started again; its request fails, and a
+        run of several messages is checked once more, each by itself.
+"""
+
+import socket
+import subprocess
+import sys
+import threading
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TypeAlias
+
+import msgspec
+import structlog
+
+from distributary.ingest.commit.builder_messages import receive, send
+from distributary.ingest.runtime.settings import SchemaSettings
+from distributary.ingest.schemas.check_messages import (
+    CheckAnswer,
+    CheckRequest,
+    CheckRun,
+    CheckVersion,
+    DefineVersion,
+    SetLimits,
+)
+from distributary.ingest.schemas.check_process import VERSIONS_MAX
+
+_events = structlog.get_logger("gateway")
+
+PROCESS = "distributary.ingest.schemas.check_process"
+#: What asking raises when there is no answer.
+_NO_ANSWER = (OSError, EOFError, msgspec.MsgspecError)
+#: Seconds until a process that was started has imported all, and answers.
+START_SECONDS_MAX = 30.0
+UNCHECKED = "the message couldn't be checked by its topic's schema"
+
+
+@dataclass(frozen=True, slots=True)
+class RunToCheck:
+    """Messages, and the version that they are to be read by."""
+
+    version: DefineVersion
+    lengths: bytes
+    blob: bytes
+
+
+#: What is asked, and who is told on the worker's thread.
+Work: TypeAlias = tuple[RunToCheck | CheckVersion, Callable[[CheckAnswer], None]]
+
+
+class CheckWorker:
+    """Asks the process, from a thread that only waits for it. There is neither until something is
+    asked."""
+
+    def __init__(self, settings: SchemaSettings) -> None:
+        self._settings = settings
+        self._work: SimpleQueue[Work | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._defined: set[str] = set()
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(CheckAnswer)
+
+    def ask(self, what: RunToCheck | CheckVersion, then: Callable[[CheckAnswer], None]) -> None:
+        """Check this; `then` gets the answer, on the worker's thread. Called on the loop's."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="schemas", daemon=True)
+            self._thread.start()
+        self._work.put((what, then))
+
+    def close(self) -> None:
+        """End the process; what wasn't answered never is."""
+        if self._thread is not None:
+            self._work.put(None)
+            if self._process is not None:
+                self._process.kill()  # what it is asked now fails at once
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            what, then = work
+            then(self._checked(what) if isinstance(what, CheckVersion) else self._of_run(what))
+        self._end()
+
+    def _checked(self, what: CheckVersion) -> CheckAnswer:
+        try:
+            return self._asked(what, b"")
+        except _NO_ANSWER as error:
+            why = self._failed(error)
+            return CheckAnswer(error=f"the schema couldn't be checked: {why}")
+
+    def _of_run(self, what: RunToCheck) -> CheckAnswer:
+        """The misfits of a run; each message by itself if the whole fails."""
+        try:
+            return self._misfits(what)
+        except _NO_ANSWER as error:
+            self._failed(error)
+        found: list[tuple[int, str]] = []
+        start = 0
+        for nth, length in enumerate(array("I", what.lengths)):
+            one = what.lengths[4 * nth : 4 * nth + 4]
+            part = RunToCheck(what.version, one, what.blob[start : start + length])
+            start += length
+            try:
+                found += [(nth, sentence) for _, sentence in self._misfits(part).misfits]
+            except _NO_ANSWER as error:
+                found.append((nth, f"{UNCHECKED}: {self._failed(error)}"))
+        return CheckAnswer(misfits=tuple(found))
+
+    def _misfits(self, what: RunToCheck) -> CheckAnswer:
+        if not what.version.name:
+            return CheckAnswer()  # nobody wants to know; it keeps its place
+        self._connected()
+        if what.version.name not in self._defined:
+            if len(self._defined) >= VERSIONS_MAX:
+                self._defined.clear()
+            answer = self._asked(what.version, b"")
+            if answer.error:
+                count = len(what.lengths) // 4
+                said = f"{UNCHECKED}: {answer.error}"
+                return CheckAnswer(misfits=tuple((nth, said) for nth in range(count)))
+            self._defined.add(what.version.name)
+        return self._asked(CheckRun(what.version.name, what.lengths), what.blob)
+
+    def _asked(self, request: CheckRequest, data: bytes) -> CheckAnswer:
+        """Raises OSError and EOFError when the process has no answer."""
+        connection = self._connected()
+        send(connection, self._encoder.encode(request))
+        if data:
+            connection.sendall(data)
+        return self._decoder.decode(receive(connection))
+
+    def _connected(self) -> socket.socket:
+        """The process's socket; it is started if there is none, or if it has ended by itself."""
+        if self._process is not None and self._process.poll() == 0:
+            self._end()
+        if self._socket is not None:
+            return self._socket
+        own, other = socket.socketpair()
+        own.settimeout(START_SECONDS_MAX)
+        with other:
+            self._process = subprocess.Popen(  # noqa: S603 (our own module)
+                [sys.executable, "-P", "-m", PROCESS, str(self._settings.process_bytes_max)],
+                stdin=other.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._socket = own
+        limits = self._settings
+        self._asked(
+            SetLimits(limits.definition_bytes_max, limits.columns_max, limits.depth_max), b""
+        )
+        own.settimeout(limits.check_ms_max / 1_000)
+        return own
+
+    def _failed(self, error: Exception) -> str:
+        why = str(error) or "the process that checks has ended"
+        if isinstance(error, TimeoutError):
+            why = f"no answer after {self._settings.check_ms_max} ms (schemas.check_ms_max)"
+        _events.warning("schemas.check_failed", reason=why, then="it is started again")
+        self._end()
+        return why
+
+    def _end(self) -> None:
+        self._defined.clear()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None

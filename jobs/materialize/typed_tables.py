@@ -1,0 +1,82 @@
+"""The typed tables of topics that have a schema, and `rejected`, beside the other tables.
+
+They are made when the first row comes. Which there are, and their columns, follows from the events
+of schemas (`pipeline.transforms.typed.topic_tables`).
+
+Rule: a table without a transaction is empty, and has everything up to the group of `cursors`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+from distributary.jobs.tables.delta_files import Folder
+from distributary.jobs.tables.spark_tables import Shape, SparkTable
+from distributary.pipeline.transforms.schema.spark_schema import REJECTED
+from distributary.pipeline.transforms.typed.topic_tables import (
+    FOLDER,
+    SchemaEvent,
+    topic_tables,
+)
+from distributary.pipeline.transforms.typed.typed_rows import REJECTED_NAME
+
+#: How they lie on the disk.
+TYPED_SHAPE = Shape((), "_sequence,_published_at", frozenset({"_sequence", "_message_id"}))
+REJECTED_SHAPE = Shape(("day",), "sequence,topic,group")
+
+
+@dataclass(slots=True)
+class TypedTables:
+    """All of them in one folder. `events` are those up to the group that all tables have, or to the
+    end of the slice that is being written."""
+
+    spark: SparkSession
+    folder: str
+    group: int  #: up to which `cursors` have everything
+    events: list[SchemaEvent] = field(default_factory=list)
+    _tables: dict[str, SparkTable] = field(default_factory=dict)
+
+    def find(self) -> None:
+        """Look which there are."""
+        names = [f"{FOLDER}/{one}" for one in Folder(self.spark, f"{self.folder}/{FOLDER}").names()]
+        for name in (*names, REJECTED_NAME):
+            path = f"{self.folder}/{name}"
+            if DeltaTable.isDeltaTable(self.spark, path):
+                there = self.spark.read.format("delta").load(path).schema
+                shape = REJECTED_SHAPE if name == REJECTED_NAME else TYPED_SHAPE
+                table = SparkTable(self.spark, name, path, there, shape)
+                table.known()
+                table.reached = max(table.reached, self.group)
+                self._tables[name] = table
+
+    def reached(self) -> Mapping[str, int]:
+        """Up to which group each has everything."""
+        return {name: table.reached for name, table in self._tables.items()}
+
+    def tell(self, events: Iterable[SchemaEvent]) -> None:
+        """More events, in the order of the log; each once."""
+        self.events.extend(events)
+
+    def table(self, name: str, topic: str) -> SparkTable:
+        """The table with all columns that the events say; made if there is none."""
+        if name == REJECTED_NAME:
+            schema, shape = REJECTED, REJECTED_SHAPE
+        else:
+            tables = topic_tables(self.events, topic).tables
+            schema, shape = tables[name.removeprefix(f"{FOLDER}/")], TYPED_SHAPE
+        found = self._tables.get(name)
+        if found is None:
+            found = SparkTable(self.spark, name, f"{self.folder}/{name}", schema, shape)
+            found.make_beside_files()
+            found.reached = max(found.reached, self.group)
+            self._tables[name] = found
+        found.grow(schema)
+        return found
+
+    def done(self, group: int) -> None:
+        """All rows up to this group are in, also in those that got none."""
+        self.group = group
+        for table in self._tables.values():
+            table.reached = group

@@ -1,0 +1,212 @@
+"""The columns of a typed table, and their types.
+
+`spark_json` writes them as Spark's and Delta's schema JSON, which `StructType.fromJson` reads.
+
+Rule 1: a column has one type for all messages. What a format allows and a column can't have is the
+        text of its JSON (`Scalar.JSON`), so nothing of it is lost.
+Rule 2: names that differ in case alone, or in characters that Delta doesn't take, would be one
+        column: they are refused.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from distributary.pipeline.codec.quoting import quoted
+from distributary.pipeline.errors import InvalidRequest
+
+#: Digits of a decimal in Spark and Delta.
+PRECISION_MAX: Final = 38
+#: What Delta doesn't take in a name.
+_NOT_IN_A_NAME: Final = re.compile(r"[ ,;{}()\n\t=]")
+
+
+class Scalar(StrEnum):
+    """A type without parts. The words are Spark's, but for JSON."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"  #: 32 bits
+    LONG = "long"  #: 64 bits
+    FLOAT = "float"
+    DOUBLE = "double"
+    STRING = "string"
+    BINARY = "binary"
+    DATE = "date"
+    TIMESTAMP = "timestamp"  #: microseconds, UTC
+    JSON = "json"  #: a string, the compact JSON of what has no type of its own
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalOf:
+    """An exact number of so many digits, `scale` of them behind the point."""
+
+    precision: int
+    scale: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """Elements of one type; `nullable` if an element may be null."""
+
+    element: "ColumnType"
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """Values of one type under keys that are strings; `nullable` if a value may be null."""
+
+    value: "ColumnType"
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Columns within a column."""
+
+    columns: "tuple[Column, ...]"
+
+
+ColumnType: TypeAlias = Scalar | DecimalOf | ListOf | MapOf | Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its name in the table, and `field`, what it is called in a message."""
+
+    name: str
+    type: ColumnType
+    nullable: bool
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayout:
+    """What a body becomes: `columns`, of which those `before` the body's are of its envelope
+    (CloudEvents' attributes). `whole`: the body's only column is `value`, the body itself."""
+
+    columns: tuple[Column, ...]
+    whole: bool = False
+    before: int = 0
+
+    @property
+    def body_columns(self) -> tuple[Column, ...]:
+        return self.columns[self.before :]
+
+
+#: The one column of a body that is no object.
+VALUE: Final = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaLimits:
+    """What one schema may become (`schemas` in the settings)."""
+
+    definition_bytes_max: int = 49_152
+    columns_max: int = 1_000
+    depth_max: int = 16
+
+
+LIMITS: Final = SchemaLimits()
+
+
+def column(field: str, type: ColumnType, *, nullable: bool) -> Column:  # noqa: A002
+    """The column of a message's field, under a name that Delta takes."""
+    return Column(_NOT_IN_A_NAME.sub("_", field) or "_", type, nullable, field)
+
+
+def distinct(columns: Iterable[Column], where: str) -> tuple[Column, ...]:
+    """The columns, no two of which have one name. Raises InvalidRequest; `where` says of what."""
+    found: dict[str, Column] = {}
+    for one in columns:
+        other = found.setdefault(one.name.lower(), one)
+        if other is not one:
+            raise InvalidRequest(
+                f"{where or 'the schema'} has fields {quoted(other.field)} and "
+                f"{quoted(one.field)}, which would be one column: names of columns don't differ "
+                "in case, and spaces and , ; { } ( ) = become _. Rename one of them"
+            )
+    return tuple(found.values())
+
+
+def layout(root: ColumnType, limits: SchemaLimits = LIMITS) -> RowLayout:
+    """The layout of bodies of this type. Raises InvalidRequest for too many or too deep columns."""
+    _measured(root, limits)
+    if isinstance(root, Struct):
+        return RowLayout(root.columns)
+    return RowLayout((Column(VALUE, root, nullable=True, field=VALUE),), whole=True)
+
+
+def _measured(root: ColumnType, limits: SchemaLimits) -> None:
+    count, level = 0, [root]
+    for _ in range(limits.depth_max + 1):
+        level = [part for one in level for part in parts(one)]
+        count += len(level)
+        if count > limits.columns_max:
+            raise InvalidRequest(
+                f"the schema has more than {limits.columns_max} columns (schemas.columns_max)"
+            )
+        if not level:
+            return
+    raise InvalidRequest(
+        f"the schema's columns lie deeper than {limits.depth_max} (schemas.depth_max)"
+    )
+
+
+def parts(one: ColumnType) -> list[ColumnType]:
+    """The types that this one has in it, one level down."""
+    match one:
+        case Struct(columns):
+            return [column.type for column in columns]
+        case ListOf(element):
+            return [element]
+        case MapOf(value):
+            return [value]
+    return []
+
+
+SparkJson: TypeAlias = "str | int | bool | list[SparkJson] | dict[str, SparkJson]"
+
+
+def spark_json(columns: Iterable[Column]) -> dict[str, SparkJson]:
+    """These columns as Spark's StructType in JSON. `metadata` has `field` where the name in the
+    message is another one, and `json` for a text of JSON."""
+    return {"type": "struct", "fields": [_spark_field(one) for one in columns]}
+
+
+def _spark_field(one: Column) -> dict[str, SparkJson]:
+    metadata: dict[str, SparkJson] = {}
+    if one.field != one.name:
+        metadata["field"] = one.field
+    if one.type is Scalar.JSON:
+        metadata["json"] = True
+    return {
+        "name": one.name,
+        "type": _spark_type(one.type),
+        "nullable": one.nullable,
+        "metadata": metadata,
+    }
+
+
+def _spark_type(one: ColumnType) -> SparkJson:
+    match one:
+        case Scalar.JSON:
+            return "string"
+        case Scalar():
+            return one.value
+        case DecimalOf(precision, scale):
+            return f"decimal({precision},{scale})"
+        case ListOf(element, nullable):
+            kind = _spark_type(element)
+            return {"type": "array", "elementType": kind, "containsNull": nullable}
+        case MapOf(value, nullable):
+            return {
+                "type": "map",
+                "keyType": "string",
+                "valueType": _spark_type(value),
+                "valueContainsNull": nullable,
+            }
+        case Struct(columns):
+            return spark_json(columns)

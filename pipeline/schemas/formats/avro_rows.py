@@ -1,0 +1,158 @@
+"""Bodies of Avro as rows, decoded by fastavro.
+
+Rule 1: a body is one datum in Avro's binary encoding, and nothing behind it.
+Rule 2: the writer's schema is that of the version whose registry id the body names; without an id,
+        or while no version has one, that of the version that reads.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from io import BytesIO
+from typing import Final, cast
+from uuid import UUID
+
+import fastavro
+from fastavro.schema import SchemaParseException
+from fastavro.types import Schema
+
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.schemas.amqp_instance import EPOCH
+from distributary.pipeline.schemas.avro_columns import avro_columns
+from distributary.pipeline.schemas.body_content import BodyContent, body_bytes, unframed
+from distributary.pipeline.schemas.column_types import LIMITS, RowLayout, Scalar, SchemaLimits
+from distributary.pipeline.schemas.json_columns import parsed
+from distributary.pipeline.schemas.json_values import SCALARS, Reading, json_text, row_reading
+from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
+from distributary.pipeline.schemas.typed_row import NotFitting, RowValue, TypedRow, not_a
+
+#: What fastavro raises for bytes that aren't of the schema.
+_NOT_AVRO: Final = (
+    *(EOFError, ValueError, LookupError, ArithmeticError, TypeError),
+    *(struct.error, MemoryError, fastavro.read.SchemaResolutionError),
+)
+_NANOS_OF_A_MICRO: Final = 1_000
+_UUID_BYTES: Final = 16
+
+
+class AvroRows:
+    """Reads bodies of one version; `versions` are all of the topic, of which bodies may name one.
+    Raises InvalidRequest for what is no Avro schema."""
+
+    def __init__(
+        self,
+        schema: SchemaVersion,
+        versions: Iterable[SchemaVersion] = (),
+        limits: SchemaLimits = LIMITS,
+    ) -> None:
+        self.layout: RowLayout = avro_columns(schema.definition, limits)
+        self._schema = schema
+        self._own = avro_schema(schema.definition)
+        self._writers: Mapping[str, Schema] = {
+            one.registry_id: avro_schema(one.definition)
+            for one in (*versions, schema)
+            if one.registry_id and one.format is Format.AVRO
+        }
+        self._row = row_reading(self.layout, AVRO_SCALARS)
+
+    def read(self, content: BodyContent) -> TypedRow:
+        """The row of a body. Raises NotFitting."""
+        framed = unframed(
+            body_bytes(content), self._schema.framing, Format.AVRO, content.content_type
+        )
+        writer = self._writer(framed.registry_id)
+        return self._row(decoded(framed.data, writer, None if writer is self._own else self._own))
+
+    def _writer(self, registry_id: str) -> Schema:
+        if not registry_id or not self._writers:
+            return self._own
+        if registry_id == self._schema.registry_id:
+            return self._own
+        found = self._writers.get(registry_id)
+        if found is None:
+            raise NotFitting(f"no version of the schema has the registry id {registry_id}")
+        return found
+
+
+def avro_schema(definition: str) -> Schema:
+    """A definition as fastavro has it. Raises InvalidRequest."""
+    try:
+        return fastavro.parse_schema(cast("Schema", parsed(definition)))
+    except (SchemaParseException, fastavro.schema.UnknownType, LookupError, TypeError) as error:
+        raise InvalidRequest(f"the definition is no Avro schema: {error}") from None
+
+
+def decoded(data: bytes, writer: Schema, reader: Schema | None) -> object:
+    """One datum, and nothing behind it. Raises NotFitting."""
+    file = BytesIO(data)
+    try:
+        found = fastavro.schemaless_reader(file, writer, reader)
+    except _NOT_AVRO as error:
+        said = str(error) or type(error).__name__
+        raise NotFitting(f"the body is no Avro of this schema: {said}") from None
+    if file.tell() != len(data):
+        raise NotFitting(f"the body has {len(data) - file.tell()} bytes behind its value")
+    return found
+
+
+def _string(value: object) -> RowValue:
+    match value:
+        case str():
+            return value
+        case UUID():
+            return str(value)
+        case time() | datetime():
+            return value.isoformat()
+        case Decimal():
+            return format(value, "f")
+        case bytes() if len(value) == _UUID_BYTES:
+            return str(UUID(bytes=value))
+    raise not_a("string", value)
+
+
+def _timestamp(value: object) -> RowValue:
+    match value:
+        case datetime():
+            return value.astimezone(UTC)
+        case int():
+            try:
+                return EPOCH + timedelta(microseconds=value // _NANOS_OF_A_MICRO)
+            except OverflowError:
+                pass
+    raise not_a("timestamp of the years 1 to 9999", value)
+
+
+def _as_it_is(value: object) -> RowValue:
+    return cast("RowValue", value)
+
+
+def _json(value: object) -> RowValue:
+    return json_text(_plain(value))
+
+
+def _plain(value: object) -> object:
+    """A value with its parts, in which nothing is left that JSON has no form for."""
+    match value:
+        case dict():
+            return {str(key): _plain(one) for key, one in value.items()}
+        case list():
+            return [_plain(one) for one in value]
+        case UUID() | Decimal():
+            return str(value)
+        case date() | time():
+            return value.isoformat()
+    return value
+
+
+AVRO_SCALARS: Final[Mapping[Scalar, Reading]] = {
+    **SCALARS,
+    Scalar.LONG: _as_it_is,
+    Scalar.FLOAT: _as_it_is,
+    Scalar.DOUBLE: _as_it_is,
+    Scalar.STRING: _string,
+    Scalar.BINARY: _as_it_is,
+    Scalar.DATE: _as_it_is,
+    Scalar.TIMESTAMP: _timestamp,
+    Scalar.JSON: _json,
+}

@@ -1,0 +1,79 @@
+"""Bodies of JSON as rows: validated by jsonschema-rs, then read column by column.
+
+Rule 1: nothing is fetched: a reference to another document is an error when the schema is set.
+Rule 2: patterns are matched in linear time. One that needs more (look-around, back-references) is
+        an error when the schema is set.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema_rs
+
+from distributary.pipeline.codec.quoting import quoted
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.schemas.body_content import BodyContent, json_body
+from distributary.pipeline.schemas.column_types import LIMITS, RowLayout, SchemaLimits
+from distributary.pipeline.schemas.json_columns import json_columns, parsed
+from distributary.pipeline.schemas.json_values import (
+    Instance,
+    has_decimals,
+    row_reading,
+)
+from distributary.pipeline.schemas.schema_version import SchemaVersion
+from distributary.pipeline.schemas.typed_row import REASON_CHARACTERS_MAX, NotFitting, TypedRow
+
+
+class JsonRows:
+    """Reads bodies that a JSON Schema describes. Raises InvalidRequest for what is no JSON
+    Schema."""
+
+    def __init__(self, schema: SchemaVersion, limits: SchemaLimits = LIMITS) -> None:
+        self.layout: RowLayout = json_columns(schema.definition, limits)
+        self._framing = schema.framing
+        self._exact = has_decimals(self.layout)
+        self._row: Callable[[object], TypedRow] = row_reading(self.layout)
+        self._validator = _validator(schema.definition)
+
+    def read(self, content: BodyContent) -> TypedRow:
+        """The row of a body. Raises NotFitting."""
+        return self.read_instance(json_body(content, self._framing, exact=self._exact))
+
+    def read_instance(self, instance: Instance) -> TypedRow:
+        """The row of a body that has been read already. Raises NotFitting."""
+        try:
+            wrong = next(iter(self._validator.iter_errors(instance)), None)
+        except (ValueError, RecursionError) as error:
+            raise NotFitting(f"the body can't be validated: {error}") from None
+        if wrong is not None:
+            raise _told(wrong)
+        return self._row(instance)
+
+
+def _validator(definition: str) -> jsonschema_rs.Validator:
+    try:
+        return jsonschema_rs.validator_for(
+            _a_schema(parsed(definition)),
+            validate_formats=True,
+            pattern_options=jsonschema_rs.RegexOptions(),
+            offline=True,
+        )
+    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        said = error.message if isinstance(error, jsonschema_rs.ValidationError) else str(error)
+        raise InvalidRequest(f"the definition is no JSON Schema: {said}") from None
+
+
+def _a_schema(said: object) -> dict[str, Any] | bool:
+    if not isinstance(said, dict | bool):
+        raise InvalidRequest("the definition is no JSON Schema: one is an object, or true or false")
+    return said
+
+
+def _told(wrong: jsonschema_rs.ValidationError) -> NotFitting:
+    reason = wrong.message
+    if len(reason) > REASON_CHARACTERS_MAX:  # it has the value in it, however long that is
+        reason = f"{quoted(wrong.instance)} isn't what '{wrong.schema_path[-1]}' asks for"
+    error = NotFitting(reason)
+    for part in reversed(wrong.instance_path):
+        error = error.within(part)
+    return error

@@ -1,0 +1,136 @@
+"""Whether a version may follow another one, by the rules of their format.
+
+JSON Schema: the reader must cover all bodies that the writer's schema names. What an open schema
+also allows isn't counted: publishers write what their schema names. Containment is proven by
+jsonschema-rs; what it can't prove is refused (patterns that differ, recursion).
+Avro: its schema resolution (`compatibility.avro_problems`).
+Protobuf: its wire types, field by field number ("Updating A Message Type").
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.schemas.compatibility import (
+    DIRECTIONS,
+    Direction,
+    avro_problems,
+    of_another_kind,
+)
+from distributary.pipeline.schemas.json_columns import parsed
+from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
+from distributary.pipeline.schemas.typed_row import pointer
+
+#: Reasons that are given at most.
+REASONS_MAX: Final = 10
+Schema = dict[str, Any] | bool
+
+
+def incompatible(old: SchemaVersion, new: SchemaVersion) -> list[str]:
+    """Why `new` may not follow `old` in its own mode; empty if it may. Both have been read by
+    `row_reader`."""
+    directions = DIRECTIONS[new.compatibility]
+    if not directions:
+        return []
+    if why := of_another_kind(old, new):
+        return [f"{why}: that is allowed with compatibility none alone"]
+    found: list[str] = []
+    for direction in sorted(directions):
+        writer, reader = (old, new) if direction is Direction.NEW_READS_OLD else (new, old)
+        found += [f"{direction}: {why}" for why in problems(writer, reader)]
+    return found[:REASONS_MAX]
+
+
+def problems(writer: SchemaVersion, reader: SchemaVersion) -> list[str]:
+    """Why the reader can't read all that the writer's schema names; empty if it can."""
+    match reader.format:
+        case Format.AVRO:
+            return avro_problems(writer.definition, reader.definition)
+        case Format.JSON:
+            return list(json_problems(_schema(writer), _schema(reader)))
+        case Format.PROTOBUF:
+            from distributary.pipeline.schemas.formats import protobuf_wire  # noqa: PLC0415
+
+            return protobuf_wire.wire_problems(writer, reader)
+
+
+def _schema(version: SchemaVersion) -> Schema:
+    return cast("Schema", parsed(version.definition))
+
+
+def json_problems(writer: Schema, reader: Schema) -> Iterable[str]:
+    """The places where the reader refuses what the writer's schema names, or may refuse it."""
+    closing = "allOf" not in json.dumps(writer)
+    yield from _uncovered(_closed(writer) if closing else writer, reader, (), (writer, reader))
+
+
+def _uncovered(
+    writer: Any, reader: Any, at: tuple[str, ...], roots: tuple[Schema, Schema]
+) -> Iterable[str]:
+    if _covers(_within(reader, roots[1]), _within(writer, roots[0])):
+        return
+    found = False
+    if isinstance(writer, dict) and isinstance(reader, dict):
+        written, read = writer.get("properties", {}), reader.get("properties", {})
+        for name in sorted(set(reader.get("required", ())) - set(writer.get("required", ()))):
+            found = True
+            yield f"{pointer([*at, name])} is required, and may be missing"
+        for name in sorted(written):
+            if name in read:
+                inner = list(_uncovered(written[name], read[name], (*at, name), roots))
+            elif reader.get("additionalProperties", True) is False:
+                inner = [f"{pointer([*at, name])} isn't allowed by the reader's schema"]
+            else:
+                inner = []
+            found = found or bool(inner)
+            yield from inner
+    if not found:
+        yield f"{pointer(list(at)) or 'the body'} may be what the reader's schema refuses"
+
+
+def _within(part: Any, root: Schema) -> Any:
+    """A part with the definitions that it may refer to."""
+    if not isinstance(part, dict) or not isinstance(root, dict):
+        return part
+    kept = {key: root[key] for key in ("$defs", "definitions", "$schema") if key in root}
+    return {**kept, **part}
+
+
+def _covers(reader: Any, writer: Any) -> bool:
+    import jsonschema_rs  # noqa: PLC0415
+
+    try:
+        made = [
+            jsonschema_rs.canonicalize(one, validate_formats=True, offline=True)
+            for one in (reader, writer)
+        ]
+        return made[0].covers(made[1]) == jsonschema_rs.canonical.Containment.YES
+    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        raise InvalidRequest(f"the schemas can't be compared: {error}") from None
+
+
+#: Keywords whose value is a schema, a list of schemas, or schemas by name.
+_ONE = frozenset({"items", "additionalProperties", "contains", "not", "if", "then", "else"})
+_MANY = frozenset({"anyOf", "oneOf", "prefixItems"})
+_NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties"})
+_SAYS_MORE = frozenset({"additionalProperties", "unevaluatedProperties", "patternProperties"})
+
+
+def _closed(node: Any) -> Any:
+    """A schema whose objects have the properties that they name, and no others."""
+    if not isinstance(node, dict):
+        return node
+    made: dict[str, Any] = {}
+    for key, value in node.items():
+        if key in _NAMED and isinstance(value, dict):
+            made[key] = {name: _closed(one) for name, one in value.items()}
+        elif key in _MANY and isinstance(value, list):
+            made[key] = [_closed(one) for one in value]
+        elif key in _ONE:
+            made[key] = _closed(value)
+        else:
+            made[key] = value
+    if isinstance(node.get("properties"), dict) and not _SAYS_MORE & node.keys():
+        made["additionalProperties"] = False
+    return made

@@ -1,0 +1,64 @@
+"""A schema: one version of what the messages of a topic, or of the topics of a pattern, must be.
+
+Rule 1: a version never changes. Another definition, another mode or another way of checking is the
+        next version.
+Rule 2: versions of one pattern are counted from 1 and are never reused, also not after a drop.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Format(StrEnum):
+    """The language of a definition."""
+
+    JSON = "json"  #: JSON Schema, drafts 4 to 2020-12
+    AVRO = "avro"  #: Avro 1.12, as JSON
+    PROTOBUF = "protobuf"  #: a FileDescriptorSet, base64
+
+
+class Compatibility(StrEnum):
+    """What the next version may change (Confluent Schema Registry: "Compatibility types")."""
+
+    NONE = "none"  #: everything
+    BACKWARD = "backward"  #: it reads what the version before it has written
+    FORWARD = "forward"  #: the version before it reads what it writes
+    FULL = "full"  #: both
+
+
+class Validation(StrEnum):
+    """What becomes of a message that doesn't fit."""
+
+    OFF = "off"  #: nobody looks when it is published
+    REFUSE = "refuse"  #: its publisher gets `rejected`
+
+
+class Framing(StrEnum):
+    """What stands before a body."""
+
+    PLAIN = "plain"  #: nothing
+    CONFLUENT = (
+        "confluent"  #: a zero byte and four bytes of id; Protobuf: the message's indexes, too
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """One version of a schema.
+
+    `topic` is a topic's name, or a pattern as policies have it (`*` and `?`). `definition` is the
+    text in the format's language, `message` the full name of a Protobuf message. `registry_id` is
+    the id under which producers name this version in their bodies; empty if they don't.
+    `cloud_events`: messages are CloudEvents, and their attributes columns.
+    """
+
+    topic: str
+    version: int
+    format: Format
+    definition: str
+    message: str = ""
+    compatibility: Compatibility = Compatibility.BACKWARD
+    validation: Validation = Validation.OFF
+    framing: Framing = Framing.PLAIN
+    registry_id: str = ""
+    cloud_events: bool = False

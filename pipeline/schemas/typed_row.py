@@ -1,0 +1,72 @@
+"""What a message becomes: a row, or a misfit.
+
+A row has the name of each column of the layout, in the layout's order. Values: bool, int, float,
+`decimal.Decimal` (with exactly the column's scale or fewer digits behind the point), str, bytes,
+`datetime.date`, `datetime.datetime` (with UTC), a list, a dict of columns for a struct, a dict of
+texts for a map, None. Arrow makes columns of them as they are.
+"""
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TypeAlias
+
+from distributary.pipeline.codec.quoting import quoted
+
+RowValue: TypeAlias = (
+    "bool | int | float | Decimal | str | bytes | date | datetime | list[RowValue] | "
+    "dict[str, RowValue] | None"
+)
+TypedRow: TypeAlias = dict[str, RowValue]
+
+#: Characters of a reason: an outcome carries it, and a frame of 512 bytes must have room for it.
+REASON_CHARACTERS_MAX = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why a message has no row: `place` is a JSON pointer into the body (empty: all of it), or
+    `/cloudEvents:NAME`; `reason` a sentence with the value."""
+
+    place: str
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.place}: {self.reason}" if self.place else self.reason
+
+
+class NotFitting(Exception):
+    """A value doesn't fit; `reason` says why. Whoever reads a value that contains it adds the
+    place, from the inside out."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = cut(reason)
+        self._inside_out: list[str | int] = []
+
+    def within(self, part: str | int) -> "NotFitting":
+        """The same, one level out: `part` is the name or the index that leads to it."""
+        self._inside_out.append(part)
+        return self
+
+    @property
+    def misfit(self) -> Misfit:
+        return Misfit(pointer(self._inside_out[::-1]), self.reason)
+
+
+def pointer(parts: list[str | int]) -> str:
+    """A JSON pointer (RFC 6901), cut to what a sentence may have."""
+    steps = (str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+    return "".join(f"/{step}" for step in steps)[:REASON_CHARACTERS_MAX]
+
+
+def cut(reason: str) -> str:
+    """A reason that is no longer than a sentence."""
+    if len(reason) <= REASON_CHARACTERS_MAX:
+        return reason
+    return reason[: REASON_CHARACTERS_MAX - 3] + "..."
+
+
+def not_a(kind: str, value: object) -> NotFitting:
+    return NotFitting(f"{quoted(value)} is no {kind}")

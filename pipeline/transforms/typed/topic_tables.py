@@ -1,0 +1,214 @@
+"""Which tables a topic's schemas make, and which of them a message belongs to.
+
+Rule 1: a table only grows: its columns are added to, and all may be null. A version whose columns
+        can't be added begins the next table, beside it (`orders.v2`); nothing is rewritten.
+Rule 2: columns are as wide as they can become from the start: integers are longs, floats doubles.
+Rule 3: all of it follows from the events alone, so whoever has them finds the same tables.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from distributary.pipeline.schemas.schema_choice import chosen
+from distributary.pipeline.schemas.schema_text import version_of
+from distributary.pipeline.schemas.schema_version import SchemaVersion
+from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
+
+#: Where typed tables lie, below the folder of all tables.
+FOLDER: Final = "topics"
+#: Columns of every typed table, before those of the schema.
+OWN: Final = StructType(
+    [
+        StructField("_sequence", LongType(), metadata={"comment": "position in the log"}),
+        StructField(
+            "_published_at", TimestampType(), metadata={"comment": "when it was made durable"}
+        ),
+        StructField("_message_id", StringType(), metadata={"comment": "as in `messages`"}),
+        StructField(
+            "_properties", MESSAGES["properties"].dataType, metadata={"comment": "as in `messages`"}
+        ),
+        StructField(
+            "_schema_version", LongType(), metadata={"comment": "the version that read it"}
+        ),
+    ]
+)
+#: Characters of a topic's name as a folder, beyond which a digest stands for the rest.
+NAME_CHARACTERS_MAX: Final = 120
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._-]")
+_LIKE_A_LATER_TABLE: Final = re.compile(r"\.(v\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaEvent:
+    """A schema was set for a topic or a pattern, or dropped: then it is None. It counts for
+    messages from `floor` on. `columns` are Spark's, as JSON."""
+
+    topic: str
+    floor: int
+    schema: SchemaVersion | None
+    columns: str = ""
+
+    @classmethod
+    def of(cls, topic: str, floor: int, text: str) -> "SchemaEvent":
+        """An event by the text that the log has of it."""
+        columns = json.loads(text).get("columns")
+        said = "" if columns is None else json.dumps(columns)
+        return cls(topic, floor, version_of(topic, text), said)
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> "SchemaEvent":
+        """An event by its row of the table `schemas`."""
+        if row["version"] is None:
+            return cls(row["topic"], row["floor"], None)
+        said = {**row, "columns": json.loads(row["columns"])}
+        return cls.of(row["topic"], row["floor"], json.dumps(said, default=str))
+
+
+@dataclass(frozen=True, slots=True)
+class Reign:
+    """From this sequence on messages of a topic are read by this version, and go into this table;
+    None: they have no schema. `names` are the table's columns by those of the version."""
+
+    floor: int
+    schema: SchemaVersion | None
+    table: str
+    names: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTables:
+    """All that the events say of one topic."""
+
+    reigns: tuple[Reign, ...]
+    tables: dict[str, StructType]  #: by name, below FOLDER
+
+
+def topic_tables(events: Sequence[SchemaEvent], topic: str) -> TopicTables:
+    """The reigns over a topic, and its tables. Events are in the order of the log."""
+    current: dict[str, SchemaEvent] = {}
+    reigns: list[Reign] = []
+    tables: dict[str, StructType] = {}
+    folder, number = folder_name(topic), 1
+    for event in events:
+        current[event.topic] = event
+        in_force = [name for name, one in current.items() if one.schema is not None]
+        name = chosen(in_force, topic)
+        schema = None if name is None else current[name].schema
+        if schema == (reigns[-1].schema if reigns else None):
+            continue
+        if schema is None or name is None:
+            reigns.append(Reign(event.floor, None, ""))
+            continue
+        said = StructType.fromJson(json.loads(current[name].columns))
+        names = {one.name: _own(one.name) for one in said}
+        wanted = StructType(
+            [
+                *OWN.fields,
+                *(
+                    StructField(names[one.name], widest(one.dataType), metadata=one.metadata)
+                    for one in said
+                ),
+            ]
+        )
+        table = folder if number == 1 else f"{folder}.v{number}"
+        known = tables.get(table)
+        grown = wanted if known is None else joined(known, wanted)
+        if grown is None:
+            number += 1
+            table, grown = f"{folder}.v{number}", wanted
+        assert isinstance(grown, StructType)  # noqa: S101
+        tables[table] = grown
+        reigns.append(Reign(event.floor, schema, table, tuple(names.items())))
+    return TopicTables(tuple(reigns), tables)
+
+
+def _own(name: str) -> str:
+    """A column of a schema under a name that no column of ours has."""
+    while name.lower() in OWN.names:
+        name += "_"
+    return name
+
+
+def folder_name(topic: str) -> str:
+    """A topic as the name of a folder: no two have the same one."""
+    text = "".join(
+        one if _PLAIN.fullmatch(one) else "".join(f"~{byte:02x}" for byte in one.encode())
+        for one in topic
+    )
+    text = _LIKE_A_LATER_TABLE.sub(r"~2e\1", text)
+    if text[:1] in {".", "_"}:  # what Hadoop passes over
+        text = f"~{ord(text[0]):02x}{text[1:]}"
+    if len(text) <= NAME_CHARACTERS_MAX:
+        return text
+    return f"{text[:NAME_CHARACTERS_MAX]}~~{hashlib.sha256(topic.encode()).hexdigest()[:32]}"
+
+
+def widest(kind: DataType) -> DataType:
+    """What a column is made of, so that later versions needn't widen it; all of it may be null."""
+    match kind:
+        case IntegerType():
+            return LongType()
+        case FloatType():
+            return DoubleType()
+        case ArrayType():
+            return ArrayType(widest(kind.elementType))
+        case MapType():
+            return MapType(kind.keyType, widest(kind.valueType))
+        case StructType():
+            return StructType(
+                [StructField(one.name, widest(one.dataType), metadata=one.metadata) for one in kind]
+            )
+    return kind
+
+
+def joined(one: DataType, other: DataType) -> DataType | None:
+    """What holds values of both; None if there is no such type. Columns keep their places."""
+    match one, other:
+        case StructType(), StructType():
+            return _joined_columns(one, other)
+        case ArrayType(), ArrayType():
+            element = joined(one.elementType, other.elementType)
+            return None if element is None else ArrayType(element)
+        case MapType(), MapType():
+            value = joined(one.valueType, other.valueType)
+            return None if value is None else MapType(one.keyType, value)
+    return one if one == other else None
+
+
+def _joined_columns(one: StructType, other: StructType) -> StructType | None:
+    there = {field.name.lower(): field for field in one}
+    found = {field.name.lower(): field for field in one}
+    for field in other:
+        known = there.get(field.name.lower())
+        if known is None:
+            found[field.name.lower()] = field
+            continue
+        if known.name != field.name or _is_json(known) != _is_json(field):
+            return None
+        kind = joined(known.dataType, field.dataType)
+        if kind is None:
+            return None
+        found[field.name.lower()] = StructField(field.name, kind, metadata=known.metadata)
+    return StructType(list(found.values()))
+
+
+def _is_json(field: StructField) -> bool:
+    return bool((field.metadata or {}).get("json"))

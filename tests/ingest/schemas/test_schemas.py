@@ -1,0 +1,202 @@
+"""Schemas of a real gateway: set, followed, dropped, durable; and messages that don't fit refused,
+in the order of their link, whatever becomes of the process that checks them."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from gateway_links import encoded
+from gateway_management import Manager
+from gateway_peer import Connect, Peer
+from gateway_process import Gateway, until
+from proton import Delivery
+
+Make = Callable[..., Gateway]
+
+ORDER = {
+    "type": "object",
+    "required": ["id"],
+    "properties": {"id": {"type": "integer"}, "amount": {"type": "number"}},
+}
+
+
+@pytest.fixture
+def manager(connect: Connect) -> Manager:
+    return Manager(connect())
+
+
+def schema(said: object = ORDER, **more: object) -> dict[str, object]:
+    return {"format": "json", "definition": json.dumps(said), **more}
+
+
+def with_property(name: str, said: object, *, required: bool = False) -> dict[str, object]:
+    """ORDER with one property more."""
+    return {
+        **ORDER,
+        "properties": {**ORDER["properties"], name: said},
+        "required": [*ORDER["required"], *([name] if required else [])],
+    }
+
+
+def why(delivery: Delivery) -> str:
+    """The sentence of a rejected delivery."""
+    assert delivery.remote_state == Delivery.REJECTED, delivery.remote_state
+    return str(delivery.remote.condition.description)
+
+
+def sent(peer: Peer, topic: str, *bodies: object, durable: bool = True) -> list[Delivery]:
+    """Deliveries of these bodies, all of which have an outcome."""
+    link = peer.sender(topic)
+    peer.until(lambda: link.link.credit >= len(bodies), "credit")
+    found = [link.send(encoded(body, durable=durable)) for body in bodies]
+    for one in found:
+        link.outcome(one)
+    return found
+
+
+def test_a_schema_is_set_followed_and_dropped(manager: Manager, topic: str) -> None:
+    """Versions are counted on, also over a drop; who did what is told."""
+    made = manager.done("UPDATE", "schema", topic, **schema())
+    assert made["version"] == 1
+    assert [one["name"] for one in json.loads(made["columns"])["fields"]] == ["id", "amount"]
+    second = with_property("note", {"type": "string"})
+    assert manager.done("UPDATE", "schema", topic, **schema(second))["version"] == 2
+    listed = manager.done("QUERY", "schema")
+    [row] = [one for one in listed["results"] if one[0] == topic]
+    assert dict(zip(listed["attributeNames"], row, strict=True))["version"] == 2
+    manager.done("DELETE", "schema", topic)
+    assert "there is no schema" in manager.refused(404, "DELETE", "schema", topic)
+    assert manager.done("UPDATE", "schema", topic, **schema())["version"] == 3
+    read = manager.done("READ", "schema", topic)
+    assert [one["event"] for one in read["history"]] == ["set", "set", "dropped", "set"]
+    assert {one["by"] for one in read["history"]} == {"anonymous"}
+    old = manager.done("READ", "schema", topic, version=2)
+    assert json.loads(old["definition"]) == second
+
+
+def test_what_may_not_follow_is_refused_with_its_place(manager: Manager, topic: str) -> None:
+    manager.done("UPDATE", "schema", topic, **schema())
+    new = schema(with_property("customer", {"type": "string"}, required=True))
+    said = manager.refused(409, "UPDATE", "schema", topic, **new)
+    assert "/customer is required, and may be missing" in said
+    checked = manager.done("UPDATE", "schema", topic, check=True, **new)
+    assert checked["allowed"] is False
+    assert manager.done("READ", "schema", topic)["version"] == 1
+    assert manager.done("UPDATE", "schema", topic, **new, compatibility="none")["version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ({"format": "json", "definition": "{"}, "is no JSON"),
+        ({"format": "json", "definition": '{"type": "strin"}'}, "is no JSON Schema"),
+        ({"format": "json", "definition": '{"$ref": "http://127.0.0.1:9/a"}'}, "no JSON Schema"),
+        ({"format": "xml", "definition": "{}"}, "format is json, avro, protobuf"),
+        ({"format": "avro", "definition": '"nope"'}, "doesn't define it"),
+        ({"format": "protobuf", "definition": "AA==", "message": "a.B"}, "descriptor set"),
+    ],
+)
+def test_what_is_no_schema_is_refused(
+    manager: Manager, topic: str, said: dict[str, str], sentence: str
+) -> None:
+    assert sentence in manager.refused(400, "UPDATE", "schema", topic, **said)
+
+
+def test_misfits_are_refused_with_field_and_value(
+    connect: Connect, manager: Manager, topic: str
+) -> None:
+    """Those between right ones; consumers get what fits, in its order."""
+    manager.done("UPDATE", "schema", topic, **schema(validate="refuse"))
+    peer = connect()
+    consumer = peer.shared_durable(topic, f"{topic}|global")
+    bodies = [b'{"id": 1}', b'{"id": "two"}', b'{"id": 3, "amount": 1.5}', b"{", b'{"id": 5}']
+    outcomes = sent(peer, topic, *bodies)
+    states = [one.remote_state for one in outcomes]
+    right, wrong = Delivery.ACCEPTED, Delivery.REJECTED
+    assert states == [right, wrong, right, wrong, right]
+    assert why(outcomes[1]) == f'\'{topic}\': /id: "two" is not of type "integer"'
+    assert outcomes[1].remote.condition.name == "amqp:decode-error"
+    assert "the body is no JSON" in why(outcomes[3])
+    right_ones = zip(consumer.take(3), (bodies[0], bodies[2], bodies[4]), strict=True)
+    assert all(got.data.endswith(body) for got, body in right_ones)
+
+
+def test_messages_that_are_accepted_on_receipt_are_checked_first(
+    connect: Connect, manager: Manager, topic: str
+) -> None:
+    manager.done("UPDATE", "schema", topic, **schema(validate="refuse"))
+    outcomes = sent(connect(), topic, b"{}", b'{"id": 1}', durable=False)
+    assert [one.remote_state for one in outcomes] == [Delivery.REJECTED, Delivery.ACCEPTED]
+
+
+def test_a_pattern_and_the_very_topic(connect: Connect, manager: Manager, topic: str) -> None:
+    """The schema of the very topic wins; without it the pattern's holds."""
+    manager.done("UPDATE", "schema", f"{topic}.*", **schema(validate="refuse"))
+    manager.done("UPDATE", "schema", f"{topic}.free", **schema({}, validate="refuse"))
+    peer = connect()
+    assert sent(peer, f"{topic}.a", b"{}")[0].remote_state == Delivery.REJECTED
+    assert sent(peer, f"{topic}.free", b"{}")[0].remote_state == Delivery.ACCEPTED
+    assert sent(peer, topic, b"{}")[0].remote_state == Delivery.ACCEPTED
+
+
+def test_without_a_link_of_its_own_nothing_is_taken(
+    connect: Connect, manager: Manager, topic: str
+) -> None:
+    manager.done("UPDATE", "schema", topic, **schema(validate="refuse"))
+    peer = connect()
+    relay = peer.sender(None)
+    peer.until(lambda: relay.link.credit > 0, "credit")
+    delivery = relay.send(encoded(b'{"id": 1}', address=topic))
+    relay.outcome(delivery)
+    assert "send them by a link of its own" in why(delivery)
+
+
+def checkers(gateway: Gateway) -> list[int]:
+    """The processes that check messages for this gateway."""
+    found = subprocess.run(
+        ["pgrep", "-P", str(gateway.process.pid), "-f", "check_process"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return [int(pid) for pid in found.stdout.split()]
+
+
+def test_schemas_outlive_a_kill(own_gateway: Make, connect: Connect) -> None:
+    """From the journal, and from the table."""
+    gateway = own_gateway()
+    gateway.start()
+    assert not checkers(gateway)
+    Manager(connect(port=gateway.port)).done(
+        "UPDATE", "schema", "orders", **schema(validate="refuse")
+    )
+    for _ in range(2):
+        gateway.kill()
+        gateway.start()
+        peer = connect(port=gateway.port)
+        assert Manager(peer).done("READ", "schema", "orders")["validate"] == "refuse"
+        assert sent(peer, "orders", b"{}")[0].remote_state == Delivery.REJECTED
+        assert sent(peer, "orders", b'{"id": 1}')[0].remote_state == Delivery.ACCEPTED
+
+
+def test_a_dead_process_is_started_again(own_gateway: Make, connect: Connect) -> None:
+    """What comes after its death is checked, and nothing is taken unchecked. Others don't wait."""
+    gateway = own_gateway({"schemas": {"check_ms_max": 3_000}})
+    gateway.start()
+    peer = connect(port=gateway.port)
+    Manager(peer).done("UPDATE", "schema", "orders", **schema(validate="refuse"))
+    assert sent(peer, "orders", b'{"id": 1}')[0].remote_state == Delivery.ACCEPTED
+    for how in (signal.SIGKILL, signal.SIGSTOP):
+        [pid] = checkers(gateway)
+        os.kill(pid, how)
+        link = peer.sender("orders")
+        peer.until(lambda: link.link.credit >= 2, "credit")
+        both = [link.send(encoded(body)) for body in (b"{}", b'{"id": 2}')]
+        assert sent(peer, "others", b"{}")[0].remote_state == Delivery.ACCEPTED
+        for one in both:
+            link.outcome(one)
+        assert [one.remote_state for one in both] == [Delivery.REJECTED, Delivery.ACCEPTED]
+        until(lambda pid=pid: pid not in checkers(gateway), "the process to be ended")

@@ -1,0 +1,125 @@
+"""Typed tables of the job: each message of a topic with a schema in one table, whatever ends it."""
+
+import json
+from contextlib import suppress
+from threading import Lock
+
+from spark_log import encoded_bytes
+from spark_place import Place
+
+from distributary.jobs.materialize.batch import Materialization
+from distributary.jobs.session.job_settings import load
+from distributary.jobs.tables.delta_files import newest_version
+from distributary.jobs.tables.table_locations import TableLocations
+from distributary.pipeline.schemas.column_types import spark_json
+from distributary.pipeline.schemas.json_columns import json_columns
+from distributary.pipeline.schemas.schema_text import text_of
+from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
+
+
+def schema(place: Place, topic: str, version: int, **types: str) -> None:
+    """The topic has this schema from the next message on."""
+    definition = json.dumps(
+        {"type": "object", "properties": {name: {"type": kind} for name, kind in types.items()}}
+    )
+    said = SchemaVersion(topic, version, Format.JSON, definition)
+    columns = json.dumps(spark_json(json_columns(definition).columns))
+    place.log.schema(topic, text_of(said, columns))
+
+
+def fill(place: Place) -> None:
+    """Six versions of the log: a schema, a column more, another type, a pattern's topics."""
+    for nth, (topic, types, bodies) in enumerate(
+        (
+            ("orders", {"id": "integer"}, [{"id": 1}, {"id": "x"}]),
+            ("orders", {"id": "integer", "who": "string"}, [{"id": 2, "who": "a"}, {"id": 3}]),
+            ("orders", {"id": "string"}, [{"id": "four"}, {"id": 4}]),
+            ("flights.*", {"carrier": "string"}, []),
+        ),
+        1,
+    ):
+        place.log.next_group()
+        schema(place, topic, nth, **types)
+        place.log.commit()
+        place.log.next_group()
+        some = [encoded_bytes(json.dumps(body).encode()) for body in bodies]
+        place.log.publish(topic.replace("*", "ua"), *some, encoded_bytes(b'{"carrier": "UA"}'))
+        place.log.publish("others", encoded_bytes(b"{}"))
+        place.log.commit()
+
+
+class Died(Exception):
+    """What ends an attempt."""
+
+
+class OneWrite:
+    """Lets one table be written, and ends the attempt at the next."""
+
+    def __init__(self) -> None:
+        self.left, self.lock = 1, Lock()
+
+    def __call__(self, step: str) -> None:
+        with self.lock:
+            if step != "done" and not self.left:
+                raise Died(step)
+            self.left -= step != "done"
+
+
+def brought(place: Place, name: str) -> Materialization:
+    places = TableLocations(place.places.log, f"{place.home.root}/{name}", "")
+    return Materialization(place.spark, places, load().materialize)
+
+
+def rows(made: Materialization) -> dict[str, list[tuple[object, ...]]]:
+    read = made.spark.read.format("delta")
+    columns = {
+        "topics/orders": ("_sequence", "id", "who", "_schema_version"),
+        "topics/orders.v2": ("_sequence", "id", "carrier", "_schema_version"),
+        "topics/flights.ua": ("_sequence", "carrier", "_schema_version"),
+        "rejected": ("sequence", "topic", "schema_version", "place", "message"),
+    }
+    return {
+        name: sorted(
+            tuple(row)
+            for row in read.load(made.locations.table(name))
+            .select(*(one for one in some if one != "carrier" or "flights" in name))
+            .collect()
+        )
+        for name, some in columns.items()
+    }
+
+
+def test_each_message_is_in_one_table_whatever_ends_the_job(place: Place) -> None:
+    """Attempts that die after each single write, and forget all, end as one that nobody disturbed;
+    columns are added, and another type begins a table beside."""
+    fill(place)
+    newest = newest_version(place.spark, place.places.log)
+    whole = brought(place, "whole")
+    list(whole.bring(newest))
+    found = rows(whole)
+    assert found["topics/orders"] == [
+        (0, 1, None, 1),
+        (2, None, None, 1),
+        (4, 2, "a", 2),
+        (5, 3, None, 2),
+        (6, None, None, 2),
+    ]
+    assert found["topics/orders.v2"] == [(8, "four", 3), (10, None, 3)]
+    assert found["topics/flights.ua"] == [(12, "UA", 4)]
+    assert [one[:4] for one in found["rejected"]] == [
+        (1, "orders", 1, "/id"),
+        (9, "orders", 3, "/id"),
+    ]
+    assert whole.tables["messages"].rows().count() == 14
+    died = 0
+    for upto in (newest // 2, newest):
+        while True:
+            cut = brought(place, "cut")
+            cut.before = OneWrite()
+            with suppress(Died):
+                list(cut.bring(upto))
+                break
+            died += 1
+            assert died < 40
+    assert died > 6
+    assert rows(cut) == found
