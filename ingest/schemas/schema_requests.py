@@ -7,9 +7,9 @@ Rule 2: a version is checked before it is set, by the process that checks messag
 """
 
 import asyncio
+from typing import TypeAlias
 
 from distributary.ingest.commit.group_log import Log
-from distributary.ingest.management.entities import Row
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.settings import SchemaSettings
 from distributary.ingest.schemas.check_messages import CheckVersion
@@ -17,6 +17,7 @@ from distributary.ingest.schemas.schema_directory import SchemaOfTopic
 from distributary.ingest.schemas.validated_intake import ValidatedIntake
 from distributary.ingest.security.access import Access
 from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
+from distributary.pipeline.codec.amqp_writer import Writable
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.management.management_messages import (
     ABSENT,
@@ -39,6 +40,9 @@ from distributary.pipeline.schemas.schema_version import (
     Validation,
 )
 from distributary.pipeline.tables.recovery.snapshot import SchemaEvent
+
+#: What a schema says of itself.
+Row: TypeAlias = dict[str, Writable]
 
 
 class SchemaRequests:
