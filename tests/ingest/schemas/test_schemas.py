@@ -117,7 +117,7 @@ def test_misfits_are_refused_with_field_and_value(
     states = [one.remote_state for one in outcomes]
     right, wrong = Delivery.ACCEPTED, Delivery.REJECTED
     assert states == [right, wrong, right, wrong, right]
-    assert why(outcomes[1]) == f"'{topic}': /id: \"two\" is not of type \"integer\""
+    assert why(outcomes[1]) == f'\'{topic}\': /id: "two" is not of type "integer"'
     assert outcomes[1].remote.condition.name == "amqp:decode-error"
     assert "the body is no JSON" in why(outcomes[3])
     right_ones = zip(consumer.take(3), (bodies[0], bodies[2], bodies[4]), strict=True)
@@ -193,7 +193,7 @@ def test_a_dead_process_is_started_again(own_gateway: Make, connect: Connect) ->
         [pid] = checkers(gateway)
         os.kill(pid, how)
         link = peer.sender("orders")
-        peer.until(lambda: link.link.credit >= 2, "credit")
+        peer.until(lambda link=link: link.link.credit >= 2, "credit")
         both = [link.send(encoded(body)) for body in (b"{}", b'{"id": 2}')]
         assert sent(peer, "others", b"{}")[0].remote_state == Delivery.ACCEPTED
         for one in both:
