@@ -2,8 +2,9 @@
 none of them."""
 
 import json
-from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 from gateway_management import Manager
 from gateway_peer import Peer
 from gateway_process import Gateway
@@ -18,9 +19,10 @@ ORDER = {"type": "object", "properties": {"id": {"type": "integer"}}}
 
 
 def test_versions_and_drops_are_rows(
-    spark: SparkSession, own_gateway: Callable[..., Gateway]
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    gateway = own_gateway()
+    gateway = Gateway(tmp_path / "home")
+    request.addfinalizer(gateway.kill)
     gateway.start()
     peer = Peer(gateway.port)
     manager, said = Manager(peer), {"format": "json", "definition": json.dumps(ORDER)}

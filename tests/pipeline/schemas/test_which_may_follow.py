@@ -1,5 +1,5 @@
-"""The literal table of changes: what a version may change in which mode, by format. The guide has it,
-too."""
+"""The literal table of changes: what a version may change in which mode, by format. The guide has
+it, too."""
 
 import base64
 import json
