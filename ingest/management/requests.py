@@ -102,7 +102,7 @@ class Requests:
             return Answer(FAILED, str(error))
 
     async def _answer(self, user: str, request: Request) -> Answer:
-        if request.verb is Verb.QUERY and request.entity is not Entity.SCHEMA:
+        if request.verb is Verb.QUERY:
             return await self._query(user, request)
         match request.entity:
             case Entity.NODE:

@@ -22,7 +22,7 @@ def test_versions_and_drops_are_rows(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     gateway = Gateway(tmp_path / "home")
-    request.addfinalizer(gateway.kill)
+    request.addfinalizer(lambda: gateway.kill() if gateway.running else None)
     gateway.start()
     peer = Peer(gateway.port)
     manager, said = Manager(peer), {"format": "json", "definition": json.dumps(ORDER)}
