@@ -19,7 +19,6 @@ ORDER = {
     "messages": ["sequence"],
     "acks": ["group", "subscription", "sequence"],
     "subscriptions": ["group", "subscription"],
-    "schemas": ["group", "topic"],
     "log_versions": ["log_version"],
     "cursors": ["subscription"],
 }

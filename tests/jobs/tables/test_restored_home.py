@@ -24,7 +24,6 @@ KEYS = {
     "messages": ["sequence", "topic", "group"],
     "acks": ["sequence", "subscription", "outcome", "group"],
     "subscriptions": ["subscription", "event", "group"],
-    "schemas": ["group", "topic"],
     "log_versions": ["log_version", "group"],
     "cursors": ["subscription", "floor", "group", "log_version"],
 }
