@@ -177,6 +177,17 @@ RUN = {
     "docs/guides/spark-source.md": {
         "python:": "tests/jobs/subscription/test_subscriber.py::test_the_page_of_the_source",
     },
+    "docs/guides/schemas.md": {
+        "pip install": "installs from an index",
+        "distributary schema set": (
+            f"{SAME}tests/ingest/cli/test_schema_commands.py"
+            "::test_a_schema_from_its_first_version_to_its_end"
+        ),
+        "{": (
+            f"{SAME}tests/ingest/cli/test_schema_commands.py"
+            "::test_a_schema_from_its_first_version_to_its_end"
+        ),
+    },
     "docs/guides/traces.md": {
         "pip install": "installs, and starts a collector, which is no package of Python's",
         "python:": f"{CLIENTS}test_the_context_of_the_guide_to_traces",

@@ -12,6 +12,8 @@ from typing import Protocol, TypeAlias
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.no_local import NoLocal
+from distributary.ingest.schemas.schema_directory import SchemaDirectory
+from distributary.ingest.schemas.schema_requests import schema_row
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.codec.amqp_types import Map, Value
 from distributary.pipeline.codec.amqp_writer import Writable
@@ -22,6 +24,7 @@ from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
 from distributary.pipeline.model.policy import Backlog, Policy, TopicPolicy
 from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.model.topic_pattern import PatternStyle, consumed
+from distributary.pipeline.schemas.schema_choice import stand_in
 from distributary.pipeline.subscriptions.policy_table import of_text
 from distributary.pipeline.subscriptions.registry import key_of_queue
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
@@ -50,7 +53,14 @@ class Users(Protocol):
 class Entities:
     """Reads them."""
 
-    def __init__(self, parts: MessageParts, directory: SubscriptionDirectory, users: Users) -> None:
+    def __init__(
+        self,
+        parts: MessageParts,
+        directory: SubscriptionDirectory,
+        schemas: SchemaDirectory,
+        users: Users,
+    ) -> None:
+        self._schemas = schemas
         self._log, self._table = parts.log, parts.store.table
         self._directory, self._users = directory, users
         #: How much a subscription has waiting.
@@ -76,8 +86,8 @@ class Entities:
                 ]
             case Entity.TOPIC:
                 found = [(topic, topic, None) for topic in self._topics()]
-            case Entity.SCHEMA:  # `SchemaRequests` answers for them
-                found = []
+            case Entity.SCHEMA:
+                found = [(name, stand_in(name), None) for name in self._schemas.names()]
             case Entity.NODE:
                 found = [("self", "", None)]
         return sorted(found, key=lambda one: one[0])
@@ -113,7 +123,8 @@ class Entities:
             case Entity.TOPIC:
                 return self.topic(name[0], produced, may_see)
             case Entity.SCHEMA:
-                return None
+                schema = self._schemas.get(name[0])
+                return None if schema is None or schema.current is None else schema_row(schema)
             case Entity.NODE:
                 return self.node()
 

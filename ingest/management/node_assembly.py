@@ -26,6 +26,8 @@ def open_node(
     most = min(limits.request_bytes_max, settings.amqp.message_bytes_max)
     limits = msgspec.structs.replace(limits, request_bytes_max=most)
     operations = Operations(parts.host.loop, messages, parts.directory, peers)
-    requests = Requests(parts, Entities(messages, parts.directory, peers), operations)
+    requests = Requests(
+        parts, Entities(messages, parts.directory, parts.schemas.directory, peers), operations
+    )
     replies = Replies(messages.log, limits, resolve)
     return Node(parts, limits, requests, replies, LeaseRequests(parts))

@@ -24,7 +24,7 @@ from distributary.ingest.management.dropped import dropped_by, lost
 from distributary.ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
 from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.management.redrive import Redrive
-from distributary.ingest.management.schema_requests import SchemaRequests
+from distributary.ingest.schemas.schema_requests import SchemaRequests
 from distributary.ingest.subscriptions.hints import Hints
 from distributary.ingest.subscriptions.operations import Operations, Order
 from distributary.pipeline.codec.amqp_types import Map, Value
@@ -102,7 +102,7 @@ class Requests:
             return Answer(FAILED, str(error))
 
     async def _answer(self, user: str, request: Request) -> Answer:
-        if request.verb is Verb.QUERY and request.entity is not Entity.SCHEMA:
+        if request.verb is Verb.QUERY:
             return await self._query(user, request)
         match request.entity:
             case Entity.NODE:

@@ -134,7 +134,10 @@ def right(operation: UserOperation) -> Right:
 
 
 def right_of_request(entity: Entity, verb: Verb) -> Right:
-    """The row of a request. What the gateway says of itself, in numbers, is free to all users."""
+    """The row of a request. What the gateway says of itself, in numbers, is free to all users. A
+    schema is its topics' manager's, to set and to drop."""
+    if entity is Entity.SCHEMA and verb is Verb.DELETE:
+        return _MANAGE
     return _FREE if entity is Entity.NODE else right(verb)
 
 

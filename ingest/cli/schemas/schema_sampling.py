@@ -3,19 +3,40 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from distributary.ingest.cli.answer_tables import SEEN_PLACES, show_rows
 from distributary.ingest.cli.options.command_options import json_option, print_json
+from distributary.ingest.runtime import load_settings
 from distributary.pipeline.schemas.body_content import content_of, json_body
 from distributary.pipeline.schemas.inference import SeenPlace, proposed, told
+from distributary.pipeline.schemas.schema_choice import pattern
 from distributary.pipeline.schemas.schema_version import Framing, SchemaVersion
 from distributary.pipeline.schemas.typed_row import Misfit, NotFitting
+from distributary.pipeline.tables.home.home import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from distributary.pipeline.tables.reading.newest_messages import LoggedMessage
 
 #: Misfits that are shown, and kinds of them that are counted.
 SHOWN_MAX, KINDS_MAX = 5, 100
+
+
+def _newest(home: Path, config: Path | None, topic: str, count: int) -> "Iterator[LoggedMessage]":
+    """The newest messages of a topic, or of the topics of a pattern. Nothing is locked or written,
+    so the gateway may run; what the last second brought isn't there yet."""
+    from distributary.ingest.commit.table_location import table_store  # noqa: PLC0415 (pyarrow takes a while)
+    from distributary.pipeline.tables.delta.topic_log_schema import MESSAGE  # noqa: PLC0415 (as above)
+    from distributary.pipeline.tables.reading.newest_messages import newest_messages  # noqa: PLC0415 (as above)
+    from distributary.pipeline.tables.topic_log.table_view import open_view  # noqa: PLC0415 (as above)
+
+    store = table_store(Home(home), load_settings.load(config, flags={}))
+    files = open_view(store).of(MESSAGE)
+    return newest_messages(store, files, pattern(topic).matches_topic, count)
 
 
 def sample_report(
@@ -23,12 +44,11 @@ def sample_report(
 ) -> dict[str, Any]:
     """How many of the newest messages fit a version, and why the others don't. Raises
     InvalidRequest and StoreError."""
-    from distributary.ingest.cli.schemas.log_sample import newest  # noqa: PLC0415 (pyarrow takes a while)
-    from distributary.pipeline.schemas.formats.row_reader import row_reader  # noqa: PLC0415 (as above)
+    from distributary.pipeline.schemas.formats.row_reader import row_reader  # noqa: PLC0415 (so do the libraries of formats)
 
     reader = row_reader(version)
     fit, places, shown = 0, Counter[str](), list[str]()
-    for one in newest(home, config, version.topic, count):
+    for one in _newest(home, config, version.topic, count):
         row = reader.read(one.message)
         if not isinstance(row, Misfit):
             fit += 1
@@ -60,10 +80,8 @@ def infer(topic: str, home: Path, config: Path | None, sample: int, as_json: boo
     It may run beside the gateway. Values of a type that fewer than one in a hundred has are odd:
     they are told and left out.
     """
-    from distributary.ingest.cli.schemas.log_sample import newest  # noqa: PLC0415 (pyarrow takes a while)
-
     seen, unreadable, example = SeenPlace(), 0, ""
-    for one in newest(home, config, topic, sample):
+    for one in _newest(home, config, topic, sample):
         try:
             seen.add(json_body(content_of(one.message), Framing.PLAIN, exact=False))
         except NotFitting as wrong:

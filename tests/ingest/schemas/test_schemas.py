@@ -193,7 +193,7 @@ def test_a_dead_process_is_started_again(own_gateway: Make, connect: Connect) ->
         [pid] = checkers(gateway)
         os.kill(pid, how)
         link = peer.sender("orders")
-        peer.until(lambda: link.link.credit >= 2, "credit")
+        peer.until(lambda link=link: link.link.credit >= 2, "credit")
         both = [link.send(encoded(body)) for body in (b"{}", b'{"id": 2}')]
         assert sent(peer, "others", b"{}")[0].remote_state == Delivery.ACCEPTED
         for one in both:

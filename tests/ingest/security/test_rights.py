@@ -383,6 +383,9 @@ def test_links_and_messages_do_what_the_table_says(place: Place, user: str) -> N
     assert not wrong, wrong
 
 
+SCHEMA = {"format": "json", "definition": "{}"}
+
+
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("entity", Entity)
 def test_requests_do_what_the_table_says(place: Place, entity: Entity, user: str) -> None:
@@ -394,6 +397,8 @@ def test_requests_do_what_the_table_says(place: Place, entity: Entity, user: str
         said = dict(BODIES[verb])
         if (entity, verb) == (Entity.SUBSCRIPTION, Verb.CREATE):
             said["topic"] = one.topic
+        if (entity, verb) == (Entity.SCHEMA, Verb.UPDATE):
+            said = dict(SCHEMA)
         if (entity, verb) == (Entity.QUEUE, Verb.REDRIVE):
             place.operator.done("CREATE", "queue", f"tried-{one.number}-more")
         if verb is Verb.QUERY:
@@ -413,6 +418,10 @@ def prepared(one: Try, entity: Entity, verb: Verb) -> str:
             return "self"
         case Entity.TOPIC:
             one.place.root.sender(one.topic)
+            return one.topic
+        case Entity.SCHEMA:
+            if verb is not Verb.UPDATE:
+                one.place.operator.done("UPDATE", "schema", one.topic, **SCHEMA)
             return one.topic
         case Entity.QUEUE:
             if verb is not Verb.CREATE:

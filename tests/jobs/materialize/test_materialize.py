@@ -29,6 +29,7 @@ KEYS = {
     "messages": ["sequence"],
     "acks": ["subscription", "sequence", "group", "consumer"],
     "subscriptions": ["group", "subscription"],
+    "schemas": ["group", "topic"],
     "log_versions": ["log_version"],
     "cursors": ["subscription"],
 }

@@ -7,9 +7,9 @@ Rule 2: a version is checked before it is set, by the process that checks messag
 """
 
 import asyncio
+from typing import TypeAlias
 
 from distributary.ingest.commit.group_log import Log
-from distributary.ingest.management.entities import Row
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.settings import SchemaSettings
 from distributary.ingest.schemas.check_messages import CheckVersion
@@ -17,6 +17,7 @@ from distributary.ingest.schemas.schema_directory import SchemaOfTopic
 from distributary.ingest.schemas.validated_intake import ValidatedIntake
 from distributary.ingest.security.access import Access
 from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
+from distributary.pipeline.codec.amqp_writer import Writable
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.management.management_messages import (
     ABSENT,
@@ -40,6 +41,9 @@ from distributary.pipeline.schemas.schema_version import (
 )
 from distributary.pipeline.tables.recovery.standpoints import SchemaEvent
 
+#: What a schema says of itself.
+Row: TypeAlias = dict[str, Writable]
+
 
 class SchemaRequests:
     """Answers them. Raises InvalidRequest for what can't be."""
@@ -52,8 +56,6 @@ class SchemaRequests:
 
     async def answer(self, user: str, request: Request) -> Answer:
         """The answer; it is given when what it says is durable."""
-        if request.verb is Verb.QUERY:
-            return self._list(user, request)
         topic = request.name.removeprefix("topic://")
         pattern(topic)
         reads = request.verb is Verb.READ
@@ -75,24 +77,6 @@ class SchemaRequests:
         return AmqpError(why.condition, text)
 
     # Reading.
-
-    def _list(self, user: str, request: Request) -> Answer:
-        rights = self._access.rights
-        names = [
-            name
-            for name in self._directory.names()
-            if rights.allow(user, Verb.READ, stand_in(name))
-        ]
-        first, count = _number(request, "offset", 0), _number(request, "count", len(names))
-        some = names[first : first + count]
-        columns = [*_row(self._directory.require(some[0]))] if some else []
-        results: list[Value] = [[*_row(self._directory.require(name)).values()] for name in some]  # type: ignore[list-item]
-        body: Row = {
-            "attributeNames": list[Value](columns),
-            "results": results,
-            "total": len(names),
-        }
-        return Answer(OK, f"{len(some)} of {len(names)}", body)
 
     def _read(self, topic: str, request: Request) -> Answer:
         """The version that holds, or that which was asked for, and the events of all."""
@@ -208,7 +192,7 @@ def _said(version: SchemaVersion) -> Row:
     }
 
 
-def _row(found: SchemaOfTopic) -> Row:
+def schema_row(found: SchemaOfTopic) -> Row:
     """One line of a list: without definitions."""
     assert found.current is not None  # noqa: S101 - those that hold are listed
     last = found.events[-1]
@@ -230,8 +214,3 @@ def _event(event: SchemaEvent) -> dict[Value, Value]:
         "by": event.record.by or None,
         "recorded_at": Timestamp(event.recorded_at // 1_000),
     }
-
-
-def _number(request: Request, name: str, otherwise: int) -> int:
-    value = request.attributes.get(name, otherwise)
-    return value if isinstance(value, int) else otherwise
