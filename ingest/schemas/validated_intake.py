@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from distributary.ingest.native.pump import Received
+from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link
 from distributary.ingest.publish.intake import Intake
 from distributary.ingest.runtime.settings import SchemaSettings

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from proton import Message
 
-from distributary.pipeline.tables.delta.topic_log_schema import CONFIGURATION, PARTITIONS, SCHEMA
+from distributary.pipeline.tables.arrow.topic_log_schema import CONFIGURATION, PARTITIONS, SCHEMA
 
 BEGIN = datetime(2026, 11, 21, 23, 59, 0, tzinfo=UTC)
 

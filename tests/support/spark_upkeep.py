@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 
-from distributary.pipeline.tables.delta.topic_log_schema import CONFIGURATION, PARTITIONS, SCHEMA
+from distributary.pipeline.tables.arrow.topic_log_schema import CONFIGURATION, PARTITIONS, SCHEMA
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 

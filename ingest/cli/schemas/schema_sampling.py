@@ -30,7 +30,7 @@ def _newest(home: Path, config: Path | None, topic: str, count: int) -> "Iterato
     """The newest messages of a topic, or of the topics of a pattern. Nothing is locked or written,
     so the gateway may run; what the last second brought isn't there yet."""
     from distributary.ingest.commit.table_location import table_store  # noqa: PLC0415 (pyarrow takes a while)
-    from distributary.pipeline.tables.delta.topic_log_schema import MESSAGE  # noqa: PLC0415 (as above)
+    from distributary.pipeline.tables.arrow.topic_log_schema import MESSAGE  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.reading.newest_messages import newest_messages  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.topic_log.table_view import open_view  # noqa: PLC0415 (as above)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.tables.delta import topic_log_schema
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.data_file import completed
 from distributary.pipeline.tables.topic_log.table_view import Replaced, TableView

@@ -8,7 +8,7 @@ from typing import TypeVar
 from distributary.ingest.console.log_rows.log_files import LogFiles
 from distributary.ingest.console.log_rows.subscription_lives import Lives
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.tables.delta import topic_log_schema
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.delta.commits import json_name
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.topic_log.table_view import (

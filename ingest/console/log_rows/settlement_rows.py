@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from distributary.ingest.console.log_rows.log_files import LogFiles
 from distributary.pipeline.model.outcome import Outcome
-from distributary.pipeline.tables.delta import topic_log_schema
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.delta.commits import AddedFile, microseconds
 
 _COLUMNS: Final = (

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from distributary.ingest.console.log_rows.log_files import LogFiles
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
 from distributary.pipeline.model.topic_pattern import matches
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Chunked
-from distributary.pipeline.tables.delta import topic_log_schema
 from distributary.pipeline.tables.delta.commits import AddedFile, microseconds
 
 _COLUMNS: Final = (

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Chunked, Int64s
-from distributary.pipeline.tables.delta import commits, topic_log_schema
+from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.commits import AddedFile, FileAttributes
 from distributary.pipeline.tables.delta.store import Store
 

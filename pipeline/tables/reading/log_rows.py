@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from distributary.pipeline.tables.delta import topic_log_schema
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.data_file import completed
 from distributary.pipeline.tables.reading.part_reading import Unit

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from distributary.pipeline.dispatch.priority_index import Ahead
 from distributary.pipeline.model.header_attributes import PRIORITY
-from distributary.pipeline.tables.arrow import freed_memory
+from distributary.pipeline.tables.arrow import freed_memory, topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
 from distributary.pipeline.tables.arrow.bitmaps import Lanes
-from distributary.pipeline.tables.delta import commits, topic_log_schema
+from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.data_file import ROW_GROUP_ROWS_MAX
 from distributary.pipeline.tables.delta.message_file import TOPIC_EXACT_MAX

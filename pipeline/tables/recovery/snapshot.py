@@ -28,11 +28,11 @@ from distributary.pipeline.model.subscription import (
     SubscriptionEvent,
     SubscriptionKey,
 )
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
 from distributary.pipeline.tables.arrow.bitmaps import set_of
 from distributary.pipeline.tables.arrow.library_errors import library_errors
 from distributary.pipeline.tables.arrow.settlement_fold import COLUMNS, Settlements, Standing
-from distributary.pipeline.tables.delta import topic_log_schema
 from distributary.pipeline.tables.delta.store import delta_table
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.recovery.log_batches import tables

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.arrow.arrow_types import Arrow, Int64s
-from distributary.pipeline.tables.delta.topic_log_schema import (
+from distributary.pipeline.tables.arrow.topic_log_schema import (
     MESSAGE,
     ROWS,
     SCHEMA,

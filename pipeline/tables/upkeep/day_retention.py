@@ -8,7 +8,7 @@ subscriptions see `pipeline.tables.upkeep.event_retention`.
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from distributary.pipeline.tables.delta import topic_log_schema
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.delta.commits import AddedFile
 
 

@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
-from distributary.pipeline.tables.delta import data_file, topic_log_schema
+from distributary.pipeline.tables.delta import data_file
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.store import Store
 

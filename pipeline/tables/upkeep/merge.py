@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Chunked, Int64s
-from distributary.pipeline.tables.delta import data_file, topic_log_schema
+from distributary.pipeline.tables.delta import data_file
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.upkeep import tiers

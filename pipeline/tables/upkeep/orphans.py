@@ -7,7 +7,8 @@ nor any entry of its log names it; a few entries are read at a time.
 
 from typing import Final
 
-from distributary.pipeline.tables.delta import commits, topic_log_schema
+from distributary.pipeline.tables.arrow import topic_log_schema
+from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.delta.table_state import TableState
 from distributary.pipeline.tables.upkeep import recluster

@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Chunked, Int64s
-from distributary.pipeline.tables.delta import commits, data_file, topic_log_schema
+from distributary.pipeline.tables.delta import commits, data_file
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.message_file import TOPIC_EXACT_MAX
 from distributary.pipeline.tables.delta.store import Store

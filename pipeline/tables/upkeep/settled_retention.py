@@ -13,7 +13,8 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from distributary.pipeline.tables.delta import data_file, topic_log_schema
+from distributary.pipeline.tables.arrow import topic_log_schema
+from distributary.pipeline.tables.delta import data_file
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.upkeep import merge, tiers

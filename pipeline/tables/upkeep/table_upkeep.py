@@ -16,8 +16,9 @@ from typing import Final
 import pyarrow.compute as pc
 
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.library_errors import library_errors
-from distributary.pipeline.tables.delta import commits, topic_log_schema
+from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.checkpoint import Identity
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.log_entries import ENTRIES_MAX, LogEntries

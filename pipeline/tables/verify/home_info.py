@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.tables.delta import topic_log_schema
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
 from distributary.pipeline.tables.home.home import Home

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from distributary.pipeline.tables.delta import topic_log_schema
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.data_file import completed
 from distributary.pipeline.tables.delta.message_file import MessageFile

@@ -17,8 +17,8 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.policy import DEFAULT
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
 from distributary.pipeline.subscriptions import policy_table
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Chunked, Int64s
-from distributary.pipeline.tables.delta import topic_log_schema
 from distributary.pipeline.tables.topic_log.table_view import TableView
 from distributary.pipeline.tables.verify.check import Findings
 from distributary.pipeline.tables.verify.verify_files import FileReader

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from distributary.pipeline.model.topic_pattern import is_pattern, matches
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
-from distributary.pipeline.tables.delta import topic_log_schema
 from distributary.pipeline.tables.reading import page_attributes
 from distributary.pipeline.tables.topic_log.table_view import TableView
 from distributary.pipeline.tables.verify.check import Check, Findings, counted, sequences

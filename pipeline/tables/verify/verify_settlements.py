@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Chunked, Int64s
-from distributary.pipeline.tables.delta import topic_log_schema
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.topic_log.table_view import TableView
 from distributary.pipeline.tables.verify.check import Check, Findings, counted, sequences

@@ -18,7 +18,8 @@ from verify_homes import snapshot
 
 from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.model.subscription import Made, Origin, SubscriptionEvent
-from distributary.pipeline.tables.delta import evolution, table_log, topic_log_schema
+from distributary.pipeline.tables.arrow import topic_log_schema
+from distributary.pipeline.tables.delta import evolution, table_log
 from distributary.pipeline.tables.delta.store import LocalStore
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.recovery.snapshot import load

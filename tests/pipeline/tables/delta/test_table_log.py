@@ -12,7 +12,8 @@ from table_story import Story
 
 from distributary.pipeline import topic_log_columns
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.tables.delta import table_log, topic_log_schema
+from distributary.pipeline.tables.arrow import topic_log_schema
+from distributary.pipeline.tables.delta import table_log
 from distributary.pipeline.tables.delta.pinned_table import head_of, state_of
 from distributary.pipeline.tables.delta.store import LocalStore
 from distributary.pipeline.tables.delta.table_state import TableState

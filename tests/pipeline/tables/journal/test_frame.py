@@ -16,7 +16,7 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.model.message import Group, PublishBatch, Settlement, SubscriptionRecord
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import Definition, SubscriptionEvent, SubscriptionKey
-from distributary.pipeline.tables.delta.topic_log_schema import MESSAGE, SUBSCRIPTION
+from distributary.pipeline.tables.arrow.topic_log_schema import MESSAGE, SUBSCRIPTION
 from distributary.pipeline.tables.journal import frame
 from distributary.pipeline.tables.topic_log.group_rows import build
 

@@ -14,7 +14,7 @@ from table_groups import DAY_US, KEY, NOON, bodies, event, framed, group, run, s
 from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import SubscriptionEvent
-from distributary.pipeline.tables.delta import topic_log_schema as schema
+from distributary.pipeline.tables.arrow import topic_log_schema as schema
 from distributary.pipeline.tables.delta.pinned_table import live_files
 from distributary.pipeline.tables.journal import frame
 from distributary.pipeline.tables.journal.journal import Journal

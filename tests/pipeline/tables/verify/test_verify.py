@@ -19,7 +19,7 @@ from table_groups import bodies, framed, group, run
 from verify_homes import GROUPS, MadeHome, broken_middle, replaced, snapshot
 
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.tables.delta import topic_log_schema as schema
+from distributary.pipeline.tables.arrow import topic_log_schema as schema
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.journal import frame, segment
 from distributary.pipeline.tables.journal.journal import Journal

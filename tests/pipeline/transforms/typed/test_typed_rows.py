@@ -17,7 +17,7 @@ from distributary.pipeline.schemas.column_types import spark_json
 from distributary.pipeline.schemas.json_columns import json_columns
 from distributary.pipeline.schemas.schema_text import DROPPED, text_of
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
-from distributary.pipeline.tables.delta import topic_log_schema
+from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.transforms.materialize.messages import decoded
 from distributary.pipeline.transforms.typed.topic_tables import (
     SchemaEvent,

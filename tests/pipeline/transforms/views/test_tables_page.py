@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import ArrayType, DataType, MapType
 
-from distributary.pipeline.tables.delta.topic_log_schema import SCHEMA
+from distributary.pipeline.tables.arrow.topic_log_schema import SCHEMA
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.views.view_registry import VIEWS
 
