@@ -33,11 +33,28 @@ _PR_SET_CHILD_SUBREAPER = 36
 _REQUEST_BYTES_MAX = 1 << 17
 #: The installed script.
 SCRIPT = str(Path(sys.executable).with_name("distributary"))
-#: What a gateway imports, and what the other commands do, with those of Spark's jobs.
-GATEWAY = ("distributary.ingest.gateway.serve", "distributary.ingest.cli.serve_command")
+#: What a gateway imports at its start, and, with Arrow, when its first link comes: two tenths of a
+#: second of a processor each time. The last two are imported by Arrow, once it makes anything.
+GATEWAY = (
+    "distributary.ingest.gateway.serve",
+    "distributary.ingest.cli.serve_command",
+    "distributary.pipeline.tables.topic_log.table_work",
+    "distributary.ingest.runtime.load_settings",
+    "importlib.readers",
+    "dateutil.relativedelta",
+    "numpy.ma",
+)
+#: What the other commands import, with those of Spark's jobs.
 COMMANDS = (
     *sorted({f"distributary.ingest.cli.{module}" for module in main.COMMANDS.values()}),
+    "distributary.ingest.backup.backup_run",
+    "distributary.ingest.backup.restore_run",
     "distributary.ingest.cli.inspection.inspect_show",
+    "distributary.ingest.cli.messages.message_lines",
+    "distributary.ingest.cli.messages.message_traffic",
+    "distributary.ingest.commit.table_location",
+    "distributary.ingest.console.console_server",
+    "distributary.ingest.console.settings.console_settings",
     "distributary.pipeline.tables.verify.verify_home",
     "distributary.jobs.client.management_client",
     "distributary.jobs.session.session",
