@@ -73,6 +73,21 @@ def part(run: PublishBatch, start: int, stop: int, begin: int, end: int) -> Publ
     )
 
 
+def parts_without(run: PublishBatch, places: Sequence[int]) -> list[tuple[PublishBatch, int]]:
+    """What is left of a run when the messages at these places (ascending) aren't there, and where
+    each part began in it."""
+    if not places:
+        return [(run, 0)]
+    offsets = array("i", bytes(pump.offsets(run.lengths, run.count)))
+    found: list[tuple[PublishBatch, int]] = []
+    start = 0
+    for stop in (*places, run.count):
+        if stop > start:
+            found.append((part(run, start, stop, offsets[start], offsets[stop]), start))
+        start = stop + 1
+    return found
+
+
 def batches_of(group: Group) -> tuple[tuple[str, RecordBatch], ...]:
     """The group's messages as they will be delivered, each run's topic with its batch."""
     batches = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.turns import TaskTurns
-from distributary.ingest.schemas.validated_intake import ValidatedIntake
+from distributary.ingest.schemas.validator import Validator
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 
@@ -20,6 +20,6 @@ class ManagementParts:
     messages: MessageParts
     access: Access
     directory: SubscriptionDirectory
-    schemas: ValidatedIntake
+    schemas: Validator
     turns: TaskTurns
     finish_pass: Callable[[], None]

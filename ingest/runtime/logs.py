@@ -22,7 +22,8 @@ OF_PEERS = frozenset(
         *("connection.opened", "connection.closed", "connection.failed", "connection.bug"),
         *("permission.refused", "client_id.refused", "transaction.failed", "management.answered"),
         *("temporary.made", "temporary.ended", "connections.waiting", "selector.failed"),
-        "route.failed",
+        *("route.failed", "messages.misfit", "schema.set", "schema.dropped"),
+        "schemas.check_failed",
         "http.bug",
     }
 )

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TypeAlias
@@ -51,8 +51,10 @@ class RunToCheck:
     blob: bytes
 
 
-#: What is asked, and who is told on the worker's thread.
-Work: TypeAlias = tuple[RunToCheck | CheckVersion, Callable[[CheckAnswer], None]]
+#: What is asked together, and who is told all answers, on the worker's thread.
+Work: TypeAlias = tuple[
+    Sequence[RunToCheck | CheckVersion], Callable[[Sequence[CheckAnswer]], None]
+]
 
 
 class CheckWorker:
@@ -69,8 +71,13 @@ class CheckWorker:
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(CheckAnswer)
 
-    def ask(self, what: RunToCheck | CheckVersion, then: Callable[[CheckAnswer], None]) -> None:
-        """Check this; `then` gets the answer, on the worker's thread. Called on the loop's."""
+    def ask(
+        self,
+        what: Sequence[RunToCheck | CheckVersion],
+        then: Callable[[Sequence[CheckAnswer]], None],
+    ) -> None:
+        """Check these; `then` gets an answer for each, on the worker's thread. Called on the
+        loop's."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="schemas", daemon=True)
             self._thread.start()
@@ -87,7 +94,12 @@ class CheckWorker:
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
             what, then = work
-            then(self._checked(what) if isinstance(what, CheckVersion) else self._of_run(what))
+            then(
+                [
+                    self._checked(one) if isinstance(one, CheckVersion) else self._of_run(one)
+                    for one in what
+                ]
+            )
         self._end()
 
     def _checked(self, what: CheckVersion) -> CheckAnswer:
@@ -116,8 +128,6 @@ class CheckWorker:
         return CheckAnswer(misfits=tuple(found))
 
     def _misfits(self, what: RunToCheck) -> CheckAnswer:
-        if not what.version.name:
-            return CheckAnswer()  # nobody wants to know; it keeps its place
         self._connected()
         if what.version.name not in self._defined:
             if len(self._defined) >= VERSIONS_MAX:

@@ -14,7 +14,7 @@ from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.settings import SchemaSettings
 from distributary.ingest.schemas.check_messages import CheckVersion
 from distributary.ingest.schemas.schema_directory import SchemaOfTopic
-from distributary.ingest.schemas.validated_intake import ValidatedIntake
+from distributary.ingest.schemas.validator import Validator
 from distributary.ingest.security.access import Access
 from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
 from distributary.pipeline.codec.amqp_writer import Writable
@@ -49,7 +49,7 @@ class SchemaRequests:
     """Answers them. Raises InvalidRequest for what can't be."""
 
     def __init__(
-        self, access: Access, schemas: ValidatedIntake, settings: SchemaSettings, log: Log
+        self, access: Access, schemas: Validator, settings: SchemaSettings, log: Log
     ) -> None:
         self._access, self._schemas, self._settings = access, schemas, settings
         self._directory, self._log = schemas.directory, log

@@ -41,9 +41,12 @@ SEQUENCE = Symbol("x-opt-dead-letter-sequence")
 REASON = Symbol("x-opt-dead-letter-reason")
 ATTEMPTS = Symbol("x-opt-dead-letter-attempts")
 AT = Symbol("x-opt-dead-letter-at")
+DESCRIPTION = Symbol("x-opt-dead-letter-description")
+#: The reason of a message that no subscription gave up: its topic's schema didn't allow it.
+MISFIT = "misfit"
 #: Annotations that a copy keeps, at most: of a message with more none is kept but ours.
 ANNOTATIONS_MAX = 4_096
-_OURS = frozenset({SUBSCRIPTION, TOPIC, SEQUENCE, REASON, ATTEMPTS, AT})
+_OURS = frozenset({SUBSCRIPTION, TOPIC, SEQUENCE, REASON, ATTEMPTS, AT, DESCRIPTION})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,16 @@ class DeadLetterInfo:
     topic: str
     reason: Reason
     attempts: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class MisfitInfo:
+    """A message that was published to this topic, whose schema didn't allow it, for the reason in
+    the sentence, and when (microseconds)."""
+
+    topic: str
+    sentence: str
     at: int
 
 
@@ -75,9 +88,10 @@ class Origin:
     sequence: int
 
 
-def queue_of(subscription: str) -> str:
-    """The name of the queue of a subscription's dead letters, unless its policy says another."""
-    name = PREFIX + subscription
+def queue_of(giver: str) -> str:
+    """The name of the queue of a subscription's dead letters, or of a topic's (`topic/NAME`),
+    unless its policy says another."""
+    name = PREFIX + giver
     if len(name) <= NAME_CHARACTERS_MAX:
         return name
     told_apart = "~" + sha256(name.encode()).hexdigest()[:16]
@@ -102,27 +116,52 @@ def copy(message: Bytes, sequence: int, info: DeadLetterInfo) -> Copy:
     return _annotated(bytes(message), said)
 
 
+def copy_of_misfit(message: Bytes, info: MisfitInfo) -> Copy:
+    """The copy of a message that never was one of its topic: it had no sequence, and no
+    subscription was owed it."""
+    said = {
+        TOPIC: write(info.topic),
+        REASON: write(MISFIT),
+        DESCRIPTION: write(info.sentence),
+        AT: write(Timestamp(info.at // 1_000)),
+    }
+    return _annotated(bytes(message), said)
+
+
 def restored(message: Bytes) -> Copy:
     """A dead letter as it goes back to where it comes from: without what was added to it."""
     return _annotated(bytes(message), {})
 
 
+def misfit_topic(message: Bytes) -> str | None:
+    """The topic whose schema didn't allow this message; None for one that is no such dead
+    letter."""
+    said = _said(message)
+    topic = said.get(TOPIC)
+    return topic if said.get(REASON) == MISFIT and isinstance(topic, str) else None
+
+
 def origin(message: Bytes) -> Origin | None:
-    """Where a dead letter comes from; None for a message that is none."""
+    """Where a dead letter comes from; None for a message that no subscription gave up."""
+    said = _said(message)
+    subscription, topic, sequence = said.get(SUBSCRIPTION), said.get(TOPIC), said.get(SEQUENCE)
+    if not (isinstance(subscription, str) and isinstance(topic, str) and isinstance(sequence, int)):
+        return None
+    return Origin(subscription, topic, sequence)
+
+
+def _said(message: Bytes) -> dict[Value, Value]:
+    """What our annotations say; nothing where they can't be read."""
     data = bytes(message)
     try:
         sections = _front(data)
-        said = {
+        return {
             key: read(value, 0)[0]
             for name, value in _pairs(data, sections.get(Kind.MESSAGE_ANNOTATIONS))
             if (key := _word(name)) in _OURS
         }
     except _BROKEN:
-        return None
-    subscription, topic, sequence = said.get(SUBSCRIPTION), said.get(TOPIC), said.get(SEQUENCE)
-    if not (isinstance(subscription, str) and isinstance(topic, str) and isinstance(sequence, int)):
-        return None
-    return Origin(subscription, topic, sequence)
+        return {}
 
 
 #: What reading a message that isn't one may raise.

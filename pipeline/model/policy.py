@@ -172,6 +172,9 @@ class TopicPolicy:
     #: Bytes of one page of older messages for each of its subscriptions; 0: as for all.
     page_bytes: int = 0
     storage: Storage = Storage.TEMPORARY
+    #: The queue of what its schema doesn't allow (`validate` dead-letter). Empty: of a topic
+    #: `DLQ.topic/NAME`, of a queue that of what the queue gives up.
+    dead_letter_address: str = ""
     #: What holds for each of its subscriptions that has no limit of its own.
     backlog: Backlog = Backlog()
 

@@ -124,6 +124,13 @@ class _Reader:
             raise self.wrong(f"{key} must be a string")
         return value
 
+    def queue(self, key: str, below: str) -> str:
+        """An address that names a queue; an empty one names none."""
+        address = self.text(key, below)
+        if address and not dead_letter_queue(address):
+            raise self.wrong(f"{key} is {quoted(address)}; it must name a queue")
+        return address
+
     def routes(self, key: str, below: tuple[Route, ...]) -> tuple[Route, ...]:
         """A route or a list of them, as `ADDRESS` or `ADDRESS where SELECTOR`; an empty text is
         none."""
@@ -213,6 +220,7 @@ def topic_over(below: TopicPolicy, said: Table, where: str) -> TopicPolicy:
         create_on_use=read.truth("create_on_use", below.create_on_use),
         page_bytes=read.size("page_bytes", below.page_bytes, PAGE_LEAST, PAGE_MOST),
         storage=Storage(read.word("storage", below.storage, Storage)),
+        dead_letter_address=read.queue("dead_letter_address", below.dead_letter_address),
         backlog=_backlog(read, below.backlog),
     )
     read.finish()

@@ -23,6 +23,9 @@ from distributary.pipeline.schemas.json_values import (
 from distributary.pipeline.schemas.schema_version import SchemaVersion
 from distributary.pipeline.schemas.typed_row import REASON_CHARACTERS_MAX, NotFitting, TypedRow
 
+#: What the library says of a pattern that can't be matched in linear time, too.
+_NO_PATTERN = 'is not a "regex"'
+
 
 class JsonRows:
     """Reads bodies that a JSON Schema describes. Raises InvalidRequest for what is no JSON
@@ -60,6 +63,8 @@ def _validator(definition: str) -> jsonschema_rs.Validator:
         )
     except (ValueError, jsonschema_rs.ReferencingError) as error:
         said = error.message if isinstance(error, jsonschema_rs.ValidationError) else str(error)
+        if said.endswith(_NO_PATTERN):
+            said += ", or one with look-around or back-references, or too large"
         raise InvalidRequest(f"the definition is no JSON Schema: {said}") from None
 
 
