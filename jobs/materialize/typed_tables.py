@@ -15,12 +15,8 @@ from pyspark.sql import SparkSession
 from distributary.jobs.tables.delta_files import Folder
 from distributary.jobs.tables.spark_tables import Shape, SparkTable
 from distributary.pipeline.transforms.schema.spark_schema import REJECTED
-from distributary.pipeline.transforms.typed.topic_tables import (
-    FOLDER,
-    SchemaEvent,
-    topic_tables,
-)
-from distributary.pipeline.transforms.typed.typed_rows import REJECTED_NAME
+from distributary.pipeline.transforms.schema.topic_folders import FOLDER, REJECTED_NAME
+from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent, topic_tables
 
 #: How they lie on the disk.
 TYPED_SHAPE = Shape((), "_sequence,_published_at", frozenset({"_sequence", "_message_id"}))

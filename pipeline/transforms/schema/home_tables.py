@@ -1,5 +1,6 @@
 """The tables of one home as DataFrames: what every view, audit and notebook starts from."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -13,8 +14,14 @@ from distributary.pipeline.transforms.schema.spark_schema import (
     CURSORS,
     LOG_VERSIONS,
     MESSAGES,
+    REJECTED,
     SCHEMA_VERSIONS,
     SUBSCRIPTIONS,
+)
+from distributary.pipeline.transforms.schema.topic_folders import (
+    FOLDER,
+    REJECTED_NAME,
+    folder_name,
 )
 from distributary.pipeline.transforms.schema.worker_python import use_own_python
 
@@ -68,6 +75,24 @@ class Tables:
     def topic_log(self) -> DataFrame:
         """The gateway's own table, as it is: its columns are in docs/tables.md."""
         return self._load("topic_log")
+
+    @property
+    def rejected(self) -> DataFrame:
+        """What fits no schema; without rows where `materialize` found none."""
+        try:
+            return whole(self._load(REJECTED_NAME), REJECTED)
+        except InvalidRequest:
+            return self.spark.createDataFrame([], REJECTED)
+
+    def topic(self, topic: str, most: int) -> dict[str, DataFrame]:
+        """The typed tables of a topic, by their places below the folder, the oldest first: `most`
+        are looked for, one for each of its versions. One without a row isn't there."""
+        found: dict[str, DataFrame] = {}
+        for number in range(1, most + 1):
+            name = f"{FOLDER}/{folder_name(topic, number)}"
+            with suppress(InvalidRequest):
+                found[name] = self._load(name)
+        return found
 
     def table(self, name: str) -> DataFrame:
         rows, schema = self._load(name), SCHEMAS[name]

@@ -4,15 +4,14 @@ import json
 from contextlib import suppress
 from threading import Lock
 
-from spark_log import encoded_bytes
+from spark_log import columns_text, encoded_bytes
 from spark_place import Place
 
 from distributary.jobs.materialize.batch import Materialization
 from distributary.jobs.session.job_settings import load
 from distributary.jobs.tables.delta_files import newest_version
 from distributary.jobs.tables.table_locations import TableLocations
-from distributary.pipeline.schemas.column_types import spark_json
-from distributary.pipeline.schemas.json_columns import json_columns
+from distributary.jobs.views.audit_run import Settings, build
 from distributary.pipeline.schemas.schema_text import text_of
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 
@@ -23,8 +22,7 @@ def schema(place: Place, topic: str, version: int, **types: str) -> None:
         {"type": "object", "properties": {name: {"type": kind} for name, kind in types.items()}}
     )
     said = SchemaVersion(topic, version, Format.JSON, definition)
-    columns = json.dumps(spark_json(json_columns(definition).columns))
-    place.log.schema(topic, text_of(said, columns))
+    place.log.schema(topic, text_of(said, columns_text(definition)))
 
 
 def fill(place: Place) -> None:
@@ -111,6 +109,9 @@ def test_each_message_is_in_one_table_whatever_ends_the_job(place: Place) -> Non
         (9, "orders", 3, "/id"),
     ]
     assert whole.tables["messages"].rows().count() == 14
+    asked = Settings(whole.locations.tables, place.places.log, ("typed",))
+    [audited] = build(place.spark, asked)
+    assert (audited.judged, audited.findings) == (10, ())
     died = 0
     for upto in (newest // 2, newest):
         while True:
