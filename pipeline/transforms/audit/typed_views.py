@@ -18,6 +18,7 @@ from distributary.pipeline.transforms.audit.plain_values import (
 )
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.spark_schema import REJECTED
+from distributary.pipeline.transforms.schema.topic_folders import FOLDER, folder_name
 
 _REIGNS = (
     "topic string, since long, until long, "
@@ -36,7 +37,9 @@ def register_typed(tables: Tables, messages: DataFrame, last_group: int) -> None
     bodies = messages.select(F.col("sequence").alias("_sequence"), "topic", *BODY)
     for topic, reigns in groupby(found, lambda row: str(row.topic)):
         versions = list(reigns)
-        for name, table in tables.topic(topic, len(versions)).items():
+        # A version has a table of its own at most.
+        names = [f"{FOLDER}/{folder_name(topic, nth + 1)}" for nth in range(len(versions))]
+        for name, table in tables.some(names).items():
             rows.append(_typed(table, topic, name))
             values.append(_values(table, bodies, topic, name, versions))
     _together(spark, rows, _TYPED).createOrReplaceTempView("typed")

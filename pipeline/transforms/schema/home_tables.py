@@ -1,5 +1,6 @@
 """The tables of one home as DataFrames: what every view, audit and notebook starts from."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,9 +20,7 @@ from distributary.pipeline.transforms.schema.spark_schema import (
     SUBSCRIPTIONS,
 )
 from distributary.pipeline.transforms.schema.topic_folders import (
-    FOLDER,
     REJECTED_NAME,
-    folder_name,
 )
 from distributary.pipeline.transforms.schema.worker_python import use_own_python
 
@@ -84,12 +83,11 @@ class Tables:
         except InvalidRequest:
             return self.spark.createDataFrame([], REJECTED)
 
-    def topic(self, topic: str, most: int) -> dict[str, DataFrame]:
-        """The typed tables of a topic, by their places below the folder, the oldest first: `most`
-        are looked for, one for each of its versions. One without a row isn't there."""
+    def some(self, names: Iterable[str]) -> dict[str, DataFrame]:
+        """Those of the named tables that are there, as they are: typed tables are made with their
+        first row. Names are places below the folder."""
         found: dict[str, DataFrame] = {}
-        for number in range(1, most + 1):
-            name = f"{FOLDER}/{folder_name(topic, number)}"
+        for name in names:
             with suppress(InvalidRequest):
                 found[name] = self._load(name)
         return found

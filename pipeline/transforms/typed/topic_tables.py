@@ -7,7 +7,7 @@ Rule 3: all of it follows from the events alone, so whoever has them finds the s
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -73,6 +73,12 @@ class SchemaEvent:
             return cls(row["topic"], row["floor"], None)
         said = {**row, "columns": json.loads(row["columns"])}
         return cls.of(row["topic"], row["floor"], json.dumps(said, default=str))
+
+
+def in_order(rows: Iterable[Mapping[str, Any]]) -> list[SchemaEvent]:
+    """Rows of `schemas` as events, in the order of the log."""
+    ordered = sorted(rows, key=lambda row: (row["group"], row["floor"], row["version"] or 0))
+    return [SchemaEvent.of_row(row) for row in ordered]
 
 
 @dataclass(frozen=True, slots=True)
