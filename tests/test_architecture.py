@@ -32,7 +32,9 @@ ARGUMENTS_MAX = 7
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "pipeline": frozenset({"msgspec"}),  # structs: what is made for each run must cost little
     # An extra of its own: a gateway without schemas doesn't load it.
-    "pipeline/schemas/formats": frozenset({"pipeline", "jsonschema_rs", "fastavro", "google"}),
+    "pipeline/schemas/formats": frozenset(
+        {"pipeline", "jsonschema_rs", "fastavro", "google", "msgspec"}
+    ),
     "pipeline/tables": frozenset(
         {
             *("pipeline", "pipeline/tables/arrow"),

@@ -179,7 +179,8 @@ class _Walk:
                 raise InvalidRequest(f"a field of the record {quoted(full)} has no name")
             found = self.found(one.get("type"), full.rpartition(".")[0], depth + 1)
             empty = empty and found.empty
-            columns.append(column(one["name"], found.type, nullable=found.nullable))
+            name, says, nullable = one["name"], one.get("doc"), found.nullable
+            columns.append(column(name, found.type, nullable=nullable, comment=says))
         if not columns:
             return Found(Scalar.JSON, nullable=True, empty=True)
         return Found(Struct(distinct(columns, f"the record {full}")), nullable=False, empty=empty)

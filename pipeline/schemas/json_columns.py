@@ -224,7 +224,8 @@ class _Walk:
                 continue
             found = self._found(node, (*where, name), within)
             nullable = found.nullable or name not in required
-            columns.append(column(name, found.type, nullable=nullable))
+            says = node.get("description") if isinstance(node, dict) else None
+            columns.append(column(name, found.type, nullable=nullable, comment=says))
         return Struct(distinct(columns, "/".join(where))) if columns else Scalar.JSON
 
 

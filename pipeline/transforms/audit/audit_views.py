@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.transforms.audit.audit_checks import read
 from distributary.pipeline.transforms.audit.audit_selection import Claim, selection
+from distributary.pipeline.transforms.audit.typed_views import register_typed
 from distributary.pipeline.transforms.schema.home_tables import Tables
 
 #: The views that are SQL, in the order in which one asks the other.
@@ -28,6 +29,8 @@ VIEWS = (
     *("lives", "claimed", "floors", "incarnations"),
     *("settlements", "repeated", "deliveries", "owed"),
 )
+#: Those that can be shown: the last one is made for topics with a schema alone.
+SHOWN = (*VIEWS, "reigns")
 #: What many checks ask is kept while the audit runs: in memory as far as Spark has room for it,
 #: else on its disk. Its plan is forgotten: to plan each check anew from the tables on would cost
 #: more than to make it.
@@ -162,6 +165,7 @@ def register(
         rows.createOrReplaceTempView(name)
         if name == "claimed":
             selection(messages, _claims(spark), rows).createOrReplaceTempView("selection")
+    register_typed(mine, messages, bounds.last_group)
     return spark, bounds
 
 

@@ -1,5 +1,7 @@
 """The tables of one home as DataFrames: what every view, audit and notebook starts from."""
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -13,8 +15,12 @@ from distributary.pipeline.transforms.schema.spark_schema import (
     CURSORS,
     LOG_VERSIONS,
     MESSAGES,
+    REJECTED,
     SCHEMA_VERSIONS,
     SUBSCRIPTIONS,
+)
+from distributary.pipeline.transforms.schema.topic_folders import (
+    REJECTED_NAME,
 )
 from distributary.pipeline.transforms.schema.worker_python import use_own_python
 
@@ -68,6 +74,23 @@ class Tables:
     def topic_log(self) -> DataFrame:
         """The gateway's own table, as it is: its columns are in docs/tables.md."""
         return self._load("topic_log")
+
+    @property
+    def rejected(self) -> DataFrame:
+        """What fits no schema; without rows where `materialize` found none."""
+        try:
+            return whole(self._load(REJECTED_NAME), REJECTED)
+        except InvalidRequest:
+            return self.spark.createDataFrame([], REJECTED)
+
+    def some(self, names: Iterable[str]) -> dict[str, DataFrame]:
+        """Those of the named tables that are there, as they are: typed tables are made with their
+        first row. Names are places below the folder."""
+        found: dict[str, DataFrame] = {}
+        for name in names:
+            with suppress(InvalidRequest):
+                found[name] = self._load(name)
+        return found
 
     def table(self, name: str) -> DataFrame:
         rows, schema = self._load(name), SCHEMAS[name]
