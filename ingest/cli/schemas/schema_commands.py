@@ -14,6 +14,7 @@ from distributary.ingest.cli.options.command_options import (
     sure,
     yes_option,
 )
+from distributary.ingest.cli.schemas.schema_export import export
 from distributary.ingest.cli.schemas.schema_sampling import infer, sample_report
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.management.management_messages import Entity, Verb
@@ -77,6 +78,7 @@ def schema() -> None:
       distributary schema set 'sensors.*' --avro reading.avsc --validate refuse
       distributary schema show orders
       distributary schema infer orders --home ~/orders --sample 100000
+      distributary schema export > asyncapi.json
 
     A schema is for a topic, a queue (queue://work), or a pattern as in policies: * and ?.
     Exit codes: 0 done, 1 not allowed or failed, 2 not understood, 3 there is none, 4 refused.
@@ -297,3 +299,4 @@ def drop(client: "Client", topic: str, yes: bool) -> None:
 
 
 schema.add_command(infer)
+schema.add_command(export)

@@ -73,6 +73,14 @@ def test_a_schema_from_its_first_version_to_its_end(shell: Shell) -> None:
     assert (listed["name"], listed["compatibility"]) == ("orders", "full")
     assert [one["version"] for one in shell.read("history", "orders")] == [1, 2]
     assert "anonymous" in shell.types("history", "orders")
+    exported = json.loads(shell.types("export", "--title", "Shop"))
+    assert exported["servers"]["gateway"]["host"] == f"127.0.0.1:{shell.gateway.port}"
+    assert exported["channels"]["orders"]["address"] == "topic://orders"
+    message = exported["components"]["messages"]["orders"]
+    assert (message["payload"]["schema"], message["x-distributary"]["version"]) == (note, 2)
+    named = json.loads(shell.types("export", "--server", "amqps://u:secret@broker.example"))
+    assert named["servers"]["gateway"]["host"] == "broker.example"
+    assert "is no gateway" in shell.types("export", "--server", "http://x", code=2)
     assert shell.types("drop", "orders", "--yes")
     assert shell.read("list") == []
     assert "there is no schema" in shell.types("drop", "orders", "--yes", code=3)
