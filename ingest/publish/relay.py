@@ -8,9 +8,10 @@ messages to one topic stay one run.
 
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
+
+import msgspec
 
 from distributary.ingest.commit.batches import part
 from distributary.ingest.commit.group_log import Receipt
@@ -27,8 +28,7 @@ Resolve: TypeAlias = Callable[[str, Kind | None], str | AmqpError]
 Admit: TypeAlias = Callable[[str, bytes], tuple[int, AmqpError | None]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Routed:
+class Routed(msgspec.Struct, frozen=True, eq=False):
     """Where the messages of one run go: runs by topic in the order of the messages, each with the
     place of its first message among what was received, what is to be accepted when they are
     durable and what at once, and complaints about those that go nowhere."""
@@ -39,8 +39,7 @@ class Routed:
     complaints: "list[Complaint]"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Complaint:
+class Complaint(msgspec.Struct, frozen=True, eq=False):
     """Messages that go nowhere: deliveries to reject, and why."""
 
     deliveries: bytes

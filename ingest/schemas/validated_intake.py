@@ -11,7 +11,8 @@ Rule 3: what waits has a budget (`schemas.waiting_bytes_max`); beyond it message
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link
@@ -28,15 +29,13 @@ MISFIT = "amqp:decode-error"
 TOO_MUCH = "amqp:resource-limit-exceeded"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CheckDone:
+class CheckDone(msgspec.Struct, frozen=True, eq=False):
     """The worker tells the message loop: the oldest run that waits has been checked."""
 
     answer: CheckAnswer
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Held:
+class _Held(msgspec.Struct, frozen=True, eq=False):
     """A run that waits, and its link and topic."""
 
     link: Link
