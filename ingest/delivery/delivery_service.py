@@ -5,8 +5,9 @@ A subscription is a position over the log. Messages come from memory when they a
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import count
+
+import msgspec
 
 from distributary.ingest.commit.group_log import Log, Receipt
 from distributary.ingest.commit.home_opening import Store
@@ -49,8 +50,7 @@ PASS_EVALUATIONS = 1_000
 MESSAGES_LIKE_ONE_EVALUATION = 4
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryDue:
+class DeliveryDue(msgspec.Struct, frozen=True):
     """The delivery service tells the message loop: an alarm rang, or the loop has turned, and
     subscriptions are to be served."""
 

@@ -6,7 +6,6 @@ subscriptions.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from typing import Protocol, TypeAlias
 
 from distributary.ingest.delivery.consumer import Subscription
@@ -260,14 +259,14 @@ def _id(subscription: Subscription) -> str:
 def _written(policy: Policy | TopicPolicy | Backlog, prefix: str = "") -> Map:
     """A policy with the keys that it has where it is written."""
     pairs: list[tuple[Value, Value]] = []
-    for one in fields(policy):
-        value = getattr(policy, one.name)
+    for name in policy.__struct_fields__:
+        value = getattr(policy, name)
         if isinstance(value, Backlog):
             pairs += _written(value, "backlog_").pairs
         elif isinstance(value, tuple):
-            pairs.append((prefix + one.name, [str(route) for route in value]))
+            pairs.append((prefix + name, [str(route) for route in value]))
         else:
-            pairs.append((prefix + one.name, value))
+            pairs.append((prefix + name, value))
     return Map(tuple(pairs))
 
 

@@ -8,7 +8,8 @@ letter: after a crash it is in one of the two places. All methods run on the loo
 import asyncio
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from distributary.ingest.commit.batches import message_at, run_of
 from distributary.ingest.commit.group_log import Inside, Log
@@ -34,8 +35,7 @@ from distributary.pipeline.subscriptions.registry import key_of_queue
 PART_MESSAGES = 100
 
 
-@dataclass(slots=True)
-class Redriven:
+class Redriven(msgspec.Struct):
     """How many dead letters were redriven, and how many could not be."""
 
     redriven: int = 0
@@ -45,8 +45,7 @@ class Redriven:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Letter:
+class _Letter(msgspec.Struct, frozen=True):
     """A dead letter that goes back: its place among the dead, and where to (None: to all
     subscriptions of the topic, as it never was a message of it)."""
 
@@ -56,18 +55,17 @@ class _Letter:
     topic: str
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(msgspec.Struct):
     """One redrive: which dead letters of a queue, how many at most, and who may have them."""
 
     queue: Subscription
     only: str | None
     most: int | None
     may: Callable[[str], bool]
-    done: Redriven = field(default_factory=Redriven)
+    done: Redriven = msgspec.field(default_factory=Redriven)
     #: The selectors of those that get any, and how many messages they were asked about.
-    selections: Selections = field(default_factory=Selections)
-    joined: set[Definition] = field(default_factory=set)
+    selections: Selections = msgspec.field(default_factory=Selections)
+    joined: set[Definition] = msgspec.field(default_factory=set)
     asked: int = 0
 
     def fits(self, definition: Definition, data: bytes) -> bool:

@@ -4,15 +4,14 @@ Such an error quotes the bytes as they came, and cuts them where its room ends: 
 character, too.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from cproton import ffi
 from cproton import lib as proton
 
 
-@dataclass(frozen=True, slots=True)
-class EngineError:
+class EngineError(msgspec.Struct, frozen=True):
     """A condition and a sentence."""
 
     condition: str

@@ -4,7 +4,8 @@ to a full backlog is not taken.
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from distributary.ingest.commit.batches import parts_without
 from distributary.ingest.commit.group_log import Log, Receipt
@@ -24,8 +25,7 @@ from distributary.pipeline.model.message import PublishBatch
 from distributary.pipeline.model.policy import Route, TopicPolicy
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Posted:
+class Posted(msgspec.Struct, frozen=True, eq=False):
     """Messages of one topic that wait for the commit of their transaction; `ids` tell them from
     their duplicates, where those are looked for. `unrouted` is as it was when they came."""
 

@@ -10,9 +10,10 @@ Consecutive messages to one topic stay one run.
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias, assert_never
+
+import msgspec
 
 from distributary.ingest.commit.batches import part, run_of
 from distributary.ingest.commit.group_log import Receipt
@@ -26,16 +27,14 @@ from distributary.pipeline.model.amqp_error import NOT_FOUND, AmqpError
 from distributary.pipeline.model.message import PublishBatch
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """A message isn't taken, and its sender hears why: what was sent with it in a transaction isn't
     touched."""
 
     amqp_error: AmqpError
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True):
     """A message isn't its topic's, and is kept in this queue of dead letters."""
 
     queue: Destination
@@ -55,8 +54,7 @@ Resolve: TypeAlias = Callable[[str, Kind | None], str | AmqpError]
 Admit: TypeAlias = Callable[[str, bytes], tuple[int, AmqpError | None]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RoutedRun:
+class RoutedRun(msgspec.Struct, frozen=True, eq=False):
     """Messages of one topic, and the place of the first one among what was received. If they are
     dead letters, their `queue` is made if it isn't there."""
 
@@ -65,8 +63,7 @@ class RoutedRun:
     queue: Destination | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Routed:
+class Routed(msgspec.Struct, frozen=True, eq=False):
     """Where the messages of one run go: runs by topic in the order of the messages, what is to be
     accepted when they are durable and what at once, and complaints about those that go nowhere."""
 
@@ -76,8 +73,7 @@ class Routed:
     complaints: "list[Complaint]"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Complaint:
+class Complaint(msgspec.Struct, frozen=True, eq=False):
     """Messages that go nowhere: deliveries to reject, and why. `spoils`: a transaction in which
     they came can't be committed without them."""
 

@@ -5,10 +5,10 @@ import os
 import sys
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+import msgspec
 import structlog
 
 from distributary.pipeline.errors import StoreError
@@ -33,8 +33,7 @@ OF_SUBSCRIPTIONS = "subscription."
 QUIET_SECONDS = 60.0
 
 
-@dataclass(slots=True)
-class _Window:
+class _Window(msgspec.Struct):
     """The lines of one kind since `began` (seconds), and how many more there would have been."""
 
     began: float

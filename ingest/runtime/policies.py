@@ -8,11 +8,11 @@ subscriptions that are there.
 import asyncio
 import tomllib
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import structlog
+from msgspec.structs import replace
 
 from distributary.ingest.runtime.settings import Settings
 from distributary.ingest.runtime.watched import Part, Watch

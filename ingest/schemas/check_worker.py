@@ -13,7 +13,6 @@ import sys
 import threading
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TypeAlias
 
@@ -23,6 +22,7 @@ import structlog
 from distributary.ingest.commit.builder_messages import receive, send
 from distributary.ingest.runtime.settings import SchemaSettings
 from distributary.ingest.schemas.check_messages import (
+    VERSIONS_MAX,
     CheckAnswer,
     CheckRequest,
     CheckRun,
@@ -30,7 +30,6 @@ from distributary.ingest.schemas.check_messages import (
     DefineVersion,
     SetLimits,
 )
-from distributary.ingest.schemas.check_process import VERSIONS_MAX
 
 _events = structlog.get_logger("gateway")
 
@@ -42,8 +41,7 @@ START_SECONDS_MAX = 30.0
 UNCHECKED = "the message couldn't be checked by its topic's schema"
 
 
-@dataclass(frozen=True, slots=True)
-class RunToCheck:
+class RunToCheck(msgspec.Struct, frozen=True):
     """Messages, and the version that they are to be read by."""
 
     version: DefineVersion

@@ -1,8 +1,8 @@
 """The schemas of one home: each version that was ever set, and which one a topic has now."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+import msgspec
 import structlog
 
 from distributary.ingest.commit.group_log import Log
@@ -20,19 +20,17 @@ _events = structlog.get_logger("gateway")
 _TOPICS_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedBy:
+class CheckedBy(msgspec.Struct, frozen=True):
     """The version that the messages of a topic are checked by, and what it says of misfits."""
 
     version: DefineVersion
     validation: Validation
 
 
-@dataclass(slots=True)
-class SchemaOfTopic:
+class SchemaOfTopic(msgspec.Struct):
     """All events of one topic or pattern, in their order, and the version that holds now."""
 
-    events: list[SchemaEvent] = field(default_factory=list)
+    events: list[SchemaEvent] = msgspec.field(default_factory=list)
     current: SchemaVersion | None = None
     text: str = ""
 

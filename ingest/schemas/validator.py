@@ -10,9 +10,9 @@ Rule 3: what waits has a budget (`schemas.waiting_bytes_max`); beyond it message
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 import structlog
 
 from distributary.ingest.native import pump
@@ -40,15 +40,13 @@ TOO_MUCH = "amqp:resource-limit-exceeded"
 _ASKED_MAX = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CheckDone:
+class CheckDone(msgspec.Struct, frozen=True, eq=False):
     """The worker tells the message loop: the run that it was given first has been checked."""
 
     answers: Sequence[CheckAnswer]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CheckedRun:
+class CheckedRun(msgspec.Struct, frozen=True, eq=False):
     """A run that waited may go on to these goals; `unrouted` isn't routed further."""
 
     link: Link
@@ -57,8 +55,7 @@ class CheckedRun:
     unrouted: Unrouted
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HeldCommand:
+class HeldCommand(msgspec.Struct, frozen=True, eq=False):
     """A command of a transaction may be performed."""
 
     link: Link
@@ -66,8 +63,7 @@ class HeldCommand:
     delivery: bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Check:
+class _Check(msgspec.Struct, frozen=True, eq=False):
     """Messages of a run, by their places, that a topic's schema says something of."""
 
     topic: str
@@ -77,8 +73,7 @@ class _Check:
     run: RunToCheck
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _HeldRun:
+class _HeldRun(msgspec.Struct, frozen=True, eq=False):
     link: Link
     received: Received
     goals: Goals

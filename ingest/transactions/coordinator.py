@@ -8,11 +8,11 @@ on the loop's thread.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TypeAlias, assert_never
 
+import msgspec
 import structlog
 from msgspec import structs
 
@@ -69,8 +69,7 @@ class Controller:
         self.answers: list[Callable[[], None]] = []
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Fine:
+class _Fine(msgspec.Struct, frozen=True, eq=False):
     """Messages that were posted, whose sender has yet to hear that they will be accepted."""
 
     number: int

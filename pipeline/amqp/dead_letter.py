@@ -9,9 +9,10 @@ Rule 3: the copy neither expires nor waits: its header keeps what says how the m
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import takewhile
+
+import msgspec
 
 from distributary.pipeline.codec.amqp_codes import LISTS, MAP32, MAPS, SYMBOLS, Kind
 from distributary.pipeline.codec.amqp_types import (
@@ -49,8 +50,7 @@ ANNOTATIONS_MAX = 4_096
 _OURS = frozenset({SUBSCRIPTION, TOPIC, SEQUENCE, REASON, ATTEMPTS, AT, DESCRIPTION})
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetterInfo:
+class DeadLetterInfo(msgspec.Struct, frozen=True):
     """Who gave messages up, why, and when (microseconds)."""
 
     subscription: str
@@ -60,8 +60,7 @@ class DeadLetterInfo:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class MisfitInfo:
+class MisfitInfo(msgspec.Struct, frozen=True):
     """A message that was published to this topic, whose schema didn't allow it, for the reason in
     the sentence, and when (microseconds)."""
 
@@ -70,8 +69,7 @@ class MisfitInfo:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(msgspec.Struct, frozen=True):
     """A message's bytes, and what its header says."""
 
     data: bytes
@@ -79,8 +77,7 @@ class Copy:
     priority: int
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Where a dead letter comes from, by its annotations."""
 
     subscription: str

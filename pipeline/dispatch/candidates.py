@@ -7,8 +7,9 @@ Rule 1: of all that could go to somebody in line, the highest priority goes firs
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from distributary.pipeline.dispatch.in_flight import InFlight
 from distributary.pipeline.dispatch.message_groups import PARKED_MAX, Groups
@@ -198,8 +199,7 @@ class Candidates:
         return eligible is None or None in selectors or not eligible.isdisjoint(selectors)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueReport:
+class QueueReport(msgspec.Struct, frozen=True):
     """How much of one subscription is where, now: it changes as the messages move."""
 
     _unread: ReadCursor

@@ -11,7 +11,8 @@ Rule 2: memory is bounded: older stretches are joined when there are too many.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+
+import msgspec
 
 #: Stretches that one topic remembers singly, 48 bytes each.
 STRETCHES_MAX = 8_192
@@ -19,8 +20,7 @@ STRETCHES_MAX = 8_192
 TOGETHER = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Volume:
+class Volume(msgspec.Struct, frozen=True):
     """A number of messages, and their bytes."""
 
     messages: int = 0
@@ -143,8 +143,7 @@ class BacklogCounter:
         return self._stops[count - 1] if count else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(msgspec.Struct, frozen=True):
     """How many owed messages an event took from a subscription. `at_most`: this is an upper
     bound, as its selector wasn't evaluated for them."""
 

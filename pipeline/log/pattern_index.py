@@ -6,8 +6,9 @@ Rule 2: a look-up goes over the topic's words, not over the patterns.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from distributary.pipeline.model.address import PATTERN_PREFIX, Kind, kind_of_topic
 from distributary.pipeline.model.topic_pattern import REST, WORD
@@ -16,13 +17,12 @@ from distributary.pipeline.model.topic_pattern import REST, WORD
 TOPICS_MAX: Final = 100_000
 
 
-@dataclass(slots=True, eq=False)
-class _Node:
+class _Node(msgspec.Struct, eq=False):
     """The patterns that have the words up to here, by the next word; `loops`: it is the node of a
     rest, which takes any number of words. `pattern` is the one that ends here."""
 
     loops: bool = False
-    next: dict[str, "_Node"] = field(default_factory=dict)
+    next: dict[str, "_Node"] = msgspec.field(default_factory=dict)
     pattern: str = ""
 
 

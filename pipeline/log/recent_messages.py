@@ -10,7 +10,8 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+
+import msgspec
 
 from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.model.header_attributes import joined
@@ -31,14 +32,13 @@ LINE_BYTES = 24
 _TRIM_AT = 1_024
 
 
-@dataclass(slots=True)
-class _TopicBatches:
+class _TopicBatches(msgspec.Struct):
     """The batches of one topic, or of all that match a pattern, ascending; those before `start`
     are gone. `topics` are those of a pattern's batches, of which those below `since` are missing
     until somebody asks for them."""
 
-    firsts: list[int] = field(default_factory=list)
-    batches: list[RecordBatch | None] = field(default_factory=list)
+    firsts: list[int] = msgspec.field(default_factory=list)
+    batches: list[RecordBatch | None] = msgspec.field(default_factory=list)
     start: int = 0
     topics: list[str] | None = None
     since: int = 0

@@ -26,7 +26,6 @@ from typing import Final, NamedTuple, TypeAlias, cast
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.column_types import (
-    LIMITS,
     PRECISION_MAX,
     ColumnType,
     DecimalOf,
@@ -34,13 +33,13 @@ from distributary.pipeline.schemas.column_types import (
     MapOf,
     RowLayout,
     Scalar,
-    SchemaLimits,
     Struct,
     column,
     distinct,
     layout,
 )
 from distributary.pipeline.schemas.json_columns import parsed
+from distributary.pipeline.schemas.schema_version import LIMITS, SchemaLimits
 
 Node: TypeAlias = dict[str, object]
 

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.schemas.schema_version import LIMITS, SchemaLimits
 
 #: Digits of a decimal in Spark and Delta.
 PRECISION_MAX: Final = 38
@@ -104,18 +105,6 @@ class RowLayout:
 
 #: The one column of a body that is no object.
 VALUE: Final = "value"
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaLimits:
-    """What one schema may become (`schemas` in the settings)."""
-
-    definition_bytes_max: int = 49_152
-    columns_max: int = 1_000
-    depth_max: int = 16
-
-
-LIMITS: Final = SchemaLimits()
 
 
 def column(

@@ -26,7 +26,6 @@ from urllib.parse import unquote
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.column_types import (
-    LIMITS,
     PRECISION_MAX,
     Column,
     ColumnType,
@@ -35,12 +34,12 @@ from distributary.pipeline.schemas.column_types import (
     MapOf,
     RowLayout,
     Scalar,
-    SchemaLimits,
     Struct,
     column,
     distinct,
     layout,
 )
+from distributary.pipeline.schemas.schema_version import LIMITS, SchemaLimits
 
 Node: TypeAlias = dict[str, object]
 

@@ -7,6 +7,7 @@ Rule 2: versions of one pattern are counted from 1 and are never reused, also no
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class Format(StrEnum):
@@ -92,3 +93,15 @@ class SchemaVersion:
     framing: Framing = Framing.PLAIN
     registry_id: str = ""
     cloud_events: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaLimits:
+    """What one schema may become (`schemas` in the settings)."""
+
+    definition_bytes_max: int = 49_152
+    columns_max: int = 1_000
+    depth_max: int = 16
+
+
+LIMITS: Final = SchemaLimits()

@@ -21,8 +21,9 @@ Rule 2: every table must be right over the defaults alone; what it contradicts i
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
@@ -298,8 +299,7 @@ def of_text(text: str, where: str) -> Table:
     return said
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(msgspec.Struct, frozen=True):
     """One pattern and what it says: of ids if it is a text, else of destinations."""
 
     match: str | Pattern
@@ -307,8 +307,7 @@ class _Line:
     where: str
 
 
-@dataclass(frozen=True, slots=True)
-class Policies:
+class Policies(msgspec.Struct, frozen=True):
     """All that is said but for the subscriptions' own. See the rules of the module."""
 
     default: Policy = DEFAULT

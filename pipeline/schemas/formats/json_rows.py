@@ -13,14 +13,14 @@ import jsonschema_rs
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.body_content import BodyContent, json_body
-from distributary.pipeline.schemas.column_types import LIMITS, RowLayout, SchemaLimits
+from distributary.pipeline.schemas.column_types import RowLayout
 from distributary.pipeline.schemas.json_columns import json_columns, parsed
 from distributary.pipeline.schemas.json_values import (
     Instance,
     has_decimals,
     row_reading,
 )
-from distributary.pipeline.schemas.schema_version import SchemaVersion
+from distributary.pipeline.schemas.schema_version import LIMITS, SchemaLimits, SchemaVersion
 from distributary.pipeline.schemas.typed_row import REASON_CHARACTERS_MAX, NotFitting, TypedRow
 
 #: What the library says of a pattern that can't be matched in linear time, too.

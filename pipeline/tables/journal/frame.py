@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from itertools import repeat
 
 import msgspec
-import numpy as np
 
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.errors import StoreError
@@ -236,6 +235,8 @@ def _triples(run: Run) -> list[tuple[int, int, int]]:
     """The run as ranges: (first, step, count) of each."""
     if isinstance(run, range):
         return [(run.start, run.step, len(run))]
+    import numpy as np  # noqa: PLC0415 (Arrow has brought it with the first link; a start needs none)
+
     sequences = np.frombuffer(run, np.int64)
     begins = np.flatnonzero(np.diff(sequences, prepend=-2) != 1)
     counts = np.diff(begins, append=len(sequences))

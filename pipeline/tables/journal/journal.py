@@ -13,10 +13,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
+
+import msgspec
 
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.errors import HomeLost, JournalFull, StoreError
@@ -29,8 +30,7 @@ SEGMENT_BYTES = 64 << 20
 SPARES_MAX = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """A torn frame at the journal's end that was cut: it was never reported durable."""
 
     path: Path
@@ -38,8 +38,7 @@ class Cut:
     group: int
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """What opening a journal found. `strays` were written by an owner that had lost the home."""
 
     segments: int
