@@ -103,7 +103,7 @@ class SchemaRequests:
         before = self._directory.get(topic)
         number = 1 if before is None else before.next_version
         text_before = before.text if before is not None else ""
-        wanted = _wanted(topic, number, request)
+        wanted = _wanted(topic, number, request, before.current if before is not None else None)
         most = self._settings.versions_max
         if self._directory.count >= most:
             text = f"there are {most} versions of schemas (schemas.versions_max)"
@@ -116,6 +116,7 @@ class SchemaRequests:
         if request.attributes.get("check") is True:
             text = "it may not follow" if reasons else "it may follow"
             body: Row = {"allowed": not reasons, "reasons": reasons, "columns": answer.columns}
+            body |= {"framing": wanted.framing.value, "cloud_events": wanted.cloud_events}
             return Answer(OK, f"{text} the schema of '{topic}'", body)
         if reasons:
             why = "; ".join(answer.problems)
@@ -150,8 +151,20 @@ class SchemaRequests:
         await done
 
 
-def _wanted(topic: str, number: int, request: Request) -> SchemaVersion:
-    said = request.attributes
+def _wanted(
+    topic: str, number: int, request: Request, before: SchemaVersion | None
+) -> SchemaVersion:
+    """The version that is asked for. How it is used stays as it was before, but for what is said:
+    a new definition doesn't end the validation."""
+    said: dict[str, object] = {}
+    if before is not None:
+        said |= {
+            "compatibility": before.compatibility.value,
+            "validate": before.validation.value,
+            "framing": before.framing.value,
+            "cloud_events": before.cloud_events,
+        }
+    said |= request.attributes
     try:
         return SchemaVersion(
             topic=topic,

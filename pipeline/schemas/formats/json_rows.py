@@ -21,7 +21,12 @@ from distributary.pipeline.schemas.json_values import (
     row_reading,
 )
 from distributary.pipeline.schemas.schema_version import LIMITS, SchemaLimits, SchemaVersion
-from distributary.pipeline.schemas.typed_row import REASON_CHARACTERS_MAX, NotFitting, TypedRow
+from distributary.pipeline.schemas.typed_row import (
+    REASON_CHARACTERS_MAX,
+    NotFitting,
+    TypedRow,
+    pointer,
+)
 
 #: What the library says of a pattern that can't be matched in linear time, too.
 _NO_PATTERN = 'is not a "regex"'
@@ -61,11 +66,18 @@ def _validator(definition: str) -> jsonschema_rs.Validator:
             pattern_options=jsonschema_rs.RegexOptions(),
             offline=True,
         )
-    except (ValueError, jsonschema_rs.ReferencingError) as error:
-        said = error.message if isinstance(error, jsonschema_rs.ValidationError) else str(error)
+    except jsonschema_rs.ValidationError as error:
+        said = error.message
+        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
+            raise InvalidRequest(
+                f"a $ref leads nowhere: {said}. References lead to a place in the same document"
+            ) from None
         if said.endswith(_NO_PATTERN):
             said += ", or one with look-around or back-references, or too large"
-        raise InvalidRequest(f"the definition is no JSON Schema: {said}") from None
+        where = pointer(list(error.instance_path)) or "its top"
+        raise InvalidRequest(f"the definition is no JSON Schema: {where}: {said}") from None
+    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        raise InvalidRequest(f"the definition is no JSON Schema: {error}") from None
 
 
 def _a_schema(said: object) -> dict[str, Any] | bool:
