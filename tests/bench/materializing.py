@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -134,7 +134,7 @@ def _batch(count: int, blob: bytes, lengths: bytes) -> PublishBatch:
 
 
 #: What an order must be: ten fields, of most kinds that there are.
-ORDER: Final = {
+ORDER: Final[dict[str, object]] = {
     "type": "object",
     "properties": {
         "order_id": {"type": "string"},
@@ -152,9 +152,9 @@ ORDER: Final = {
 }
 
 
-def order_schema() -> str:
+def order_schema(said: Mapping[str, object] = ORDER) -> str:
     """The schema as its event has it."""
-    definition = json.dumps(ORDER)
+    definition = json.dumps(said)
     columns = json.dumps(spark_json(json_columns(definition).columns))
     return text_of(SchemaVersion(TOPIC, 1, Format.JSON, definition), columns)
 
