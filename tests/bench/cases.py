@@ -21,7 +21,7 @@ from tests.bench.dispatching import dispatch
 from tests.bench.hostile import hostile
 from tests.bench.large_operations import OPERATIONS
 from tests.bench.long import long
-from tests.bench.materializing import batches, freshness, materialize
+from tests.bench.materializing import batches, freshness, materialize, typed
 from tests.bench.mixed import interleaved
 from tests.bench.month import month
 from tests.bench.neighbours import neighbours
@@ -364,6 +364,7 @@ CASES = (
         own=True,
     ),
     Case("materialize", "materialize", materialize, Budget(20_000), own=True),
+    Case("typed", "typed", typed, Budget(facts_max={"longer_ratio": 1.25}), own=True),
     Case("batches", "batches", batches, Budget(facts_max={"cpu_ratio": 1.25}), own=True),
     Case(
         "freshness",

@@ -88,12 +88,14 @@ def _literal(value: bool | int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pinned(Tables):
-    """The tables of a folder, each as of one version."""
+    """The tables of a folder, each as of one version; those that only grow, as they are."""
 
     versions: dict[str, int] = field(default_factory=dict)
     log: str = ""  #: topic_log, where it isn't in the folder
 
     def _load(self, name: str) -> DataFrame:
+        if name not in self.versions:
+            return Tables._load(self, name)
         rows = self.spark.read.format("delta").option("versionAsOf", self.versions[name])
         return rows.load(self.log if name == "topic_log" and self.log else f"{self.folder}/{name}")
 

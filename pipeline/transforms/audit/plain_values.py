@@ -23,9 +23,10 @@ _NAMES: Final = ("sequence", "topic", "table", "column", "value", "in_body")
 _KIND: Final = pa.schema(
     [pa.field(name, pa.int64() if name == "sequence" else pa.string()) for name in _NAMES]
 )
-#: Columns of every typed table that aren't the schema's, and those of `messages` beside them.
+#: Columns of every typed table that aren't the schema's.
 OWN: Final = ("_sequence", "_published_at", "_message_id", "_properties", "_schema_version")
-BODY: Final = ("body_text", "body_bytes")
+#: The body of a row beside it, under names that no schema has by chance.
+TEXT, BYTES = "__text__", "__bytes__"
 #: Characters of a value that a difference shows.
 _SHOWN_MAX: Final = 200
 #: The type of a column in a version's own words: Spark's, as JSON.
@@ -58,15 +59,15 @@ def _own(name: str) -> str:
 def differences(
     batches: Iterable[pa.RecordBatch], table: str, topic: str, versions: list[Version]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a typed table with BODY beside them: what isn't in the body so. `versions` are in
-    the order of their sequences."""
+    """Rows of a typed table with TEXT and BYTES of their bodies: what isn't in the body so.
+    `versions` are in the order of their sequences."""
     starts = [one.since for one in versions]
     for batch in batches:
         found = []
         for row in batch.to_pylist(maps_as_pydicts="strict"):
             at = bisect_right(starts, row["_sequence"]) - 1
             columns = versions[at].columns if at >= 0 else None
-            if columns is None or (row["body_bytes"] is None and row["body_text"] is None):
+            if columns is None or (row[BYTES] is None and row[TEXT] is None):
                 continue
             for name, value, said in _differing(row, columns):
                 line = (row["_sequence"], topic, table, name, _shown(value), _shown(said))
@@ -77,15 +78,15 @@ def differences(
 def _differing(
     row: Mapping[str, Any], columns: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[str, object, object]]:
-    binary = row["body_bytes"]
+    binary = row[BYTES]
     try:
-        body = json.loads(row["body_text"] if binary is None else binary, parse_float=Decimal)
+        body = json.loads(row[TEXT] if binary is None else binary, parse_float=Decimal)
     except ValueError as error:
         yield "", None, str(error)
         return
     whole = set(columns) == {"value"} and not (isinstance(body, dict) and "value" in body)
     for name, value in row.items():
-        if name in OWN or name in BODY:
+        if name in (*OWN, TEXT, BYTES):
             continue
         column = columns.get(name)
         if column is None:

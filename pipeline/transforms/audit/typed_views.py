@@ -11,8 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.transforms.audit.audit_checks import read
 from distributary.pipeline.transforms.audit.plain_values import (
-    BODY,
+    BYTES,
     DIFFERENCES,
+    TEXT,
     Version,
     differences,
 )
@@ -34,7 +35,12 @@ def register_typed(tables: Tables, messages: DataFrame, last_group: int) -> None
     found = _reigns(tables, last_group)
     spark.createDataFrame(found, _REIGNS).createOrReplaceTempView("reigns")
     rows, values = list[DataFrame](), list[DataFrame]()
-    bodies = messages.select(F.col("sequence").alias("_sequence"), "topic", *BODY)
+    bodies = messages.select(
+        F.col("sequence").alias("_sequence"),
+        "topic",
+        F.col("body_text").alias(TEXT),
+        F.col("body_bytes").alias(BYTES),
+    )
     for topic, reigns in groupby(found, lambda row: str(row.topic)):
         versions = list(reigns)
         # A version has a table of its own at most.

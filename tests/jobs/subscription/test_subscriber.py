@@ -130,7 +130,7 @@ def test_typed_columns_by_the_schema_of_the_topic(
             sender.publish(body)
     seen = mine.pending(spark, typed="true").orderBy("sequence")
     wanted = [(1, "2026-11-25 10:00:00", None), (None, None, "/id: "), (2, None, None)]
-    found = seen.selectExpr("value.id", "string(value.at)", "misfit", "body_text", "attempts")
+    found = seen.selectExpr("value.id", "string(value.at) AS at", "misfit", "body_text", "attempts")
     for row, (number, at, reason) in zip(found.collect(), wanted, strict=True):
         assert (row.id, row.at, row.attempts) == (number, at, 0)
         assert (row.misfit or "").startswith(reason or "")
