@@ -184,9 +184,11 @@ def events(log: DataFrame) -> list[Row]:
 
 
 def begin(before: Cursors, said: Iterable[Row]) -> Cursors:
-    """The cursors from which to go on: those there are, and those that begin with an event."""
+    """The cursors from which to go on: those there are, and those that begin with an event. `said`
+    may have all events, also those that change nothing of a cursor (Rule 1)."""
     began = dict(before)
-    for event in sorted(said, key=lambda row: (row.group, row.event != "deleted")):
+    decisive = (one for one in said if one.event in DECISIVE)
+    for event in sorted(decisive, key=lambda row: (row.group, row.event != "deleted")):
         known = before.get(event.subscription)
         if known is not None and event.group <= known.group:
             continue

@@ -33,3 +33,11 @@ def test_the_last_event_says_whether_it_is_shared() -> None:
     events.insert(0, event(4, "configured", shared=True))
     assert not begin({}, events)["container/c/s"].shared
     assert begin({}, events[:1] + events[2:])["container/c/s"].shared
+
+
+def test_all_other_events_change_nothing() -> None:
+    """A floor in them means nothing, and a schema's event is of no subscription."""
+    before = begin({}, [event(5, "created", shared=False)])
+    for name in ("paused", "resumed", "schema"):
+        assert begin(before, [event(6, name, shared=False)]) == before, name
+        assert begin({}, [event(6, name, shared=False)]) == {}, name
