@@ -123,7 +123,7 @@ class Entities:
                 return self.topic(name[0], produced, may_see)
             case Entity.SCHEMA:
                 schema = self._schemas.get(name[0])
-                return None if schema is None or schema.current is None else schema_row(schema)
+                return None if schema is None or schema.current is None else {**schema_row(schema)}
             case Entity.NODE:
                 return self.node()
 
@@ -198,7 +198,15 @@ class Entities:
             "subscriptions": list[Value](ids),
             "topic_policy": _written(self._directory.topic_policy(topic)),
             "topic_policy_from": self._topic_sources(topic),
+            "schema": self._schema(topic),
         }
+
+    def _schema(self, topic: str) -> Map | None:
+        """The schema that the messages of a topic have, by its own name or its pattern's."""
+        found = self._schemas.of_topic(topic)
+        if found is None or found.current is None:
+            return None
+        return Map(tuple(schema_row(found).items()))
 
     def node(self) -> Row:
         """The attributes of the gateway and its log."""

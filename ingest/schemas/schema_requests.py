@@ -191,7 +191,7 @@ def _version(topic: str, text: str) -> SchemaVersion:
     return found
 
 
-def _said(version: SchemaVersion) -> Row:
+def _said(version: SchemaVersion) -> dict[str, Value]:
     return {
         "version": version.version,
         "format": version.format.value,
@@ -205,7 +205,7 @@ def _said(version: SchemaVersion) -> Row:
     }
 
 
-def schema_row(found: SchemaOfTopic) -> Row:
+def schema_row(found: SchemaOfTopic) -> dict[str, Value]:
     """One line of a list: without definitions."""
     assert found.current is not None  # noqa: S101 - those that hold are listed
     last = found.events[-1]

@@ -36,6 +36,7 @@ from tests.bench.settled import settled
 from tests.bench.subscriber import subscriber
 from tests.bench.traced import traced
 from tests.bench.transactions import transactions
+from tests.bench.validating import validate
 from tests.bench.viewing import viewing
 
 #: Messages published before the first case of a group, so that nothing is measured cold.
@@ -403,6 +404,7 @@ CASES = (
         own=True,
     ),
     Case("crowd", "crowd", crowd, Budget(stall_ms_max=HOSTILE_STALL_MS_MAX), own=True),
+    Case("validate", "validate", validate, own=True),
     Case("standby", "standby", standby, Budget(facts_max={"takeover_s": 2}), own=True),
     Case(
         "neighbours",

@@ -98,6 +98,16 @@ def test_misfits_are_refused_with_field_and_value(
     assert all(got.data.endswith(body) for got, body in right_ones)
 
 
+def test_a_topic_says_which_schema_it_has(manager: Manager, topic: str) -> None:
+    """Its own, or that of a pattern."""
+    assert manager.done("READ", "topic", f"{topic}.a")["schema"] is None
+    manager.done("UPDATE", "schema", f"{topic}.*", **schema(validate="dead-letter"))
+    said = manager.done("READ", "topic", f"{topic}.a")["schema"]
+    assert (said["name"], said["version"], said["validate"]) == (f"{topic}.*", 1, "dead-letter")
+    manager.done("DELETE", "schema", f"{topic}.*")
+    assert manager.done("READ", "topic", f"{topic}.a")["schema"] is None
+
+
 def test_messages_that_are_accepted_on_receipt_are_checked_first(
     connect: Connect, manager: Manager, topic: str
 ) -> None:
