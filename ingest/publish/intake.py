@@ -51,7 +51,7 @@ class Intake:
         ids_max: int,
     ) -> None:
         self._log, self._policies, self._backlogs = log, policies, backlogs
-        self._routes, self._memory = routes, memory
+        self._routes, self._memory, self._streams = routes, memory, memory.streams
         #: The ids of what was published.
         self.windows = Windows(ids_max)
 
@@ -157,7 +157,7 @@ class Intake:
                 return
         if policy.routes:
             self._log.publish_together(self._routes.with_copies(run, policy.routes), receipt)
-        elif not self._memory.take(run, receipt, policy.storage):
+        elif run.topic not in self._streams or not self._memory.take(run, receipt, policy.storage):
             self._log.publish(run, receipt)
 
     def _publish_but(

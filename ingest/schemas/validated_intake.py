@@ -66,8 +66,8 @@ class ValidatedIntake:
 
     def take(self, link: Link, received: Received, topic: str) -> None:
         """Messages for one topic came."""
-        version = self.directory.checked_by(topic)
-        if version is None and not self._of_link[link]:
+        version = self.directory.checked_by(topic) if self.directory.validates else None
+        if version is None and (not self._held or not self._of_link[link]):
             self._intake.take(link, received, topic)
         elif self._bytes + len(received.blob) > self._settings.waiting_bytes_max and self._held:
             most = self._settings.waiting_bytes_max
