@@ -211,7 +211,8 @@ class DeliveryService:
             receipt = Receipt(consumer.link, outcomes.confirm, len(outcomes.confirm) // 8, 0)
         said = consumer.link.delivery_state(outcomes)
         self.settle(consumer, consumer.number, outcomes.run, said, outcomes.delivered_at, receipt)
-        self.eased(consumer)
+        if consumer.cut or consumer.too_large:
+            self.eased(consumer)
 
     def settle(
         self,
@@ -257,8 +258,9 @@ class DeliveryService:
         cut, self._cut = self._cut, {}
         for consumer in cut:
             self.eased(consumer)
+        patterns = self._log.recent.patterns
         for topic in topics:
-            for word in (topic, *self._log.recent.patterns.of(topic)):
+            for word in (topic, *patterns.of(topic)) if patterns.claims else (topic,):
                 if attached := self._attached.get(word):
                     self._queue.add_all(attached, word)
 
@@ -283,7 +285,8 @@ class DeliveryService:
 
     def _serve(self, subscription: Subscription) -> tuple[int, int]:
         """Serve one, as far as one pass goes: bytes that were sent, and evaluations."""
-        dispatcher, head = subscription.dispatcher, subscription.head(self._log.recent.head)
+        dispatcher, stream = subscription.dispatcher, subscription.stream
+        head = self._log.recent.head if stream is None else stream.head
         selects = subscription.definition.selector is not None
         sent = work = 0
         missed = stuck = None

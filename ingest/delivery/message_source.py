@@ -75,9 +75,7 @@ class Paging:
                 return None
             if pages.batches:
                 return pages.batches[0]
-        batch = recent.find(
-            subscription.definition.topic, max(wanted, recent.floor), dispatcher.room
-        )
+        batch = recent.find(subscription.definition.topic, max(wanted, recent.floor), dispatcher)
         if batch is None:
             dispatcher.skip_to(recent.head)
         return batch

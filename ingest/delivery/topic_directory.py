@@ -192,7 +192,7 @@ class TopicDirectory:
     def words(self, topic: str) -> Sequence[str]:
         """What has subscriptions of those under which a topic's messages are found: its own word,
         and the patterns that it matches."""
-        patterns = self._patterns.of(topic)
+        patterns = self._patterns.of(topic) if self._patterns.claims else ()
         return (topic, *patterns) if topic in self._topics else patterns
 
     def owed(self, topic: str) -> Collection[Subscription]:

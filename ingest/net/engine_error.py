@@ -9,6 +9,23 @@ from typing import Any
 import msgspec
 from cproton import ffi
 from cproton import lib as proton
+from proton import ProtonException
+
+from distributary.pipeline.errors import DistributaryError
+
+#: What Proton's Python getters raise on a peer's broken values.
+BROKEN_VALUES = (
+    ProtonException,
+    UnicodeError,
+    ValueError,
+    TypeError,
+    RecursionError,
+    OverflowError,
+)
+
+
+class BrokenFrame(DistributaryError):
+    """A value in a peer's frame can't be read."""
 
 
 class EngineError(msgspec.Struct, frozen=True):

@@ -56,7 +56,7 @@ class Intake:
         ids_max: int,
     ) -> None:
         self._log, self._policies, self._backlogs = log, policies, backlogs
-        self._routes, self._memory = routes, memory
+        self._routes, self._memory, self._streams = routes, memory, memory.streams
         #: The ids of what was published.
         self.windows = Windows(ids_max)
 
@@ -143,7 +143,7 @@ class Intake:
         elif policy.routes or routed.queue is not None:
             runs = self._copied(routed, (), policy.routes, unrouted)
             self._log.publish_together(runs, receipt)
-        elif not self._memory.take(run, receipt, policy.storage):
+        elif run.topic not in self._streams or not self._memory.take(run, receipt, policy.storage):
             self._log.publish(run, receipt)
 
     def _seen(self, topic: str, policy: TopicPolicy, found: list[bytes]) -> Sequence[int]:

@@ -57,6 +57,8 @@ class Candidates:
         self._head = head
         if not self._turns.queued:
             return None
+        if self._unread.position >= head and not self._ready.others:
+            return self._ready.usual.first()
         if not self.plain():
             best = self.best()
             return None if best is None else best.sequence
@@ -300,6 +302,8 @@ class QueueReport(msgspec.Struct, frozen=True):
     @property
     def next_due(self) -> int | None:
         """When the next delay or lock ends."""
+        if not (self._ready.due_times or self._in_flight.locks):
+            return None
         due, lapse = self._ready.next_due, self._in_flight.next_lapse
         if due is None or lapse is None:
             return lapse if due is None else due

@@ -54,12 +54,14 @@ class BacklogCounter:
         """How many stretches are remembered."""
         return len(self._firsts)
 
-    def add(self, first: int, stop: int, messages: int, size: int, at: int) -> None:
+    def add(self, first: int, stop: int, messages: int, size: int, at: int) -> bool:
         """The topic has so many messages of `size` bytes together from `first` to `stop - 1`; they
-        were published at this time (microseconds). All that was added before lies below."""
+        were published at this time (microseconds). All that was added before lies below. Whether a
+        stretch begins with them."""
         if self._ended and at < self._ended[-1]:
             at = self._ended[-1]  # the clock may have been set
-        if self._goes_on(first, stop, messages, at):
+        goes_on = self._goes_on(first, stop, messages, at)
+        if goes_on:
             self._stops[-1] = stop
             self._ended[-1] = at
         else:
@@ -73,6 +75,7 @@ class BacklogCounter:
             self._before_bytes.append(self._bytes)
         self._messages += messages
         self._bytes += size
+        return not goes_on
 
     def _goes_on(self, first: int, stop: int, messages: int, at: int) -> bool:
         """Whether these are one with the last stretch: both have the topic's messages only."""

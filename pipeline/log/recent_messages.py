@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from typing import Protocol
 
 import msgspec
 
@@ -30,6 +31,14 @@ BATCH_BYTES = 320
 LINE_BYTES = 24
 #: Entries of a topic's line that are gone before it is cut: makes leaving O(1) on average.
 _TRIM_AT = 1_024
+
+
+class Taker(Protocol):
+    """Who wants messages."""
+
+    @property
+    def room(self) -> int:
+        """How many it takes."""
 
 
 class _TopicBatches(msgspec.Struct):
@@ -108,9 +117,10 @@ class RecentMessages:
         size, stop = BATCH_BYTES + len(batch.blob), batch.stop
         if batch.attributes is not None:
             size += batch.attributes.size
-        for pattern in self.patterns.of(topic):
-            self._of_pattern[pattern].add(topic, batch)
-            size += LINE_BYTES
+        if self.patterns.claims:
+            for pattern in self.patterns.of(topic):
+                self._of_pattern[pattern].add(topic, batch)
+                size += LINE_BYTES
         self._order.append((topic, batch.first, stop, size))
         self._bytes += size
         self.head = stop
@@ -164,12 +174,12 @@ class RecentMessages:
         self._of_topic.pop(topic, None)
         self._joined, self._joined_key = None, ("", 0, 0)
 
-    def find(self, topic: str, sequence: int, most: int = 1) -> RecordBatch | None:
+    def find(self, topic: str, sequence: int, taker: Taker | None = None) -> RecordBatch | None:
         """The batch of `topic`, or of a watched pattern, with `sequence`, else the first one after
         it, else None.
 
-        Small ones are joined while they hold no more than `most` messages. `sequence` must not be
-        below the floor.
+        Small ones are joined while they hold no more than the taker has room for. `sequence` must
+        not be below the floor.
         """
         of_topic = self._of_topic.get(topic) or self._matching(topic, sequence)
         if of_topic is None:
@@ -178,7 +188,9 @@ class RecentMessages:
         while at < len(of_topic.batches):
             batch = of_topic.batches[at]
             if batch is not None and batch.stop > sequence:
-                return self._join(topic, _small(of_topic.batches, at, most)) or batch
+                if taker is None or at + 1 == len(of_topic.batches) or batch.count >= SMALL:
+                    return batch
+                return self._join(topic, _small(of_topic.batches, at, taker.room)) or batch
             at += 1
         return None
 

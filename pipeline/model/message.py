@@ -44,7 +44,7 @@ class PublishBatch(msgspec.Struct, frozen=True, eq=False):
 
     `expires_at` and `deliver_at` are int64 times: nobody shall get the message from the one on (0:
     it doesn't expire), and nobody before the other (0: at once). Each is empty when it would be 0
-    for all messages of the run.
+    for all messages of the run. `plain`: it is known that no message of it has header attributes.
     """
 
     topic: str
@@ -56,6 +56,7 @@ class PublishBatch(msgspec.Struct, frozen=True, eq=False):
     ttl: Bytes
     expires_at: Bytes = b""
     deliver_at: Bytes = b""
+    plain: bool = False
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -143,4 +144,5 @@ class Group(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def message_count(self) -> int:
-        return sum([run.count for run in self.messages])
+        messages = self.messages
+        return messages[0].count if len(messages) == 1 else sum([run.count for run in messages])
