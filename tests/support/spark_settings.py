@@ -8,8 +8,6 @@ FAST = {
     # Delta would keep all names of files beside each version, and look for the first by a job.
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
-    # What the UI would show of each plan is made whether there is a UI or not; this is the least.
-    "spark.sql.ui.explainMode": "simple",
     # Compiling Java for ten rows takes longer than to interpret it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
