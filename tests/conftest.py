@@ -110,3 +110,14 @@ def place(spark: "SparkSession", tmp_path: Path) -> "Place":
     from spark_place import Place  # noqa: PLC0415 (as above)
 
     return Place(spark, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def once(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "Place":
+    """The first part, and one run of the job, which takes seconds. To be read, or copied."""
+    from spark_place import Place, first_part  # noqa: PLC0415 (as above)
+
+    made = Place(spark, tmp_path_factory.mktemp("once"))
+    first_part(made)
+    made.materialize()
+    return made

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from spark_place import Place, first_part
+from spark_place import Place
 
 import distributary
 
@@ -68,11 +68,9 @@ def test_another_name_is_none() -> None:
         from distributary import pendings  # noqa: F401, PLC0415
 
 
-def test_the_names_work(spark: SparkSession, place: Place) -> None:
+def test_the_names_work(spark: SparkSession, once: Place) -> None:
     """On a small home: four of ten messages settled, two of them given back."""
-    first_part(place)
-    place.materialize()
-    home, all_of_it = str(place.home.root), distributary.tables(spark, str(place.home.root))
+    home, all_of_it = str(once.home.root), distributary.tables(spark, str(once.home.root))
     name = "global/dispatchers"
     assert distributary.session() is spark
     owed = {row.sequence for row in distributary.pending(spark, home, name).collect()}

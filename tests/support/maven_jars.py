@@ -5,11 +5,12 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from class_archive import FIRST_COMPILER
 from jgo.maven import POM, MavenContext, Model
 
 DOWNLOAD_SECONDS_MAX = 120
 #: Neither a compiler nor a client in the tests lives long enough for Java's second compiler.
-SHORT_LIFE = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+SHORT_LIFE = tuple(FIRST_COMPILER.split())
 #: The compiler, for the same.
 JAVAC = ("javac", *(f"-J{option}" for option in SHORT_LIFE))
 #: What a program needs to run.

@@ -46,12 +46,13 @@ class LogWriter:
     known: list[Row] = field(default_factory=list)  #: all rows, committed or not
 
     def __post_init__(self) -> None:
-        DeltaTable.create(
-            self.path,
-            SCHEMA,
-            partition_by=PARTITIONS,
-            configuration=dict(CONFIGURATION),
-        )
+        if not DeltaTable.is_deltatable(str(self.path)):  # nobody has copied one there
+            DeltaTable.create(
+                self.path,
+                SCHEMA,
+                partition_by=PARTITIONS,
+                configuration=dict(CONFIGURATION),
+            )
 
     @property
     def now(self) -> datetime:

@@ -1,7 +1,9 @@
 """A home with a hand-made log, the job that materializes it, and something to put in."""
 
+import shutil
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,11 +24,19 @@ def assert_rows(found: DataFrame, wanted: Iterable[tuple[object, ...]]) -> None:
 class Place:
     """A home with a hand-made log, and the job that materializes it."""
 
-    def __init__(self, spark: SparkSession, root: Path) -> None:
+    def __init__(self, spark: SparkSession, root: Path, log: LogWriter | None = None) -> None:
         self.spark = spark
         self.home = Home(root)
-        self.log = LogWriter(self.home.topic_log)
+        self.log = log or LogWriter(self.home.topic_log)
         self.progress: list[Progress] = []
+
+    def copied(self, root: Path) -> "Place":
+        """Another home with the same log, tables and checkpoint, as if all of it had happened
+        there. No path in them is whole, so it can't tell."""
+        shutil.copytree(self.home.root, root, dirs_exist_ok=True)
+        path, rows, known = Home(root).topic_log, [*self.log.rows], [*self.log.known]
+        log = replace(self.log, path=path, rows=rows, known=known)
+        return Place(self.spark, root, log)
 
     @property
     def places(self) -> TableLocations:

@@ -1,5 +1,9 @@
 """The gateway starts from the cursors that Spark has written, as from the whole log."""
 
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
 from spark_log import encoded
 from spark_place import Place, first_part, second_part
 
@@ -29,22 +33,38 @@ def failing_part(place: Place) -> None:
     log.commit()
 
 
+@pytest.fixture(scope="module")
+def failed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """Messages that failed, and one run of the job. To be copied."""
+    made = Place(spark, tmp_path_factory.mktemp("failed"))
+    first_part(made)
+    failing_part(made)
+    made.materialize()
+    return made
+
+
+@pytest.fixture
+def place(failed: Place, tmp_path: Path) -> Place:
+    """Such a home of the test's own."""
+    return failed.copied(tmp_path)
+
+
 def test_the_gateway_starts_from_these_cursors(place: Place) -> None:
     """What the gateway reads from the table is what it would read from the whole log: also which
     messages failed, and as of which group."""
-    first_part(place)
-    failing_part(place)
+    cursors, away = place.home.cursors, place.home.root / "away"
+    cursors.rename(away)
     whole, without = standing(place)
+    away.rename(cursors)
     assert whole.startswith(snapshot.WHOLE_LOG)
     assert [failures for *_, failures in without][-1].keys() == {2, 3, 5, 8}
-    place.materialize()
     source, found = standing(place)
     assert source.startswith("cursors")
     assert found == without
     second_part(place)
     place.materialize()
     source, found = standing(place)
-    place.home.cursors.rename(place.home.root / "away")
+    cursors.rename(away)
     assert source.startswith("cursors")
     assert found == standing(place)[1]
     assert [failures for *_, failures in found][-1].keys() == {8}
@@ -53,9 +73,6 @@ def test_the_gateway_starts_from_these_cursors(place: Place) -> None:
 def test_a_table_of_before_is_folded_anew(place: Place) -> None:
     """A table `cursors` without failures is of no use to the gateway; the next batch of the job
     makes it whole from the log."""
-    first_part(place)
-    failing_part(place)
-    place.materialize()
     wanted = standing(place)
     path = place.places.table("cursors")
     old = place.spark.read.format("delta").load(path).drop("failures").localCheckpoint()

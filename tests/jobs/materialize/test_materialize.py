@@ -57,10 +57,31 @@ def assert_same(
         )
 
 
-def test_one_run_fills_three_tables(place: Place) -> None:
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """Both parts, and one run of the job over all of it. To be read, or copied."""
+    made = Place(spark, tmp_path_factory.mktemp("whole"))
+    first_part(made)
+    second_part(made)
+    made.materialize()
+    return made
+
+
+@pytest.fixture
+def halfway(once: Place, tmp_path: Path) -> Place:
+    """A home of the test's own where the job has seen the first part."""
+    return once.copied(tmp_path)
+
+
+@pytest.fixture
+def done(whole: Place, tmp_path: Path) -> Place:
+    """A home of the test's own where the job has seen both parts."""
+    return whole.copied(tmp_path)
+
+
+def test_one_run_fills_three_tables(once: Place) -> None:
     """Messages, acks and cursors of all versions are there after one run of the job."""
-    first_part(place)
-    place.materialize()
+    place = once
     assert place.table("messages").count() == 10
     assert place.table("acks").where("final").count() == 5
     cursor = place.table("cursors").where("subscription = 'global/dispatchers'").first()
@@ -72,30 +93,25 @@ def test_one_run_fills_three_tables(place: Place) -> None:
     assert (progress.log_version, progress.lag_versions) == (2, 0)
 
 
-def test_acks_have_one_row_per_delivery(place: Place) -> None:
+def test_acks_have_one_row_per_delivery(whole: Place) -> None:
     """Who had what, when, and the UTC day of it."""
-    first_part(place)
-    second_part(place)
-    place.materialize()
-    rows = place.table("acks").where("sequence = 2").orderBy("group").collect()
+    rows = whole.table("acks").where("sequence = 2").orderBy("group").collect()
     assert [(row.outcome, row.final, row.consumer, str(row.day)) for row in rows] == [
         ("released", False, "worker-1/dispatchers", "2026-11-21"),
         ("accepted", True, "worker-2/dispatchers", "2026-11-22"),
     ]
 
 
-def test_a_batch_that_runs_twice_changes_nothing(place: Place) -> None:
+def test_a_batch_that_runs_twice_changes_nothing(done: Place) -> None:
     """The second time no table gets a commit, and nothing is told."""
-    first_part(place)
-    second_part(place)
-    place.materialize()
+    place = done
     before = {name: newest_version(place.spark, place.places.table(name)) for name in TABLES}
     commits = place.home.checkpoint("materialize") / "commits"
     (commits / "0").unlink()
     (commits / ".0.crc").unlink()
     place.materialize()
     assert (commits / "0").exists()
-    assert len(place.progress) == 1  # the second time brought nothing
+    assert not place.progress
     assert {
         name: newest_version(place.spark, place.places.table(name)) for name in TABLES
     } == before
@@ -129,45 +145,36 @@ class Permits:
             self.left -= step in TABLES
 
 
-def test_a_batch_cut_at_each_write_converges(place: Place) -> None:
+def test_a_batch_cut_at_each_write_converges(whole: Place, done: Place) -> None:
     """Every attempt dies after one more write, in the middle of slices too, and forgets all that
     the process knew: in the end the tables are as if nobody had disturbed."""
-    first_part(place)
-    second_part(place)
-    whole = brought(place, "whole")
-    list(whole.bring(newest(place)))
     died = 0
     while True:
-        cut = brought(place, "cut", slice_rows=8)
+        cut = brought(done, "cut", slice_rows=8)
         cut.before = Permits(1)
         with suppress(Died):
-            list(cut.bring(newest(place)))
+            list(cut.bring(newest(done)))
             break
         died += 1
     assert died > len(TABLES)
-    assert_same(state(cut.locations), state(whole.locations))
+    assert_same(state(cut.locations), state(whole.places))
 
 
-def test_far_behind_it_is_read_by_group(place: Place) -> None:
+def test_far_behind_it_is_read_by_group(whole: Place, done: Place) -> None:
     """A log whose entries are too many to read one by one gives the same tables, also slice by
     slice, and also when upkeep has merged its files."""
-    first_part(place)
-    second_part(place)
-    near = brought(place, "near")
-    list(near.bring(newest(place)))
-    version = newest(place)
-    place.log.compact()
-    far = brought(place, "far", near_versions=0, slice_rows=4)
+    version = newest(done)
+    done.log.compact()
+    far = brought(done, "far", near_versions=0, slice_rows=4)
     slices = list(far.bring(version))
     assert len(slices) > 2
     assert [one.last_group for one in slices] == sorted({one.last_group for one in slices})
-    assert_same(state(far.locations), state(near.locations))
+    assert_same(state(far.locations), state(whole.places))
 
 
-def test_a_restart_in_the_middle_ends_as_one_run(place: Place) -> None:
+def test_a_restart_in_the_middle_ends_as_one_run(halfway: Place) -> None:
     """Two runs over the log's halves make what one run over the whole makes."""
-    first_part(place)
-    place.materialize()
+    place = halfway
     second_part(place)
     place.materialize()
     halves = state(place.places)
@@ -179,10 +186,9 @@ def test_a_restart_in_the_middle_ends_as_one_run(place: Place) -> None:
     assert_same(state(place.places), halves)
 
 
-def test_a_lost_checkpoint_writes_nothing_twice(place: Place) -> None:
+def test_a_lost_checkpoint_writes_nothing_twice(halfway: Place) -> None:
     """A query that begins anew on filled tables adds what they lack, and no more."""
-    first_part(place)
-    place.materialize()
+    place = halfway
     shutil.rmtree(place.places.checkpoint)
     second_part(place)
     place.materialize()
@@ -223,14 +229,12 @@ def test_no_table_is_made_over_files(place: Place, theirs: str) -> None:
     assert file.read_text() == "mine"
 
 
-def test_lost_tables_are_said(place: Place) -> None:
+def test_lost_tables_are_said(halfway: Place) -> None:
     """Tables that went missing behind a checkpoint would stay incomplete: the job refuses."""
-    first_part(place)
-    place.materialize()
-    shutil.rmtree(place.places.table("acks"))
-    second_part(place)
+    shutil.rmtree(halfway.places.table("acks"))
+    second_part(halfway)
     with pytest.raises(StreamingQueryException, match="remove the checkpoint"):
-        place.materialize()
+        halfway.materialize()
 
 
 def forgotten(place: Place) -> None:
@@ -247,10 +251,9 @@ def settings_of(place: Place, *, restart: bool = False) -> Settings:
 
 
 @pytest.mark.parametrize("torn", ["_delta_log/*1.json", "day=*/*.parquet"])
-def test_what_a_power_cut_tore_comes_again(place: Place, torn: str) -> None:
+def test_what_a_power_cut_tore_comes_again(halfway: Place, torn: str) -> None:
     """A table whose last entries are taken away, or empty, is behind, and no more."""
-    first_part(place)
-    place.materialize()
+    place = halfway
     wanted = state(place.places)
     acks = Path(place.places.table("acks"))
     next(acks.glob(torn)).write_bytes(b"")
@@ -262,27 +265,23 @@ def test_what_a_power_cut_tore_comes_again(place: Place, torn: str) -> None:
     assert_same(state(place.places), wanted)
 
 
-def test_versions_that_are_gone_are_said(place: Place) -> None:
+def test_versions_that_are_gone_are_said(whole: Place, halfway: Place) -> None:
     """A stream can't pass them; by group the job goes on, and lacks nothing that the log has."""
-    first_part(place)
-    place.materialize()
+    place = halfway
     second_part(place)
-    whole = brought(place, "whole")
-    list(whole.bring(newest(place)))
     forgotten(place)
     with pytest.raises(StoreError, match="--restart-from-snapshot"):
         run(place.spark, settings_of(place))
     run(place.spark, settings_of(place, restart=True))
-    found, wanted = state(place.places), state(whole.locations)
+    found, wanted = state(place.places), state(whole.places)
     assert_same(found, wanted, ("messages", "acks", "subscriptions", "cursors"))
     assert max(found["log_versions"]["log_version"].to_pylist()) == newest(place)
 
 
-def test_rows_that_are_gone_are_said(place: Place) -> None:
+def test_rows_that_are_gone_are_said(halfway: Place) -> None:
     """Messages that retention took before the job saw them: it names them and goes on only when it
     is told to."""
-    first_part(place)
-    place.materialize()
+    place = halfway
     second_part(place)
     place.log.group = 20_000
     place.log.publish("flights", encoded("new"))
