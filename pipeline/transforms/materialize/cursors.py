@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 from distributary.pipeline.log.failures import Failures
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
 from distributary.pipeline.tables.arrow.settlement_fold import COLUMNS, Settlements, Standing
+from distributary.pipeline.transforms.materialize.subscriptions import SCHEMA
 from distributary.pipeline.transforms.schema.spark_schema import CURSORS, FAILURE
 
 #: Outcomes that have a count of their own.
@@ -186,7 +187,8 @@ def events(log: DataFrame) -> list[Row]:
 def begin(before: Cursors, said: Iterable[Row]) -> Cursors:
     """The cursors from which to go on: those there are, and those that begin with an event."""
     began = dict(before)
-    for event in sorted(said, key=lambda row: (row.group, row.event != "deleted")):
+    of_subscriptions = (row for row in said if row.event != SCHEMA)
+    for event in sorted(of_subscriptions, key=lambda row: (row.group, row.event != "deleted")):
         known = before.get(event.subscription)
         if known is not None and event.group <= known.group:
             continue
