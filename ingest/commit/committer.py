@@ -66,6 +66,9 @@ class Committer:
         self._stuck = False  # the last commit failed; the journal keeps what it was to have
         self._parked = False
         self._ending = False
+        # The first segment is 64 MiB of zeros: nobody waits for them but the first message.
+        if host.settings.journal.durability == "journal":
+            self._worker.submit(store.journal.prepare, self._prepared)
         self._arm(self._settings.commit.interval_ms)
 
     def add(self, ref: FrameRef, through: int) -> None:
@@ -178,7 +181,12 @@ class Committer:
             lambda group, sequence: self._builder.encode(refs, group, sequence)
         )
         self._journal.recycle(commit.last_group)
+        self._journal.prepare()
         return commit
+
+    def _prepared(self, result: Result) -> None:
+        if isinstance(result, Failure):
+            self._failed(result.error, then="the journal takes nothing")
 
     def _committed(self, frames: int, size: int, through: int, result: Result) -> None:
         self._committing = False

@@ -2,7 +2,7 @@
 
 Groups lie as frames in numbered segments, dense and in order. An append is one write and one
 fdatasync. What the table has committed is recycled: whole segments become spare files for the
-next ones. Threads: `append` on one thread at a time; `frames`, `read`, `recycle` on the
+next ones. Threads: `append` on one thread at a time; `frames`, `read`, `recycle`, `prepare` on the
 committer thread alone; `backlog_bytes`, `last_group` and `dead` on any; `open` and `close` while
 neither thread runs. The caller owns the home; an append looks whether it still does after its
 fdatasync, so what is reported durable was durable before anybody took over and read the files.
@@ -61,6 +61,7 @@ class Journal:
         self._directory = directory
         self._segment_bytes = segment_bytes
         self._adopt, self._owned = adopt, owned
+        self._making = threading.Lock()  # whoever needs a spare waits for one that is being made
         self._names = threading.Lock()  # a sync that fails says so once: none may come behind it
         self._lock = threading.Lock()  # guards the fields below; never held during I/O
         self._live: list[Segment] = []  # ascending; the last one is written
@@ -82,7 +83,7 @@ class Journal:
         adopt: bool = True,
         owned: Callable[[], None] = _always,
     ) -> Self:
-        """Read what stands in the journal, cut a torn end, and prepare a first spare file.
+        """Read what stands in the journal, cut a torn end, and take over spare files.
 
         What was found is in `opened`. Raises JournalBroken for damage that isn't the end and
         JournalVersion for another format. The caller commits what the table lacks, then calls
@@ -100,7 +101,6 @@ class Journal:
             journal._read_all(epoch)
             if adopt:
                 journal._adopt_spares()
-                journal._prepare()
         except BaseException:
             journal.close()
             raise
@@ -215,12 +215,13 @@ class Journal:
         return new
 
     def _take_spare(self, needed: int) -> Spare:
-        with self._lock:
-            for spare in self._spares:
-                if needed <= spare.size:
-                    self._spares.remove(spare)
-                    return spare
-        return self._make_spare(max(needed, self._segment_bytes))
+        with self._making:
+            with self._lock:
+                for spare in self._spares:
+                    if needed <= spare.size:
+                        self._spares.remove(spare)
+                        return spare
+            return self._make_spare(max(needed, self._segment_bytes))
 
     def _make_spare(self, size: int) -> Spare:
         path = self._directory / f"{self._next_number():08d}{segment.SPARE_SUFFIX}"
@@ -266,8 +267,8 @@ class Journal:
 
         Segments that hold no later group become spares or are unlinked; the active one stays,
         unless its end is damaged and was cut, so that the table is ahead of it: the next group
-        goes to a new one. A spare is made ahead here, so that the journal thread needn't. What a
-        full disk has no room for is left for the next call. After a StoreError the journal is dead.
+        goes to a new one. What a full disk has no room for is left for the next call. After a
+        StoreError the journal is dead.
         """
         with self._lock:
             while self._frames and self._frames[0].group <= through_group:
@@ -277,7 +278,6 @@ class Journal:
         self._owned()
         if done:
             self._give_back(done)
-        self._prepare()
 
     def _give_back(self, done: Iterable[Segment]) -> None:
         with self._names:
@@ -309,19 +309,22 @@ class Journal:
             if not keep:
                 os.close(old.fd)
 
-    def _prepare(self) -> None:
-        """See to it that one spare is there, if the disk has room; if not, an append will say."""
-        with self._lock:
-            if self._spares:
+    def prepare(self) -> None:
+        """See to it that one spare is there, so that the journal thread needn't make it, if the
+        disk has room; if not, an append will say. After a StoreError the journal is dead."""
+        with self._making:
+            with self._lock:
+                if self._spares:
+                    return
+            self._owned()
+            try:
+                spare = self._make_spare(self._segment_bytes)
+            except JournalFull:
                 return
-        try:
-            spare = self._make_spare(self._segment_bytes)
-        except JournalFull:
-            return
-        except OSError as error:
-            raise self._die("no new segment can be made", error) from error
-        with self._lock:
-            self._spares.append(spare)
+            except OSError as error:
+                raise self._die("no new segment can be made", error) from error
+            with self._lock:
+                self._spares.append(spare)
 
     def clear(self) -> None:
         """Unlink every file: the table has all groups. The next append begins with a new file."""

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import sys
 from distributary.ingest.cli import main
@@ -24,3 +26,37 @@ def test_a_gateway_works_without_what_it_needs_not() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )
     assert done.stdout == "False False\n[]\n", done.stderr
+
+
+#: What a start has no use for: it comes with the first link, the first request, the first scrape,
+#: the first message with a schema.
+LATER = """
+import sys
+from distributary.ingest.runtime import memory
+memory.set_up()
+import distributary.ingest.gateway.serve
+later = {"pyarrow", "numpy", "h11", "prometheus_client", "email", "http", "urllib.request"}
+later |= {"distributary.pipeline.schemas.column_types"}
+print(sorted(later & sys.modules.keys()))
+"""
+
+#: Spark's executors may have nothing but the wheel and what Spark itself asks for.
+TRANSFORMS = """
+import sys
+from importlib import import_module
+from pkgutil import walk_packages
+import distributary.pipeline.transforms as transforms
+for one in walk_packages(transforms.__path__, transforms.__name__ + "."):
+    import_module(one.name)
+print("msgspec" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(("program", "found"), [(LATER, "[]"), (TRANSFORMS, "False")])
+def test_who_imports_what(program: str, found: str) -> None:
+    """A start loads what it serves with; transforms, which make dataclasses and no structs, load no
+    msgspec."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"{found}\n", done.stderr

@@ -41,8 +41,9 @@ def test_a_name_that_cannot_be_made_ends_the_journal(
     append_all(journal, range(1, 20))
     taken = obstacle(tmp_path)
     taken.mkdir()
+    fails = (lambda: journal.recycle(15)) if obstacle is in_the_way_of_a_spare else journal.prepare
     with pytest.raises(StoreError, match="stopped"):
-        journal.recycle(15 if obstacle is in_the_way_of_a_spare else 0)
+        fails()
     assert journal.dead
     for _ in range(2):
         with pytest.raises(StoreError, match="stopped"):
@@ -76,6 +77,7 @@ def test_a_disk_without_room_for_a_name_is_a_full_disk(disk: Path) -> None:
     for files, spares in ((taken, 0), (taken + 10, 1)):
         subprocess.run(["mount", "-o", f"remount,nr_inodes={files}", disk], check=True)
         journal.recycle(2)
+        journal.prepare()
         assert len(list((disk / "journal").glob("*.spare"))) == spares
     append_all(journal, range(4, 20))
     journal.close()
