@@ -2,9 +2,9 @@
 
 import json
 from contextlib import suppress
-from dataclasses import replace
 from threading import Lock
 
+from msgspec.structs import replace
 from spark_log import columns_text, encoded_bytes
 from spark_place import Place
 
