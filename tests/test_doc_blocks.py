@@ -170,6 +170,16 @@ RUN = {
             "test_a_session_that_is_there_is_taken"
         ),
     },
+    "docs/guides/catalogs.md": {
+        "console:": (
+            f"{SAME}tests/jobs/tables/test_engines.py::test_a_catalog_has_the_tables_and_views"
+        ),
+        "sql:": "dbt's own words, for a project of dbt",
+    },
+    "docs/guides/other-engines.md": {
+        "sh:": "installs from an index",
+        "python:": "tests/jobs/tables/test_engines.py::test_recipes_of_the_page",
+    },
     "docs/guides/spark-sink.md": {
         "python:": "tests/jobs/publishing/test_topic_sink.py::test_the_page_of_the_sink",
         "toml:": READ,

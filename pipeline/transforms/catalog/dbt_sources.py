@@ -1,0 +1,111 @@
+"""Tables and views of a catalog as a source of dbt: `sources.yml`, with descriptions and tests.
+
+What the tests ask holds at any time, whatever retention has taken: that is why no ack is asked for
+its message, which goes first.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.subscription import SubscriptionEvent
+from distributary.pipeline.transforms.catalog.relations import SESSION_CATALOG, Relation
+
+SOURCE: Final = "distributary"
+#: Columns whose names are words of SQL.
+QUOTED: Final = frozenset({"group", "to"})
+#: Columns of each table that are never null. What isn't here may be.
+NOT_NULL: Final[Mapping[str, tuple[str, ...]]] = {
+    "messages": ("sequence", "topic", "day", "published_at", "group", "durable", "priority"),
+    "acks": ("subscription", "topic", "sequence", "outcome", "final", "settled_at", "group", "day"),
+    "subscriptions": ("subscription", "topic", "event", "group", "recorded_at"),
+    "schemas": ("topic", "event", "floor", "group", "recorded_at"),
+    "log_versions": ("log_version", "group", "committed_at"),
+    "cursors": ("subscription", "topic", "shared", "floor", "settled", "group", "log_version"),
+    "rejected": ("topic", "sequence", "schema_version", "reason", "place", "message", "day"),
+    "deliveries": ("subscription", "sequence", "consumer", "outcome", "delivered_at"),
+    "events": ("at", "event", "topic", "group"),
+    "consumers": ("subscription", "consumer", "deliveries", "share"),
+    "pending": ("subscription", "sequence", "topic", "expired", "delayed"),
+}
+#: Columns that have each value once.
+UNIQUE: Final = frozenset(
+    {
+        *(("messages", "sequence"), ("log_versions", "log_version")),
+        *(("cursors", "subscription"), ("rejected", "sequence")),
+    }
+)
+#: A column of one table -> the column of another that has its values.
+RELATIONSHIPS: Final = {
+    ("acks", "subscription"): ("subscriptions", "subscription"),
+    ("cursors", "subscription"): ("subscriptions", "subscription"),
+    ("pending", "subscription"): ("cursors", "subscription"),
+    ("pending", "sequence"): ("messages", "sequence"),
+}
+#: Columns with few values.
+ACCEPTED: Final = {
+    ("acks", "outcome"): tuple(sorted(one.value for one in Outcome)),
+    ("subscriptions", "event"): tuple(
+        sorted({one.value for one in SubscriptionEvent} - {SubscriptionEvent.SCHEMA.value})
+    ),
+    ("schemas", "event"): ("dropped", "set"),
+}
+
+
+def sources(catalog: str, schema: str, relations: Sequence[Relation]) -> str:
+    """The text of `sources.yml` for tables and views that `catalog`.`schema` has."""
+    there = {one.name for one in relations}
+    lines = [
+        "# Written by `distributary jobs register --dbt`.",
+        "version: 2",
+        "sources:",
+        f"  - name: {SOURCE}",
+        *([] if catalog == SESSION_CATALOG else [f"    database: {_text(catalog)}"]),
+        f"    schema: {_text(schema)}",
+        '    description: "Messages, what became of them, and subscriptions"',
+        "    tables:",
+    ]
+    for relation in relations:
+        lines += _relation(relation, there)
+    return "\n".join(lines) + "\n"
+
+
+def _relation(relation: Relation, there: set[str]) -> Iterator[str]:
+    yield f"      - name: {relation.name}"
+    yield f"        description: {_text(relation.says)}"
+    yield "        columns:"
+    for name, says in relation.columns.items():
+        yield f"          - name: {_text(name)}"
+        if says:
+            yield f"            description: {_text(says)}"
+        if name in QUOTED:
+            yield "            quote: true"
+        tests = list(_tests(relation, name, there))
+        if tests:
+            yield "            data_tests:"
+            yield from (f"              {line}" for line in tests)
+
+
+def _tests(relation: Relation, column: str, there: set[str]) -> Iterator[str]:
+    own = (relation.name, column)
+    is_typed = relation.folder.startswith("topics/")
+    if own in UNIQUE or (is_typed and column == "_sequence"):
+        yield "- unique"
+    if column in NOT_NULL.get(relation.name, ("_sequence", "_published_at", "_schema_version")):
+        yield "- not_null"
+    to = RELATIONSHIPS.get(own)
+    if to is not None and to[0] in there:
+        yield "- relationships:"
+        yield "    arguments:"
+        yield f"      to: source('{SOURCE}', '{to[0]}')"
+        yield f"      field: {to[1]}"
+    if own in ACCEPTED:
+        yield "- accepted_values:"
+        yield "    arguments:"
+        yield f"      values: [{', '.join(ACCEPTED[own])}]"
+
+
+def _text(text: str) -> str:
+    """A text in YAML, whose double quotes are JSON's."""
+    return json.dumps(text, ensure_ascii=False)

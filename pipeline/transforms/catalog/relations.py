@@ -1,0 +1,161 @@
+"""Tables and views as a catalog has them: names, comments, and where each comes from.
+
+Rule: a view here is a text of SQL over the others. What asks a gateway, unpacks bitmaps in Python
+      or has selectors as columns can't be one, and is named in LEFT_OUT.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Final, TypeAlias
+
+from pyspark.sql.types import StructType
+
+from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
+from distributary.pipeline.transforms.schema.spark_schema import ACKS, MESSAGES, REJECTED
+
+#: Name -> comment, in the order of the columns.
+Comments: TypeAlias = Mapping[str, str]
+
+#: What one row of each table and view is.
+ROWS: Final = {
+    "messages": "One message, decoded",
+    "acks": "One message and what became of it once, for one subscription",
+    "subscriptions": "One event in the life of a subscription",
+    "schemas": "One version of a topic's schema, or its drop",
+    "log_versions": "One version of topic_log",
+    "cursors": "One durable subscription, where it stands",
+    "rejected": "One message that doesn't fit the schema of its topic, with the reason",
+    "deliveries": "One delivery of a message to a consumer that has ended",
+    "events": "One thing that happened to a message or a subscription",
+    "consumers": "One consumer of a subscription: its deliveries, their outcomes and times",
+    "pending": "One message that a durable subscription without a selector is owed",
+}
+#: Views that are no SQL, and why.
+LEFT_OUT: Final = {
+    "backlog": "it knows selectors, which are no SQL text",
+    "backlog_minutes": "it knows selectors, which are no SQL text",
+    "stuck": "it asks a gateway",
+    "stuck_summary": "it asks a gateway",
+}
+_SUBSCRIPTION: Final = {"subscription": "id of the durable subscription"}
+_VIEWS: Final[Mapping[str, Comments]] = {
+    "deliveries": {one.name: one.metadata["comment"] for one in ACKS},
+    "events": {
+        "at": "when",
+        "event": "published, delivered, an outcome as in acks, or an event as in subscriptions",
+        **_SUBSCRIPTION,
+        "topic": "topic of the message; what the subscription claims",
+        "sequence": "the message; null for events of subscriptions",
+        "consumer": "container and link; null if nobody had it",
+        "by": "the user who did it; null for events of messages, or if nobody knows",
+        "group": "group of the journal with which it became durable",
+    },
+    "consumers": {
+        **_SUBSCRIPTION,
+        "consumer": "container and link",
+        "deliveries": "its deliveries that have an outcome",
+        "accepted": "of them accepted",
+        "rejected": "rejected, and kept nowhere",
+        "released": "given back with no failure",
+        "lost": "in flight when the consumer was lost",
+        "modified": "given back as failed, or as undeliverable here",
+        "dead_lettered": "given up; a copy is in the dead letters",
+        "expired": "expired while it was held",
+        "dropped": "given up, as the backlog was full",
+        "share": "its part of the subscription's deliveries, 0 to 1",
+        "per_second": "deliveries a second, from the subscription's first to its last outcome",
+        "settle_seconds_p50": "seconds from delivery to outcome: half of them took no longer",
+        "settle_seconds_p90": "nine of ten",
+        "settle_seconds_p99": "99 of 100",
+        "first_seen": "its first delivery",
+        "last_seen": "its last outcome",
+    },
+    "pending": {
+        **_SUBSCRIPTION,
+        **{one.name: one.metadata["comment"] for one in MESSAGES},
+        "expired": "its expires_at is over",
+        "delayed": "its deliver_at is to come",
+    },
+}
+#: The views, each after those that it asks.
+VIEWS: Final = tuple(_VIEWS)
+#: Spark's own catalog.
+SESSION_CATALOG: Final = "spark_catalog"
+#: What no name in a catalog may have (Hive's metastore takes no others).
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9_]")
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table, which lies in `folder` below the home's tables, or a view, whose folder is empty."""
+
+    name: str
+    says: str
+    columns: Comments
+    folder: str = ""
+
+
+def tables(typed: Mapping[str, StructType], *, with_rejected: bool) -> list[Relation]:
+    """The tables of a home. `typed` are its typed ones, by their folders' names."""
+    kinds = {**SCHEMAS, **({"rejected": REJECTED} if with_rejected else {})}
+    found = [Relation(name, ROWS[name], _comments(kind), name) for name, kind in kinds.items()]
+    for folder, name in typed_names(typed).items():
+        says = f"One message of the topic {_topic(folder)}, by its schema"
+        found.append(Relation(name, says, _comments(typed[folder]), f"topics/{folder}"))
+    return found
+
+
+def views() -> list[Relation]:
+    """The views that a catalog can have, each after those that it asks."""
+    return [Relation(name, ROWS[name], columns) for name, columns in _VIEWS.items()]
+
+
+def query(view: str, named: Mapping[str, str]) -> str:
+    """The SQL of a view; `named` are the tables and views in it, as the catalog knows them."""
+    text = resources.files(__package__).joinpath("sql", f"{view}.sql").read_text()
+    columns = ", ".join(f"m.`{name}`" for name in MESSAGES.names)
+    return re.sub(r"\{(\w+)\}", lambda found: {**named, "columns": columns}[found[1]], text)
+
+
+def typed_names(folders: Iterable[str]) -> dict[str, str]:
+    """The names of typed tables in a catalog, by their folders'; no two are the same."""
+    names: dict[str, str] = {}
+    for folder in sorted(folders):
+        plain = f"topics_{_NOT_IN_NAMES.sub('_', folder.lower())}"
+        name, number = plain, 1
+        while name in names.values():
+            number += 1
+            name = f"{plain}_{number}"
+        names[folder] = name
+    return names
+
+
+def _topic(folder: str) -> str:
+    """A folder's name as the topic that it was made of."""
+    return re.sub(
+        r"(?:~[0-9a-f]{2})+",
+        lambda found: bytes.fromhex(found[0].replace("~", "")).decode(errors="replace"),
+        folder,
+    )
+
+
+def _comments(kind: StructType) -> Comments:
+    return {one.name: (one.metadata or {}).get("comment", "") for one in kind}
+
+
+def column_list(columns: Comments) -> str:
+    """Columns with their comments, as `CREATE VIEW` has them."""
+    return ", ".join(f"`{name}` COMMENT {literal(says)}" for name, says in columns.items())
+
+
+def literal(text: str) -> str:
+    """A text in SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def identifier(*parts: str) -> str:
+    """A name in SQL, of its parts."""
+    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
