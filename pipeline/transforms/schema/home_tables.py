@@ -1,6 +1,7 @@
 """The tables of one home as DataFrames: what every view, audit and notebook starts from."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +40,13 @@ class Tables:
 
     spark: SparkSession
     folder: str
+    #: Those that needn't be looked for any more.
+    found: Mapping[str, DataFrame] = field(default_factory=dict, repr=False)
+
+    def known(self) -> "Tables":
+        """The same, each looked for now and not again. Their rows are still those of the query,
+        their columns those of now."""
+        return Tables(self.spark, self.folder, {name: self.table(name) for name in SCHEMAS})
 
     @property
     def messages(self) -> DataFrame:
@@ -70,6 +78,8 @@ class Tables:
         return self._load("topic_log")
 
     def table(self, name: str) -> DataFrame:
+        if name in self.found:
+            return self.found[name]
         rows, schema = self._load(name), SCHEMAS[name]
         if schema.names[0] not in rows.columns:
             raise InvalidRequest(

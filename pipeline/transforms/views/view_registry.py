@@ -8,7 +8,9 @@ from distributary.pipeline.management.live_state import Live
 from distributary.pipeline.transforms.schema.deliveries import deliveries
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS, Tables, find_tables
 from distributary.pipeline.transforms.views.backlog import Buckets, History
+from distributary.pipeline.transforms.views.claiming import Claims
 from distributary.pipeline.transforms.views.consumers import consumers
+from distributary.pipeline.transforms.views.dead_letters import dead_letters
 from distributary.pipeline.transforms.views.happenings import events
 from distributary.pipeline.transforms.views.pending import pending_of_all
 from distributary.pipeline.transforms.views.stuck import explained, listed, summed
@@ -20,6 +22,7 @@ VIEWS = (
     "backlog_minutes",
     "events",
     "deliveries",
+    "dead_letters",
     "consumers",
     "stuck",
     "stuck_summary",
@@ -39,22 +42,25 @@ def register(spark: SparkSession, place: str, live: Live | None = None) -> Table
     when a gateway was asked, and selectors are those of now: a new selector ends a query with an
     error that says to register again. Raises InvalidRequest when there are no tables.
     """
-    tables = find_tables(spark, place)
+    found = find_tables(spark, place)
+    tables = found.known()
     for name in SCHEMAS:
         tables.table(name).createOrReplaceTempView(name)
     # What several views begin with is made once: Spark needs longer to make a view than to ask it.
-    owed = pending_of_all(tables)
-    history, told = History.of(tables, owed), explained(tables, owed, live)
+    claims = Claims.of(tables)
+    owed = pending_of_all(tables, claims)
+    history, told = History.of(tables, claims, owed), explained(tables, owed, live)
     views = {
         "pending": owed,
         "backlog": history.counted(Buckets(HOUR_US)),
         "backlog_minutes": history.counted(Buckets(MINUTE_US, back=MINUTES_BACK)),
         "events": events(tables),
         "deliveries": deliveries(tables),
+        "dead_letters": dead_letters(tables),
         "consumers": consumers(tables),
         "stuck": listed(told),
         "stuck_summary": summed(told, live),
     }
     for name in VIEWS:
         views[name].createOrReplaceTempView(name)
-    return tables
+    return found
