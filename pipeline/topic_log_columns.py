@@ -6,16 +6,16 @@ in one table so that one commit takes in whole groups: no reader ever sees half 
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 MESSAGE: Final = "message"
 SETTLEMENT: Final = "settlement"
 SUBSCRIPTION: Final = "subscription"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """One column: its type in Delta's words, what it means, its unit, and what holds for each row
     that has it."""
 

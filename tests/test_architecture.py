@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,9 @@ ARGUMENTS_MAX = 7
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "pipeline": frozenset({"msgspec"}),  # structs: what is made for each run must cost little
     # An extra of its own: a gateway without schemas doesn't load it.
-    "pipeline/schemas/formats": frozenset({"pipeline", "jsonschema_rs", "fastavro", "google"}),
+    "pipeline/schemas/formats": frozenset(
+        {"pipeline", "jsonschema_rs", "fastavro", "google", "msgspec"}
+    ),
     "pipeline/tables": frozenset(
         {
             *("pipeline", "pipeline/tables/arrow"),
@@ -172,6 +175,12 @@ def imports(tree: ast.AST) -> Iterator[Import]:
         yield from (Import(name, node.lineno, file_of(name)) for name in names)
 
 
+@cache
+def imports_of(path: Path) -> tuple[Import, ...]:
+    """The imports of a file, which is parsed once for them."""
+    return tuple(imports(ast.parse(path.read_text())))
+
+
 def room_of(path: str) -> str:
     """The folder in which a file stands."""
     return path.rpartition("/")[0]
@@ -183,12 +192,12 @@ def top_of(path: str) -> str:
     return max(rows, key=len, default=path)
 
 
-def forbidden(path: str, tree: ast.AST) -> Iterator[str]:
-    """The imports of a file that its folder may not have."""
+def forbidden(path: str, found: Iterable[Import]) -> Iterator[str]:
+    """Those of a file's imports that its folder may not have."""
     row = top_of(path)
     library = sys.stdlib_module_names - (NOT_IN_THE_CORE if row == "pipeline" else set())
     allowed = MAY_IMPORT[row] | EXCEPTIONS.get(path, frozenset()) | {row}
-    for one in imports(tree):
+    for one in found:
         if one.file is None:
             said = one.name.partition(".")[0]
             right = said not in TOPS and (said in library or said in allowed)
@@ -217,12 +226,13 @@ def picture(text: str) -> dict[str, frozenset[str]]:
     return found
 
 
+@cache
 def arrows() -> dict[str, dict[str, str]]:
     """The arrows of the code: room -> room of the same top-level folder -> where one is."""
     found: dict[str, dict[str, str]] = {room_of(path): {} for path in OURS}
     for path in files():
         room = room_of(named(path))
-        for one in imports(ast.parse(path.read_text())):
+        for one in imports_of(path):
             if one.file is None or one.file.endswith("__init__.py"):
                 continue
             other = room_of(one.file)
@@ -281,9 +291,15 @@ def long_c_functions(text: str) -> Iterator[str]:
             began = 0
 
 
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    """Each file of ours, parsed; no longer than this file's tests need them."""
+    return {named(path): ast.parse(path.read_text()) for path in files()}
+
+
 def test_every_import_goes_down() -> None:
     """A folder imports what its row allows, and the core nothing that isn't pure."""
-    bad = [said for path in files() for said in forbidden(named(path), ast.parse(path.read_text()))]
+    bad = [said for path in files() for said in forbidden(named(path), imports_of(path))]
     assert not bad, "\n".join(bad)
 
 
@@ -322,7 +338,7 @@ def test_no_files_go_in_a_circle() -> None:
     edges = {
         named(path): {
             one.file
-            for one in imports(ast.parse(path.read_text()))
+            for one in imports_of(path)
             if one.file is not None and not one.file.endswith("__init__.py")
         }
         for path in files()
@@ -404,10 +420,9 @@ def assigned_from_outside(tree: ast.AST, names: Iterable[str]) -> Iterator[str]:
                     yield f"{target.lineno} {name} is filled in from outside"
 
 
-def test_nothing_is_filled_in_later() -> None:
+def test_nothing_is_filled_in_later(trees: dict[str, ast.Module]) -> None:
     """Whoever reads a constructor knows what the thing has, and "go to definition" finds who is
     called (`ingest.gateway.message_loop` is where the parts meet)."""
-    trees = {named(path): ast.parse(path.read_text()) for path in files()}
     slots = {name for tree in trees.values() for name in callable_attributes(tree)}
     bad = [
         f"{path}:{what}"
@@ -469,13 +484,9 @@ def test_a_poke_is_seen() -> None:
     assert poked("a = self._mine + other._theirs.x\nb._full = 3") == ["b._full", "other._theirs"]
 
 
-def test_functions_fit_on_a_screen() -> None:
+def test_functions_fit_on_a_screen(trees: dict[str, ast.Module]) -> None:
     """A function that must be scrolled is two functions."""
-    bad = [
-        f"{named(path)}:{what}"
-        for path in files()
-        for what in long_functions(ast.parse(path.read_text()))
-    ]
+    bad = [f"{path}:{what}" for path, tree in trees.items() for what in long_functions(tree)]
     bad += [
         f"{named(path)}:{what}"
         for path in sorted((ROOT / "ingest").rglob("*.c"))
@@ -532,7 +543,7 @@ def test_files_hold_one_idea() -> None:
 )
 def test_a_wrong_import_is_seen(path: str, line: str) -> None:
     """The rule can fail: each of these is against it."""
-    assert list(forbidden(path, ast.parse(line)))
+    assert list(forbidden(path, imports(ast.parse(line))))
 
 
 @pytest.mark.parametrize(
@@ -549,7 +560,7 @@ def test_a_wrong_import_is_seen(path: str, line: str) -> None:
 )
 def test_a_right_import_is_let_be(path: str, line: str) -> None:
     """The rule is no nuisance: each of these is as it should be."""
-    assert not list(forbidden(path, ast.parse(line)))
+    assert not list(forbidden(path, imports(ast.parse(line))))
 
 
 def test_a_circle_is_seen() -> None:

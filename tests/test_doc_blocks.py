@@ -188,6 +188,9 @@ RUN = {
             "::test_a_schema_from_its_first_version_to_its_end"
         ),
     },
+    "docs/guides/typed-tables.md": {
+        "sql:": f"{SAME}tests/jobs/views/test_notebooks.py::test_typed_tables",
+    },
     "docs/guides/traces.md": {
         "pip install": "installs, and starts a collector, which is no package of Python's",
         "python:": f"{CLIENTS}test_the_context_of_the_guide_to_traces",

@@ -236,7 +236,7 @@ class Wire(asyncio.BufferedProtocol):
             return
         if size:
             pumping.feed(address(self._transport), pumping.pointer(data), size)
-        self._pump.begin()
+        self._pump.begin(size)
         while self._eat():
             pass
         for link in tuple(self._watching):

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -72,12 +73,24 @@ class SmallGateway:
 
     def publish(self, count: int) -> None:
         """Publish the next `count` flights; returns when each is accepted."""
+        some = islice(self._flights, count)
+        self.publish_all(TOPIC, (self._encoder.message(number, row) for number, row in some))
+
+    def publish_json(self, topic: str, bodies: list[dict]) -> None:
+        """Publish bodies as JSON; returns when each is accepted."""
+        messages = (
+            Message(json.dumps(one).encode(), inferred=True, durable=True) for one in bodies
+        )
+        self.publish_all(topic, (one.encode() for one in messages))
+
+    def publish_all(self, topic: str, messages: Iterable[bytes]) -> None:
+        """Publish whole messages, as AMQP has them; returns when each is accepted."""
 
         async def work() -> None:
             broker = connect(self.address, container_id="publisher")
-            async with broker as client, client.publisher(TOPIC) as publisher:
-                for number, row in islice(self._flights, count):
-                    await publisher.send(Encoded(self._encoder.message(number, row)))
+            async with broker as client, client.publisher(topic) as publisher:
+                for one in messages:
+                    await publisher.send(Encoded(one))
 
         with ThreadPoolExecutor(1) as aside:  # the notebook's own thread has a loop already
             aside.submit(asyncio.run, work()).result()

@@ -3,7 +3,6 @@
 What goes while it is read is `Replaced`: whoever reads begins a new round.
 """
 
-import json
 import os
 import time
 from contextlib import suppress
@@ -75,18 +74,25 @@ def pinned_now(home: Home, name: str) -> PinnedTable:
 
 def pinned(home: Home, name: str, into: BackupFolder) -> PinnedLog:
     """A table of the home as it is now. Raises Replaced."""
+    store = LocalStore(home.spark_tables / name)
+    pointed, pointer = _pointer(store)  # first: what comes meanwhile is then above it
     table = pinned_now(home, name)
-    names = log_of_version(LocalStore(home.spark_tables / name).files(LOG), table.version)
+    names = log_of_version(store.files(LOG), table.version, pointed)
     if names is None:
-        raise Replaced(f"the log of {home.spark_tables / name} was cleaned up while it was read")
+        raise Replaced(f"the log of {store.root} was cleaned up while it was read")
     files = [_small(home, f"tables/{name}/{LOG}/{one}", into) for one in names]
-    pointer = f"tables/{name}/{checkpoint.POINTER}"
-    with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-        data = (home.root / pointer).read_bytes()
-        base = f"{int(json.loads(data)['version']):020d}.checkpoint"
-        if any(one.startswith(base) for one in names):
-            files.append(into.keep(pointer, 0o644, lambda size, at: data[at:][:size], len(data)))
+    if pointed is not None:
+        path = f"tables/{name}/{checkpoint.POINTER}"
+        files.append(into.keep(path, 0o644, lambda size, at: pointer[at:][:size], len(pointer)))
     return PinnedLog(name, table, tuple(files))
+
+
+def _pointer(store: LocalStore) -> tuple[int | None, bytes]:
+    """Which checkpoint readers look at first, and the file that says so; None when none does."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        data = store.read(checkpoint.POINTER)
+        return checkpoint.pointed_by(data), data
+    return None, b""
 
 
 class Pace:

@@ -15,6 +15,9 @@ from distributary.pipeline.model.message import Group, PublishBatch
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.sequences.sequence_set import Run
 
+#: Where the first message of a batch lies.
+_ZERO = bytes(4)
+
 
 def joined(runs: Sequence[PublishBatch], patterns: PatternIndex) -> tuple[PublishBatch, ...]:
     """The same messages in fewer and longer runs: one for each topic, in the order in which the
@@ -45,6 +48,7 @@ def _joined(topic: str, runs: list[PublishBatch]) -> PublishBatch:
         b"".join([run.ttl for run in runs]),
         _times([run.expires_at for run in runs], counts),
         _times([run.deliver_at for run in runs], counts),
+        all(run.plain for run in runs),
     )
 
 
@@ -70,7 +74,23 @@ def part(run: PublishBatch, start: int, stop: int, begin: int, end: int) -> Publ
         run.ttl[4 * start : 4 * stop],
         run.expires_at[8 * start : 8 * stop],
         run.deliver_at[8 * start : 8 * stop],
+        run.plain,
     )
+
+
+def parts_without(run: PublishBatch, places: Sequence[int]) -> list[tuple[PublishBatch, int]]:
+    """What is left of a run when the messages at these places (ascending) aren't there, and where
+    each part began in it."""
+    if not places:
+        return [(run, 0)]
+    offsets = array("i", bytes(pump.offsets(run.lengths, run.count)))
+    found: list[tuple[PublishBatch, int]] = []
+    start = 0
+    for stop in (*places, run.count):
+        if stop > start:
+            found.append((part(run, start, stop, offsets[start], offsets[stop]), start))
+        start = stop + 1
+    return found
 
 
 def batches_of(group: Group) -> tuple[tuple[str, RecordBatch], ...]:
@@ -78,10 +98,15 @@ def batches_of(group: Group) -> tuple[tuple[str, RecordBatch], ...]:
     batches = []
     first = group.first_sequence
     for run in group.messages:
-        offsets, grouped = pump.laid_out(run.blob, run.lengths, run.count)
-        batch = RecordBatch(first, run.count, run.blob, offsets)
-        batches.append((run.topic, _with_attributes(batch, run, grouped)))
-        first += run.count
+        count = run.count
+        if run.plain:
+            offsets = _ZERO + run.lengths if count == 1 else pump.offsets(run.lengths, count)
+            batch = RecordBatch(first, count, run.blob, offsets)
+        else:
+            offsets, grouped = pump.laid_out(run.blob, run.lengths, count)
+            batch = _with_attributes(RecordBatch(first, count, run.blob, offsets), run, grouped)
+        batches.append((run.topic, batch))
+        first += count
     return tuple(batches)
 
 

@@ -53,6 +53,11 @@ class Committer:
         )
         #: Frame, sequence after it, and when it was durable (the monotonic clock, as the loop's).
         self._refs: deque[tuple[FrameRef, int, float]] = deque()
+        limits = host.settings.journal
+        #: Bytes that the journal may have to commit until a producer isn't read any more.
+        self.held_above = limits.backlog_bytes_max + limits.waiting_bytes_max
+        self._backlog_bytes_max = limits.backlog_bytes_max
+        self._commit_bytes = host.settings.commit.bytes
         self._uncommitted_bytes = 0
         self._committing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -70,11 +75,11 @@ class Committer:
 
     def flush(self) -> None:
         """Commit now if enough has gathered, unless the last commit found no space."""
-        if self._behind() and not self._stuck:
+        if self._uncommitted_bytes >= self._commit_bytes and not self._stuck:
             self.commit()
 
     def _behind(self) -> bool:
-        return self._uncommitted_bytes >= self._settings.commit.bytes
+        return self._uncommitted_bytes >= self._commit_bytes
 
     def write(self, parts: Sequence[Bytes], through: int, done: Callable[[], None]) -> None:
         """Commit one group by itself; `done` is called when it is durable, however long that takes.
@@ -114,28 +119,24 @@ class Committer:
 
     def grant(self, credit: dict[Link, int]) -> None:
         """Give producers back what their accepted messages took, or keep it for later."""
-        if not self._congested:
+        if self._journal.backlog_bytes <= self._backlog_bytes_max:
             _grant(credit)
             return
         for link, count in credit.items():
             self._deferred[link] = self._deferred.get(link, 0) + count
 
-    @property
-    def _congested(self) -> bool:
-        return self._journal.backlog_bytes > self._settings.journal.backlog_bytes_max
-
     def hold(self, link: Link) -> bool:
         """Stop reading from a producer that goes on sending, with credit that it had, although the
         journal is full; whether that was so. It is read again when its credit is paid."""
-        limits = self._settings.journal
-        if self._journal.backlog_bytes <= limits.backlog_bytes_max + limits.waiting_bytes_max:
+        if self._journal.backlog_bytes <= self.held_above:
             return False
         link.connection.hold(True)
         self._held.append(link)
         return True
 
     def _grant_deferred(self) -> None:
-        if self._congested or not (self._deferred or self._held):
+        congested = self._journal.backlog_bytes > self._backlog_bytes_max
+        if congested or not (self._deferred or self._held):
             return
         owed, self._deferred = self._deferred, {}
         held, self._held = self._held, []

@@ -143,7 +143,17 @@ class Log:
 
     def publish(self, run: PublishBatch, receipt: Receipt) -> None:
         """A run of messages waits for the next group, its sender for the accept."""
-        self.publish_together((run,), receipt)
+        waiting, link, size = self._waiting, receipt.link, len(run.blob)
+        if not waiting.receipts:
+            waiting.since = monotonic()
+        waiting.receipts.append(receipt)
+        waiting.runs.append(run)
+        waiting.publishers.append(link.connection)
+        waiting.size += size
+        self._waiting_bytes += size
+        self._brought += size
+        if not self.slow(link) and self._journal.backlog_bytes > self._committer.held_above:
+            self._committer.hold(link)
 
     def publish_together(self, runs: Sequence[PublishBatch], receipt: Receipt) -> None:
         """Runs of messages wait for one group, in which what was settled just before lies, too;
@@ -154,7 +164,7 @@ class Log:
         waiting.receipts.append(receipt)
         for run in runs:
             self._add(run, receipt.link.connection)
-        if not self.slow(receipt.link):
+        if not self.slow(receipt.link) and self._journal.backlog_bytes > self._committer.held_above:
             self._committer.hold(receipt.link)
 
     def slow(self, link: Link) -> bool:
@@ -281,13 +291,14 @@ class Log:
             return
         if self._full_groups:
             waiting = self._full_groups.popleft()
-        elif self._waiting:
-            waiting, self._waiting = self._waiting, PendingGroup()
+        elif (waiting := self._waiting).settlements or waiting.awaited:
+            self._waiting = PendingGroup()
             self._closed_count += 1
         else:
             return
         self._waiting_bytes -= waiting.size
-        waiting.note_begun(self.begun, self._next_group)
+        if waiting.records:
+            waiting.note_begun(self.begun, self._next_group)
         runs = joined(waiting.runs, self.recent.patterns)
         now, later = excluded(self._exclusion, waiting, runs, self._next_sequence)
         self._waiting.settlements += later

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from distributary.ingest.commit.table_location import table_store
@@ -23,8 +23,7 @@ from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 _events = structlog.get_logger("gateway")
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(msgspec.Struct, frozen=True):
     """What was found at the start: the journal is empty, and the table has all. `owned` raises
     HomeLost when another gateway has the home by now; each commit asks it first."""
 

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -30,8 +29,7 @@ class Receipt(msgspec.Struct, frozen=True, eq=False):
     credit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
+class Inside(msgspec.Struct, frozen=True):
     """What the gateway itself publishes. `only`: of all subscriptions of the topic no other one is
     owed it."""
 
@@ -163,8 +161,7 @@ class GroupDurable(msgspec.Struct, frozen=True, eq=False):
     sealed: SealedGroup
 
 
-@dataclass(frozen=True, slots=True)
-class CreditGiven:
+class CreditGiven(msgspec.Struct, frozen=True):
     """The committer tells the message loop: producers got the credit that was kept back while the
     journal was full, and what waited for that may be said."""
 

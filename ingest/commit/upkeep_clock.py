@@ -7,9 +7,9 @@ table has every group in which the outcomes behind them may lie.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 import structlog
 
 from distributary.ingest.runtime import clock
@@ -36,8 +36,7 @@ LOOK_SECONDS = 10.0
 Result: TypeAlias = Commit | Upkeep | Failure | None
 
 
-@dataclass(frozen=True, slots=True)
-class Floors:
+class Floors(msgspec.Struct, frozen=True):
     """Below `floor` nothing is owed to any durable subscription, and below `served` nothing to
     anybody, once `group` is in the table."""
 

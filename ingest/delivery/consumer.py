@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from distributary.ingest.net.link import Link
 from distributary.pipeline.dispatch.dispatcher import Dispatcher, Settled
 from distributary.pipeline.log.memory_stream import MemoryStream
@@ -16,8 +18,7 @@ from distributary.pipeline.subscriptions.registry import LinkKind
 from distributary.pipeline.tracing.tracer import Reader
 
 
-@dataclass(slots=True, eq=False)
-class Consumer:
+class Consumer(msgspec.Struct, eq=False):
     """One outgoing link and its subscription."""
 
     number: int
@@ -47,12 +48,11 @@ class Consumer:
         return self.number not in self.subscription.consumers
 
 
-@dataclass(slots=True, eq=False)
-class Pages:
+class Pages(msgspec.Struct, eq=False):
     """Older messages of one subscription, read from the table: those of `covered` (a range of
     sequences) that are still to be delivered. `reading`: one more page is being read."""
 
-    batches: deque[RecordBatch] = field(default_factory=deque)
+    batches: deque[RecordBatch] = msgspec.field(default_factory=deque)
     covered: range = range(0)
     reading: bool = False
 

@@ -9,9 +9,9 @@ import asyncio
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 import structlog
 
 from distributary.ingest.commit.batches import message_at, run_of, size_of
@@ -47,8 +47,7 @@ _SAID = _IN_ONE_MORE | {Reason.EXHAUSTED}
 _events = structlog.get_logger("delivery")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pending:
+class _Pending(msgspec.Struct, frozen=True, eq=False):
     """Messages that one consumer ("": none) gave up at one time (`at`), and what is done when their
     copies are in a group of the log."""
 

@@ -5,8 +5,9 @@ A subscription is a position over the log. Messages come from memory when they a
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import count
+
+import msgspec
 
 from distributary.ingest.commit.group_log import Log, Receipt
 from distributary.ingest.commit.home_opening import Store
@@ -49,8 +50,7 @@ PASS_EVALUATIONS = 1_000
 MESSAGES_LIKE_ONE_EVALUATION = 4
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryDue:
+class DeliveryDue(msgspec.Struct, frozen=True):
     """The delivery service tells the message loop: an alarm rang, or the loop has turned, and
     subscriptions are to be served."""
 
@@ -211,7 +211,8 @@ class DeliveryService:
             receipt = Receipt(consumer.link, outcomes.confirm, len(outcomes.confirm) // 8, 0)
         said = consumer.link.delivery_state(outcomes)
         self.settle(consumer, consumer.number, outcomes.run, said, outcomes.delivered_at, receipt)
-        self.eased(consumer)
+        if consumer.cut or consumer.too_large:
+            self.eased(consumer)
 
     def settle(
         self,
@@ -257,8 +258,9 @@ class DeliveryService:
         cut, self._cut = self._cut, {}
         for consumer in cut:
             self.eased(consumer)
+        patterns = self._log.recent.patterns
         for topic in topics:
-            for word in (topic, *self._log.recent.patterns.of(topic)):
+            for word in (topic, *patterns.of(topic)) if patterns.claims else (topic,):
                 if attached := self._attached.get(word):
                     self._queue.add_all(attached, word)
 
@@ -283,7 +285,8 @@ class DeliveryService:
 
     def _serve(self, subscription: Subscription) -> tuple[int, int]:
         """Serve one, as far as one pass goes: bytes that were sent, and evaluations."""
-        dispatcher, head = subscription.dispatcher, subscription.head(self._log.recent.head)
+        dispatcher, stream = subscription.dispatcher, subscription.stream
+        head = self._log.recent.head if stream is None else stream.head
         selects = subscription.definition.selector is not None
         sent = work = 0
         missed = stuck = None

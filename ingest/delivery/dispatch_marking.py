@@ -6,8 +6,9 @@ is quiet again. All methods run on the loop's thread.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from distributary.ingest.commit.group_log import Log
 from distributary.ingest.delivery.consumer import Subscription
@@ -17,8 +18,7 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.recovery.dispatch_marks import DispatchMarks
 
 
-@dataclass(frozen=True, slots=True)
-class MarksDurable:
+class MarksDurable(msgspec.Struct, frozen=True):
     """The marks tell the message loop: a sync has let peers go on."""
 
 

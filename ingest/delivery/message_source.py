@@ -9,8 +9,9 @@ it, which is said in the log and by management, and is asked for again after
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import msgspec
 import structlog
 
 from distributary.ingest.delivery.consumer import Pages, Subscription
@@ -31,8 +32,7 @@ from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 _events = structlog.get_logger("delivery")
 
 
-@dataclass(frozen=True, slots=True)
-class PageRead:
+class PageRead(msgspec.Struct, frozen=True):
     """Paging, or a selector that is tried again, tells the message loop: this subscription may go
     on."""
 
@@ -75,9 +75,7 @@ class Paging:
                 return None
             if pages.batches:
                 return pages.batches[0]
-        batch = recent.find(
-            subscription.definition.topic, max(wanted, recent.floor), dispatcher.room
-        )
+        batch = recent.find(subscription.definition.topic, max(wanted, recent.floor), dispatcher)
         if batch is None:
             dispatcher.skip_to(recent.head)
         return batch

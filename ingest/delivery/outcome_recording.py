@@ -8,9 +8,10 @@ Rule: a peer that ends a link, a session or its connection hears our answer when
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+
+import msgspec
 
 from distributary.ingest.commit.batches import size_of
 from distributary.ingest.commit.group_log import Log, Receipt, answer
@@ -23,13 +24,11 @@ from distributary.pipeline.log.message_counts import GIVEN_UP
 from distributary.pipeline.model.record_batch import RecordBatch
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerDue:
+class AnswerDue(msgspec.Struct, frozen=True):
     """The message loop is told: an answer had waited for too long, and was given."""
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
+class _Waiting(msgspec.Struct, eq=False):
     """An answer that waits for what was said on these links; `timer` bounds that."""
 
     links: tuple[Link, ...]

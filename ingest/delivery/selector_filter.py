@@ -6,7 +6,9 @@ consumer gets of it.
 """
 
 from array import array
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from distributary.ingest.delivery.consumer import Consumer, Subscription
 from distributary.ingest.delivery.selector_faults import SelectorFaults
@@ -16,8 +18,7 @@ from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.selector.matching import Selections
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(msgspec.Struct, frozen=True, eq=False):
     """The part of a batch that a dispatcher is offered, as in its `offer`; `work` is how many
     evaluations it took."""
 

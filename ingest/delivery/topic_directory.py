@@ -9,7 +9,8 @@ subscription reads it, with a priority index by its numbers. All methods run on 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.pipeline.dispatch.dispatcher import FOREVER
@@ -21,22 +22,20 @@ from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.topic_pattern import is_pattern
 
 
-@dataclass(slots=True, eq=False)
-class _Topic:
-    priority_index: PriorityIndex = field(default_factory=PriorityIndex)
-    subscriptions: dict[Subscription, None] = field(default_factory=dict)
+class _Topic(msgspec.Struct, eq=False):
+    priority_index: PriorityIndex = msgspec.field(default_factory=PriorityIndex)
+    subscriptions: dict[Subscription, None] = msgspec.field(default_factory=dict)
     #: Its numbers, of which those are told that read the stream.
-    memory_index: PriorityIndex = field(default_factory=PriorityIndex)
+    memory_index: PriorityIndex = msgspec.field(default_factory=PriorityIndex)
     #: Of those that read the log, and of those that read the stream.
-    floors: LowestFloor = field(default_factory=LowestFloor)
-    memory_floors: LowestFloor = field(default_factory=LowestFloor)
+    floors: LowestFloor = msgspec.field(default_factory=LowestFloor)
+    memory_floors: LowestFloor = msgspec.field(default_factory=LowestFloor)
 
     def floors_of(self, subscription: Subscription) -> LowestFloor:
         return self.floors if subscription.stream is None else self.memory_floors
 
 
-@dataclass(frozen=True, slots=True)
-class Lapsed:
+class Lapsed(msgspec.Struct, frozen=True):
     """A stretch of a topic's messages in which some have expired: sequences, or numbers of the
     stream."""
 
@@ -193,7 +192,7 @@ class TopicDirectory:
     def words(self, topic: str) -> Sequence[str]:
         """What has subscriptions of those under which a topic's messages are found: its own word,
         and the patterns that it matches."""
-        patterns = self._patterns.of(topic)
+        patterns = self._patterns.of(topic) if self._patterns.claims else ()
         return (topic, *patterns) if topic in self._topics else patterns
 
     def owed(self, topic: str) -> Collection[Subscription]:

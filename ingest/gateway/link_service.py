@@ -4,10 +4,10 @@ What is asked for by an attach is read by the pure part (`pipeline.subscriptions
 here it is allowed or refused, and performed.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
 
+import msgspec
 import structlog
 
 from distributary.ingest.delivery.consumer import Consumer
@@ -32,8 +32,7 @@ from distributary.pipeline.subscriptions.rights import LinkOperation
 _events = structlog.get_logger("gateway")
 
 
-@dataclass(frozen=True, slots=True)
-class LinkParts:
+class LinkParts(msgspec.Struct, frozen=True):
     """What links are on: subscriptions, temporary destinations, the coordinator of transactions,
     the node `$management`; and who may be there."""
 

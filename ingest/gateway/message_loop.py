@@ -12,6 +12,7 @@ of the imports.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias, assert_never
 
 import msgspec
@@ -48,7 +49,12 @@ from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.runtime.turns import TaskTurns
 from distributary.ingest.schemas.schema_directory import SchemaDirectory
-from distributary.ingest.schemas.validated_intake import CheckDone, ValidatedIntake
+from distributary.ingest.schemas.validator import (
+    CheckDone,
+    CheckedRun,
+    HeldCommand,
+    Validator,
+)
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.address_resolver import AddressResolver
 from distributary.ingest.subscriptions.admission import Admission
@@ -60,7 +66,6 @@ from distributary.ingest.transactions.coordinator import Coordinator
 from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.log.transaction import unknown
 from distributary.pipeline.model.address import Destination, Kind
-from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.subscription import Made, Origin, SubscriptionKey
 from distributary.pipeline.subscriptions.rights import LinkOperation
 
@@ -89,8 +94,8 @@ class MessageLoop:
         self._log, self._delivery, self._intake = parts.log, parts.delivery, parts.intake
         self._topics, self._backlogs = parts.topics, parts.backlogs
         schemas = SchemaDirectory(parts.log, store.snapshot, self.engine.pump.accept_late)
-        self._validated = ValidatedIntake(
-            host.loop, host.settings.schemas, schemas, parts.intake, self.complete
+        self._validator = Validator(
+            host.loop, host.settings.schemas, schemas, policies, self.complete
         )
         self._subscriptions = SubscriptionService(host, parts, access, policies)
         temporary = TemporaryNodes(self._subscriptions, parts.log, limits.temporary_max)
@@ -101,7 +106,7 @@ class MessageLoop:
         directory, turns = self._subscriptions.directory, TaskTurns(host.loop)
         self._node = open_node(
             ManagementParts(
-                host, parts, access, directory, self._validated, turns, self.finish_pass
+                host, parts, access, directory, self._validator, turns, self.finish_pass
             ),
             Peers(self.engine),
             self._addresses.answering,
@@ -152,33 +157,35 @@ class MessageLoop:
             self._node.received(link, received)
             self._log.slow(link)
             return
+        topic = owner.topic
         if received.transaction:
-            if self._knows(link, received.transaction):
-                resolve = self._resolve(link, LinkOperation.POST_BY_RELAY)
-                why = None if owner.topic is None else self._validated.unchecked(owner.topic)
-                if why is not None:
-                    link.end(why.condition, f"link '{link.name}': {why.description}")
-                    return
-                self._transactions.post(link, received, owner.topic, resolve)
-        elif owner.topic is not None:
-            if owner.returns and self._nobody_wants(received, owner.topic):
-                relay.release(link, received)
-            else:
-                self._validated.take(link, received, owner.topic)
+            if not self._knows(link, received.transaction):
+                return
+            operation = LinkOperation.POST_BY_RELAY
+        elif topic is None:
+            operation = LinkOperation.SEND_BY_RELAY
+        elif owner.returns and self._nobody_wants(received, topic):
+            relay.release(link, received)
+            return
+        elif not self._validator.active:
+            self._intake.take(link, received, topic)
+            return
+        if topic is not None:
+            goals: relay.Goals = [(topic, received.count)]
         else:
-            resolve = self._resolve(link, LinkOperation.SEND_BY_RELAY)
-            self._intake.relay(link, received, resolve)
+            goals = relay.goals_of(received, partial(self._addresses.resolve, link, operation))
+        now = self._validator.admit(link, received, goals)
+        if now is not None:
+            self._take(link, received, now, {})
 
-    def _resolve(self, link: Link, operation: LinkOperation) -> relay.Resolve:
-        """Where a message goes that names its destination: to none that checks by a schema."""
-
-        def resolve(address: str, annotated: Kind | None) -> str | AmqpError:
-            topic = self._addresses.resolve(link, operation, address, annotated)
-            return (
-                topic if isinstance(topic, AmqpError) else self._validated.unchecked(topic) or topic
-            )
-
-        return resolve
+    def _take(
+        self, link: Link, received: Received, goals: relay.Goals, unrouted: relay.Unrouted
+    ) -> None:
+        """Messages that schemas allow where they go, and others that go to dead letters."""
+        if not received.transaction:
+            self._intake.take_to(link, received, goals, unrouted)
+        elif self._knows(link, received.transaction):
+            self._transactions.post(link, received, goals, unrouted)
 
     def _nobody_wants(self, received: Received, topic: str) -> bool:
         """Whether all of it waits for an outcome, and there is no subscription."""
@@ -209,12 +216,21 @@ class MessageLoop:
                 self._delivery.resume(subscription)
                 self.finish_pass()
             case CheckDone():
-                self._validated.checked(what)
+                self._go_on(self._validator.checked(what))
                 self.finish_pass()
             case MarksDurable() | DeliveryDue() | AnswerDue():
                 self.finish_pass()
             case _ as never:
                 assert_never(never)
+
+    def _go_on(self, held: CheckedRun | HeldCommand) -> None:
+        """What waited for schemas goes on; a bug that shows then is its peer's."""
+        match held:
+            case CheckedRun(link, received, goals, unrouted):
+                link.connection.attempt(partial(self._take, link, received, goals, unrouted))
+            case HeldCommand(link, message, delivery):
+                if link.alive and not link.ended:
+                    link.connection.attempt(partial(self._command, link, message, delivery))
 
     def _durable(self, sealed: SealedGroup) -> None:
         """A group is on the disk. Its messages come into memory and are counted before their
@@ -255,8 +271,12 @@ class MessageLoop:
             self._transactions.retire(link.owner, outcomes)
 
     def commanded(self, link: Link, message: bytes, delivery: bytes) -> None:
-        amqp_error = self._transactions.commanded(link, message, delivery)
+        if not self._validator.holds(link, message, delivery):
+            self._command(link, message, delivery)
         self._log.slow(link)
+
+    def _command(self, link: Link, message: bytes, delivery: bytes) -> None:
+        amqp_error = self._transactions.commanded(link, message, delivery)
         if amqp_error is not None:
             link.end(amqp_error.condition, amqp_error.description)
 
@@ -347,7 +367,7 @@ class MessageLoop:
     def quiet(self) -> None:
         """The last peer has gone: begin nothing more of what no peer asks for."""
         self._node.close()
-        self._validated.close()
+        self._validator.close()
         self._backlogs.close()
         self._floors.close()
         self._subscriptions.ends.close()

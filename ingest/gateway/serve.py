@@ -6,8 +6,8 @@ import signal
 import ssl
 import sys
 import time
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from distributary.ingest.commit.home_opening import open_store
@@ -45,8 +45,7 @@ STANDBY_SECONDS = 0.1
 _STANDS_BY = "it stands by for the home's owner"
 
 
-@dataclass(frozen=True, slots=True)
-class _Probes:
+class _Probes(msgspec.Struct, frozen=True):
     """What tells others how the gateway does: who asks over HTTP, and its service manager."""
 
     http: HttpServer

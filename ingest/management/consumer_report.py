@@ -8,8 +8,6 @@ no consumer.
 from collections.abc import Iterable
 from itertools import islice
 
-import numpy as np
-
 from distributary.ingest.delivery.consumer import Consumer, Subscription
 from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
 from distributary.pipeline.dispatch.dispatcher import FOREVER
@@ -67,6 +65,8 @@ def _since(consumer: Consumer, sequences: Iterable[int]) -> dict[int, Timestamp]
     """When the consumer was given each of these: by its latest delivery, if there were several."""
     if not consumer.link.alive:
         return {}
+    import numpy as np  # noqa: PLC0415 (Arrow has brought it; a start needs none)
+
     wanted = np.fromiter(sequences, dtype=np.uint64)
     delivered, times = (np.frombuffer(one, dtype=np.uint64) for one in consumer.link.in_flight())
     order = np.argsort(delivered, kind="stable")

@@ -6,7 +6,6 @@ subscriptions.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from typing import Protocol, TypeAlias
 
 from distributary.ingest.delivery.consumer import Subscription
@@ -124,7 +123,7 @@ class Entities:
                 return self.topic(name[0], produced, may_see)
             case Entity.SCHEMA:
                 schema = self._schemas.get(name[0])
-                return None if schema is None or schema.current is None else schema_row(schema)
+                return None if schema is None or schema.current is None else {**schema_row(schema)}
             case Entity.NODE:
                 return self.node()
 
@@ -199,7 +198,15 @@ class Entities:
             "subscriptions": list[Value](ids),
             "topic_policy": _written(self._directory.topic_policy(topic)),
             "topic_policy_from": self._topic_sources(topic),
+            "schema": self._schema(topic),
         }
+
+    def _schema(self, topic: str) -> Map | None:
+        """The schema that the messages of a topic have, by its own name or its pattern's."""
+        found = self._schemas.of_topic(topic)
+        if found is None or found.current is None:
+            return None
+        return Map(tuple(schema_row(found).items()))
 
     def node(self) -> Row:
         """The attributes of the gateway and its log."""
@@ -260,14 +267,14 @@ def _id(subscription: Subscription) -> str:
 def _written(policy: Policy | TopicPolicy | Backlog, prefix: str = "") -> Map:
     """A policy with the keys that it has where it is written."""
     pairs: list[tuple[Value, Value]] = []
-    for one in fields(policy):
-        value = getattr(policy, one.name)
+    for name in policy.__struct_fields__:
+        value = getattr(policy, name)
         if isinstance(value, Backlog):
             pairs += _written(value, "backlog_").pairs
         elif isinstance(value, tuple):
-            pairs.append((prefix + one.name, [str(route) for route in value]))
+            pairs.append((prefix + name, [str(route) for route in value]))
         else:
-            pairs.append((prefix + one.name, value))
+            pairs.append((prefix + name, value))
     return Map(tuple(pairs))
 
 

@@ -1,4 +1,5 @@
-"""Redrive: dead letters go back to the subscriptions that gave them up, and to no others.
+"""Redrive: dead letters go back to the subscriptions that gave them up, and to no others. What
+their topic's schema doesn't allow stays; what it didn't allow once is published to the topic.
 
 A redriven message is a new message of its old topic, in one group with the settlement of the dead
 letter: after a crash it is in one of the two places. All methods run on the loop's thread.
@@ -7,7 +8,8 @@ letter: after a crash it is in one of the two places. All methods run on the loo
 import asyncio
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from distributary.ingest.commit.batches import message_at, run_of
 from distributary.ingest.commit.group_log import Inside, Log
@@ -15,10 +17,12 @@ from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.dead_letters import dead_letters_of
 from distributary.ingest.delivery.delivery_service import DeliveryService
 from distributary.ingest.runtime import clock
+from distributary.ingest.schemas.validator import Validator
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
-from distributary.pipeline.amqp.dead_letter import Copy, Origin, origin, restored
+from distributary.pipeline.amqp.dead_letter import Copy, Origin, misfit_topic, origin, restored
 from distributary.pipeline.dispatch.dispatcher import Deliver, Settled
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.model.address import PREFIXES, Destination, Kind
 from distributary.pipeline.model.amqp_error import NOT_FOUND, AmqpError
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.record_batch import RecordBatch
@@ -31,36 +35,37 @@ from distributary.pipeline.subscriptions.registry import key_of_queue
 PART_MESSAGES = 100
 
 
-@dataclass(slots=True)
-class Redriven:
+class Redriven(msgspec.Struct):
     """How many dead letters were redriven, and how many could not be."""
 
     redriven: int = 0
     stayed: int = 0
+    #: Of those that stay, how many their topic's schema doesn't allow; why the first one doesn't.
+    misfits: int = 0
+    why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Letter:
-    """A dead letter that goes back: its place among the dead, and where to."""
+class _Letter(msgspec.Struct, frozen=True):
+    """A dead letter that goes back: its place among the dead, and where to (None: to all
+    subscriptions of the topic, as it never was a message of it)."""
 
     sequence: int
     data: bytes
-    to: SubscriptionKey
+    to: SubscriptionKey | None
     topic: str
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(msgspec.Struct):
     """One redrive: which dead letters of a queue, how many at most, and who may have them."""
 
     queue: Subscription
     only: str | None
     most: int | None
     may: Callable[[str], bool]
-    done: Redriven = field(default_factory=Redriven)
+    done: Redriven = msgspec.field(default_factory=Redriven)
     #: The selectors of those that get any, and how many messages they were asked about.
-    selections: Selections = field(default_factory=Selections)
-    joined: set[Definition] = field(default_factory=set)
+    selections: Selections = msgspec.field(default_factory=Selections)
+    joined: set[Definition] = msgspec.field(default_factory=set)
     asked: int = 0
 
     def fits(self, definition: Definition, data: bytes) -> bool:
@@ -84,9 +89,14 @@ class Redrive:
     """Redrives dead letters."""
 
     def __init__(
-        self, log: Log, directory: SubscriptionDirectory, delivery: DeliveryService
+        self,
+        log: Log,
+        directory: SubscriptionDirectory,
+        delivery: DeliveryService,
+        validator: Validator,
     ) -> None:
         self._log, self._directory, self._delivery = log, directory, delivery
+        self._validator = validator
 
     async def perform(
         self,
@@ -132,7 +142,7 @@ class Redrive:
             effects = view.offer(batch.first, batch.stop, batch.sequences, now=now)
             for effect in effects:
                 if isinstance(effect, Deliver):
-                    self._take(job, batch, [one for one in effect.run if one < end])
+                    await self._take(job, batch, [one for one in effect.run if one < end])
                     view.settle(1, effect.run, Outcome.ACCEPTED)
             await self._durable()
 
@@ -143,24 +153,56 @@ class Redrive:
         self._log.flush()
         await done
 
-    def _take(self, job: _Job, batch: RecordBatch, sequences: list[int]) -> None:
+    async def _take(self, job: _Job, batch: RecordBatch, sequences: list[int]) -> None:
         """Redrive those that can be; a dead letter that is in flight meanwhile stays so."""
-        letters: dict[tuple[SubscriptionKey, str], list[_Letter]] = {}
-        room = len(sequences) if job.most is None else job.most - job.done.redriven
+        found: list[_Letter] = []
         for sequence in sequences:
             data = message_at(batch, sequence)
             where = origin(data)
             if job.only is not None and (where is None or where.subscription != job.only):
                 continue
-            target = self._target(job, where, data) if where is not None else None
-            if target is None or where is None:
+            letter = self._letter(job, sequence, data, where)
+            if letter is None:
                 job.done.stayed += 1
-            elif room > 0:
-                room -= 1
-                letter = _Letter(sequence, data, target, where.topic)
-                letters.setdefault((target, where.topic), []).append(letter)
-        for (target, topic), some in letters.items():
-            self._send(job, target, topic, some)
+            else:
+                found.append(letter)
+        fitting = await self._fitting(job, found)
+        room = len(fitting) if job.most is None else job.most - job.done.redriven
+        letters: dict[tuple[SubscriptionKey | None, str], list[_Letter]] = {}
+        for letter in fitting[:room]:
+            letters.setdefault((letter.to, letter.topic), []).append(letter)
+        for (to, topic), some in letters.items():
+            self._send(job, to, topic, some)
+
+    async def _fitting(self, job: _Job, letters: list[_Letter]) -> list[_Letter]:
+        """Those that the schemas of their topics allow; the others stay."""
+        stay: set[int] = set()
+        for topic in {one.topic for one in letters}:
+            some = [one for one in letters if one.topic == topic]
+            messages = [restored(one.data).data for one in some]
+            for place, sentence in (await self._validator.misfits(topic, messages)).items():
+                stay.add(some[place].sequence)
+                job.done.why = job.done.why or f"'{topic}': {sentence}"
+        job.done.misfits += len(stay)
+        job.done.stayed += len(stay)
+        return [one for one in letters if one.sequence not in stay]
+
+    def _letter(
+        self, job: _Job, sequence: int, data: bytes, where: Origin | None
+    ) -> _Letter | None:
+        """A dead letter and where it goes; None if it can't go anywhere."""
+        if where is not None:
+            target = self._target(job, where, data)
+            return None if target is None else _Letter(sequence, data, target, where.topic)
+        topic = misfit_topic(data)
+        if topic is None or not job.may(topic) or not self._is_there(topic):
+            return None
+        return _Letter(sequence, data, None, topic)
+
+    def _is_there(self, topic: str) -> bool:
+        """Whether somebody can get messages of it: a topic is always there, a queue isn't."""
+        queue = topic.removeprefix(PREFIXES[Kind.QUEUE])
+        return queue == topic or key_of_queue(Destination(Kind.QUEUE, queue)) in self._directory
 
     def _target(self, job: _Job, where: Origin, data: bytes) -> SubscriptionKey | None:
         """The subscription that gave it up, if it is there still, claims such a message still, and
@@ -174,7 +216,9 @@ class Redrive:
             return None
         return key if job.may(where.topic) and job.fits(found.definition, data) else None
 
-    def _send(self, job: _Job, to: SubscriptionKey, topic: str, letters: list[_Letter]) -> None:
+    def _send(
+        self, job: _Job, to: SubscriptionKey | None, topic: str, letters: list[_Letter]
+    ) -> None:
         """Copies and settlements, in one group."""
         queue = job.queue
         taken = _withdrawn(queue, array("q", [letter.sequence for letter in letters]))

@@ -81,7 +81,7 @@ class Requests:
         self._turns, self._access, self._directory = parts.turns, parts.access, parts.directory
         self._entities, self._operations = entities, operations
         self._listings = Listings(time.monotonic)
-        self._redrive = Redrive(messages.log, parts.directory, messages.delivery)
+        self._redrive = Redrive(messages.log, parts.directory, messages.delivery, parts.schemas)
         schemas, limits = parts.schemas, self._settings.schemas
         self._schemas = SchemaRequests(parts.access, schemas, limits, messages.log)
         table, most = messages.store.table, self._settings.delivery.hint_matches_max
@@ -359,12 +359,14 @@ class Requests:
         )
         if isinstance(done, AmqpError):
             return refused(done)
-        said: Row = {"redriven": done.redriven, "stayed": done.stayed}
+        said: Row = {"redriven": done.redriven, "stayed": done.stayed, "misfits": done.misfits}
         _events.info("subscription.redriven", subscription=key.id, by=user, **said)
         text = f"{done.redriven} went back"
-        if done.stayed:
+        if done.misfits:
+            text += f"; {done.misfits} stay: their topic's schema doesn't allow them ({done.why})"
+        if others := done.stayed - done.misfits:
             text += (
-                f"; {done.stayed} stay: their subscription is gone, they are no dead letters, or "
+                f"; {others} stay: their subscription is gone, they are no dead letters, or "
                 "you have no permission to manage where they come from"
             )
         return Answer(OK, text, said)

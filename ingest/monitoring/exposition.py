@@ -14,16 +14,13 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from distributary.ingest.monitoring.metric_table import Metric, MetricKind
+from distributary.ingest.monitoring.metric_table import Metric, MetricKind, Sample
 from distributary.pipeline.log.message_counts import Histogram
 
-__all__ = ["CONTENT_TYPE_LATEST", "Sample", "histogram_text", "texts"]
+__all__ = ["CONTENT_TYPE_LATEST", "histogram_text", "texts"]
 
 #: Samples that are written in one part, 1 us each.
 PART_SAMPLES: Final = 500
-
-#: The values of a metric's labels, and its value there.
-Sample = tuple[Sequence[str], float]
 
 
 class _One(Collector):

@@ -6,13 +6,13 @@ their turn in between.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.monitoring import metric_table as m
-from distributary.ingest.monitoring.exposition import Sample, histogram_text, texts
-from distributary.ingest.monitoring.metric_table import Metric
+from distributary.ingest.monitoring.metric_table import Metric, Sample
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime import clock
@@ -28,8 +28,7 @@ PART_SUBSCRIPTIONS: Final = 50
 _NONE: Final = list[str]()
 
 
-@dataclass(slots=True)
-class _Now:
+class _Now(msgspec.Struct):
     """What a subscription is now, or several together."""
 
     messages: int = 0
@@ -52,6 +51,8 @@ class GatewayMetrics:
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The text, piece by piece."""
+        from distributary.ingest.monitoring.exposition import histogram_text, texts  # noqa: PLC0415 (the first scrape loads it, with prometheus-client)
+
         now: dict[str, _Now] = {UNNAMED: _Now(), OTHERS: _Now()}
         every = list(self._parts.topics.all())
         for at in range(0, len(every), PART_SUBSCRIPTIONS):

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Final
 
 from distributary.ingest.monitoring import metric_table as m
-from distributary.ingest.monitoring.exposition import CONTENT_TYPE_LATEST, texts
 from distributary.ingest.monitoring.gateway_metrics import GatewayMetrics
 from distributary.ingest.monitoring.http_messages import Answer, said
 from distributary.ingest.runtime.host import Halt
@@ -35,7 +34,7 @@ class WaitingSite:
             case "/readyz":
                 return said(503, self._why)
             case "/metrics":
-                return Answer(200, b"".join(texts(m.READY, [((), 0)])), CONTENT_TYPE_LATEST)
+                return _metrics([], ready=False)
             case _:
                 return _NOT_FOUND
 
@@ -75,5 +74,11 @@ class ServingSite:
 
     async def _shown(self) -> Answer:
         pieces = [piece async for piece in self._metrics.parts()]
-        pieces += texts(m.READY, [((), int(not self._unready()))])
-        return Answer(200, b"".join(pieces), CONTENT_TYPE_LATEST)
+        return _metrics(pieces, ready=not self._unready())
+
+
+def _metrics(pieces: list[bytes], *, ready: bool) -> Answer:
+    from distributary.ingest.monitoring import exposition  # noqa: PLC0415 (the first scrape loads it)
+
+    texts = exposition.texts(m.READY, [((), int(ready))])
+    return Answer(200, b"".join([*pieces, *texts]), exposition.CONTENT_TYPE_LATEST)

@@ -1,13 +1,13 @@
 """What is asked for over HTTP, and the answers."""
 
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 PLAIN: Final = "text/plain; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """An answer: its status (RFC 9110, section 15), its body and what that is."""
 
     status: int

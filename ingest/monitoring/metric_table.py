@@ -4,9 +4,14 @@ Names and units are as Prometheus wants them (prometheus.io/docs/practices/namin
 end, base units, `_total` for what only grows. `docs/guides/monitoring.md` has this table.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
+
+import msgspec
+
+#: The values of a metric's labels, and its value there.
+Sample = tuple[Sequence[str], float]
 
 
 class MetricKind(StrEnum):
@@ -17,8 +22,7 @@ class MetricKind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True):
     """One metric; `name` is without the prefix `distributary_` and without `_total`."""
 
     name: str

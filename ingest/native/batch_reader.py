@@ -4,9 +4,10 @@ What it says is what `pipeline.selector.reading.Reader` says, for bytes of every
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
+
+import msgspec
 
 from distributary.ingest.native.pump_library import ffi, lib
 from distributary.pipeline.codec.buffers import Bytes
@@ -107,8 +108,7 @@ class BatchReader:
         return int(looked)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Cells:
+class _Cells(msgspec.Struct, frozen=True, eq=False):
     """What `pump_values` says of one name: a kind and a number or two places for each message."""
 
     blob: Bytes

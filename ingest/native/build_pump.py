@@ -16,7 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 HERE = Path(__file__).parent
 #: The sources, in the order in which one may use another.
 SOURCES = (
-    *("message.c", "values.c", "pump.c", "outgoing.c"),
+    *("interpreter.c", "message.c", "values.c", "pump.c", "outgoing.c"),
     *("traces.c", "frame_values.c", "guard.c", "walk.c"),
 )
 #: What Python may call: the part of each source between these two lines.

@@ -323,8 +323,10 @@ static uint8_t destination(const uint8_t *m, size_t size) {
 }
 
 void pump_destinations(const char *blob, const uint32_t *lengths, uint32_t count, uint8_t *out) {
+  PyThreadState *others = let_others(count, LONG_MESSAGES);
   for (uint32_t i = 0; i < count; blob += lengths[i++])
     out[i] = destination((const uint8_t *)blob, lengths[i]);
+  take_back(others);
 }
 
 /* A hash of `size` bytes that is never 0. */
@@ -369,20 +371,24 @@ static uint64_t group_of(const uint8_t *m, size_t size) {
 
 uint32_t pump_groups(const char *blob, const int32_t *offsets, uint32_t count, uint64_t *out) {
   uint32_t found = 0;
+  PyThreadState *others = let_others(count, LONG_MESSAGES);
   for (uint32_t i = 0; i < count; i++) {
     const uint8_t *m = (const uint8_t *)blob + offsets[i];
     found += (out[i] = group_of(m, (size_t)(offsets[i + 1] - offsets[i]))) != 0;
   }
+  take_back(others);
   return found;
 }
 
 int pump_batch(const char *blob, const uint32_t *lengths, uint32_t count, int32_t *offsets) {
   int grouped = 0;
+  PyThreadState *others = let_others(count, LONG_MESSAGES);
   offsets[0] = 0;
   for (uint32_t i = 0; i < count; i++) {
     grouped = grouped || group_of((const uint8_t *)blob + offsets[i], lengths[i]);
     offsets[i + 1] = offsets[i] + (int32_t)lengths[i];
   }
+  take_back(others);
   return grouped;
 }
 

@@ -17,7 +17,6 @@
 typedef struct pn_session_t pn_session_t;
 typedef struct pn_connection_t pn_connection_t;
 pn_session_t *pn_link_session(pn_link_t *);
-int pn_link_queued(pn_link_t *);
 pn_connection_t *pn_session_connection(pn_session_t *);
 uint32_t pn_session_remote_incoming_window(pn_session_t *);
 pn_transport_t *pn_connection_transport(pn_connection_t *);
@@ -151,10 +150,11 @@ int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t batch_first
   size_t frame_most = 0;
   uint64_t in_window = o ? frames_in_window(l, &frame_most) : 0;
   int64_t bytes = 0;
+  PyThreadState *others = let_others(count, LONG_MESSAGES);
   for (uint64_t k = 0, i = 0, number; k < count; k++) {
     size_t size;
     const char *m = message_at(&r, k, &i, &number, &size);
-    if (!m) return -1;
+    if (!m) { bytes = -1; break; }
     outgoing_t out;
     prepare(&out, m, size, delivery_count);
     int referred = k < in_window && one_frame(&out, frame_most);
@@ -171,6 +171,7 @@ int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t batch_first
     if (presettled) pn_delivery_settle(d);
     bytes += (int64_t)(out.header_size + out.size);
   }
+  take_back(others);
   return bytes;
 }
 
@@ -296,8 +297,10 @@ static int64_t take_output(pn_transport_t *t, pump_outgoing *o, char *out, size_
 int64_t pump_output(uint64_t transport, pump_outgoing *o, char *out, size_t room, uint64_t collector,
                     pump_t *p) {
   pn_collector_t *c = (pn_collector_t *)(uintptr_t)collector;
+  PyThreadState *others = let_others(o->waiting, LONG_MESSAGES);
   int told = c && pass_over(c, p, 0);
   int64_t used = take_output((pn_transport_t *)(uintptr_t)transport, o, out, room);
   if (told) pass_over(c, p, p->type_flow);
+  take_back(others);
   return used;
 }

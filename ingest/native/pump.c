@@ -15,7 +15,6 @@
 
 /* What is used of Proton 0.40 (proton/link.h, delivery.h, disposition.h, event.h). */
 typedef struct { size_t size; const char *start; } pn_bytes_t;
-typedef struct pn_link_t pn_link_t;
 typedef struct pn_delivery_t pn_delivery_t;
 typedef struct pn_disposition_t pn_disposition_t;
 typedef struct pn_collector_t pn_collector_t;
@@ -27,7 +26,6 @@ pn_delivery_t *pn_event_delivery(pn_event_t *);
 _Bool pn_link_is_sender(pn_link_t *);
 int pn_link_state(pn_link_t *);
 _Bool pn_link_advance(pn_link_t *);
-void pn_link_flow(pn_link_t *, int);
 ssize_t pn_link_recv(pn_link_t *, char *, size_t);
 ssize_t pn_link_send(pn_link_t *, const char *, size_t);
 pn_delivery_t *pn_delivery(pn_link_t *, pn_bytes_t);
@@ -98,6 +96,9 @@ typedef struct {
   uint32_t room, count;
   uint32_t to_settle; /* how many deliveries are not 0 */
   uint32_t expiring, delayed; /* how many messages have such a time */
+  uint32_t special; /* how many have a header attribute: a priority, a time, a group */
+  size_t brought; /* bytes that the peer has sent for this pass: much of it is long work */
+  int32_t credit; /* of the link whose messages these are; below 0: it sent more than it may */
   int64_t now; /* when they came, by the service's clock; 0: by the machine's, when first asked */
   uint64_t link, transaction; /* of all of them; transaction 0: none */
   /* Outgoing links. */
@@ -212,6 +213,7 @@ int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot) {
   p->deliver_at[slot] = annotated.time || annotated.delay ? delivery_of(&annotated, now_of(p)) : 0;
   p->expiring += p->expires_at[slot] != 0;
   p->delayed += p->deliver_at[slot] != 0;
+  p->special += h.priority != 4 || p->expires_at[slot] || p->deliver_at[slot] || group_of(m, size);
   return 0;
 }
 
@@ -380,6 +382,7 @@ static uint64_t sequence_of(pn_delivery_t *d) {
 uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *times, uint64_t room) {
   uint64_t count = 0;
   pn_delivery_t *d = pn_unsettled_head((pn_link_t *)(uintptr_t)link);
+  PyThreadState *others = PyEval_SaveThread();
   for (; d; d = pn_unsettled_next(d)) {
     uint64_t delivered_at = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
     if (!delivered_at) continue; /* its outcome is on its way to the disk */
@@ -389,6 +392,7 @@ uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *times, uint64_t
     }
     count++;
   }
+  take_back(others);
   return count;
 }
 
@@ -421,11 +425,10 @@ static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   return 0;
 }
 
-int pump_events(uint64_t collector, pump_t *p) {
-  pn_collector_t *c = (pn_collector_t *)(uintptr_t)collector;
+static int eat(pn_collector_t *c, pump_t *p) {
   pn_event_t *event;
   p->count = p->to_settle = p->outcomes_count = p->unsettled_count = p->settled_count = 0;
-  p->expiring = p->delayed = p->seen = 0;
+  p->expiring = p->delayed = p->special = p->seen = 0;
   p->bytes_used = 0;
   while ((event = pn_collector_peek(c))) {
     int type = pn_event_type(event);
@@ -447,6 +450,14 @@ int pump_events(uint64_t collector, pump_t *p) {
   return PUMP_IDLE;
 }
 
+int pump_events(uint64_t collector, pump_t *p) {
+  PyThreadState *others = let_others(p->brought, LONG_BYTES);
+  int stop = eat((pn_collector_t *)(uintptr_t)collector, p);
+  p->credit = p->count ? pn_link_credit((pn_link_t *)(uintptr_t)p->link) : 0;
+  take_back(others);
+  return stop;
+}
+
 int pump_receive_alone(pump_t *p, char *bytes, size_t room) {
   pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)p->delivery;
   pn_link_t *link = pn_delivery_link(d);
@@ -457,10 +468,11 @@ int pump_receive_alone(pump_t *p, char *bytes, size_t room) {
   taken(d);
   p->link = (uint64_t)(uintptr_t)link;
   p->transaction = pn_delivery_remote_state(d) == TRANSACTIONAL_STATE ? read_transaction(d, NULL) : 0;
-  p->expiring = p->delayed = 0;
+  p->expiring = p->delayed = p->special = 0;
   if (pump_inspect(bytes, size, p, 0)) return PUMP_MALFORMED;
   keep(p, d, 0);
   p->count = 1;
+  p->credit = pn_link_credit(link);
   return 0;
 }
 
@@ -498,6 +510,7 @@ void pump_restore(const uint64_t *deliveries, uint32_t count, uint64_t delivered
 }
 
 void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state) {
+  PyThreadState *others = let_others(count, LONG_MESSAGES);
   for (uint32_t i = 0; i < count; i++) {
     pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
     if (!d) continue;
@@ -511,6 +524,7 @@ void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state) {
     if (with) pn_delivery_update(d, with);
     pn_delivery_settle(d);
   }
+  take_back(others);
 }
 
 void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets) {

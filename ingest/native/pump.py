@@ -99,23 +99,22 @@ class Pump:
         p.type_delivery, p.type_flow = proton.PN_DELIVERY, proton.PN_LINK_FLOW
         #: What the last call of `events` brought, and how many events it ate.
         self.received_count = self.outcomes_count = self.seen = 0
+        #: Whether a message came in this pass of which there is more to come.
+        self.unfinished = 0
 
     def events(self, collector: int) -> int:
         """Eat events up to one that needs a decision; says why it stopped (a `Stop`)."""
         p = self.columns
         stop: int = lib.pump_events(collector, p)
         self.received_count, self.outcomes_count, self.seen = p.count, p.outcomes_count, p.seen
+        self.unfinished = p.unfinished
         return stop
 
-    def begin(self) -> None:
-        """A pass over what a peer sent: all that `events` takes in until the next one came now."""
-        columns = self.columns
-        columns.unfinished, columns.now = False, clock.now()
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether a message came in this pass of which there is more to come."""
-        return bool(self.columns.unfinished)
+    def begin(self, size: int) -> None:
+        """A pass over so many bytes that a peer has sent: all that `events` takes in until the next
+        pass came now."""
+        columns, self.unfinished = self.columns, 0
+        columns.unfinished, columns.brought, columns.now = False, size, clock.now()
 
     def accept_late(self) -> None:
         """From now on accept no message on receipt, as it may be refused later."""
@@ -138,27 +137,15 @@ class Pump:
         at, size = self.columns.id_at[0], self.columns.id_size[0]
         return bytes(message[at : at + size])
 
-    def received(self) -> Received:
-        return self._take(self._bytes[: self.columns.bytes_used])
-
-    def receive_alone(self) -> Received | None:
-        """The one message that was too big for the arrays; None if it is malformed."""
-        p = self.columns
-        size = proton.pn_delivery_pending(proton_ffi.cast("pn_delivery_t *", p.delivery))
-        blob = bytes(size)  # filled here, before anybody else has it: a copy of 16 MiB takes 5 ms
-        p.to_settle = 0
-        if lib.pump_receive_alone(p, ffi.from_buffer(blob), size):
-            return None
-        return self._take(blob)
-
-    def _take(self, blob: bytes) -> Received:
+    def received(self, alone: bytes = b"") -> Received:
+        """The messages that came; `alone` are the bytes of one that was too big for the arrays."""
         p = self.columns
         n = p.count
         four, eight = 4 * n, 8 * n
         return Received(
             link=p.link,
             count=n,
-            blob=blob,
+            blob=alone or self._bytes[: p.bytes_used],
             lengths=self._lengths[:four],
             durable=self._durable[:n],
             priority=self._priority[:n],
@@ -172,7 +159,18 @@ class Pump:
             expires_at=self._expires_at[:eight] if p.expiring else b"",
             deliver_at=self._deliver_at[:eight] if p.delayed else b"",
             transaction=p.transaction,
+            plain=not p.special,
         )
+
+    def receive_alone(self) -> Received | None:
+        """The one message that was too big for the arrays; None if it is malformed."""
+        p = self.columns
+        size = proton.pn_delivery_pending(proton_ffi.cast("pn_delivery_t *", p.delivery))
+        blob = bytes(size)  # filled here, before anybody else has it: a copy of 16 MiB takes 5 ms
+        p.to_settle = 0
+        if lib.pump_receive_alone(p, ffi.from_buffer(blob), size):
+            return None
+        return self.received(blob)
 
     def outcomes(self) -> list[Outcomes]:
         p = self.columns
@@ -287,22 +285,22 @@ def fitting(batch: RecordBatch, run: Run, delivery_count: int, bytes_max: int) -
 
 def of_batch(batch: RecordBatch, run: Run) -> tuple[Any, ...]:
     """A run of a batch's messages, as C takes it."""
-    first, step = (run.start, run.step) if isinstance(run, range) else (0, 0)
+    if isinstance(run, range):
+        first, step, listed = run.start, run.step, ffi.NULL
+    else:
+        first, step, listed = 0, 0, ffi.from_buffer("uint64_t[]", run)
+    sequences = batch.sequences
     return (
         ffi.from_buffer(batch.blob),
         ffi.from_buffer("int32_t[]", batch.offsets),
         batch.first,
         batch.count,
-        _listed(batch.sequences),
+        ffi.NULL if sequences is None else ffi.from_buffer("uint64_t[]", sequences),
         first,
         step,
         len(run),
-        _listed(None if isinstance(run, range) else run),
+        listed,
     )
-
-
-def _listed(sequences: "array[int] | None") -> Any:
-    return ffi.NULL if sequences is None else ffi.from_buffer("uint64_t[]", sequences)
 
 
 def discard(link: int, delivery: int) -> None:
@@ -331,11 +329,6 @@ def waiting_bytes(session: int) -> int:
 def echo(session: int, link: int) -> None:
     """Tell the peer a session's state, and that of one of its incoming links if it isn't 0."""
     lib.pump_echo(session, link)
-
-
-def pending(transport: int) -> bool:
-    """Whether the engine has anything for the peer, or will never have any again."""
-    return bool(lib.pump_pending(transport))
 
 
 def reject(deliveries: bytes, condition: str, description: str) -> None:

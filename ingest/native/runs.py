@@ -34,6 +34,7 @@ class Received(msgspec.Struct, frozen=True, eq=False):
     expires_at: bytes = b""
     deliver_at: bytes = b""
     transaction: int = 0
+    plain: bool = False
 
     def run(self, topic: str) -> PublishBatch:
         return PublishBatch(
@@ -46,6 +47,7 @@ class Received(msgspec.Struct, frozen=True, eq=False):
             self.ttl,
             self.expires_at,
             self.deliver_at,
+            self.plain,
         )
 
 

@@ -116,18 +116,20 @@ int64_t pump_find_traced(const char *blob, const int32_t *offsets, uint64_t batc
                          pump_traced *out, uint64_t room) {
   const run_t r = {blob, offsets, batch_first, batch_count, batch_sequences,
                    first, step, count, sequences};
-  uint64_t total = 0;
+  int64_t total = 0;
+  PyThreadState *others = let_others(count, LONG_MESSAGES);
   for (uint64_t k = 0, i = 0, number; k < count; k++) {
     size_t size;
     const char *m = message_at(&r, k, &i, &number, &size);
     pump_traced found = {0};
-    if (!m) return -1;
+    if (!m) { total = -1; break; }
     if (!traced((const uint8_t *)m, size, &found)) continue;
-    if (total++ >= room) continue;
+    if ((uint64_t)total++ >= room) continue;
     uint32_t start = (uint32_t)(m - blob);
     out[total - 1] = (pump_traced){number, (uint32_t)size, start + found.parent_at,
                                    start + found.state_at, found.state_size,
                                    start + found.id_at, found.id_size};
   }
-  return (int64_t)total;
+  take_back(others);
+  return total;
 }

@@ -167,11 +167,13 @@ static size_t read_values(const wanted_t *w, const uint8_t *m, size_t size, uint
 uint64_t pump_values(const wanted_t *wanted, const char *blob, const int32_t *offsets,
                      uint32_t count, uint32_t elements_max, uint8_t *kinds, int64_t *values) {
   uint64_t looked = 0;
+  PyThreadState *others = let_others(count, LONG_MESSAGES);
   memset(kinds, VALUE_ABSENT, (size_t)count * (wanted->field_count + wanted->name_count));
   for (uint32_t i = 0; i < count; i++) {
     const cells_t cells = {kinds + i, values + i, count, (const uint8_t *)blob};
     looked += read_values(wanted, (const uint8_t *)blob + offsets[i],
                           (size_t)(offsets[i + 1] - offsets[i]), elements_max, &cells);
   }
+  take_back(others);
   return looked;
 }

@@ -353,8 +353,11 @@ int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_byte
 
 int pump_walk_in(uint64_t transport, pump_walk *w, const char *bytes, size_t size,
                  size_t frame_bytes_max) {
+  PyThreadState *others = let_others(size, LONG_BYTES);
   int stop = pump_walk_on(w, bytes, size, frame_bytes_max, WALK_IN);
-  return pump_input(transport, bytes, w->at) ? stop : WALK_NO_MORE;
+  if (!pump_input(transport, bytes, w->at)) stop = WALK_NO_MORE;
+  take_back(others);
+  return stop;
 }
 
 void pump_write(uint64_t transport) {

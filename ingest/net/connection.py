@@ -11,16 +11,15 @@ from cproton import lib as proton
 from proton import Collector, Condition, Endpoint, Transport
 from proton import Connection as ProtonConnection
 
-from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.outgoing import Outgoing
 from distributary.ingest.native.pump import address
+from distributary.ingest.native.pump_library import ffi, lib
 from distributary.ingest.net import endpoint_answers
 from distributary.ingest.net.containment import ContainedPeer, contained
 from distributary.ingest.net.engine import WRITE_BYTES, Engine
-from distributary.ingest.net.engine_error import engine_error
+from distributary.ingest.net.engine_error import BrokenFrame, engine_error
 from distributary.ingest.net.frame_scanner import Inflow, Outflow
 from distributary.ingest.net.inbound import Inbound
-from distributary.ingest.net.link import BrokenFrame
 from distributary.ingest.runtime.turns import READ_BYTES_FIRST, next_room
 from distributary.ingest.security.handshake import (
     AMQP_HEADER,
@@ -170,7 +169,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
                     self._pausing = len(rest) <= len(AMQP_HEADER)
                     if self._pausing:
                         self._wait(self._engine.limits.open_ms_max)
-                    self._feed(pumping.pointer(rest), len(rest))
+                    self._feed(ffi.from_buffer(rest), len(rest))
                 case Failed(reply, reason):
                     self._turn_away(reply, reason)
 
@@ -205,7 +204,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
 
     def _feed(self, data: Any, size: int) -> None:
         more, began, waits = True, monotonic(), False
-        self.inbound.turn.begin()
+        self.inbound.begin(size)
         try:
             if self._waits and not self.inbound.process(part=True):
                 self._inflow.keep(data, size)
@@ -225,7 +224,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self._engine.bound_unfinished()
         self._room = next_room(self._room, monotonic() - began)
         asks = self.ending or self.inbound.echoes or self.inbound.unsettled.full
-        if asks or pumping.pending(self._amqp_address):
+        if asks or lib.pump_pending(self._amqp_address):
             self.touch()
         self._engine.finish_pass(last=True)
 
@@ -285,7 +284,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._close()
         if not self.accepted and self._handshake is None:
             # The engine keeps a close back until an open came.
-            pumping.feed(self._amqp_address, pumping.pointer(BARE_OPEN), len(BARE_OPEN))
+            lib.pump_input(self._amqp_address, BARE_OPEN, len(BARE_OPEN))
 
     def closed(self) -> None:
         """The peer has closed: so do we, when what it said is durable."""
@@ -362,7 +361,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
                 return chunk is not None
             last = len(chunk) < WRITE_BYTES
             transport.write(self.outflow.passed(chunk, last=last))
-            engine.wrote(chunk, transport)
+            if not isinstance(chunk, bytes):
+                engine.wrote(transport)
             if last and not self.ending:
                 return True
         return False

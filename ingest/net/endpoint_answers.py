@@ -53,3 +53,8 @@ def closed(endpoint: ProtonConnection | Session, late: str) -> None:
     if late:
         endpoint.condition = Condition(LIMIT_EXCEEDED, late)
     endpoint.close()
+
+
+def wrapped(kind: Any, pointer: Any) -> Any:
+    """Proton's Python object for one of its C objects."""
+    return kind.wrap(pointer)

@@ -85,10 +85,10 @@ class Engine:
         view = self._write_buffer[:size]
         return view if size > WRITE_BYTES // 2 else view.tobytes()
 
-    def wrote(self, chunk: bytes | memoryview, transport: asyncio.WriteTransport) -> None:
-        """What `output` gave was handed to this transport. It keeps what its socket didn't take,
-        perhaps without a copy: then the next output goes to another buffer."""
-        if isinstance(chunk, memoryview) and transport.get_write_buffer_size():
+    def wrote(self, transport: asyncio.WriteTransport) -> None:
+        """The write buffer's own bytes were handed to this transport. It keeps what its socket
+        didn't take, perhaps without a copy: then the next output goes to another buffer."""
+        if transport.get_write_buffer_size():
             self._renew_write_buffer()
 
     def add(self, connection: Peer) -> bool:
@@ -177,9 +177,11 @@ class Engine:
     def finish_pass(self, *, last: bool = False) -> None:
         """Hand on what was gathered for the service, then write. `last`: as for the handler."""
         self.handler.passed(last=last)
-        self.flush()
+        if self.touched.waiting:
+            self.touched.run()
 
     def flush(self) -> None:
         """Write to the connections that were touched, as many as may be until the loop turns; the
         last act of every pass."""
-        self.touched.run()
+        if self.touched.waiting:
+            self.touched.run()

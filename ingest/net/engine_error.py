@@ -4,15 +4,31 @@ Such an error quotes the bytes as they came, and cuts them where its room ends: 
 character, too.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from cproton import ffi
 from cproton import lib as proton
+from proton import ProtonException
+
+from distributary.pipeline.errors import DistributaryError
+
+#: What Proton's Python getters raise on a peer's broken values.
+BROKEN_VALUES = (
+    ProtonException,
+    UnicodeError,
+    ValueError,
+    TypeError,
+    RecursionError,
+    OverflowError,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class EngineError:
+class BrokenFrame(DistributaryError):
+    """A value in a peer's frame can't be read."""
+
+
+class EngineError(msgspec.Struct, frozen=True):
     """A condition and a sentence."""
 
     condition: str

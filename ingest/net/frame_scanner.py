@@ -7,8 +7,9 @@ can't; all other bytes pass through C (`walk.c`) untouched.
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from distributary.ingest.native import pump
 from distributary.ingest.native.guard import Guard
@@ -29,8 +30,7 @@ HEADER_BYTES = 8
 UNKNOWN_STATE = "a delivery's state must be received or an outcome, alone or in a transaction"
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """Why a connection must end: a condition and a sentence."""
 
     condition: str

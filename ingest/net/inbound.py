@@ -19,8 +19,9 @@ from distributary.ingest.native.pump import Pump, Stop, address
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net import endpoint_answers, transactional
 from distributary.ingest.net.containment import NotGivenBack
+from distributary.ingest.net.engine_error import BROKEN_VALUES, BrokenFrame
 from distributary.ingest.net.handler import Handler
-from distributary.ingest.net.link import BROKEN_VALUES, BrokenFrame, Link, Peer
+from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.net.unsettled import Unsettled
 from distributary.ingest.runtime.collecting import Ends
 from distributary.ingest.runtime.settings import Amqp
@@ -83,11 +84,15 @@ class Inbound:
         """How many links the session on a channel of the peer's has, ended ones too."""
         return sum(link.attach.channel == channel for link in self._links.values())
 
+    def begin(self, size: int) -> None:
+        """A turn begins in which so many bytes came of the peer."""
+        self.turn.done = 0
+        self._pump.begin(size)
+
     def process(self, *, part: bool = False) -> bool:
         """Eat all events that there are, or (`part`) as many as this turn may: whether all of them
         were eaten. Raises BrokenFrame when a value can't be read."""
         turn, eaten = self.turn, False
-        self._pump.begin()
         while not eaten and not (part and turn.done >= turn.most):
             eaten = not self._connection.alive or self._eat()
         if (self._pump.unfinished or self.unfinished_bytes) and not self._connection.closing:
@@ -202,7 +207,7 @@ class Inbound:
         link = self._links.get(received.link)
         if link is None or link.ended:
             return  # its deliveries die with it
-        if link.credit < 0:
+        if self._pump.columns.credit < 0:  # its peer sent more than it may
             pumping.settle(received.deliveries, pumping.RELEASED)
             link.end(CREDIT_EXCEEDED, "more messages than credit")
             return
@@ -261,14 +266,14 @@ class Inbound:
             case proton.PN_LINK_FLOW:
                 self._flowed(self._links.get(address(proton.pn_event_link(event))))
             case proton.PN_LINK_REMOTE_OPEN:
-                self._attached(_wrap(ProtonLink, proton.pn_event_link(event)))
+                self._attached(endpoint_answers.wrapped(ProtonLink, proton.pn_event_link(event)))
             case proton.PN_LINK_REMOTE_CLOSE | proton.PN_LINK_REMOTE_DETACH:
                 self._left(
                     self._links.get(address(proton.pn_event_link(event))),
                     closed=kind == proton.PN_LINK_REMOTE_CLOSE,
                 )
             case proton.PN_SESSION_REMOTE_OPEN:
-                _wrap(Session, proton.pn_event_session(event)).open()
+                endpoint_answers.wrapped(Session, proton.pn_event_session(event)).open()
             case proton.PN_SESSION_REMOTE_CLOSE:
                 self._session_closed(proton.pn_event_session(event))
             case proton.PN_CONNECTION_REMOTE_OPEN:
@@ -341,7 +346,7 @@ class Inbound:
     def _answer_end(self, session: Any, late: str) -> None:
         """Answer the end of a session: the engine's, as no object of Python's may outlive it."""
         if self._connection.alive:
-            ended = _wrap(Session, session)
+            ended = endpoint_answers.wrapped(Session, session)
             endpoint_answers.closed(ended, late)
             ended.free()
             self._connection.touch()
@@ -393,8 +398,3 @@ def _end(links: Iterable[Link], condition: Any) -> None:
     """The peer ends these links, by whatever frame: well, if that names no error."""
     for link in links:
         link.ended_well = not proton.pn_condition_is_set(condition)
-
-
-def _wrap(kind: Any, pointer: Any) -> Any:
-    """Proton's Python object for one of its C objects."""
-    return kind.wrap(pointer)

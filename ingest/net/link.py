@@ -15,7 +15,6 @@ from proton import (
     Data,
     Described,
     Endpoint,
-    ProtonException,
     Terminus,
     symbol,
     ulong,
@@ -26,29 +25,18 @@ from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.link_in_flight import Deliveries, in_flight
 from distributary.ingest.native.outgoing import Outgoing
 from distributary.ingest.native.pump import address
+from distributary.ingest.native.pump_library import lib
 from distributary.ingest.native.runs import Outcomes
 from distributary.ingest.net.frame_scanner import Outflow
 from distributary.pipeline.amqp.delivery_state import OUTCOMES
 from distributary.pipeline.amqp.performative import DEFAULT_OUTCOME, LINK, OFFERED, WalkedAttach
-from distributary.pipeline.errors import DistributaryError
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.transitions import WITHOUT_STATE, DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
 
-#: What Proton's Python getters raise on a peer's broken values.
-BROKEN_VALUES = (
-    ProtonException,
-    UnicodeError,
-    ValueError,
-    TypeError,
-    RecursionError,
-    OverflowError,
-)
-
-
-class BrokenFrame(DistributaryError):
-    """A value in a peer's frame can't be read."""
+#: Delivery states without more: nearly all.
+_OUTCOMES = {code: DeliveryState(outcome) for code, outcome in OUTCOMES.items()}
 
 
 def copy_plainly(terminus: Terminus, remote: Terminus) -> None:
@@ -171,8 +159,8 @@ class Link:
         self.keeper = keeper
         self.attach = attach
         self.proton = link
-        self._engine_link: Any = link._impl
         self.address = address(link._impl)
+        self._engine_link = self.address  #: as long as the engine has it
         self.session = address(link.session._impl)
         self.name: str = link.name
         #: What the peer of an outgoing link takes in one message; 0: whatever there is.
@@ -229,6 +217,8 @@ class Link:
         """The delivery state that its peer gave to these deliveries."""
         if outcomes.state == 0:
             return self.default_outcome
+        if not (outcomes.failed or outcomes.undeliverable):
+            return _OUTCOMES[outcomes.state]
         return DeliveryState(OUTCOMES[outcomes.state], outcomes.failed, outcomes.undeliverable)
 
     @property
@@ -242,21 +232,21 @@ class Link:
 
     @property
     def credit(self) -> int:
-        return int(proton.pn_link_credit(self._engine_link))
+        return int(lib.pump_credit(self._engine_link))
 
     @property
     def unsettled(self) -> int:
         """How many deliveries the engine keeps, as not both sides have settled them."""
-        return int(proton.pn_link_unsettled(self._engine_link))
+        return int(lib.pump_unsettled(self._engine_link))
 
     @property
     def queued(self) -> int:
         """How many deliveries wait in the engine, for the peer's window or to be written."""
-        return int(proton.pn_link_queued(self._engine_link))
+        return int(lib.pump_queued(self._engine_link))
 
     @property
     def draining(self) -> bool:
-        return bool(proton.pn_link_get_drain(self._engine_link))
+        return bool(lib.pump_draining(self._engine_link))
 
     def open(self) -> None:
         """Answer the attach: the termini, set by the caller or copied, become the link."""
@@ -330,13 +320,13 @@ class Link:
 
     def grant(self, credit: int) -> None:
         """Let the sender of an incoming link send this many messages more."""
-        proton.pn_link_flow(self._engine_link, credit)
+        lib.pump_grant(self._engine_link, credit)
         self.connection.touch()
 
     def drained(self) -> None:
         """All available messages were sent: give the rest of the credit back (AMQP 1.0 part 2,
         section 2.6.7)."""
-        self.delivery_count += int(proton.pn_link_drained(self._engine_link))
+        self.delivery_count += int(proton.pn_link_drained(self.proton._impl))
         self.connection.touch()
 
     def tell(self) -> None:

@@ -116,8 +116,8 @@ class BacklogCounters:
             counter = self._counters.get(word)
             if counter is None:
                 counter = self._counters[word] = BacklogCounter()
-            counter.add(batch.first, batch.stop, batch.count, len(batch.blob), at)
-            if word not in self._due:
+            begun = counter.add(batch.first, batch.stop, batch.count, len(batch.blob), at)
+            if begun and word not in self._due:
                 self._note(word, counter)
 
     def _note(self, word: str, counter: BacklogCounter) -> None:

@@ -8,8 +8,8 @@ thread.
 import asyncio
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass, field
 
+import msgspec
 import structlog
 
 from distributary.ingest.commit.group_log import Log
@@ -42,12 +42,11 @@ _LOOK_AT = 400
 _TOPICS_MAX = 10_000  # of which is remembered whether anything of them is limited
 
 
-@dataclass(slots=True, eq=False)
-class _Room:
+class _Room(msgspec.Struct, eq=False):
     """What fits into the fullest backlog of some subscriptions of a topic: so many messages and
     bytes, and until this time. `full` is whose it is and what its limit is, for people."""
 
-    subscriptions: list[Subscription] = field(default_factory=list)
+    subscriptions: list[Subscription] = msgspec.field(default_factory=list)
     messages: int = 0
     bytes: int = 0
     until: int = 0
@@ -62,13 +61,12 @@ class _Room:
         return True
 
 
-@dataclass(slots=True, eq=False)
-class _Topic:
+class _Topic(msgspec.Struct, eq=False):
     """The limited subscriptions of a topic, by what happens when they are full. `shared`: some have
     a pattern, so other topics' messages take their room, too: it is measured each time."""
 
-    refusing: _Room = field(default_factory=_Room)
-    dropping: _Room = field(default_factory=_Room)
+    refusing: _Room = msgspec.field(default_factory=_Room)
+    dropping: _Room = msgspec.field(default_factory=_Room)
     shared: bool = False
 
 

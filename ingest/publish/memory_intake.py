@@ -5,6 +5,8 @@ What stays in memory is what no durable subscription and no queue wants, and wha
 fit is written, like every other message.
 """
 
+from collections.abc import Container
+
 from distributary.ingest.commit.batches import batches_of
 from distributary.ingest.commit.group_log import Log, Receipt, answer
 from distributary.ingest.delivery.delivery_service import DeliveryService
@@ -30,6 +32,8 @@ class MemoryIntake:
     ) -> None:
         self._log, self._topics, self._delivery = log, topics, delivery
         self._counts, self._traces = counts, traces
+        #: Topics of which messages may stay in memory: of no other one `take` takes a run.
+        self.streams: Container[str] = topics.streams
 
     def take(self, run: PublishBatch, receipt: Receipt, storage: Storage) -> bool:
         """Take the run, accept it and have it delivered in this pass; False: it is to be written.
@@ -37,7 +41,7 @@ class MemoryIntake:
         A run is written while earlier ones of its topic wait for the log, so that it doesn't
         overtake them.
         """
-        if run.topic not in self._topics.streams:
+        if run.topic not in self.streams:
             return False
         stream, topic = self._topics.only_stream(run.topic), run.topic
         if stream is None or not storage.skips(persistent=any(run.durable)):

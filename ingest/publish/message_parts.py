@@ -1,6 +1,6 @@
 """The parts of a gateway that messages go through."""
 
-from dataclasses import dataclass
+import msgspec
 
 from distributary.ingest.commit.group_log import Log
 from distributary.ingest.commit.home_opening import Store
@@ -13,8 +13,7 @@ from distributary.ingest.publish.no_local import NoLocal
 from distributary.pipeline.log.message_counts import MessageCounts
 
 
-@dataclass(frozen=True, slots=True)
-class MessageParts:
+class MessageParts(msgspec.Struct, frozen=True):
     """Made by the message loop (`ingest.gateway.message_loop`), which is where they meet; what
     subscribes, transacts and manages is given them."""
 

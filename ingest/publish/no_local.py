@@ -59,6 +59,8 @@ class NoLocal:
     def __contains__(self, topic: str) -> bool:
         if topic in self._owners:
             return True
+        if not self._patterns.claims:
+            return False
         patterns = self._patterns.of(topic)
         return bool(patterns) and (
             any(pattern in self._owners for pattern in patterns) or bool(self._closed_to(topic))

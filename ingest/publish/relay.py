@@ -1,94 +1,127 @@
 """The destinations of one run's messages, where they aren't all the same.
 
 On the anonymous relay each message names its destination in `properties.to`; a full backlog takes
-only the first messages that fit. These are loops over messages, but only on links that name no
-topic, or where backlogs are limited, and only over the numbers that the pump has found. Consecutive
-messages to one topic stay one run.
+only the first messages that fit; what a topic's schema doesn't allow goes elsewhere, or nowhere.
+These are loops over messages, but only on links that name no topic, in transactions, or where
+backlogs are limited or schemas validate, and only over the numbers that the pump has found.
+Consecutive messages to one topic stay one run.
 """
 
 from array import array
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
-from distributary.ingest.commit.batches import part
+import msgspec
+
+from distributary.ingest.commit.batches import part, run_of
 from distributary.ingest.commit.group_log import Receipt
 from distributary.ingest.native import pump
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link
-from distributary.pipeline.model.address import ANNOTATED, Kind
+from distributary.pipeline.amqp.dead_letter import MisfitInfo, copy_of_misfit
+from distributary.pipeline.codec.buffers import Bytes
+from distributary.pipeline.model.address import ANNOTATED, Destination, Kind
 from distributary.pipeline.model.amqp_error import NOT_FOUND, AmqpError
 from distributary.pipeline.model.message import PublishBatch
 
+
+class Refused(msgspec.Struct, frozen=True):
+    """A message isn't taken, and its sender hears why: what was sent with it in a transaction isn't
+    touched."""
+
+    amqp_error: AmqpError
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A message isn't its topic's, and is kept in this queue of dead letters."""
+
+    queue: Destination
+    info: MisfitInfo
+
+
+#: Where messages go: to a topic of the log, or nowhere, for a reason. An AmqpError spoils the
+#: transaction in which they came.
+Goal: TypeAlias = str | AmqpError | Refused | Kept
+#: Where the messages of a run go, in their order: so many there, so many there.
+Goals: TypeAlias = Sequence[tuple[Goal, int]]
+#: What goes to dead letters instead of being routed to a topic: topic -> place in the run.
+Unrouted: TypeAlias = Mapping[str, Mapping[int, Kept]]
 #: Where a message goes by its address and the kind that its annotation says: a topic of the log.
 Resolve: TypeAlias = Callable[[str, Kind | None], str | AmqpError]
 #: How many messages of these lengths a topic takes, and why no more, if it takes no more.
 Admit: TypeAlias = Callable[[str, bytes], tuple[int, AmqpError | None]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Routed:
-    """Where the messages of one run go: runs by topic in the order of the messages, each with the
-    place of its first message among what was received, what is to be accepted when they are
-    durable and what at once, and complaints about those that go nowhere."""
+class RoutedRun(msgspec.Struct, frozen=True, eq=False):
+    """Messages of one topic, and the place of the first one among what was received. If they are
+    dead letters, their `queue` is made if it isn't there."""
 
-    runs: list[tuple[PublishBatch, int]]
+    run: PublishBatch
+    start: int
+    queue: Destination | None = None
+
+
+class Routed(msgspec.Struct, frozen=True, eq=False):
+    """Where the messages of one run go: runs by topic in the order of the messages, what is to be
+    accepted when they are durable and what at once, and complaints about those that go nowhere."""
+
+    runs: list[RoutedRun]
     receipt: Receipt
     at_once: bytes
     complaints: "list[Complaint]"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Complaint:
-    """Messages that go nowhere: deliveries to reject, and why."""
+class Complaint(msgspec.Struct, frozen=True, eq=False):
+    """Messages that go nowhere: deliveries to reject, and why. `spoils`: a transaction in which
+    they came can't be committed without them."""
 
     deliveries: bytes
     unsettled: int
     credit: int
     amqp_error: AmqpError
+    spoils: bool
 
 
-def route(received: Received, receipt: Receipt, resolve: Resolve, admit: Admit) -> Routed:
-    """Find the destination of each message."""
+def goals_of(received: Received, resolve: Resolve) -> Goals:
+    """The destinations that messages name themselves."""
     offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
     addresses = zip(_addresses(received, offsets), pump.destinations(received), strict=True)
-    routing = _Routing(received, receipt, offsets, admit)
-    for (address, annotated), group in groupby(addresses):
-        topic = (
+    return [
+        (
             resolve(address, ANNOTATED.get(annotated))
             if address
-            else AmqpError(NOT_FOUND, "properties.to must name a topic or queue")
+            else AmqpError(NOT_FOUND, "properties.to must name a topic or queue"),
+            sum(1 for _ in group),
         )
-        routing.add(topic, sum(1 for _ in group))
-    return routing.done()
+        for (address, annotated), group in groupby(addresses)
+    ]
 
 
-def to_one(received: Received, receipt: Receipt, topic: str, admit: Admit) -> Routed:
-    """All of them go to this topic, as far as it takes them."""
+def but(goals: Goals, others: Mapping[int, Goal]) -> Goals:
+    """The same goals, but for the messages at these places."""
+    found: list[tuple[Goal, int]] = []
+    places, start = sorted(others), 0
+    for goal, count in goals:
+        stop = start + count
+        for place in places[bisect_left(places, start) : bisect_left(places, stop)]:
+            if place > start:
+                found.append((goal, place - start))
+            found.append((others[place], 1))
+            start = place + 1
+        if stop > start:
+            found.append((goal, stop - start))
+        start = stop
+    return found
+
+
+def routed(received: Received, receipt: Receipt, goals: Goals, admit: Admit) -> Routed:
+    """Messages go to their goals, as far as topics take them."""
     offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
     routing = _Routing(received, receipt, offsets, admit)
-    routing.add(topic, received.count)
-    return routing.done()
-
-
-def but_misfits(
-    received: Received,
-    receipt: Receipt,
-    topic: str,
-    misfits: Mapping[int, AmqpError],
-    admit: Admit,
-) -> Routed:
-    """All of them go to this topic but those at these places, as far as it takes them."""
-    offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
-    routing = _Routing(received, receipt, offsets, admit)
-    start = 0
-    for place in [*sorted(misfits), received.count]:
-        if place > start:
-            routing.add(topic, place - start)
-        if place < received.count:
-            routing.add(misfits[place], 1)
-        start = place + 1
+    for goal, count in goals:
+        routing.add(goal, count)
     return routing.done()
 
 
@@ -100,30 +133,55 @@ class _Routing:
     ) -> None:
         self._received, self._receipt, self._offsets = received, receipt, offsets
         self._admit = admit
-        self._runs: list[tuple[PublishBatch, int]] = []
+        self._runs: list[RoutedRun] = []
         self._complaints: list[Complaint] = []
         self._deliveries = array("Q", received.deliveries)
         self._start = 0
 
-    def add(self, topic: str | AmqpError, count: int) -> None:
+    def add(self, goal: Goal, count: int) -> None:
         """The next messages, so many, go there."""
-        received, offsets, start = self._received, self._offsets, self._start
+        start = self._start
         self._start = stop = start + count
-        if isinstance(topic, AmqpError):
-            self._refuse(start, stop, topic)
-            return
+        match goal:
+            case str():
+                self._publish(goal, start, stop)
+            case AmqpError():
+                self._refuse(start, stop, goal, spoils=True)
+            case Refused(amqp_error):
+                self._refuse(start, stop, amqp_error, spoils=False)
+            case Kept():
+                for place in range(start, stop):
+                    self._keep(goal, place)
+            case _ as never:
+                assert_never(never)
+
+    def _publish(self, topic: str, start: int, stop: int) -> None:
+        received, offsets = self._received, self._offsets
         taken, amqp_error = self._admit(topic, received.lengths[4 * start : 4 * stop])
         if taken:
             end = start + taken
             run = part(received.run(topic), start, end, offsets[start], offsets[end])
-            self._runs.append((run, start))
+            self._runs.append(RoutedRun(run, start))
         if amqp_error is not None:
-            self._refuse(start + taken, stop, amqp_error)
+            self._refuse(start + taken, stop, amqp_error, spoils=True)
 
-    def _refuse(self, start: int, stop: int, amqp_error: AmqpError) -> None:
+    def _keep(self, kept: Kept, place: int) -> None:
+        run = dead_letter(
+            self._received.blob[self._offsets[place] : self._offsets[place + 1]], kept
+        )
+        _, amqp_error = self._admit(run.topic, bytes(run.lengths))
+        if amqp_error is None:
+            self._runs.append(RoutedRun(run, place, kept.queue))
+        else:
+            self._refuse(place, place + 1, amqp_error, spoils=True)
+
+    def _refuse(self, start: int, stop: int, amqp_error: AmqpError, *, spoils: bool) -> None:
         refused = self._deliveries[start:stop]
         unsettled = sum(1 for delivery in refused if delivery)
-        self._complaints.append(Complaint(refused.tobytes(), unsettled, stop - start, amqp_error))
+        heard = unsettled == stop - start
+        self._complaints.append(
+            Complaint(refused.tobytes(), unsettled, stop - start, amqp_error, spoils or not heard)
+        )
         self._deliveries[start:stop] = array("Q", [0] * (stop - start))
 
     def done(self) -> Routed:
@@ -137,6 +195,11 @@ class _Routing:
             self._receipt.link, deliveries.tobytes(), unsettled, received.count - lost
         )
         return Routed(self._runs, answered, at_once.tobytes(), self._complaints)
+
+
+def dead_letter(message: Bytes, kept: Kept) -> PublishBatch:
+    """The message as it is kept."""
+    return run_of(kept.queue.topic, [copy_of_misfit(message, kept.info)])
 
 
 def _take_volatile(deliveries: "array[int]", durable: bytes) -> "array[int]":
@@ -154,7 +217,7 @@ def _take_volatile(deliveries: "array[int]", durable: bytes) -> "array[int]":
 
 def accept(link: Link, at_once: bytes) -> None:
     """Tell the sender of messages that wait for nothing more."""
-    if at_once:
+    if at_once and link.alive:
         pump.settle(at_once, pump.ACCEPTED)
         link.answered(len(at_once) // 8)
 
@@ -171,6 +234,8 @@ def reject(link: Link, complaint: Complaint) -> None:
     """Tell the sender. What it sent settled can't be rejected any more, so its link ends with the
     error: a loss must not go unheard."""
     amqp_error = complaint.amqp_error
+    if not link.alive:
+        return  # the peer went without waiting; its deliveries are gone
     pump.reject(complaint.deliveries, amqp_error.condition, amqp_error.description)
     link.answered(complaint.unsettled)
     if link.ended:

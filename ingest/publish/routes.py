@@ -6,14 +6,15 @@ thread.
 """
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
 from msgspec import structs
 
-from distributary.ingest.commit.batches import part
+from distributary.ingest.commit.batches import part, parts_without
 from distributary.ingest.native import pump
 from distributary.ingest.native.batch_reader import BatchReader
+from distributary.ingest.publish.relay import Kept, Unrouted, dead_letter
 from distributary.pipeline.errors import SelectorFailed
 from distributary.pipeline.model.address import Destination
 from distributary.pipeline.model.message import PublishBatch
@@ -41,19 +42,46 @@ class Routes:
         #: Routes of which a selector couldn't be evaluated, which was said.
         self._failed: set[Route] = set()
 
-    def with_copies(self, run: PublishBatch, routes: Sequence[Route]) -> list[PublishBatch]:
-        """The run, and behind it what of it goes elsewhere by these routes."""
+    def with_copies(
+        self, run: PublishBatch, start: int, routes: Sequence[Route], unrouted: Unrouted
+    ) -> list[PublishBatch]:
+        """The run, and behind it what of it goes elsewhere by these routes. It began at `start` in
+        what was received, of which `unrouted` goes to dead letters instead."""
         found = [run]
         for route in routes:
             if route.to.topic == run.topic:
                 continue  # a line of policies may be for the topic that it names, too
+            kept = {
+                place - start: one
+                for place, one in unrouted.get(route.to.topic, {}).items()
+                if start <= place < start + run.count
+            }
             copies = [
-                structs.replace(one, topic=route.to.topic) for one in self._selected(run, route)
+                structs.replace(one, topic=route.to.topic)
+                for rest, _ in parts_without(run, sorted(kept))
+                for one in self._selected(rest, route)
             ]
             if copies and route.to.is_queue:
                 self._ensure_queue(route.to)
             found += copies
+            if kept:
+                found += self._dead_letters(run, route, kept)
         return found
+
+    def ensure(self, queue: Destination) -> None:
+        """A queue of dead letters is there, in the pending group."""
+        self._ensure_queue(queue)
+
+    def _dead_letters(
+        self, run: PublishBatch, route: Route, kept: Mapping[int, Kept]
+    ) -> Iterator[PublishBatch]:
+        """Copies that can't be the other topic's."""
+        offsets = array("i", bytes(pump.offsets(run.lengths, run.count)))
+        for place, one in sorted(kept.items()):
+            message = part(run, place, place + 1, offsets[place], offsets[place + 1])
+            if self._selected(message, route):
+                self._ensure_queue(one.queue)
+                yield dead_letter(message.blob, one)
 
     def _selected(self, run: PublishBatch, route: Route) -> list[PublishBatch]:
         """The messages of the run that the route's selector selects. Where it can't be evaluated

@@ -1,6 +1,6 @@
 """What all limits of the settings come to together: how they must fit, and their sum."""
 
-from dataclasses import dataclass
+import msgspec
 
 from distributary.ingest.runtime.settings import Settings, UpkeepSettings
 from distributary.ingest.runtime.turns import READ_BYTES
@@ -15,8 +15,7 @@ UNSETTLED_BYTES = 640
 PASS_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Together:
+class Together(msgspec.Struct, frozen=True):
     """Bytes that buffers may have: those of the whole gateway, and beside them those of one
     connection; and the records of what a connection holds unsettled, which have the room of their
     messages' bytes beside them."""

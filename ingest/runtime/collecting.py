@@ -12,7 +12,8 @@ are looked at once.
 
 import asyncio
 import gc
-from dataclasses import dataclass
+
+import msgspec
 
 #: Seconds between two collections among what is new. A second of new objects, of peers that attach
 #: by the thousand, held the loop for 50 ms.
@@ -27,8 +28,7 @@ ENDED_MIN = 2_000
 COLLECT_ALL_SECONDS = 86_400
 
 
-@dataclass(slots=True)
-class Ends:
+class Ends(msgspec.Struct):
     """How many connections and links have begun, and how many have ended."""
 
     begun: int = 0

@@ -2,7 +2,8 @@
 counts of what became of messages."""
 
 import asyncio
-from dataclasses import dataclass, field
+
+import msgspec
 
 from distributary.ingest.runtime.settings import Settings
 from distributary.ingest.runtime.turns import LoopTurn
@@ -48,8 +49,7 @@ class Halt:
         return self._ended.result() if self._ended.done() else None
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     """Given to the parts of the service when they are made. `traces` is None where nothing is
     traced; `turn` says what the loop serves now."""
 
@@ -58,4 +58,4 @@ class Host:
     halt: Halt
     counts: MessageCounts
     traces: Tracer | None = None
-    turn: LoopTurn = field(default_factory=LoopTurn)
+    turn: LoopTurn = msgspec.field(default_factory=LoopTurn)

@@ -5,10 +5,10 @@ import os
 import sys
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+import msgspec
 import structlog
 
 from distributary.pipeline.errors import StoreError
@@ -22,7 +22,8 @@ OF_PEERS = frozenset(
         *("connection.opened", "connection.closed", "connection.failed", "connection.bug"),
         *("permission.refused", "client_id.refused", "transaction.failed", "management.answered"),
         *("temporary.made", "temporary.ended", "connections.waiting", "selector.failed"),
-        "route.failed",
+        *("route.failed", "messages.misfit", "schema.set", "schema.dropped"),
+        "schemas.check_failed",
         "http.bug",
     }
 )
@@ -32,8 +33,7 @@ OF_SUBSCRIPTIONS = "subscription."
 QUIET_SECONDS = 60.0
 
 
-@dataclass(slots=True)
-class _Window:
+class _Window(msgspec.Struct):
     """The lines of one kind since `began` (seconds), and how many more there would have been."""
 
     began: float

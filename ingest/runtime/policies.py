@@ -8,17 +8,17 @@ subscriptions that are there.
 import asyncio
 import tomllib
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import structlog
+from msgspec.structs import replace
 
 from distributary.ingest.runtime.settings import Settings
 from distributary.ingest.runtime.watched import Part, Watch
-from distributary.pipeline.amqp.dead_letter import PREFIX
+from distributary.pipeline.amqp.dead_letter import PREFIX, queue_of
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.model.address import PREFIXES, Kind
+from distributary.pipeline.model.address import PREFIXES, Destination, Kind
 from distributary.pipeline.model.policy import Policy, TopicPolicy
 from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.subscriptions import policy_sources, policy_table
@@ -77,6 +77,16 @@ class Policies:
                 self._of_topics.clear()
             policy = self._of_topics[topic] = self._written.value.of_topic(topic)
         return policy
+
+    def dead_letters_of_topic(self, topic: str) -> Destination:
+        """The queue of what the schema of a topic or queue doesn't allow: never the queue
+        itself."""
+        own = policy_table.dead_letter_queue(self.of_topic(topic).dead_letter_address)
+        if own is not None and own.topic != topic:
+            return own
+        queue = topic.removeprefix(PREFIXES[Kind.QUEUE])
+        giver = f"topic/{topic}" if queue == topic else f"queue/{queue}"
+        return Destination(Kind.QUEUE, queue_of(giver))
 
     def follow(self, changed: Callable[[], None]) -> None:
         """From now on call this when the file was read again."""

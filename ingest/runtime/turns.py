@@ -86,10 +86,6 @@ class PeerTurn:
     def __init__(self, most: int) -> None:
         self.most, self.done = most, 0
 
-    def begin(self) -> None:
-        """The loop has turned."""
-        self.done = 0
-
     @property
     def over(self) -> bool:
         """Whether this turn's part is done."""
@@ -191,7 +187,7 @@ class Parts(Generic[T]):
     """Work that waits for many peers at once, little for each: done in its order, for a part of a
     turn; the rest when the loop has turned. What is begun is done, so there is always progress."""
 
-    __slots__ = ("_at_work", "_loop", "_part_seconds", "_waiting", "_work", "add")
+    __slots__ = ("_at_work", "_loop", "_part_seconds", "_work", "add", "waiting")
 
     def __init__(
         self,
@@ -200,33 +196,31 @@ class Parts(Generic[T]):
         part_seconds: float = PART_SECONDS,
     ) -> None:
         self._loop, self._work, self._part_seconds = loop, work, part_seconds
-        self._waiting: deque[T] = deque()
+        #: What waits, in its order: to be read alone.
+        self.waiting: deque[T] = deque()
         #: It waits behind all others; `run` begins with the work.
-        self.add: Callable[[T], None] = self._waiting.append
+        self.add: Callable[[T], None] = self.waiting.append
         self._at_work = False  #: now, or as soon as the loop has turned
-
-    def __len__(self) -> int:
-        return len(self._waiting)
 
     def run(self) -> None:
         """Work, unless this turn's part is done."""
-        if self._waiting and not self._at_work:
+        if self.waiting and not self._at_work:
             self._turned()
 
     def finish(self) -> None:
         """Do all of it now."""
-        while self._waiting:
-            self._work(self._waiting.popleft())
+        while self.waiting:
+            self._work(self.waiting.popleft())
 
     def later(self) -> None:
         """Work when the loop has turned."""
-        if self._waiting and not self._at_work:
+        if self.waiting and not self._at_work:
             self._at_work = True
             self._loop.call_soon(self._turned)
 
     def _turned(self) -> None:
         # What waits alone asks no clock: in most turns it does.
-        waiting, self._at_work = self._waiting, True
+        waiting, self._at_work = self.waiting, True
         until = monotonic() + self._part_seconds if len(waiting) > 1 else None
         try:
             while waiting:

@@ -2,5 +2,5 @@
 are taken.
 
 The libraries are in a process of its own, which there is while a schema is set or messages are
-checked: the gateway imports none of them. Start with `schema_directory`, then `validated_intake`.
+checked: the gateway imports none of them. Start with `schema_directory`, then `validator`.
 """

@@ -8,7 +8,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from distributary.pipeline.schemas.column_types import LIMITS, SchemaLimits
+from distributary.pipeline.schemas.schema_version import LIMITS, SchemaLimits
+
+#: Versions that the process keeps readers of; then it begins anew, and so does the gateway's list
+#: of them.
+VERSIONS_MAX = 256
 
 
 class SetLimits(msgspec.Struct, frozen=True, tag=True):

@@ -18,6 +18,7 @@ import msgspec
 
 from distributary.ingest.commit.builder_messages import receive, receive_bytes, send
 from distributary.ingest.schemas.check_messages import (
+    VERSIONS_MAX,
     CheckAnswer,
     CheckRequest,
     CheckRun,
@@ -26,17 +27,17 @@ from distributary.ingest.schemas.check_messages import (
     SetLimits,
 )
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.schemas.column_types import LIMITS, SchemaLimits, spark_json
+from distributary.pipeline.schemas.column_types import spark_json
+from distributary.pipeline.schemas.formats.json_keywords import misspelt
 from distributary.pipeline.schemas.formats.row_reader import RowReader, row_reader
 from distributary.pipeline.schemas.formats.version_check import incompatible
+from distributary.pipeline.schemas.json_columns import parsed
 from distributary.pipeline.schemas.schema_text import version_of
-from distributary.pipeline.schemas.schema_version import SchemaVersion
+from distributary.pipeline.schemas.schema_version import LIMITS, Format, SchemaLimits, SchemaVersion
 from distributary.pipeline.schemas.typed_row import Misfit
 
 #: Seconds without a request until it ends: its memory is for topics that are published to.
 IDLE_SECONDS = 60.0
-#: Versions that it keeps readers of; then it begins anew, and so does the gateway's list of them.
-VERSIONS_MAX = 256
 
 
 class Checker:
@@ -63,6 +64,8 @@ class Checker:
         try:
             new = _version(request.topic, request.text)
             reader = row_reader(new, (), self._limits)
+            if new.format is Format.JSON and (wrong := misspelt(parsed(new.definition))):
+                return CheckAnswer(error=wrong)
             problems: list[str] = []
             if request.before:
                 old = _version(request.topic, request.before)

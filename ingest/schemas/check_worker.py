@@ -12,8 +12,7 @@ import subprocess
 import sys
 import threading
 from array import array
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import TypeAlias
 
@@ -23,6 +22,7 @@ import structlog
 from distributary.ingest.commit.builder_messages import receive, send
 from distributary.ingest.runtime.settings import SchemaSettings
 from distributary.ingest.schemas.check_messages import (
+    VERSIONS_MAX,
     CheckAnswer,
     CheckRequest,
     CheckRun,
@@ -30,7 +30,6 @@ from distributary.ingest.schemas.check_messages import (
     DefineVersion,
     SetLimits,
 )
-from distributary.ingest.schemas.check_process import VERSIONS_MAX
 
 _events = structlog.get_logger("gateway")
 
@@ -42,8 +41,7 @@ START_SECONDS_MAX = 30.0
 UNCHECKED = "the message couldn't be checked by its topic's schema"
 
 
-@dataclass(frozen=True, slots=True)
-class RunToCheck:
+class RunToCheck(msgspec.Struct, frozen=True):
     """Messages, and the version that they are to be read by."""
 
     version: DefineVersion
@@ -51,8 +49,10 @@ class RunToCheck:
     blob: bytes
 
 
-#: What is asked, and who is told on the worker's thread.
-Work: TypeAlias = tuple[RunToCheck | CheckVersion, Callable[[CheckAnswer], None]]
+#: What is asked together, and who is told all answers, on the worker's thread.
+Work: TypeAlias = tuple[
+    Sequence[RunToCheck | CheckVersion], Callable[[Sequence[CheckAnswer]], None]
+]
 
 
 class CheckWorker:
@@ -69,8 +69,13 @@ class CheckWorker:
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(CheckAnswer)
 
-    def ask(self, what: RunToCheck | CheckVersion, then: Callable[[CheckAnswer], None]) -> None:
-        """Check this; `then` gets the answer, on the worker's thread. Called on the loop's."""
+    def ask(
+        self,
+        what: Sequence[RunToCheck | CheckVersion],
+        then: Callable[[Sequence[CheckAnswer]], None],
+    ) -> None:
+        """Check these; `then` gets an answer for each, on the worker's thread. Called on the
+        loop's."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="schemas", daemon=True)
             self._thread.start()
@@ -87,7 +92,12 @@ class CheckWorker:
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
             what, then = work
-            then(self._checked(what) if isinstance(what, CheckVersion) else self._of_run(what))
+            then(
+                [
+                    self._checked(one) if isinstance(one, CheckVersion) else self._of_run(one)
+                    for one in what
+                ]
+            )
         self._end()
 
     def _checked(self, what: CheckVersion) -> CheckAnswer:
@@ -116,8 +126,6 @@ class CheckWorker:
         return CheckAnswer(misfits=tuple(found))
 
     def _misfits(self, what: RunToCheck) -> CheckAnswer:
-        if not what.version.name:
-            return CheckAnswer()  # nobody wants to know; it keeps its place
         self._connected()
         if what.version.name not in self._defined:
             if len(self._defined) >= VERSIONS_MAX:

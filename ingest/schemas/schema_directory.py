@@ -1,8 +1,8 @@
 """The schemas of one home: each version that was ever set, and which one a topic has now."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+import msgspec
 import structlog
 
 from distributary.ingest.commit.group_log import Log
@@ -20,11 +20,17 @@ _events = structlog.get_logger("gateway")
 _TOPICS_MAX = 10_000
 
 
-@dataclass(slots=True)
-class SchemaOfTopic:
+class CheckedBy(msgspec.Struct, frozen=True):
+    """The version that the messages of a topic are checked by, and what it says of misfits."""
+
+    version: DefineVersion
+    validation: Validation
+
+
+class SchemaOfTopic(msgspec.Struct):
     """All events of one topic or pattern, in their order, and the version that holds now."""
 
-    events: list[SchemaEvent] = field(default_factory=list)
+    events: list[SchemaEvent] = msgspec.field(default_factory=list)
     current: SchemaVersion | None = None
     text: str = ""
 
@@ -87,7 +93,7 @@ class SchemaDirectory:
         found = self._of_topic[topic]
         return None if found is None else self._all[found]
 
-    def checked_by(self, topic: str) -> DefineVersion | None:
+    def checked_by(self, topic: str) -> CheckedBy | None:
         """The version that messages of this topic are checked by when they are published."""
         if not self.validates:
             return None
@@ -97,7 +103,8 @@ class SchemaDirectory:
         current = found.current
         name = f"{current.topic}@{current.version}"
         others = tuple(text for text in found.texts if text != found.text)
-        return DefineVersion(name, current.topic, found.text, others)
+        version = DefineVersion(name, current.topic, found.text, others)
+        return CheckedBy(version, current.validation)
 
     def record(self, topic: str, text: str, by: str, now: int, then: Callable[[], None]) -> None:
         """Set this version, or drop the schema (`DROPPED`). It holds at once, for messages that
@@ -105,8 +112,10 @@ class SchemaDirectory:
         record = SchemaRecord(topic, text, self._log.next_sequence, by)
         self._log.record(record, then)
         self._add(SchemaEvent(record, self._log.last_group, now))
-        what = "dropped" if text == DROPPED else "set"
-        _events.info(f"schema.{what}", topic=topic, by=by)
+        if text == DROPPED:
+            _events.info("schema.dropped", topic=topic, by=by)
+        else:
+            _events.info("schema.set", topic=topic, by=by)
 
     def require(self, topic: str) -> SchemaOfTopic:
         """That of this very topic or pattern. Raises InvalidRequest where none holds now."""

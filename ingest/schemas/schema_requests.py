@@ -14,7 +14,7 @@ from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.settings import SchemaSettings
 from distributary.ingest.schemas.check_messages import CheckVersion
 from distributary.ingest.schemas.schema_directory import SchemaOfTopic
-from distributary.ingest.schemas.validated_intake import ValidatedIntake
+from distributary.ingest.schemas.validator import Validator
 from distributary.ingest.security.access import Access
 from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
 from distributary.pipeline.codec.amqp_writer import Writable
@@ -49,7 +49,7 @@ class SchemaRequests:
     """Answers them. Raises InvalidRequest for what can't be."""
 
     def __init__(
-        self, access: Access, schemas: ValidatedIntake, settings: SchemaSettings, log: Log
+        self, access: Access, schemas: Validator, settings: SchemaSettings, log: Log
     ) -> None:
         self._access, self._schemas, self._settings = access, schemas, settings
         self._directory, self._log = schemas.directory, log
@@ -103,7 +103,7 @@ class SchemaRequests:
         before = self._directory.get(topic)
         number = 1 if before is None else before.next_version
         text_before = before.text if before is not None else ""
-        wanted = _wanted(topic, number, request)
+        wanted = _wanted(topic, number, request, before.current if before is not None else None)
         most = self._settings.versions_max
         if self._directory.count >= most:
             text = f"there are {most} versions of schemas (schemas.versions_max)"
@@ -116,6 +116,7 @@ class SchemaRequests:
         if request.attributes.get("check") is True:
             text = "it may not follow" if reasons else "it may follow"
             body: Row = {"allowed": not reasons, "reasons": reasons, "columns": answer.columns}
+            body |= {"framing": wanted.framing.value, "cloud_events": wanted.cloud_events}
             return Answer(OK, f"{text} the schema of '{topic}'", body)
         if reasons:
             why = "; ".join(answer.problems)
@@ -150,8 +151,20 @@ class SchemaRequests:
         await done
 
 
-def _wanted(topic: str, number: int, request: Request) -> SchemaVersion:
-    said = request.attributes
+def _wanted(
+    topic: str, number: int, request: Request, before: SchemaVersion | None
+) -> SchemaVersion:
+    """The version that is asked for. How it is used stays as it was before, but for what is said:
+    a new definition doesn't end the validation."""
+    said: dict[str, object] = {}
+    if before is not None:
+        said |= {
+            "compatibility": before.compatibility.value,
+            "validate": before.validation.value,
+            "framing": before.framing.value,
+            "cloud_events": before.cloud_events,
+        }
+    said |= request.attributes
     try:
         return SchemaVersion(
             topic=topic,
@@ -178,7 +191,7 @@ def _version(topic: str, text: str) -> SchemaVersion:
     return found
 
 
-def _said(version: SchemaVersion) -> Row:
+def _said(version: SchemaVersion) -> dict[str, Value]:
     return {
         "version": version.version,
         "format": version.format.value,
@@ -192,7 +205,7 @@ def _said(version: SchemaVersion) -> Row:
     }
 
 
-def schema_row(found: SchemaOfTopic) -> Row:
+def schema_row(found: SchemaOfTopic) -> dict[str, Value]:
     """One line of a list: without definitions."""
     assert found.current is not None  # noqa: S101 - those that hold are listed
     last = found.events[-1]

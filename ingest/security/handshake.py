@@ -5,9 +5,10 @@ password is ours, may be slow, and needs no Cyrus library.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
+
+import msgspec
 
 from distributary.ingest.security import sasl_frames as sasl
 from distributary.ingest.security.sasl_frames import FRAME_BYTES_MAX, Init, Response
@@ -21,31 +22,27 @@ SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 AHEAD_BYTES_MAX = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """Bytes to send to the peer."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Verify:
+class Verify(msgspec.Struct, frozen=True):
     """Check this password, then call `verified`; the handshake waits until then."""
 
     user: str
     password: str
 
 
-@dataclass(frozen=True, slots=True)
-class Established:
+class Established(msgspec.Struct, frozen=True):
     """The peer has logged in; from here on AMQP is spoken. `rest` is what came behind."""
 
     user: str
     rest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """Send `reply`, close the socket, tell the log `reason`."""
 
     reply: bytes
@@ -55,8 +52,7 @@ class Failed:
 Step: TypeAlias = Reply | Verify | Established | Failed
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """How one peer may log in (SASL: AMQP 1.0 part 5, section 5.3).
 
     With `check` a PLAIN password is verified by the caller; without it no password is checked, and

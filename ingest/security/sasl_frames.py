@@ -2,9 +2,9 @@
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import msgspec
 from proton import UNDESCRIBED, Array, Data, Described, symbol, ubyte, ulong
 
 from distributary.pipeline.codec import amqp_types as amqp
@@ -38,16 +38,14 @@ _STRANGE = False
 _FIELDS_NEEDED = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Init:
+class Init(msgspec.Struct, frozen=True):
     """The peer has chosen a mechanism."""
 
     mechanism: str
     response: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """The peer's answer to a challenge."""
 
     response: bytes

@@ -10,8 +10,9 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import pbkdf2_hmac, sha256
+
+import msgspec
 
 from distributary.ingest.security.saslprep import saslprep
 
@@ -32,8 +33,7 @@ _FINAL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ScramKeys:
+class ScramKeys(msgspec.Struct, frozen=True):
     """What is kept of a password: enough to check a proof, not enough to make one."""
 
     iterations: int

@@ -14,8 +14,9 @@ import os
 import tomllib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from distributary.ingest.security.saslprep import saslprep
 from distributary.ingest.security.scram import ITERATIONS_MIN, ScramKeys, decoy, keys_of
@@ -37,16 +38,14 @@ SECRET = ""
 ANONYMOUS = "anonymous"
 
 
-@dataclass(frozen=True, slots=True)
-class PasswordHash:
+class PasswordHash(msgspec.Struct, frozen=True):
     """A scrypt hash (RFC 7914)."""
 
     salt: bytes
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     """What is known of a user's password, by name of the mechanism that needs it."""
 
     password: PasswordHash
@@ -61,8 +60,7 @@ class User:
 _NOBODY = PasswordHash(bytes(_SALT_BYTES), bytes(_DIGEST_BYTES))
 
 
-@dataclass(frozen=True, slots=True)
-class Users:
+class Users(msgspec.Struct, frozen=True):
     """All users of the file, by prepared name (`saslprep`)."""
 
     by_name: Mapping[str, User]

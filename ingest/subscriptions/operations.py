@@ -6,10 +6,10 @@ All methods run on the loop's thread.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, assert_never
 from weakref import WeakValueDictionary
 
+import msgspec
 import structlog
 
 from distributary.ingest.commit.table_reads import TableReads
@@ -49,8 +49,7 @@ _END = AtEnd()
 _events = structlog.get_logger("gateway")
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(msgspec.Struct, frozen=True):
     """An operation on the subscription of this key. `place` is the target of a rewind or a skip,
     or the place where a new subscription begins; `definition` is that of a new one, `policy` the
     text of its own policy. `from_what_is_there`: a new one may begin later than `place`, where

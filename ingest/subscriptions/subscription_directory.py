@@ -10,6 +10,7 @@ from dataclasses import replace
 from time import monotonic
 
 import structlog
+from msgspec import structs
 
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.net.link import Peer
@@ -97,7 +98,7 @@ class SubscriptionDirectory:
         """The same for a consumer that attaches: what it says of another definition is not
         `auto`."""
         policy, made = self.policy(key), self._made.get(key, MADE_BY_CLIENT)
-        return replace(policy, redefine=policy.redefine.of(made.origin))
+        return structs.replace(policy, redefine=policy.redefine.of(made.origin))
 
     def ends_with_link(self, key: SubscriptionKey | None) -> bool:
         """Whether the end of its last link is the end of this subscription, which may be gone."""

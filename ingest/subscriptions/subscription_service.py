@@ -5,10 +5,10 @@ What a link's coming and going means is decided by the pure part
 beginning or end before that is durable.
 """
 
-from dataclasses import replace
 from functools import partial
 
 import structlog
+from msgspec.structs import replace
 
 from distributary.ingest.delivery.consumer import Consumer, Subscription
 from distributary.ingest.net import termini

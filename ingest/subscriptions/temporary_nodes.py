@@ -4,9 +4,9 @@ The rules are in `pipeline.subscriptions.temporary_destination`. Here are the de
 process: none of them is recorded, so after a restart there are none.
 """
 
-from dataclasses import dataclass, field
 from uuid import uuid4
 
+import msgspec
 import structlog
 
 from distributary.ingest.commit.group_log import Log
@@ -20,13 +20,12 @@ from distributary.pipeline.subscriptions.temporary_destination import Ownership
 _events = structlog.get_logger("gateway")
 
 
-@dataclass(slots=True, eq=False)
-class _Node:
+class _Node(msgspec.Struct, eq=False):
     """A temporary destination and the links that are on it, that which made it among them."""
 
     destination: Destination
     maker: Link
-    links: dict[Link, None] = field(default_factory=dict)
+    links: dict[Link, None] = msgspec.field(default_factory=dict)
 
 
 class TemporaryNodes:

@@ -8,11 +8,11 @@ on the loop's thread.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TypeAlias, assert_never
 
+import msgspec
 import structlog
 from msgspec import structs
 
@@ -24,7 +24,7 @@ from distributary.ingest.net import termini, transactional
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.publish.intake import Posted
 from distributary.ingest.publish.message_parts import MessageParts
-from distributary.ingest.publish.relay import Resolve
+from distributary.ingest.publish.relay import Goals, Unrouted
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.transactions.retiring import Retired, Retiring
@@ -69,8 +69,7 @@ class Controller:
         self.answers: list[Callable[[], None]] = []
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Fine:
+class _Fine(msgspec.Struct, frozen=True, eq=False):
     """Messages that were posted, whose sender has yet to hear that they will be accepted."""
 
     number: int
@@ -249,27 +248,29 @@ class Coordinator:
         """Whether a connection has such an open transaction."""
         return connection in self._of and number in self._of[connection]
 
-    def post(self, link: Link, received: Received, topic: str | None, resolve: Resolve) -> None:
-        """Add messages to a known transaction: all to one topic, or each to its own. Their
-        sender is told at once the outcome that they will have if the transaction commits."""
+    def post(self, link: Link, received: Received, goals: Goals, unrouted: Unrouted) -> None:
+        """Add messages to a known transaction, each to its goal. Their sender is told at once the
+        outcome that they will have if the transaction commits."""
         number = received.transaction
         answered = received.unsettled
-        posted, routed = self._intake.post(link, received, topic, resolve)
+        posted, routed = self._intake.post(link, received, goals, unrouted)
         fine = routed.receipt.deliveries + routed.at_once
         transactions = self._of[link.connection]
         for complaint in routed.complaints:
-            transactions.spoil(number, complaint.amqp_error)
-            _reject(complaint.deliveries, number, complaint.amqp_error)
+            if complaint.spoils:
+                transactions.spoil(number, complaint.amqp_error)
+            _reject(link, complaint.deliveries, number, complaint.amqp_error)
         amqp_error = self._keep(transactions, number, posted)
         if amqp_error is not None:
-            _reject(fine, number, amqp_error)
+            _reject(link, fine, number, amqp_error)
         else:
             unsettled = routed.receipt.unsettled + len(routed.at_once) // 8
             self._fine.append(_Fine(number, link, fine, unsettled))
             answered -= unsettled
-        link.answered(answered)
-        link.connection.touch()
-        self._log.grant(link, received.count)
+        if link.alive:
+            link.answered(answered)
+            link.connection.touch()
+            self._log.grant(link, received.count)
         self._watch(link.connection, number)
 
     def _keep(
@@ -351,7 +352,9 @@ class Coordinator:
         link.answered(receipt.unsettled)
 
 
-def _reject(deliveries: bytes, number: int, amqp_error: AmqpError) -> None:
+def _reject(link: Link, deliveries: bytes, number: int, amqp_error: AmqpError) -> None:
+    if not link.alive:
+        return  # the peer went without waiting; its deliveries are gone
     transactional.reject_in(deliveries, number, amqp_error.condition, amqp_error.description)
 
 

@@ -4,7 +4,8 @@ All methods run on the loop's thread.
 """
 
 from array import array
-from dataclasses import dataclass
+
+import msgspec
 
 from distributary.ingest.commit.group_log import Receipt
 from distributary.ingest.delivery.consumer import Consumer
@@ -21,8 +22,7 @@ _SEEN = DeliveryState(Outcome.MODIFIED, failed=True)
 _UNSEEN = DeliveryState(Outcome.RELEASED)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Retired:
+class Retired(msgspec.Struct, frozen=True, eq=False):
     """The outcome that a consumer gave to a run of deliveries in the transaction `number`.
     `unsettled` has the addresses of the deliveries if their peer waits for our settlement; they
     are good as long as the link."""

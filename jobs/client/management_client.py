@@ -206,6 +206,11 @@ class Client:
         with suppress(ConnectionException, LinkException, Timeout, OSError):
             self._connection.close()
 
+    @property
+    def url(self) -> str:
+        """The gateway's address, without a login."""
+        return self._gateway.url
+
     def breathe(self) -> None:
         """Let the connection say that it lives, and hear whether it does. Who asks seldom calls
         this every few seconds: the gateway drops who is silent for longer (amqp.idle_timeout_ms).

@@ -33,18 +33,14 @@ from distributary.pipeline.transforms.materialize.cursors import (
     partials,
     since,
 )
-from distributary.pipeline.transforms.materialize.messages import decoded
+from distributary.pipeline.transforms.materialize.messages import decoded_bodies
 from distributary.pipeline.transforms.materialize.schema_versions import READ as SCHEMA_READ
 from distributary.pipeline.transforms.materialize.schema_versions import schemas_told
 from distributary.pipeline.transforms.materialize.subscriptions import SCHEMA, told
 from distributary.pipeline.transforms.schema.spark_schema import SUBSCRIPTIONS
+from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME
 from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent
-from distributary.pipeline.transforms.typed.typed_rows import (
-    REJECTED_NAME,
-    TypedPart,
-    TypedRows,
-    after_group,
-)
+from distributary.pipeline.transforms.typed.typed_rows import TypedPart, TypedRows, after_group
 
 #: Slices with fewer rows the driver does by itself: to hand them out would take longer.
 ALONE_ROWS = 20_000
@@ -104,14 +100,14 @@ class MessagesTask:
         made, topics = {"messages": RowFiles(self.messages.layout)}, dict[str, str]()
         typing = TypedRows(self.typed.events)
         for log in self.rows.read((*COPIED, "message")):
-            for batch in decoded(iter([log]), self.limits):
-                made["messages"].add(_later(batch, self.messages.after))
-                for part in typing.made(log, batch) if self.typed.events else ():
-                    if part.name not in made:
-                        made[part.name] = RowFiles(self.typed.layout(part))
-                        topics[part.name] = part.topic
-                    after = self.typed.after.get(part.name, self.typed.first)
-                    made[part.name].add(after_group(part, after))
+            batch = decoded_bodies(log, self.limits)
+            made["messages"].add(_later(batch.rows, self.messages.after))
+            for part in typing.made(log, batch) if self.typed.events else ():
+                if part.name not in made:
+                    made[part.name] = RowFiles(self.typed.layout(part))
+                    topics[part.name] = part.topic
+                after = self.typed.after.get(part.name, self.typed.first)
+                made[part.name].add(after_group(part, after))
         return Done({name: files.close() for name, files in made.items()}, topics)
 
 

@@ -41,7 +41,7 @@ from distributary.pipeline.transforms.materialize.cursors import (
 from distributary.pipeline.transforms.materialize.schema_versions import schema_versions
 from distributary.pipeline.transforms.materialize.subscriptions import subscriptions
 from distributary.pipeline.transforms.schema.spark_schema import LOG_VERSIONS
-from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent
+from distributary.pipeline.transforms.typed.topic_tables import in_order
 
 #: Tables that don't wait for each other; `cursors` wait for all.
 TOGETHER = ("messages", "acks", "subscriptions", "schemas", "log_versions")
@@ -140,8 +140,7 @@ class Materialization:
         typed = TypedTables(self.spark, self.locations.tables, group)
         if group:
             said = self.tables["schemas"].rows().where(F.col("group") <= group).collect()
-            ordered = sorted(said, key=lambda row: (row.group, row.floor, row.version or 0))
-            typed.tell(SchemaEvent.of_row(row.asDict()) for row in ordered)
+            typed.tell(in_order(row.asDict() for row in said))
         typed.find()
         return typed
 

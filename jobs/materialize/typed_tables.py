@@ -9,18 +9,12 @@ Rule: a table without a transaction is empty, and has everything up to the group
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from distributary.jobs.tables.delta_files import Folder
-from distributary.jobs.tables.spark_tables import Shape, SparkTable
+from distributary.jobs.tables.spark_tables import Shape, SparkTable, typed_names
 from distributary.pipeline.transforms.schema.spark_schema import REJECTED
-from distributary.pipeline.transforms.typed.topic_tables import (
-    FOLDER,
-    SchemaEvent,
-    topic_tables,
-)
-from distributary.pipeline.transforms.typed.typed_rows import REJECTED_NAME
+from distributary.pipeline.transforms.schema.topic_folders import FOLDER, REJECTED_NAME
+from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent, topic_tables
 
 #: How they lie on the disk.
 TYPED_SHAPE = Shape((), "_sequence,_published_at", frozenset({"_sequence", "_message_id"}))
@@ -40,16 +34,14 @@ class TypedTables:
 
     def find(self) -> None:
         """Look which there are."""
-        names = [f"{FOLDER}/{one}" for one in Folder(self.spark, f"{self.folder}/{FOLDER}").names()]
-        for name in (*names, REJECTED_NAME):
+        for name in typed_names(self.spark, self.folder):
             path = f"{self.folder}/{name}"
-            if DeltaTable.isDeltaTable(self.spark, path):
-                there = self.spark.read.format("delta").load(path).schema
-                shape = REJECTED_SHAPE if name == REJECTED_NAME else TYPED_SHAPE
-                table = SparkTable(self.spark, name, path, there, shape)
-                table.known()
-                table.reached = max(table.reached, self.group)
-                self._tables[name] = table
+            there = self.spark.read.format("delta").load(path).schema
+            shape = REJECTED_SHAPE if name == REJECTED_NAME else TYPED_SHAPE
+            table = SparkTable(self.spark, name, path, there, shape)
+            table.known()
+            table.reached = max(table.reached, self.group)
+            self._tables[name] = table
 
     def reached(self) -> Mapping[str, int]:
         """Up to which group each has everything."""

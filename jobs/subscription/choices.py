@@ -26,6 +26,7 @@ KNOWN = {
     "maxMessagesPerTrigger": "messages of one batch",
     "lingerSeconds": "seconds that a batch stays with the query when its driver is gone",
     "raw": "true: the bytes of the messages instead of their columns",
+    "typed": "true: the body as columns of its topic's schema, too",
 }
 #: Options that begin so are for the store of `log`, such as storage.aws_region.
 STORAGE = "storage."
@@ -48,6 +49,7 @@ class Choices:
     messages_max: int | None = None
     linger_seconds: int | None = None
     raw: bool = False
+    typed: bool = False
 
     @property
     def container(self) -> str | None:
@@ -64,6 +66,9 @@ def choices(options: Mapping[str, str]) -> Choices:
     if not consumer or "/" in consumer:
         raise InvalidRequest(f"the option 'consumer' is '{consumer}': a name without '/'")
     SubscriptionKey.parse(said["subscription"])
+    raw, typed = flag_of(said, "raw"), flag_of(said, "typed")
+    if raw and typed:
+        raise InvalidRequest("the options 'raw' and 'typed' are both true: bytes, or columns")
     return Choices(
         address,
         said["subscription"],
@@ -77,7 +82,8 @@ def choices(options: Mapping[str, str]) -> Choices:
         storage=tuple(sorted(storage)),
         messages_max=whole_of(said, "maxMessagesPerTrigger", 1),
         linger_seconds=whole_of(said, "lingerSeconds", 0),
-        raw=flag_of(said, "raw"),
+        raw=raw,
+        typed=typed,
     )
 
 

@@ -14,7 +14,18 @@ from distributary.jobs.session.job_settings import SubscriptionSettings
 from distributary.jobs.subscription.choices import Choices
 from distributary.jobs.subscription.log_location import LogLocation
 from distributary.jobs.subscription.offset import Acquired, Offset
+from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.management.management_messages import Entity, Verb
+from distributary.pipeline.model.topic_pattern import is_pattern
+from distributary.pipeline.schemas.schema_choice import chosen
+from distributary.pipeline.schemas.schema_text import text_of
+from distributary.pipeline.schemas.schema_version import (
+    Compatibility,
+    Format,
+    Framing,
+    SchemaVersion,
+    Validation,
+)
 
 
 class Lease:
@@ -96,6 +107,29 @@ class Lease:
         """The sequence that the next message will have."""
         return int(self._ask(Verb.READ, {})["head"])
 
+    def schema(self) -> tuple[str, list[str]]:
+        """The topic or pattern whose schema the subscription's topic has, and its versions as the
+        log has them: the one that holds, then the others that bodies may name. Raises
+        InvalidRequest where there is none."""
+        topic = str(self._ask(Verb.READ, {})["topic"])
+        with self._lock:
+            found = self._client.query(Entity.SCHEMA)
+            name = None if is_pattern(topic) else chosen(map(_name, found), topic)
+            if name is None:
+                raise InvalidRequest(
+                    f"the option 'typed' needs a schema of {topic}, and there is none: "
+                    "`distributary schema set` sets one"
+                )
+            held = self._client.ask(Verb.READ, Entity.SCHEMA, name)
+            texts = [_text(name, held)]
+            if held["format"] == Format.AVRO.value and held["registry_id"]:
+                for version in range(1, int(held["version"])):
+                    said = {"version": version}
+                    texts.append(
+                        _text(name, self._client.ask(Verb.READ, Entity.SCHEMA, name, said))
+                    )
+        return name, texts
+
     def close(self) -> None:
         """End the connection; what it has lingers."""
         self._closed.set()
@@ -132,3 +166,26 @@ class Lease:
             except Unanswered as error:
                 self._lost = error
                 return
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return str(row["name"])
+
+
+def _text(name: str, said: Mapping[str, Any]) -> str:
+    """A version as the log has it, by what the gateway says of it."""
+    return text_of(
+        SchemaVersion(
+            topic=name,
+            version=int(said["version"]),
+            format=Format(str(said["format"])),
+            definition=str(said["definition"]),
+            message=str(said["message"]),
+            compatibility=Compatibility(str(said["compatibility"])),
+            validation=Validation(str(said["validate"])),
+            framing=Framing(str(said["framing"])),
+            registry_id=str(said["registry_id"]),
+            cloud_events=bool(said["cloud_events"]),
+        ),
+        str(said["columns"]),
+    )

@@ -4,8 +4,10 @@ An executor needs pyspark, pyarrow and numpy for it, and neither Proton nor delt
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
 
 from distributary.pipeline.tables.reading.part_reading import Part, read
 from distributary.pipeline.transforms.materialize.delivered import Batches, delivered, selected
@@ -13,14 +15,36 @@ from distributary.pipeline.transforms.materialize.delivered import Batches, deli
 
 class Piece(InputPartition):
     """What one task reads: a part, and what is known of its deliveries (`failed`: runs as text by
-    failed attempts). With a selector not all of it is meant."""
+    failed attempts). With a selector not all of it is meant. `form` says which columns it has."""
 
     def __init__(
-        self, part: Part, failed: Mapping[int, str], *, raw: bool, selector: str | None = None
+        self,
+        part: Part,
+        failed: Mapping[int, str],
+        *,
+        form: "Form",
+        selector: str | None = None,
     ) -> None:
-        self.part, self.failed, self.raw, self.selector = part, failed, raw, selector
+        self.part, self.failed, self.form, self.selector = part, failed, form, selector
 
     def batches(self) -> Batches:
         """Read it, wherever this is."""
         there = selected(read(self.part), self.part.topic, self.selector)
-        return delivered(there, self.failed, raw=self.raw)
+        return self.form.of(there, self.failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The columns of deliveries; `typed` are those with a body by a schema."""
+
+    raw: bool
+    typed: StructType | None
+
+    def of(self, batches: Batches, failed: Mapping[int, str]) -> Batches:
+        """Rows of the log in this form."""
+        if self.typed is None:
+            return delivered(batches, failed, raw=self.raw)
+        # Executors have the libraries of schemas where somebody asks for these columns.
+        from distributary.pipeline.transforms.typed.delivered_typed import delivered_typed  # noqa: PLC0415
+
+        return delivered_typed(batches, failed, self.typed)

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from distributary.jobs.subscription.choices import Choices, choices
-from distributary.jobs.subscription.piece import Piece
+from distributary.jobs.subscription.piece import Form, Piece
 from distributary.jobs.subscription.stream import Stream
 from distributary.pipeline.transforms.materialize.delivered import DELIVERED, DELIVERED_RAW, Batches
 from distributary.pipeline.transforms.schema.worker_python import use_own_python
@@ -32,13 +32,32 @@ class SubscriptionSource(DataSource):
         return "subscription"
 
     def schema(self) -> StructType:
-        return DELIVERED_RAW if choices(self.options).raw else DELIVERED
+        chosen = choices(self.options)
+        if chosen.typed:
+            return _typed_schema(chosen)
+        return DELIVERED_RAW if chosen.raw else DELIVERED
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        return _Looker(choices(self.options))
+    def reader(self, schema: StructType) -> DataSourceReader:
+        chosen = choices(self.options)
+        return _Looker(chosen, _form(chosen, schema))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        return Stream(choices(self.options))
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        chosen = choices(self.options)
+        return Stream(chosen, _form(chosen, schema))
+
+
+def _form(chosen: Choices, schema: StructType) -> Form:
+    return Form(chosen.raw, schema if chosen.typed else None)
+
+
+def _typed_schema(chosen: Choices) -> StructType:
+    """The columns by the schema that the gateway has for the subscription's topic now."""
+    from distributary.jobs.session.job_settings import load  # noqa: PLC0415
+    from distributary.jobs.subscription.driver_connection import Lease  # noqa: PLC0415
+    from distributary.pipeline.transforms.typed.delivered_typed import typed_schema  # noqa: PLC0415
+
+    with Lease(chosen, load().subscription) as lease:
+        return typed_schema(*lease.schema())
 
 
 def register(spark: SparkSession) -> None:
@@ -50,8 +69,8 @@ def register(spark: SparkSession) -> None:
 class _Looker(DataSourceReader):
     """What is owed, seen once when the query is planned."""
 
-    def __init__(self, chosen: Choices) -> None:
-        self._choices = chosen
+    def __init__(self, chosen: Choices, form: Form) -> None:
+        self._choices, self._form = chosen, form
 
     def partitions(self) -> list[InputPartition]:
         # Executors have this module, and neither Proton nor deltalake need be there.
@@ -68,7 +87,7 @@ class _Looker(DataSourceReader):
         location, topic = LogLocation.of(said), said["topic"]
         parts = parts_of(chosen, location, topic, owed, settings, exact=False)
         selector = said["selector"]
-        return [Piece(part, failed, raw=chosen.raw, selector=selector) for part in parts]
+        return [Piece(part, failed, form=self._form, selector=selector) for part in parts]
 
     def read(self, partition: Any) -> Batches:
         return partition.batches() if isinstance(partition, Piece) else iter(())

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 
 from distributary.jobs.subscription.choices import Choices
 from distributary.jobs.subscription.offset import Acquired, Offset
-from distributary.jobs.subscription.piece import Piece
+from distributary.jobs.subscription.piece import Form, Piece
 from distributary.pipeline.transforms.materialize.delivered import Batches
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One query on one subscription. Spark makes several, and asks one of them; that one connects
     when it is asked first. Executors have copies for `read` alone."""
 
-    def __init__(self, choices: Choices) -> None:
-        self._choices = choices
+    def __init__(self, choices: Choices, form: Form) -> None:
+        self._choices, self._form = choices, form
         self._lease: Lease | None = None
         #: Acquired, and in no batch yet: an offset would have become too long.
         self._left: Acquired | None = None
@@ -95,7 +95,7 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._choices, location, batch.topic, sequences, self._settings, exact=True
         )
         failed = dict(batch.failed)
-        return [Piece(part, failed, raw=self._choices.raw) for part in parts]
+        return [Piece(part, failed, form=self._form) for part in parts]
 
     def read(self, partition: Any) -> Batches:
         return partition.batches() if isinstance(partition, Piece) else iter(())

@@ -20,6 +20,7 @@ from distributary.pipeline.tables.delta.row_files import RowsLayout
 from distributary.pipeline.tables.verify.home_formats import SparkFormat
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
+from distributary.pipeline.transforms.schema.topic_folders import FOLDER, REJECTED_NAME
 
 #: Under this name each table's commits say their last group.
 APPLICATION = SPARK_APP
@@ -262,3 +263,10 @@ def _complete(tables: dict[str, SparkTable]) -> None:
     for one in tables.values():
         if one.marked and cursors.marked:
             one.reached = max(one.reached, cursors.reached)
+
+
+def typed_names(spark: SparkSession, folder: str) -> list[str]:
+    """The typed tables that there are, and `rejected`: their places below the folder."""
+    found = [f"{FOLDER}/{one}" for one in Folder(spark, f"{folder}/{FOLDER}").names()]
+    found.append(REJECTED_NAME)
+    return [name for name in found if DeltaTable.isDeltaTable(spark, f"{folder}/{name}")]

@@ -37,6 +37,7 @@ from distributary.jobs.session.job_settings import UpkeepSettings, load
 from distributary.jobs.session.session import session
 from distributary.jobs.tables.delta_files import java_class, require_jvm
 from distributary.jobs.tables.folders import require_tables
+from distributary.jobs.tables.spark_tables import typed_names
 from distributary.jobs.tables.table_files import (
     Day,
     days,
@@ -136,6 +137,7 @@ def plan(
         raise InvalidRequest(
             f"There are no tables in {tables}: run `distributary jobs materialize` first."
         )
+    there += typed_names(spark, tables)
     found = {
         name: days(spark, f"{tables}/{name}", small_bytes=settings.small_bytes) for name in there
     }

@@ -44,7 +44,8 @@ EXAMPLES = f"""
 Checks:
   {", ".join(audit_checks.NAMES[:5])},
   {", ".join(audit_checks.NAMES[5:10])},
-  {", ".join(audit_checks.NAMES[10:])}
+  {", ".join(audit_checks.NAMES[10:15])},
+  {", ".join(audit_checks.NAMES[15:])}
 \b
 Examples:
   distributary jobs audit --home build/demo
@@ -92,7 +93,7 @@ def command(
     as_json: bool,
 ) -> int:
     if show_sql is not None:
-        kind = "views" if show_sql in audit_views.VIEWS else "checks"
+        kind = "views" if show_sql in audit_views.SHOWN else "checks"
         click.echo(
             audit_checks.read(kind, show_sql)
             if kind == "views"

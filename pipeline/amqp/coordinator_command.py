@@ -4,8 +4,9 @@ AMQP 1.0 part 4, sections 4.5.1 to 4.5.3. Hostile bytes cost a DecodeError, noth
 """
 
 import struct
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from distributary.pipeline.codec.amqp_codes import Descriptor, Kind, descriptor
 from distributary.pipeline.codec.amqp_types import DecodeError, Described, Value, read
@@ -23,15 +24,13 @@ _DECLARE = (Descriptor.DECLARE, Descriptor.DECLARE.symbol)
 _DISCHARGE = (Descriptor.DISCHARGE, Descriptor.DISCHARGE.symbol)
 
 
-@dataclass(frozen=True, slots=True)
-class Declare:
+class Declare(msgspec.Struct, frozen=True):
     """Begin a transaction; `distributed`: as part of one that spans others, too."""
 
     distributed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Discharge:
+class Discharge(msgspec.Struct, frozen=True):
     """End a transaction: roll it back if `fail`, else commit it."""
 
     number: int

@@ -9,9 +9,10 @@ Rule 3: the copy neither expires nor waits: its header keeps what says how the m
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import takewhile
+
+import msgspec
 
 from distributary.pipeline.codec.amqp_codes import LISTS, MAP32, MAPS, SYMBOLS, Kind
 from distributary.pipeline.codec.amqp_types import (
@@ -41,13 +42,15 @@ SEQUENCE = Symbol("x-opt-dead-letter-sequence")
 REASON = Symbol("x-opt-dead-letter-reason")
 ATTEMPTS = Symbol("x-opt-dead-letter-attempts")
 AT = Symbol("x-opt-dead-letter-at")
+DESCRIPTION = Symbol("x-opt-dead-letter-description")
+#: The reason of a message that no subscription gave up: its topic's schema didn't allow it.
+MISFIT = "misfit"
 #: Annotations that a copy keeps, at most: of a message with more none is kept but ours.
 ANNOTATIONS_MAX = 4_096
-_OURS = frozenset({SUBSCRIPTION, TOPIC, SEQUENCE, REASON, ATTEMPTS, AT})
+_OURS = frozenset({SUBSCRIPTION, TOPIC, SEQUENCE, REASON, ATTEMPTS, AT, DESCRIPTION})
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetterInfo:
+class DeadLetterInfo(msgspec.Struct, frozen=True):
     """Who gave messages up, why, and when (microseconds)."""
 
     subscription: str
@@ -57,8 +60,16 @@ class DeadLetterInfo:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class MisfitInfo(msgspec.Struct, frozen=True):
+    """A message that was published to this topic, whose schema didn't allow it, for the reason in
+    the sentence, and when (microseconds)."""
+
+    topic: str
+    sentence: str
+    at: int
+
+
+class Copy(msgspec.Struct, frozen=True):
     """A message's bytes, and what its header says."""
 
     data: bytes
@@ -66,8 +77,7 @@ class Copy:
     priority: int
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Where a dead letter comes from, by its annotations."""
 
     subscription: str
@@ -75,9 +85,10 @@ class Origin:
     sequence: int
 
 
-def queue_of(subscription: str) -> str:
-    """The name of the queue of a subscription's dead letters, unless its policy says another."""
-    name = PREFIX + subscription
+def queue_of(giver: str) -> str:
+    """The name of the queue of a subscription's dead letters, or of a topic's (`topic/NAME`),
+    unless its policy says another."""
+    name = PREFIX + giver
     if len(name) <= NAME_CHARACTERS_MAX:
         return name
     told_apart = "~" + sha256(name.encode()).hexdigest()[:16]
@@ -102,27 +113,52 @@ def copy(message: Bytes, sequence: int, info: DeadLetterInfo) -> Copy:
     return _annotated(bytes(message), said)
 
 
+def copy_of_misfit(message: Bytes, info: MisfitInfo) -> Copy:
+    """The copy of a message that never was one of its topic: it had no sequence, and no
+    subscription was owed it."""
+    said = {
+        TOPIC: write(info.topic),
+        REASON: write(MISFIT),
+        DESCRIPTION: write(info.sentence),
+        AT: write(Timestamp(info.at // 1_000)),
+    }
+    return _annotated(bytes(message), said)
+
+
 def restored(message: Bytes) -> Copy:
     """A dead letter as it goes back to where it comes from: without what was added to it."""
     return _annotated(bytes(message), {})
 
 
+def misfit_topic(message: Bytes) -> str | None:
+    """The topic whose schema didn't allow this message; None for one that is no such dead
+    letter."""
+    said = _said(message)
+    topic = said.get(TOPIC)
+    return topic if said.get(REASON) == MISFIT and isinstance(topic, str) else None
+
+
 def origin(message: Bytes) -> Origin | None:
-    """Where a dead letter comes from; None for a message that is none."""
+    """Where a dead letter comes from; None for a message that no subscription gave up."""
+    said = _said(message)
+    subscription, topic, sequence = said.get(SUBSCRIPTION), said.get(TOPIC), said.get(SEQUENCE)
+    if not (isinstance(subscription, str) and isinstance(topic, str) and isinstance(sequence, int)):
+        return None
+    return Origin(subscription, topic, sequence)
+
+
+def _said(message: Bytes) -> dict[Value, Value]:
+    """What our annotations say; nothing where they can't be read."""
     data = bytes(message)
     try:
         sections = _front(data)
-        said = {
+        return {
             key: read(value, 0)[0]
             for name, value in _pairs(data, sections.get(Kind.MESSAGE_ANNOTATIONS))
             if (key := _word(name)) in _OURS
         }
     except _BROKEN:
-        return None
-    subscription, topic, sequence = said.get(SUBSCRIPTION), said.get(TOPIC), said.get(SEQUENCE)
-    if not (isinstance(subscription, str) and isinstance(topic, str) and isinstance(sequence, int)):
-        return None
-    return Origin(subscription, topic, sequence)
+        return {}
 
 
 #: What reading a message that isn't one may raise.

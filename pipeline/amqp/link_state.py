@@ -5,7 +5,8 @@ give back. Flow: AMQP 1.0 part 2, section 2.7.4.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from distributary.pipeline.amqp.performative import encode, parse
 from distributary.pipeline.codec.raw_values import FALSE, NULL, TRUE, uint_of
@@ -13,8 +14,7 @@ from distributary.pipeline.codec.raw_values import FALSE, NULL, TRUE, uint_of
 _HANDLE, _DELIVERY_COUNT, _LINK_CREDIT, _DRAIN = 4, 5, 6, 8
 
 
-@dataclass(frozen=True, slots=True)
-class LinkState:
+class LinkState(msgspec.Struct, frozen=True):
     """`delivery_count` counts on past 32 bits, the wire doesn't; `credit` is never negative."""
 
     handle: int

@@ -7,8 +7,10 @@ Frames: AMQP 1.0 part 2, section 2.3; performatives: section 2.7; outcomes and t
 """
 
 import struct
-from dataclasses import dataclass, replace
 from typing import NoReturn
+
+import msgspec
+from msgspec.structs import replace
 
 from distributary.pipeline.amqp.delivery_state import (
     code_of,
@@ -68,8 +70,7 @@ class _Field:
     DISPOSITION_STATE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Performative:
+class Performative(msgspec.Struct, frozen=True):
     """One frame: its channel, what it is, its fields as they came, and what follows them.
 
     `code` is -1 for a performative that nobody knows.
@@ -89,8 +90,7 @@ class Performative:
         return replace(self, fields=with_places(self.fields, places))
 
 
-@dataclass(frozen=True, slots=True)
-class WalkedAttach:
+class WalkedAttach(msgspec.Struct, frozen=True):
     """What an attach says. `frame` is the frame as the engine can read it."""
 
     frame: bytes
@@ -204,8 +204,7 @@ def _redeliver(properties: bytes) -> bool:
     return any(key == REDELIVER and value_of(data) is True for key, data in pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class WalkedFlow:
+class WalkedFlow(msgspec.Struct, frozen=True):
     """What a flow says of a link (None: of its session alone). `frame` is the frame with no more
     credit than the engine can count; `asks`: its sender waits to hear where the link stands."""
 
@@ -236,8 +235,7 @@ def flow(frame: bytes) -> WalkedFlow:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OddTransfer:
+class OddTransfer(msgspec.Struct, frozen=True):
     """A transfer that isn't plain. `frame` is the frame as the engine can read it."""
 
     frame: bytes
@@ -276,8 +274,7 @@ def disposition(frame: bytes) -> tuple[bytes, int]:
     return frame, state
 
 
-@dataclass(frozen=True, slots=True)
-class SplicedAttach:
+class SplicedAttach(msgspec.Struct, frozen=True):
     """An attach of the engine's with what its properties carried put where it belongs."""
 
     frame: bytes

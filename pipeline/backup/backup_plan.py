@@ -88,9 +88,14 @@ def work(
     return Work(tuple(kept), tuple(copied))
 
 
-def log_of_version(names: Iterable[str], version: int) -> list[str] | None:
-    """Which files of a table's `_delta_log` stand for that version: its newest checkpoint and the
-    entries from there on. None when some of them are gone, so that it must be read again."""
+def log_of_version(names: Iterable[str], version: int, pointed: int | None) -> list[str] | None:
+    """Which files of a table's `_delta_log` stand for that version: a checkpoint and the entries
+    from there on. None when some of them are gone, so that it must be read again.
+
+    `pointed` is the checkpoint that the table's pointer named before the version was looked at:
+    that one is taken, so that the pointer can be copied as well, whichever comes meanwhile. Without
+    a pointer the entries do if all are there, else the newest checkpoint.
+    """
     names = list(names)
     entries = {int(found[1]): name for name in names if (found := _ENTRY.fullmatch(name))}
     points = [
@@ -98,11 +103,15 @@ def log_of_version(names: Iterable[str], version: int) -> list[str] | None:
         for name in names
         if (found := _CHECKPOINT.fullmatch(name)) and int(found[1]) <= version
     ]
-    base = max((at for at, _ in points), default=-1)
+    base = pointed
+    if base is None:
+        whole = entries.keys() >= set(range(version + 1))
+        base = -1 if whole else max((at for at, _ in points), default=-1)
+    taken = [name for at, name in sorted(points) if at == base]
     due = range(max(base, 0), version + 1)
-    if any(at not in entries for at in due):
+    if any(at not in entries for at in due) or (base >= 0 and not taken):
         return None
-    return [name for at, name in sorted(points) if at == base] + [entries[at] for at in due]
+    return [*taken, *(entries[at] for at in due)]
 
 
 def segments_of(segments: Sequence[SegmentGroups], group: int) -> list[SegmentGroups] | None:

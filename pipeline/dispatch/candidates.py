@@ -7,8 +7,9 @@ Rule 1: of all that could go to somebody in line, the highest priority goes firs
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from distributary.pipeline.dispatch.in_flight import InFlight
 from distributary.pipeline.dispatch.message_groups import PARKED_MAX, Groups
@@ -56,6 +57,8 @@ class Candidates:
         self._head = head
         if not self._turns.queued:
             return None
+        if self._unread.position >= head and not self._ready.others:
+            return self._ready.usual.first()
         if not self.plain():
             best = self.best()
             return None if best is None else best.sequence
@@ -198,8 +201,7 @@ class Candidates:
         return eligible is None or None in selectors or not eligible.isdisjoint(selectors)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueReport:
+class QueueReport(msgspec.Struct, frozen=True):
     """How much of one subscription is where, now: it changes as the messages move."""
 
     _unread: ReadCursor
@@ -300,6 +302,8 @@ class QueueReport:
     @property
     def next_due(self) -> int | None:
         """When the next delay or lock ends."""
+        if not (self._ready.due_times or self._in_flight.locks):
+            return None
         due, lapse = self._ready.next_due, self._in_flight.next_lapse
         if due is None or lapse is None:
             return lapse if due is None else due

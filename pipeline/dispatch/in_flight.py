@@ -34,11 +34,11 @@ class InFlight:
     __slots__ = (
         "_late",
         "_lock_us",
-        "_locks",
         "_numbers",
         "_retired",
         "_since",
         "by_consumer",
+        "locks",
         "watched",
     )
 
@@ -47,7 +47,7 @@ class InFlight:
         self._retired: dict[int, SequenceSet] = {}  #: transaction -> its sequences
         self.watched = False  #: whether `note` must be told of every delivery
         self._lock_us = 0
-        self._locks: list[_Lock] = []  #: a heap; of those that nobody holds any more some are left
+        self.locks: list[_Lock] = []  #: a heap; of those that nobody holds any more some are left
         self._numbers = count()
         self._late: dict[int, SequenceSet] = {}  #: consumer -> lost without an outcome
         #: When what is held was delivered, for what was delivered before and may have a lock or a
@@ -84,10 +84,10 @@ class InFlight:
             for sequence in run:
                 self._since[sequence] = now
         if self._lock_us:
-            while self._locks and not self._holds_any(self._locks[0]):
-                heappop(self._locks)
+            while self.locks and not self._holds_any(self.locks[0]):
+                heappop(self.locks)
             until = now + self._lock_us
-            heappush(self._locks, _Lock(until, next(self._numbers), now, consumer, run))
+            heappush(self.locks, _Lock(until, next(self._numbers), now, consumer, run))
 
     def take(self, consumer: int, run: Run, delivered_at: int) -> Sequence[Run]:
         """End the deliveries of these that were made to the consumer at `delivered_at`; gives
@@ -138,8 +138,8 @@ class InFlight:
 
     def lapse(self, now: int) -> Iterator[tuple[int, Run]]:
         """End the deliveries whose locks have ended by `now`: (consumer, run) of each."""
-        while self._locks and self._locks[0].until <= now:
-            lock = heappop(self._locks)
+        while self.locks and self.locks[0].until <= now:
+            lock = heappop(self.locks)
             held = self.by_consumer.get(lock.consumer)
             if held is None:
                 continue
@@ -156,7 +156,7 @@ class InFlight:
     @property
     def next_lapse(self) -> int | None:
         """When the next lock ends, if what it is on is still held then."""
-        return self._locks[0].until if self._locks else None
+        return self.locks[0].until if self.locks else None
 
     def pools(self) -> list[SequenceSet]:
         """Copies of what each consumer and each transaction has."""
@@ -171,7 +171,7 @@ class InFlight:
             held.clear()
         self._retired.clear()
         self._late = {consumer: late for consumer, late in self._late.items() if late}
-        self._locks.clear()
+        self.locks.clear()
         self._since.clear()
         self._watch()
 

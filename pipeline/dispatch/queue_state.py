@@ -9,7 +9,8 @@ Rule 3: failed attempts are those that were shown. A possible one is told to con
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Deliver, Effect, Settled
 from distributary.pipeline.dispatch.message_groups import choose

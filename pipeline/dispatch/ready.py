@@ -33,7 +33,7 @@ def stuck(bucket: int) -> int:
 class Ready:
     """The ready messages of one subscription."""
 
-    __slots__ = ("_delayed", "_due", "_due_times", "levels", "others", "usual")
+    __slots__ = ("_delayed", "_due", "due_times", "levels", "others", "usual")
 
     def __init__(self) -> None:
         self.usual = SequenceSet()  #: of the usual priority, for anybody
@@ -42,7 +42,7 @@ class Ready:
         self.levels: dict[int, SequenceSet] = {}
         self._delayed = SequenceSet()
         self._due: dict[int, array[int]] = {}  #: time / GRAIN_US -> what is due then
-        self._due_times: list[int] = []  #: a heap of the keys of `_due`
+        self.due_times: list[int] = []  #: a heap of the keys of `_due`
 
     def __len__(self) -> int:
         pools = sum([len(pool) for pool in self.others.values()])
@@ -67,13 +67,13 @@ class Ready:
         time = -(-at // GRAIN_US)
         if time not in self._due:
             self._due[time] = array("q")
-            heappush(self._due_times, time)
+            heappush(self.due_times, time)
         self._due[time].extend(run)
 
     def due(self, now: int) -> Iterator[Run]:
         """The messages whose delay has ended by `now`; they are in no pool yet."""
-        while self._due_times and self._due_times[0] * GRAIN_US <= now:
-            time = heappop(self._due_times)
+        while self.due_times and self.due_times[0] * GRAIN_US <= now:
+            time = heappop(self.due_times)
             there = sorted({one for one in self._due.pop(time) if one in self._delayed})
             if there:
                 run = array("q", there)
@@ -83,7 +83,7 @@ class Ready:
     @property
     def next_due(self) -> int | None:
         """When the next delay ends."""
-        return self._due_times[0] * GRAIN_US if self._due_times else None
+        return self.due_times[0] * GRAIN_US if self.due_times else None
 
     def within(
         self, priority: int, eligible: Eligibility, start: int, stop: int
@@ -184,7 +184,7 @@ class Ready:
     def clear(self) -> None:
         for known in (self.usual, self.others, self.levels, self._delayed, self._due):
             known.clear()
-        self._due_times.clear()
+        self.due_times.clear()
 
     def _find(self, priority: int, eligible: Eligibility) -> SequenceSet | None:
         if priority == PRIORITY and eligible is None:

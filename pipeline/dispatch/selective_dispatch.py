@@ -10,9 +10,10 @@ Rule 3: there is a loop over messages only where eligibility depends on the mess
 
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
+
+import msgspec
 
 from distributary.pipeline.dispatch.effects import Effect
 from distributary.pipeline.dispatch.message_groups import BUCKETS
@@ -30,8 +31,7 @@ PART_MIN: Final = 64
 _NONE: Final[frozenset[str]] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+class Offered(msgspec.Struct, frozen=True):
     """The messages at hand: the arguments of `Dispatcher.offer`."""
 
     first: int

@@ -11,7 +11,8 @@ Rule 2: memory is bounded: older stretches are joined when there are too many.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+
+import msgspec
 
 #: Stretches that one topic remembers singly, 48 bytes each.
 STRETCHES_MAX = 8_192
@@ -19,8 +20,7 @@ STRETCHES_MAX = 8_192
 TOGETHER = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Volume:
+class Volume(msgspec.Struct, frozen=True):
     """A number of messages, and their bytes."""
 
     messages: int = 0
@@ -54,12 +54,14 @@ class BacklogCounter:
         """How many stretches are remembered."""
         return len(self._firsts)
 
-    def add(self, first: int, stop: int, messages: int, size: int, at: int) -> None:
+    def add(self, first: int, stop: int, messages: int, size: int, at: int) -> bool:
         """The topic has so many messages of `size` bytes together from `first` to `stop - 1`; they
-        were published at this time (microseconds). All that was added before lies below."""
+        were published at this time (microseconds). All that was added before lies below. Whether a
+        stretch begins with them."""
         if self._ended and at < self._ended[-1]:
             at = self._ended[-1]  # the clock may have been set
-        if self._goes_on(first, stop, messages, at):
+        goes_on = self._goes_on(first, stop, messages, at)
+        if goes_on:
             self._stops[-1] = stop
             self._ended[-1] = at
         else:
@@ -73,6 +75,7 @@ class BacklogCounter:
             self._before_bytes.append(self._bytes)
         self._messages += messages
         self._bytes += size
+        return not goes_on
 
     def _goes_on(self, first: int, stop: int, messages: int, at: int) -> bool:
         """Whether these are one with the last stretch: both have the topic's messages only."""
@@ -143,8 +146,7 @@ class BacklogCounter:
         return self._stops[count - 1] if count else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(msgspec.Struct, frozen=True):
     """How many owed messages an event took from a subscription. `at_most`: this is an upper
     bound, as its selector wasn't evaluated for them."""
 

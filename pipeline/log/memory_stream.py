@@ -10,9 +10,11 @@ Rule 2: what is in memory alone is here until nobody is owed it; all streams tog
 """
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.log.backlog_counter import BacklogCounter
@@ -24,8 +26,7 @@ from distributary.pipeline.model.record_batch import RecordBatch
 _TRIM_BYTES = 65_536
 
 
-@dataclass(slots=True, eq=False)
-class MemoryBudget:
+class MemoryBudget(msgspec.Struct, eq=False):
     """The bytes of memory that all streams take together."""
 
     bytes_max: int
@@ -36,8 +37,7 @@ class MemoryBudget:
         return self.bytes + size + BATCH_BYTES <= self.bytes_max
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Logged:
+class Logged(msgspec.Struct, frozen=True, eq=False):
     """Messages that lie in the log: the first of the numbers, how many, and the first's
     sequence."""
 

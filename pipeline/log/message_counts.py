@@ -10,8 +10,9 @@ Sizes are bytes, times seconds.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from distributary.pipeline.model.address import PREFIXES, Kind
 from distributary.pipeline.model.outcome import Outcome
@@ -35,16 +36,14 @@ MESSAGES: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 100
 STALLS_SECONDS: Final = 60.0
 
 
-@dataclass(slots=True, eq=False)
-class TopicCounts:
+class TopicCounts(msgspec.Struct, eq=False):
     """What was published to a topic or queue and is durable."""
 
     messages: int = 0
     bytes: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class SubscriptionCounts:
+class SubscriptionCounts(msgspec.Struct, eq=False):
     """What a subscription's consumers were sent, and how it ended.
 
     `deliveries` counts each time that a message was sent, `redeliveries` those of them with a
@@ -59,8 +58,8 @@ class SubscriptionCounts:
     bytes: int = 0
     redeliveries: int = 0
     redelivered_bytes: int = 0
-    settled: dict[Outcome, int] = field(default_factory=dict)
-    given_up_bytes: dict[Outcome, int] = field(default_factory=dict)
+    settled: dict[Outcome, int] = msgspec.field(default_factory=dict)
+    given_up_bytes: dict[Outcome, int] = msgspec.field(default_factory=dict)
 
     def delivered(self, messages: int, size: int, failed_before: int) -> None:
         """So many messages were sent to a consumer, with so many failed attempts each."""

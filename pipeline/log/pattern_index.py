@@ -6,8 +6,9 @@ Rule 2: a look-up goes over the topic's words, not over the patterns.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from distributary.pipeline.model.address import PATTERN_PREFIX, Kind, kind_of_topic
 from distributary.pipeline.model.topic_pattern import REST, WORD
@@ -16,51 +17,51 @@ from distributary.pipeline.model.topic_pattern import REST, WORD
 TOPICS_MAX: Final = 100_000
 
 
-@dataclass(slots=True, eq=False)
-class _Node:
+class _Node(msgspec.Struct, eq=False):
     """The patterns that have the words up to here, by the next word; `loops`: it is the node of a
     rest, which takes any number of words. `pattern` is the one that ends here."""
 
     loops: bool = False
-    next: dict[str, "_Node"] = field(default_factory=dict)
+    next: dict[str, "_Node"] = msgspec.field(default_factory=dict)
     pattern: str = ""
 
 
 class PatternIndex:
     """Claimed patterns as a trie of their words."""
 
-    __slots__ = ("_claims", "_of_topic", "_root")
+    __slots__ = ("_of_topic", "_root", "claims")
 
     def __init__(self) -> None:
         self._root = _Node()
-        self._claims: dict[str, None] = {}
+        #: What is claimed: to be read alone.
+        self.claims: dict[str, None] = {}
         self._of_topic: dict[str, tuple[str, ...]] = {}
 
     def __contains__(self, pattern: str) -> bool:
-        return pattern in self._claims
+        return pattern in self.claims
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._claims)
+        return iter(self.claims)
 
     def __len__(self) -> int:
-        return len(self._claims)
+        return len(self.claims)
 
     def add(self, pattern: str) -> None:
         """Somebody claims this pattern (its word in the log). To add it again is no error."""
-        if pattern in self._claims:
+        if pattern in self.claims:
             return
         node = self._root
         for word in _words(pattern):
             node = node.next.setdefault(word, _Node(loops=word == REST))
         node.pattern = pattern
-        self._claims[pattern] = None
+        self.claims[pattern] = None
         self._of_topic.clear()
 
     def remove(self, pattern: str) -> None:
         """Nobody claims it any more. To remove it again is no error."""
-        if pattern not in self._claims:
+        if pattern not in self.claims:
             return
-        del self._claims[pattern]
+        del self.claims[pattern]
         self._of_topic.clear()
         way, node = [], self._root
         for word in _words(pattern):
@@ -83,7 +84,7 @@ class PatternIndex:
         return found
 
     def _look_up(self, topic: str) -> tuple[str, ...]:
-        if not self._claims or topic.startswith(PATTERN_PREFIX):
+        if not self.claims or topic.startswith(PATTERN_PREFIX):
             return ()
         if kind_of_topic(topic) is not Kind.TOPIC:
             return ()

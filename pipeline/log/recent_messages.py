@@ -10,7 +10,9 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
 
 from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.model.header_attributes import joined
@@ -31,14 +33,21 @@ LINE_BYTES = 24
 _TRIM_AT = 1_024
 
 
-@dataclass(slots=True)
-class _TopicBatches:
+class Taker(Protocol):
+    """Who wants messages."""
+
+    @property
+    def room(self) -> int:
+        """How many it takes."""
+
+
+class _TopicBatches(msgspec.Struct):
     """The batches of one topic, or of all that match a pattern, ascending; those before `start`
     are gone. `topics` are those of a pattern's batches, of which those below `since` are missing
     until somebody asks for them."""
 
-    firsts: list[int] = field(default_factory=list)
-    batches: list[RecordBatch | None] = field(default_factory=list)
+    firsts: list[int] = msgspec.field(default_factory=list)
+    batches: list[RecordBatch | None] = msgspec.field(default_factory=list)
     start: int = 0
     topics: list[str] | None = None
     since: int = 0
@@ -108,9 +117,10 @@ class RecentMessages:
         size, stop = BATCH_BYTES + len(batch.blob), batch.stop
         if batch.attributes is not None:
             size += batch.attributes.size
-        for pattern in self.patterns.of(topic):
-            self._of_pattern[pattern].add(topic, batch)
-            size += LINE_BYTES
+        if self.patterns.claims:
+            for pattern in self.patterns.of(topic):
+                self._of_pattern[pattern].add(topic, batch)
+                size += LINE_BYTES
         self._order.append((topic, batch.first, stop, size))
         self._bytes += size
         self.head = stop
@@ -164,12 +174,12 @@ class RecentMessages:
         self._of_topic.pop(topic, None)
         self._joined, self._joined_key = None, ("", 0, 0)
 
-    def find(self, topic: str, sequence: int, most: int = 1) -> RecordBatch | None:
+    def find(self, topic: str, sequence: int, taker: Taker | None = None) -> RecordBatch | None:
         """The batch of `topic`, or of a watched pattern, with `sequence`, else the first one after
         it, else None.
 
-        Small ones are joined while they hold no more than `most` messages. `sequence` must not be
-        below the floor.
+        Small ones are joined while they hold no more than the taker has room for. `sequence` must
+        not be below the floor.
         """
         of_topic = self._of_topic.get(topic) or self._matching(topic, sequence)
         if of_topic is None:
@@ -178,7 +188,9 @@ class RecentMessages:
         while at < len(of_topic.batches):
             batch = of_topic.batches[at]
             if batch is not None and batch.stop > sequence:
-                return self._join(topic, _small(of_topic.batches, at, most)) or batch
+                if taker is None or at + 1 == len(of_topic.batches) or batch.count >= SMALL:
+                    return batch
+                return self._join(topic, _small(of_topic.batches, at, taker.room)) or batch
             at += 1
         return None
 

@@ -12,9 +12,10 @@ Rule 3: a transaction of which a part failed can only be rolled back; its commit
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
+
+import msgspec
 
 from distributary.pipeline.errors import IllegalTransition
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
@@ -73,8 +74,7 @@ ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """Of one connection: open transactions; bytes that one may hold, and all of them together."""
 
     transactions_max: int
@@ -82,8 +82,7 @@ class Limits:
     bytes_together_max: int
 
 
-@dataclass(slots=True, eq=False)
-class Held:
+class Held(msgspec.Struct, eq=False):
     """Bytes that the open transactions of all connections hold, and may hold, together."""
 
     bytes_max: int
@@ -94,19 +93,17 @@ P = TypeVar("P")  #: a run of messages that was posted
 R = TypeVar("R")  #: a run of deliveries that was retired
 
 
-@dataclass(slots=True, eq=False)
-class Work(Generic[P, R]):
+class Work(msgspec.Struct, Generic[P, R], eq=False):
     """The work of one transaction, in its order."""
 
-    posted: list[P] = field(default_factory=list)
-    retired: list[R] = field(default_factory=list)
+    posted: list[P] = msgspec.field(default_factory=list)
+    retired: list[R] = msgspec.field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.posted or self.retired)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ended(Generic[P, R]):
+class Ended(msgspec.Struct, Generic[P, R], frozen=True, eq=False):
     """A transaction ended: apply its work as a whole (`step` APPLY), or undo it. `amqp_error` is
     why its commit failed, if that was asked for and failed."""
 
@@ -116,12 +113,11 @@ class Ended(Generic[P, R]):
     amqp_error: AmqpError | None = None
 
 
-@dataclass(slots=True, eq=False)
-class _Transaction(Generic[P, R]):
+class _Transaction(msgspec.Struct, Generic[P, R], eq=False):
     controller: int
     state: State = State.OPEN
     reason: AmqpError | None = None  #: why it is doomed
-    work: Work[P, R] = field(default_factory=Work)
+    work: Work[P, R] = msgspec.field(default_factory=Work)
     posted_bytes: int = 0  #: what the work holds
     retired_bytes: int = 0
 

@@ -9,8 +9,9 @@ Rule 2: nothing is guessed: an attribute that isn't known, or of another type, i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from distributary.pipeline.codec.amqp_codes import LISTS, MAPS, Kind
 from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
@@ -82,8 +83,7 @@ class Verb(StrEnum):
 NUMBER_MAX = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(msgspec.Struct, frozen=True):
     """One that a request may have: its types, and whether it must be there. A number isn't negative
     and has 63 bits at most: that is what sequences and times have."""
 
@@ -195,8 +195,7 @@ REQUESTS: dict[Entity, dict[Verb, Attributes]] = {
 _NAMELESS = frozenset({Verb.QUERY, Verb.GET_TYPES, Verb.GET_OPERATIONS})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """A request; `name` is empty where none is needed."""
 
     verb: Verb
@@ -205,13 +204,12 @@ class Request:
     attributes: Mapping[str, Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """The answer to a request: a status, a sentence, and what was asked for."""
 
     status: int
     description: str
-    body: Mapping[str, Writable] = field(default_factory=dict)
+    body: Mapping[str, Writable] = msgspec.field(default_factory=dict)
 
 
 def refused(why: AmqpError) -> Answer:

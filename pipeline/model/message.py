@@ -8,7 +8,6 @@ Values that are made for each run or group are `msgspec.Struct`s: a frozen datac
 takes 3 us to make, a struct 0.1.
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import quote
 
@@ -45,7 +44,7 @@ class PublishBatch(msgspec.Struct, frozen=True, eq=False):
 
     `expires_at` and `deliver_at` are int64 times: nobody shall get the message from the one on (0:
     it doesn't expire), and nobody before the other (0: at once). Each is empty when it would be 0
-    for all messages of the run.
+    for all messages of the run. `plain`: it is known that no message of it has header attributes.
     """
 
     topic: str
@@ -57,6 +56,7 @@ class PublishBatch(msgspec.Struct, frozen=True, eq=False):
     ttl: Bytes
     expires_at: Bytes = b""
     deliver_at: Bytes = b""
+    plain: bool = False
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -79,8 +79,7 @@ class Settlement(msgspec.Struct, frozen=True):
     sequences: tuple[Run, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionRecord:
+class SubscriptionRecord(msgspec.Struct, frozen=True):
     """One event in the life of a durable subscription, with all that it is after it.
 
     `floor` is the first sequence that it is owed: the head of the log when it was created or
@@ -101,8 +100,7 @@ class SubscriptionRecord:
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaRecord:
+class SchemaRecord(msgspec.Struct, frozen=True):
     """A schema was set for a topic or a pattern, or dropped.
 
     `text` is the whole version as JSON (`pipeline.schemas.schema_text`). `floor` is the head of the
@@ -146,4 +144,5 @@ class Group(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def message_count(self) -> int:
-        return sum([run.count for run in self.messages])
+        messages = self.messages
+        return messages[0].count if len(messages) == 1 else sum([run.count for run in messages])

@@ -3,8 +3,9 @@
 Every field has a default that limits nothing. 0 means: no such limit.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from distributary.pipeline.model.address import PREFIXES, Destination
 from distributary.pipeline.model.subscription import Origin
@@ -62,8 +63,7 @@ class Lifetime(StrEnum):
     NEVER = "never"
 
 
-@dataclass(frozen=True, slots=True)
-class Expiry:
+class Expiry(msgspec.Struct, frozen=True):
     """A subscription ends so many seconds after this, unless a consumer resumes it meanwhile."""
 
     lifetime: Lifetime = Lifetime.NEVER
@@ -78,8 +78,7 @@ class Expiry:
 NO_EXPIRY = Expiry()
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
+class Backlog(msgspec.Struct, frozen=True):
     """The limits of a backlog; times in milliseconds."""
 
     messages_max: int = 0
@@ -93,8 +92,7 @@ class Backlog:
         return bool(self.messages_max or self.bytes_max or self.age_ms_max)
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """How one subscription delivers."""
 
     #: Failed attempts until a message is given up.
@@ -142,8 +140,7 @@ class Policy:
         return Expiry(self.expiry, self.expiry_seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """Messages also go to this destination: those that the selector selects, all if it is None."""
 
     to: Destination
@@ -155,8 +152,7 @@ class Route:
         return address if self.selector is None else f"{address} where {self.selector}"
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPolicy:
+class TopicPolicy(msgspec.Struct, frozen=True):
     """What holds for all that is published to a topic or queue.
 
     A message whose id was seen among the last `duplicates_messages` of its topic, and not longer
@@ -172,6 +168,9 @@ class TopicPolicy:
     #: Bytes of one page of older messages for each of its subscriptions; 0: as for all.
     page_bytes: int = 0
     storage: Storage = Storage.TEMPORARY
+    #: The queue of what its schema doesn't allow (`validate` dead-letter). Empty: of a topic
+    #: `DLQ.topic/NAME`, of a queue that of what the queue gives up.
+    dead_letter_address: str = ""
     #: What holds for each of its subscriptions that has no limit of its own.
     backlog: Backlog = Backlog()
 

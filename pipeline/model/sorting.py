@@ -2,17 +2,17 @@
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import Literal
+
+import msgspec
 
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.model.header_attributes import PRIORITY, HeaderAttributes
 from distributary.pipeline.sequences.sequence_set import Run
 
 
-@dataclass(frozen=True, slots=True)
-class Sorted:
+class Sorted(msgspec.Struct, frozen=True):
     """A run by what is to be done with it; runs may be empty.
 
     `ready` are to be delivered, ascending whatever their priority. `priorities` are all of them and

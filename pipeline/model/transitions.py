@@ -6,8 +6,9 @@ Rule 2: what a terminal state from the wire does is a row of EVENTS, and follows
 Rule 3: this module knows no clock, no link and no table.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from distributary.pipeline.errors import IllegalTransition
 from distributary.pipeline.model.outcome import Outcome
@@ -65,8 +66,7 @@ EVENTS: dict[tuple[Outcome, bool], Event] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryState:
+class DeliveryState(msgspec.Struct, frozen=True):
     """What a consumer says about a delivery: the fields of its terminal state.
 
     `failed` and `undeliverable` are fields of `modified` only.

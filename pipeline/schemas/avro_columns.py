@@ -26,7 +26,6 @@ from typing import Final, NamedTuple, TypeAlias, cast
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.column_types import (
-    LIMITS,
     PRECISION_MAX,
     ColumnType,
     DecimalOf,
@@ -34,13 +33,13 @@ from distributary.pipeline.schemas.column_types import (
     MapOf,
     RowLayout,
     Scalar,
-    SchemaLimits,
     Struct,
     column,
     distinct,
     layout,
 )
 from distributary.pipeline.schemas.json_columns import parsed
+from distributary.pipeline.schemas.schema_version import LIMITS, SchemaLimits
 
 Node: TypeAlias = dict[str, object]
 
@@ -179,7 +178,8 @@ class _Walk:
                 raise InvalidRequest(f"a field of the record {quoted(full)} has no name")
             found = self.found(one.get("type"), full.rpartition(".")[0], depth + 1)
             empty = empty and found.empty
-            columns.append(column(one["name"], found.type, nullable=found.nullable))
+            name, says, nullable = one["name"], one.get("doc"), found.nullable
+            columns.append(column(name, found.type, nullable=nullable, comment=says))
         if not columns:
             return Found(Scalar.JSON, nullable=True, empty=True)
         return Found(Struct(distinct(columns, f"the record {full}")), nullable=False, empty=empty)

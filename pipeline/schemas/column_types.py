@@ -11,14 +11,19 @@ Rule 2: names that differ in case alone, or in characters that Delta doesn't tak
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from dataclasses import field as attribute
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.schemas.schema_version import LIMITS, SchemaLimits
 
 #: Digits of a decimal in Spark and Delta.
 PRECISION_MAX: Final = 38
+#: Characters of a description that its column has as a comment: they stand in each version of the
+#: table's schema.
+COMMENT_CHARACTERS_MAX: Final = 500
 #: What Delta doesn't take in a name.
 _NOT_IN_A_NAME: Final = re.compile(r"[ ,;{}()\n\t=]")
 
@@ -74,12 +79,14 @@ ColumnType: TypeAlias = Scalar | DecimalOf | ListOf | MapOf | Struct
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name in the table, and `field`, what it is called in a message."""
+    """A column: its name in the table, and `field`, what it is called in a message. `comment` is
+    what the schema says of it; columns that differ in it alone are equal."""
 
     name: str
     type: ColumnType
     nullable: bool
     field: str
+    comment: str = attribute(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +107,17 @@ class RowLayout:
 VALUE: Final = "value"
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaLimits:
-    """What one schema may become (`schemas` in the settings)."""
-
-    definition_bytes_max: int = 49_152
-    columns_max: int = 1_000
-    depth_max: int = 16
-
-
-LIMITS: Final = SchemaLimits()
-
-
-def column(field: str, type: ColumnType, *, nullable: bool) -> Column:  # noqa: A002
-    """The column of a message's field, under a name that Delta takes."""
-    return Column(_NOT_IN_A_NAME.sub("_", field) or "_", type, nullable, field)
+def column(
+    field: str,
+    type: ColumnType,  # noqa: A002
+    *,
+    nullable: bool,
+    comment: object = None,
+) -> Column:
+    """The column of a message's field, under a name that Delta takes. A comment is a text, or
+    there is none."""
+    said = comment[:COMMENT_CHARACTERS_MAX] if isinstance(comment, str) else ""
+    return Column(_NOT_IN_A_NAME.sub("_", field) or "_", type, nullable, field, said)
 
 
 def distinct(columns: Iterable[Column], where: str) -> tuple[Column, ...]:
@@ -172,7 +175,7 @@ SparkJson: TypeAlias = "str | int | bool | list[SparkJson] | dict[str, SparkJson
 
 def spark_json(columns: Iterable[Column]) -> dict[str, SparkJson]:
     """These columns as Spark's StructType in JSON. `metadata` has `field` where the name in the
-    message is another one, and `json` for a text of JSON."""
+    message is another one, `json` for a text of JSON, and `comment`."""
     return {"type": "struct", "fields": [_spark_field(one) for one in columns]}
 
 
@@ -182,6 +185,8 @@ def _spark_field(one: Column) -> dict[str, SparkJson]:
         metadata["field"] = one.field
     if one.type is Scalar.JSON:
         metadata["json"] = True
+    if one.comment:
+        metadata["comment"] = one.comment
     return {
         "name": one.name,
         "type": _spark_type(one.type),

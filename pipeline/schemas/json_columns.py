@@ -26,7 +26,6 @@ from urllib.parse import unquote
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.column_types import (
-    LIMITS,
     PRECISION_MAX,
     Column,
     ColumnType,
@@ -35,12 +34,12 @@ from distributary.pipeline.schemas.column_types import (
     MapOf,
     RowLayout,
     Scalar,
-    SchemaLimits,
     Struct,
     column,
     distinct,
     layout,
 )
+from distributary.pipeline.schemas.schema_version import LIMITS, SchemaLimits
 
 Node: TypeAlias = dict[str, object]
 
@@ -224,7 +223,8 @@ class _Walk:
                 continue
             found = self._found(node, (*where, name), within)
             nullable = found.nullable or name not in required
-            columns.append(column(name, found.type, nullable=nullable))
+            says = node.get("description") if isinstance(node, dict) else None
+            columns.append(column(name, found.type, nullable=nullable, comment=says))
         return Struct(distinct(columns, "/".join(where))) if columns else Scalar.JSON
 
 

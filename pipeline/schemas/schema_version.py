@@ -7,6 +7,7 @@ Rule 2: versions of one pattern are counted from 1 and are never reused, also no
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class Format(StrEnum):
@@ -31,6 +32,36 @@ class Validation(StrEnum):
 
     OFF = "off"  #: nobody looks when it is published
     REFUSE = "refuse"  #: its publisher gets `rejected`
+    DEAD_LETTER = "dead-letter"  #: its publisher gets `accepted`; it goes to the dead letters
+
+
+class Way(StrEnum):
+    """How a message comes to a topic. Copies that are dead letters come in a way of their own, and
+    aren't checked: nobody could be told, and they would go round for ever."""
+
+    PUBLISHED = "published"  #: by a publisher, in a transaction or not
+    ROUTED = "routed"  #: as a copy, by the policy of another topic
+    REDRIVEN = "redriven"  #: out of the dead letters, by an operator
+
+
+class Consequence(StrEnum):
+    """What becomes of a message that doesn't fit, or couldn't be checked."""
+
+    REJECT = "reject"  #: its publisher hears why
+    DEAD_LETTER = "dead-letter"  #: it goes to the topic's dead letters
+    STAY = "stay"  #: it stays where it is
+
+
+#: A way and what the schema says -> what follows. A row that isn't there isn't checked.
+CONSEQUENCES: dict[tuple[Way, Validation], Consequence] = {
+    (Way.PUBLISHED, Validation.REFUSE): Consequence.REJECT,
+    (Way.PUBLISHED, Validation.DEAD_LETTER): Consequence.DEAD_LETTER,
+    # Its publisher has sent it to another topic, which takes it, and can't be told.
+    (Way.ROUTED, Validation.REFUSE): Consequence.DEAD_LETTER,
+    (Way.ROUTED, Validation.DEAD_LETTER): Consequence.DEAD_LETTER,
+    (Way.REDRIVEN, Validation.REFUSE): Consequence.STAY,
+    (Way.REDRIVEN, Validation.DEAD_LETTER): Consequence.STAY,
+}
 
 
 class Framing(StrEnum):
@@ -62,3 +93,15 @@ class SchemaVersion:
     framing: Framing = Framing.PLAIN
     registry_id: str = ""
     cloud_events: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaLimits:
+    """What one schema may become (`schemas` in the settings)."""
+
+    definition_bytes_max: int = 49_152
+    columns_max: int = 1_000
+    depth_max: int = 16
+
+
+LIMITS: Final = SchemaLimits()

@@ -97,7 +97,8 @@ class SequenceSet(LaneStore):
         lanes, counts, step = self._lanes, self._counts, 1
         parts: Iterable[tuple[int, int, int, int]]
         if (size := len(run)) == 1:
-            parts = _piece_of_one(run[0])
+            at = run[0] & MASK
+            parts = ((run[0] >> SHIFT, at, at + 1, 1),)  # as `pieces`, without a call
         elif not isinstance(run, range):
             self._add_each(run)
             return self._size - before
@@ -154,7 +155,8 @@ class SequenceSet(LaneStore):
         lanes, counts, step = self._lanes, self._counts, 1
         parts: Iterable[tuple[int, int, int, int]]
         if (size := len(run)) == 1:
-            parts = _piece_of_one(run[0])
+            at = run[0] & MASK
+            parts = ((run[0] >> SHIFT, at, at + 1, 1),)  # as `pieces`, without a call
         elif not isinstance(run, range):
             return self._discard_each(run)
         else:
@@ -382,9 +384,3 @@ class SequenceSet(LaneStore):
         elif isinstance(lane, bytes):
             lane = unpacked(lane)
         return in_lane(lane, chunk << SHIFT, begin, end)
-
-
-def _piece_of_one(sequence: int) -> tuple[tuple[int, int, int, int]]:
-    """As `pieces`, of a run of one."""
-    start = sequence & MASK
-    return ((sequence >> SHIFT, start, start + 1, 1),)

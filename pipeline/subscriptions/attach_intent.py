@@ -5,8 +5,9 @@ expiry say which subscription is meant (`pipeline.subscriptions.registry`). `ing
 reads the attach.
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.address import (
@@ -59,8 +60,7 @@ COORDINATOR_OFFERS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Attach:
+class Attach(msgspec.Struct, frozen=True):
     """A link's attach as far as the decision needs it."""
 
     name: str
@@ -79,27 +79,23 @@ class Attach:
     answers: str = ""  #: the address of the peer's own terminus
 
 
-@dataclass(frozen=True, slots=True)
-class Produce:
+class Produce(msgspec.Struct, frozen=True):
     """Publish messages to one topic or queue."""
 
     destination: Destination
 
 
-@dataclass(frozen=True, slots=True)
-class Make:
+class Make(msgspec.Struct, frozen=True):
     """A dynamic terminus: make a temporary destination, then do with it what the link is for."""
 
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True)
-class Relay:
+class Relay(msgspec.Struct, frozen=True):
     """Publish to the anonymous relay: each message names its destination in `properties.to`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(msgspec.Struct, frozen=True):
     """Consume from a subscription: a named one, or (key None) one of the link's own. `selector`
     is the consumer's own: of what the subscription is owed (on a queue) it gets only what
     matches."""
@@ -110,8 +106,7 @@ class Subscribe:
     expiry: Expiry = NO_EXPIRY  #: when a durable subscription that this link makes ends by itself
 
 
-@dataclass(frozen=True, slots=True)
-class Browse:
+class Browse(msgspec.Struct, frozen=True):
     """Browse a queue: deliver its messages, or those that a selector matches, and leave them
     there."""
 
@@ -119,8 +114,7 @@ class Browse:
     selector: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BrowseSubscription:
+class BrowseSubscription(msgspec.Struct, frozen=True):
     """Browse a durable subscription by its id: deliver what it is owed, or what of that a selector
     matches, and leave it there."""
 
@@ -128,15 +122,13 @@ class BrowseSubscription:
     selector: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(msgspec.Struct, frozen=True):
     """A null source: find the durable subscription, to end it (unsubscribe)."""
 
     key: SubscriptionKey
 
 
-@dataclass(frozen=True, slots=True)
-class Coordinate:
+class Coordinate(msgspec.Struct, frozen=True):
     """Declare transactions, and discharge them."""
 
 

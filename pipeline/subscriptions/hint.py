@@ -13,8 +13,9 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+import msgspec
 
 from distributary.pipeline.errors import InvalidRequest
 
@@ -24,16 +25,14 @@ OFFSET_BYTES = 4
 SPAN_MAX = 1 << 32
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HintFilter:
+class HintFilter(msgspec.Struct, frozen=True, eq=False):
     """Of the messages below `stop` only those in `sequences` (int64, ascending) may match."""
 
     sequences: "array[int]"
     stop: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(msgspec.Struct, frozen=True, eq=False):
     """A hint for `start .. stop - 1`: all sequences that may match, ascending."""
 
     start: int

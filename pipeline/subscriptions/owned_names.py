@@ -13,8 +13,9 @@ Rule 3: `*` and `?` in a pattern mean what they mean in permissions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.amqp_error import UNAUTHORIZED, AmqpError
@@ -33,11 +34,10 @@ class NameKind(StrEnum):
     SUBSCRIPTION = "subscriptions"  #: a global subscription, durable or not
 
 
-@dataclass(frozen=True, slots=True)
-class _Reserved:
+class _Reserved(msgspec.Struct, frozen=True):
     """The names of one kind that are somebody's: those without a wildcard, and the patterns."""
 
-    exact: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    exact: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
     patterns: tuple[tuple[str, str], ...] = ()
     everybody: tuple[str, ...] | None = None  #: the patterns of `["*"]`; None: any name
 
@@ -51,11 +51,10 @@ class _Reserved:
         return any(_fits_for(pattern, user, name) for pattern in self.everybody)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedNames:
+class OwnedNames(msgspec.Struct, frozen=True):
     """The patterns of names by user; `ANYBODYS` where no file of names is configured."""
 
-    kinds: Mapping[NameKind, _Reserved] = field(default_factory=dict)
+    kinds: Mapping[NameKind, _Reserved] = msgspec.field(default_factory=dict)
 
     def may_use(self, user: str, kind: NameKind, name: str) -> bool:
         """Whether the user may bear or use this name."""

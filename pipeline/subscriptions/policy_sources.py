@@ -2,7 +2,6 @@
 (the subscription's record), or `settings` (the gateway's). A key that isn't here has its default.
 """
 
-from dataclasses import fields
 from typing import Final
 
 from distributary.pipeline.model.policy import (
@@ -50,10 +49,10 @@ def _of_settings(
 ) -> dict[str, str]:
     """The keys that the gateway's settings say otherwise than the default."""
     found: dict[str, str] = {}
-    for one in fields(policy):
-        value, usual = getattr(policy, one.name), getattr(default, one.name)
+    for name in policy.__struct_fields__:
+        value, usual = getattr(policy, name), getattr(default, name)
         if isinstance(value, Backlog):
             found |= _of_settings(value, usual, "backlog_")
         elif value != usual:
-            found[prefix + one.name] = "settings"
+            found[prefix + name] = "settings"
     return found

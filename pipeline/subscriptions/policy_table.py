@@ -21,8 +21,9 @@ Rule 2: every table must be right over the defaults alone; what it contradicts i
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
@@ -124,6 +125,13 @@ class _Reader:
             raise self.wrong(f"{key} must be a string")
         return value
 
+    def queue(self, key: str, below: str) -> str:
+        """An address that names a queue; an empty one names none."""
+        address = self.text(key, below)
+        if address and not dead_letter_queue(address):
+            raise self.wrong(f"{key} is {quoted(address)}; it must name a queue")
+        return address
+
     def routes(self, key: str, below: tuple[Route, ...]) -> tuple[Route, ...]:
         """A route or a list of them, as `ADDRESS` or `ADDRESS where SELECTOR`; an empty text is
         none."""
@@ -213,6 +221,7 @@ def topic_over(below: TopicPolicy, said: Table, where: str) -> TopicPolicy:
         create_on_use=read.truth("create_on_use", below.create_on_use),
         page_bytes=read.size("page_bytes", below.page_bytes, PAGE_LEAST, PAGE_MOST),
         storage=Storage(read.word("storage", below.storage, Storage)),
+        dead_letter_address=read.queue("dead_letter_address", below.dead_letter_address),
         backlog=_backlog(read, below.backlog),
     )
     read.finish()
@@ -290,8 +299,7 @@ def of_text(text: str, where: str) -> Table:
     return said
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(msgspec.Struct, frozen=True):
     """One pattern and what it says: of ids if it is a text, else of destinations."""
 
     match: str | Pattern
@@ -299,8 +307,7 @@ class _Line:
     where: str
 
 
-@dataclass(frozen=True, slots=True)
-class Policies:
+class Policies(msgspec.Struct, frozen=True):
     """All that is said but for the subscriptions' own. See the rules of the module."""
 
     default: Policy = DEFAULT

@@ -7,14 +7,14 @@ Rule 3: what is there stays: a limit refuses what is new, also when it was lower
 """
 
 from collections import Counter
-from dataclasses import dataclass
+
+import msgspec
 
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
 from distributary.pipeline.model.subscription import Made, Origin, SubscriptionKey
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(msgspec.Struct, frozen=True):
     """The limits; each stands in the settings under `[amqp]`."""
 
     queues_max: int  #: queues in all

@@ -6,8 +6,10 @@ Rule 3: the caller decides and performs in one step: between the two, nothing el
         subscription.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
+
+import msgspec
 
 from distributary.pipeline.model.address import Destination
 from distributary.pipeline.model.policy import Expiry, Lifetime, Policy, Redefine
@@ -26,8 +28,7 @@ class Scope(StrEnum):
     LINK = "link"  #: nobody's: the subscription is the link's own and has no name
 
 
-@dataclass(frozen=True, slots=True)
-class LinkMeaning:
+class LinkMeaning(msgspec.Struct, frozen=True):
     """Which subscription a consumer's link means. `cut`: the links of the subscription are
     numbered, and its name is what stands before the first `|`, if anything does."""
 
@@ -131,8 +132,7 @@ class AttachAction(StrEnum):
     REFUSE_FULL = "refuse full"
 
 
-@dataclass(frozen=True, slots=True)
-class AttachDecision:
+class AttachDecision(msgspec.Struct, frozen=True):
     """What to do with a consumer's link; `reason` is for the peer, empty unless refused."""
 
     action: AttachAction
@@ -265,8 +265,7 @@ def expiry_of(kind: LinkKind, policy: Policy) -> Expiry | None:
     return policy.ends if kind is LinkKind.DURABLE else LIFETIMES[kind]
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveDecision:
+class LeaveDecision(msgspec.Struct, frozen=True):
     """What a link's end does to its subscription; `reason` is for the peer if refused."""
 
     action: LeaveAction

@@ -9,9 +9,10 @@ Rule 4: who may neither see nor end a subscription is told that there is none.
 The table in `docs/guides/security.md` is made of this one, and a test compares them.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias, assert_never
+
+import msgspec
 
 from distributary.pipeline.management.management_messages import Entity, Verb
 from distributary.pipeline.model.amqp_error import UNAUTHORIZED, AmqpError
@@ -56,16 +57,14 @@ class At(StrEnum):
     FORMER = "on the topic that it had"  #: that of the subscription which is replaced
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(msgspec.Struct, frozen=True):
     """One of these actions, at a destination."""
 
     actions: tuple[Action, ...]
     at: At = At.HERE
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
+class Right(msgspec.Struct, frozen=True):
     """What a user must be allowed: all of these needs. An operation without needs is free to all
     users."""
 
@@ -141,8 +140,7 @@ def right_of_request(entity: Entity, verb: Verb) -> Right:
     return _FREE if entity is Entity.NODE else right(verb)
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(msgspec.Struct, frozen=True):
     """What each user may do: the permissions and the names as they are written now."""
 
     permissions: Permissions = EVERYTHING

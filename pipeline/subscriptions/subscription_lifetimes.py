@@ -10,9 +10,10 @@ Rule 3: what has no consumer when it begins, or when its lifetime is changed, or
 Time is an argument, in seconds of a clock that never goes back.
 """
 
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
+
+import msgspec
 
 from distributary.pipeline.model.policy import Expiry, Lifetime
 from distributary.pipeline.model.subscription import SubscriptionKey
@@ -38,14 +39,13 @@ def text_of_expiry(expiry: Expiry) -> str:
 _CONNECTION = 0
 
 
-@dataclass(slots=True)
-class _Clock(Generic[C]):
+class _Clock(msgspec.Struct, Generic[C]):
     """One subscription's: `deadline` is None while it doesn't run, `waits_for` has the sessions
     (or connections) that must end before."""
 
     expiry: Expiry
     deadline: float | None = None
-    waits_for: set[tuple[C, int]] = field(default_factory=set)
+    waits_for: set[tuple[C, int]] = msgspec.field(default_factory=set)
 
 
 class Lifetimes(Generic[C]):

@@ -1,9 +1,10 @@
 """What the gateway tells of its messages to whoever traces them, if anybody does."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
+
+import msgspec
 
 from distributary.pipeline.log.memory_stream import MemoryStream
 from distributary.pipeline.model.message import Group
@@ -21,17 +22,15 @@ class SpanDrop(StrEnum):
     EXPORTER = "exporter"  #: it was at the exporter when that ended
 
 
-@dataclass(slots=True, eq=False)
-class TraceCounts:
+class TraceCounts(msgspec.Struct, eq=False):
     """Spans since the process began: those that the collector took, and the others by why. A
     message or delivery for which there was no room counts as one."""
 
     exported: int = 0
-    dropped: dict[SpanDrop, int] = field(default_factory=lambda: dict.fromkeys(SpanDrop, 0))
+    dropped: dict[SpanDrop, int] = msgspec.field(default_factory=lambda: dict.fromkeys(SpanDrop, 0))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reader:
+class Reader(msgspec.Struct, frozen=True, eq=False):
     """Who is handed messages: its subscription, by a key that is its own (the id of one that the
     log knows), by its id ("": it has none), topic and stream; and the consumer."""
 

@@ -21,7 +21,7 @@ from tests.bench.dispatching import dispatch
 from tests.bench.hostile import hostile
 from tests.bench.large_operations import OPERATIONS
 from tests.bench.long import long
-from tests.bench.materializing import batches, freshness, materialize
+from tests.bench.materializing import batches, freshness, materialize, typed
 from tests.bench.mixed import interleaved
 from tests.bench.month import month
 from tests.bench.neighbours import neighbours
@@ -36,6 +36,7 @@ from tests.bench.settled import settled
 from tests.bench.subscriber import subscriber
 from tests.bench.traced import traced
 from tests.bench.transactions import transactions
+from tests.bench.validating import validate
 from tests.bench.viewing import viewing
 
 #: Messages published before the first case of a group, so that nothing is measured cold.
@@ -364,6 +365,7 @@ CASES = (
         own=True,
     ),
     Case("materialize", "materialize", materialize, Budget(20_000), own=True),
+    Case("typed", "typed", typed, Budget(facts_max={"longer_ratio": 1.25}), own=True),
     Case("batches", "batches", batches, Budget(facts_max={"cpu_ratio": 1.25}), own=True),
     Case(
         "freshness",
@@ -402,6 +404,7 @@ CASES = (
         own=True,
     ),
     Case("crowd", "crowd", crowd, Budget(stall_ms_max=HOSTILE_STALL_MS_MAX), own=True),
+    Case("validate", "validate", validate, own=True),
     Case("standby", "standby", standby, Budget(facts_max={"takeover_s": 2}), own=True),
     Case(
         "neighbours",

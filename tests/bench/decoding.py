@@ -1,17 +1,24 @@
 """What decoding costs a message in this process: in columns, and one by one beside it."""
 
+import random
 import time
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 from proton import Message, byte, symbol
 
+from distributary.pipeline.model.message_columns import COPIED
+from distributary.pipeline.tables.arrow.topic_log_schema import ROWS
 from distributary.pipeline.transforms.decoding.one_by_one import decoded_one_by_one
-from distributary.pipeline.transforms.materialize.messages import decoded_columns
+from distributary.pipeline.transforms.materialize.messages import decoded_bodies, decoded_columns
+from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent
+from distributary.pipeline.transforms.typed.typed_rows import TypedRows
 from examples.demo.flights import Encoder, rows
 from tests.bench.bench import Bench, Measurement
+from tests.bench.materializing import ORDER, TOPIC, order, order_schema
 
 #: Messages in an Arrow batch, as conf/spark.conf has it.
 COUNT = 2_000
@@ -68,4 +75,39 @@ def decode(_bench: Bench) -> Measurement:
         measurement.facts[f"{name}_one_by_one_us"] = _cost(
             decoded_one_by_one, messages, ROUNDS_ONE_BY_ONE
         )
+    measurement.facts |= _typed()
     return measurement
+
+
+def _typed() -> dict[str, float]:
+    """Orders of ten fields in JSON as rows of their typed table, when they are decoded already; and
+    by a schema with one word more, which is read one by one."""
+    chance = random.Random(8)
+    bodies = [order(nth, chance) for nth in range(COUNT)]
+    log = pa.RecordBatch.from_pylist(
+        [
+            {
+                "sequence": nth,
+                "topic": TOPIC,
+                "day": date(2026, 11, 25),
+                "published_at": datetime(2026, 11, 25, tzinfo=UTC),
+                "durable": True,
+                "priority": 4,
+                "group": 1,
+                "message": Message(body=body, inferred=True).encode(),
+            }
+            for nth, body in enumerate(bodies)
+        ],
+        schema=pa.schema([ROWS["message"].field(name) for name in (*COPIED, "message")]),
+    )
+    decoded = decoded_bodies(log)
+    found = {}
+    for name, definition in (("typed", ORDER), ("typed_one_by_one", ORDER | {"minProperties": 1})):
+        typing = TypedRows([SchemaEvent.of(TOPIC, 0, order_schema(definition))])
+        best = float("inf")
+        for _ in range(ROUNDS_ONE_BY_ONE):
+            began = time.process_time()
+            list(typing.made(log, decoded))
+            best = min(best, time.process_time() - began)
+        found[f"{name}_us"] = best / COUNT * 1e6
+    return found

@@ -188,8 +188,14 @@ TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
 def message(
     data_bytes: int, topic: str, ttl_ms: int = 0, *, durable: bool = True, traced: bool = False
 ) -> bytes:
-    """A message: header, properties, two or (traced) three application properties, opaque data
-    last."""
+    """A message as `message_of` makes it, of so many bytes that mean nothing."""
+    return message_of(b"x" * data_bytes, topic, ttl_ms, durable=durable, traced=traced)
+
+
+def message_of(
+    data: bytes, topic: str, ttl_ms: int = 0, *, durable: bool = True, traced: bool = False
+) -> bytes:
+    """A message: header, properties, two or (traced) three application properties, data last."""
     properties = [string("ID:0000-1111:1:1"), NULL, string(topic)]
     trace = {"traceparent": short_string(TRACEPARENT)} if traced else {}
     small = mapping({"k": short_string("v"), "n": b"\x71" + struct.pack(">i", 5), **trace})
@@ -199,7 +205,7 @@ def message(
         described(HEADER, listing(header)),
         described(PROPERTIES, listing(properties)),
         described(APPLICATION_PROPERTIES, small),
-        described(DATA, binary(b"x" * data_bytes)),
+        described(DATA, binary(data)),
     ]
     return b"".join(sections)
 

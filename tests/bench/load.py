@@ -33,6 +33,7 @@ class Spec:
     kinds     property `n` of published messages goes through so many numbers
     ttl_ms    of published messages; 0 is none
     traced    published messages have a traceparent, one in so many is sampled; 0: they have none
+    body      what each message is; empty: `data_bytes` that mean nothing
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Spec:
     rate: float = 0.0
     ranges: bool = False
     data_bytes: int = 1024
+    body: str = ""
     random_data: bool = False
     seconds_max: float = 120.0
 
@@ -129,7 +131,8 @@ class Loop:
 
 def _laid_out(spec: Spec, count: int) -> NDArray[np.uint8]:
     traced = spec.traced > 0
-    payload = frames.message(spec.data_bytes, spec.topic, spec.ttl_ms, traced=traced)
+    data = spec.body.encode() or b"x" * spec.data_bytes
+    payload = frames.message_of(data, spec.topic, spec.ttl_ms, traced=traced)
     noise = spec.data_bytes if spec.random_data else 0
     rows = frames.transfers(count, payload, random_bytes=noise)
     if spec.kinds:

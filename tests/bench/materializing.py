@@ -10,9 +10,10 @@ import subprocess
 import sys
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -20,9 +21,20 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 from proton import Message
 
-from distributary.pipeline.model.message import Group, PublishBatch, Settlement, SubscriptionRecord
+from distributary.pipeline.model.message import (
+    Group,
+    LogEvent,
+    PublishBatch,
+    SchemaRecord,
+    Settlement,
+    SubscriptionRecord,
+)
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import Definition, SubscriptionEvent, SubscriptionKey
+from distributary.pipeline.schemas.column_types import spark_json
+from distributary.pipeline.schemas.json_columns import json_columns
+from distributary.pipeline.schemas.schema_text import text_of
+from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.journal import frame
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
@@ -54,9 +66,12 @@ COLD_SECONDS: Final = 45
 
 @dataclass(slots=True)
 class Feed:
-    """A log with one subscription: each group settles the messages of the one before."""
+    """A log with one subscription: each group settles the messages of the one before. With `json`
+    its bodies are orders in JSON, with `schema` their topic has one, too."""
 
     home: Path
+    json: bool = False
+    schema: bool = False
     log: TopicLog = field(init=False)
     chance: random.Random = field(default_factory=lambda: random.Random(8))
 
@@ -85,14 +100,23 @@ class Feed:
         settled = Settlement(
             KEY.id, TOPIC, "worker/billing", Outcome.ACCEPTED, True, 0, at, at, first, (before,)
         )
-        return Group(
-            number,
-            first,
-            at,
-            (self._run(count),),
-            (settled,) if before else (),
-            () if first else (born,),
-        )
+        events: tuple[LogEvent, ...] = () if first else (born,)
+        if self.schema and not first:
+            events = (born, SchemaRecord(TOPIC, order_schema(), 0))
+        run = self._orders(first, count) if self.json else self._run(count)
+        return Group(number, first, at, (run,), (settled,) if before else (), events)
+
+    def _orders(self, first: int, count: int) -> PublishBatch:
+        """Ten fields each; the bodies of a run differ, those of runs but for their ids don't."""
+        properties = {"carrier": "UA", "delay": 12.5, "flight": 1545}
+        parts = [
+            Message(
+                body=order(first + nth, self.chance), inferred=True, properties=properties
+            ).encode()
+            for nth in range(count)
+        ]
+        lengths = array("I", map(len, parts)).tobytes()
+        return _batch(count, b"".join(parts), lengths)
 
     def _run(self, count: int) -> PublishBatch:
         properties = {"carrier": "UA", "delay": 12.5, "flight": 1545}
@@ -102,15 +126,54 @@ class Feed:
         front = empty[: len(empty) - BODY_BYTES]
         bodies = self.chance.randbytes(BODY_BYTES * count)
         parts = [front + bodies[at * BODY_BYTES : (at + 1) * BODY_BYTES] for at in range(count)]
-        return PublishBatch(
-            TOPIC,
-            count,
-            b"".join(parts),
-            array("I", [len(empty)] * count).tobytes(),
-            b"\1" * count,
-            b"\4" * count,
-            bytes(4 * count),
-        )
+        return _batch(count, b"".join(parts), array("I", [len(empty)] * count).tobytes())
+
+
+def _batch(count: int, blob: bytes, lengths: bytes) -> PublishBatch:
+    return PublishBatch(TOPIC, count, blob, lengths, b"\1" * count, b"\4" * count, bytes(4 * count))
+
+
+#: What an order must be: ten fields, of most kinds that there are.
+ORDER: Final[dict[str, object]] = {
+    "type": "object",
+    "properties": {
+        "order_id": {"type": "string"},
+        "customer": {"type": "integer", "minimum": 0},
+        "amount": {"type": "number"},
+        "currency": {"type": "string", "enum": ["EUR", "USD"]},
+        "placed_at": {"type": "string", "format": "date-time"},
+        "paid": {"type": "boolean"},
+        "country": {"type": "string", "minLength": 2, "maxLength": 2},
+        "items": {"type": "integer"},
+        "note": {"type": ["string", "null"]},
+        "sku": {"type": "string"},
+    },
+    "required": ["order_id", "customer", "amount"],
+}
+
+
+def order_schema(said: Mapping[str, object] = ORDER) -> str:
+    """The schema as its event has it."""
+    definition = json.dumps(said)
+    columns = json.dumps(spark_json(json_columns(definition).columns))
+    return text_of(SchemaVersion(TOPIC, 1, Format.JSON, definition), columns)
+
+
+def order(number: int, chance: random.Random) -> bytes:
+    """One that fits."""
+    said = {
+        "order_id": f"o-{number}-{chance.getrandbits(64):x}",
+        "customer": chance.randrange(1_000_000),
+        "amount": round(chance.random() * 1_000, 2),
+        "currency": chance.choice(("EUR", "USD")),
+        "placed_at": f"2026-11-25T10:{number % 60:02d}:00.{chance.randrange(1_000_000):06d}Z",
+        "paid": chance.random() < 0.9,
+        "country": chance.choice(("DE", "FR", "US")),
+        "items": chance.randrange(1, 9),
+        "note": None,
+        "sku": f"{chance.getrandbits(60):015x}",
+    }
+    return json.dumps(said).encode()
 
 
 @contextmanager
@@ -162,9 +225,30 @@ def _cpu(session: int) -> float:
 def materialize(bench: Bench) -> Measurement:
     """A log of 1 KiB messages and their settlements, in one process that is warm by half of it.
     The other half is there before the job looks again: nothing else runs meanwhile."""
-    measurement, count = Measurement(), bench.settings.count(MESSAGES)
+    measurement = Measurement()
+    _caught_up(bench, measurement, Feed)
+    return measurement
+
+
+def typed(bench: Bench) -> Measurement:
+    """The same with orders in JSON, whose topic has a schema or hasn't: the rate with typed tables,
+    and how much longer than without it takes."""
+    measurement, plain = Measurement(), Measurement()
+    _caught_up(bench, plain, partial(Feed, json=True))
+    _caught_up(bench, measurement, partial(Feed, json=True, schema=True))
+    measurement.facts |= {
+        "without_cpu_us": plain.facts["cpu_us"],
+        "without_rate": plain.rates[0],
+        "longer_ratio": plain.rates[0] / measurement.rates[0],
+    }
+    return measurement
+
+
+def _caught_up(bench: Bench, measurement: Measurement, feeding: Callable[[Path], Feed]) -> None:
+    """One log, brought in by a job that is warm by half of it."""
+    count = bench.settings.count(MESSAGES)
     with fresh_home(bench.folder) as home:
-        feed = Feed(home)
+        feed = feeding(home)
         for _ in range(0, count, VERSION):
             feed.commit(VERSION)
         with job(home, "--trigger", f"{PAUSE_SECONDS} seconds") as process:
@@ -181,7 +265,6 @@ def materialize(bench: Bench) -> Measurement:
     measurement.rates.append(done / seconds)
     measurement.messages = done
     measurement.facts = {"cpu_us": 1e6 * used / done, **steps}
-    return measurement
 
 
 def batches(bench: Bench) -> Measurement:

@@ -11,7 +11,7 @@ import pytest
 from example_programs import go_missing, needs
 from gateway_process import Gateway
 from jms_suite import jars
-from maven_jars import jdk_missing, with_needs
+from maven_jars import SHORT_LIFE, jdk_missing, with_needs
 from node_program import install, node_missing
 from proton import Described, symbol, ulong
 from proton.reactor import Selector
@@ -154,6 +154,6 @@ def test_the_program_for_jms(gateway: Gateway, tmp_path: Path, line: str) -> Non
     source = tmp_path / "Orders.java"
     source.write_text(_placed(program, gateway).replace("jakarta.jms", f"{line}.jms"))
     path = ":".join(map(str, jars() if line == "jakarta" else with_needs(JAVAX)))
-    options = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", path)
+    options = (*SHORT_LIFE, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", path)
     assert run(str(shutil.which("java")), *options, source, at=gateway) == PIZZA
     assert made_once(gateway)

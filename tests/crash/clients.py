@@ -3,6 +3,7 @@
 All of them take turns in the test's own thread. None waits: a turn does what can be done at once.
 """
 
+import json
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from history import (
     Settled,
     Subscribed,
 )
-from proton import Delivery
+from proton import Delivery, Message
 
 #: Messages that a publisher has on its way at once, and sends at most in one turn.
 WINDOW = 60
@@ -44,6 +45,11 @@ _STATES = {
     Said.REJECTED: Delivery.REJECTED,
     Said.RELEASED: Delivery.RELEASED,
 }
+
+
+def named(message: Message) -> str:
+    """Which message of a publisher this is."""
+    return str(message.body).split(" ", 1)[0].removeprefix('"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,10 @@ class Publisher:
         self._history.add(publish)
         sizes, weights = zip(*PADDING, strict=True)
         padding = "x" * self._draw.choices(sizes, weights)[0]
-        body = encoded(f"{publish.message} {padding}", durable=publish.kept)
+        text = f"{publish.message} {padding}"
+        # Half of them are JSON, so that a topic with a schema has both: rows and what is rejected.
+        said = json.dumps(text) if publish.number % 2 else text
+        body = encoded(said, durable=publish.kept)
         self._waiting.append((publish, link.send(body)))
         return True
 
@@ -271,7 +280,7 @@ class Consumer:
 
     def _see(self, got: Got) -> str:
         message = got.message
-        body = str(message.body).split(" ", 1)[0]
+        body = named(message)
         self._history.add(
             Delivered(self.subscription.name, body, self.name, message.delivery_count)
         )
@@ -422,7 +431,7 @@ def search(history: History, port: int, subscription: Subscription) -> None:
             for got in inbox:
                 message = got.message
                 assert message.annotations["x-opt-dead-letter-subscription"] == subscription.id
-                body = str(message.body).split(" ", 1)[0]
+                body = named(message)
                 history.add(DeadLettered(subscription.name, body))
             link.confirm(inbox)
     history.add(Searched(subscription.name))

@@ -15,7 +15,7 @@ from checker import Report
 from faults import ANY_CALL, Fault, Layer, Where
 from history import How
 from points import ALL_POINTS, POINTS
-from world import World, settings_of
+from world import TOPICS, World, settings_of
 
 Settings = Mapping[str, Mapping[str, object]]
 #: Commits as fast as they go: soon there are enough of them for checkpoints and merges.
@@ -233,6 +233,7 @@ def killed_jobs(times: int) -> Scenario:
 
     def harm(world: World) -> None:
         layer = Layer(world.folder / "job-layer", world.home, program="java")
+        world.set_schema(TOPICS[0], '{"type": "string"}')
         for _ in range(times):
             layer.arm(anywhere(world.draw, spark_job.CALLS))
             killed(world, layer, spark_job.FIRST_SECONDS)

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from faults import Layer
 from gateway_process import Gateway
 
-TABLES = ("messages", "acks", "subscriptions", "cursors")
+TABLES = ("messages", "acks", "subscriptions", "schemas", "cursors", "topics/rain", "rejected")
 #: Seconds that a run may take; half a minute on an idle machine, most of it for the JVM.
 SECONDS_MAX = 600
 #: Seconds after which a run that hasn't met its kill is killed.

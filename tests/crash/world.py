@@ -24,7 +24,8 @@ from clients import Consumer, Publisher, Subscription, Whisperer, connected, sea
 from disk import SmallDisk
 from faults import Fault, Layer, Where
 from fork_server import commands
-from gateway_peer import PeerLost
+from gateway_management import Manager
+from gateway_peer import Peer, PeerLost
 from gateway_process import Gateway, until
 from history import EVERY, Drained, Ended, History, How
 
@@ -143,6 +144,11 @@ class World:
     def gone(self) -> bool:
         """Whether the gateway's process has ended."""
         return not self.gateway.running
+
+    def set_schema(self, topic: str, definition: str) -> None:
+        """The topic has this JSON Schema from now on; nobody is refused for it."""
+        with Peer(self.gateway.port) as peer:
+            Manager(peer).done("UPDATE", "schema", topic, format="json", definition=definition)
 
     def start(self) -> bool:
         """Start the gateway and its clients; False when an armed fault ended it on the way."""

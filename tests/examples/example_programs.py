@@ -1,5 +1,5 @@
 """How the examples of `examples/` are built and started here: each has a shop and billing, two
-programs of one client library. What is built or installed lies in `build/examples`."""
+programs of one client library. What is built or installed lies in `build/examples`, made once."""
 
 import os
 import shutil
@@ -7,10 +7,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
-from maven_jars import alone, jdk_missing, needs_of
+from maven_jars import JAVAC, SHORT_LIFE, alone, jdk_missing, needs_of
 from node_program import install, node_missing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +20,7 @@ BUILT = ROOT / "build" / "examples"
 #: The Go that the client needs.
 GO_MIN = (1, 25)
 #: Java for programs that live for seconds.
-JAVA = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+JAVA = ("java", "-Xmx256m", *SHORT_LIFE)
 #: What a process that a signal ends has as exit code, by itself and by Java.
 BY_SIGTERM = 143
 BUILD_SECONDS_MAX = 200
@@ -47,6 +48,7 @@ def python() -> Programs:
     return Programs((*start, "shop"), (*start, "billing"), SOURCES / "python")
 
 
+@cache
 def node() -> Programs:
     """Beside the modules that its own lock file names, by checksums."""
     needs(node_missing())
@@ -57,6 +59,7 @@ def node() -> Programs:
     return Programs((found.program, "shop.js"), (found.program, "billing.js"), folder)
 
 
+@cache
 def go() -> Programs:
     """Built by whatever Go is there: nobody is asked to have one."""
     if (missing := go_missing()) is not None:
@@ -67,6 +70,7 @@ def go() -> Programs:
     return Programs((str(folder / "shop"),), (str(folder / "billing"),), folder)
 
 
+@cache
 def java() -> Programs:
     """Beside the jars that its own pom.xml needs."""
     path = compiled("java", needs_of)
@@ -74,6 +78,7 @@ def java() -> Programs:
     return Programs((*start, "shop.Shop"), (*start, "shop.Billing"), BUILT, BY_SIGTERM)
 
 
+@cache
 def spring_boot() -> Programs:
     """Beside the jars that Maven has found for its pom.xml: jgo can't read Spring Boot's parent."""
     path = compiled("spring-boot", lambda _: alone(locked_jars()))
@@ -128,7 +133,7 @@ def compiled(name: str, jars: Callable[[Path], list[Path]]) -> str:
     path = ":".join(map(str, [classes, *jars(project / "pom.xml")]))
     sources = sorted(map(str, project.rglob("src/main/java/**/*.java")))
     lint = ("-Xlint:all,-processing", "-Werror", "-parameters", "-proc:none")
-    build("javac", *lint, "--release", "17", "-cp", path, "-d", str(classes), *sources)
+    build(*JAVAC, *lint, "--release", "17", "-cp", path, "-d", str(classes), *sources)
     return path
 
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from jms_control import Gateways, serve
-from maven_jars import alone, with_needs
+from maven_jars import JAVAC, SHORT_LIFE, alone, with_needs
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).parent / "java" / "jms"
@@ -31,8 +31,6 @@ TEST_SECONDS_MAX = 90
 #: Seconds for all of them, on a machine that has much else to do.
 SUITE_SECONDS_MAX = 1_200
 CLASSES_AT_ONCE = 4
-#: Neither the compiler nor the tests live long enough for Java's second compiler.
-SHORT_LIFE = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _TEST = re.compile(r"@(?:Parameterized)?Test\b.*?\bvoid\s+(\w+)\s*\(", re.DOTALL)
 
@@ -76,8 +74,7 @@ def run(folder: Path) -> list[Result]:
     shutil.rmtree(BUILT, ignore_errors=True)
     (BUILT / "classes").mkdir(parents=True)
     _java(
-        "javac",
-        *(f"-J{option}" for option in SHORT_LIFE),
+        *JAVAC,
         "-Xlint:all,-serial,-unchecked",
         "-Werror",
         "-cp",

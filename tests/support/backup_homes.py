@@ -40,7 +40,7 @@ def require_sound(home: Path) -> None:
     report = verify(Home(home), deep=True)
     assert report.sound, report
     notes = [note for check in report.checks for note in check.notes]
-    assert not notes
+    assert not notes, notes
 
 
 def all_of(incoming: Incoming) -> list[Got]:

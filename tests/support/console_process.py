@@ -2,13 +2,11 @@
 
 import os
 import re
-import signal
-import subprocess
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
-from fork_server import SCRIPT, clean_environment
+from fork_server import Forked, commands
 from gateway_http import ShownGateway
 
 _AT = re.compile(r"^console of .+ at (\S+)$")
@@ -22,20 +20,21 @@ class Console:
         self.gateway, self._options = gateway, options
         if home:
             self._options = ("--home", str(gateway.home), *options)
-        self.process: subprocess.Popen[str] | None = None
+        self.process: Forked | None = None
+        self._said: IO[str] | None = None
         self.url = ""
 
     def __enter__(self) -> Self:
         words = [
-            *(SCRIPT, "console", "--listen", "127.0.0.1:0"),
+            *("console", "--listen", "127.0.0.1:0"),
             *("--gateway", f"127.0.0.1:{self.gateway.port}"),
             *("--metrics", f"127.0.0.1:{self.gateway.http_port}", *self._options),
         ]
-        self.process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, text=True, env=clean_environment()
-        )
-        assert self.process.stdout is not None
-        said = self.process.stdout.readline()
+        reading, writing = os.pipe()
+        with os.fdopen(writing, "wb") as output, os.fdopen(2, "wb", closefd=False) as errors:
+            self.process = commands().start(*words, output=output, errors=errors)
+        self._said = os.fdopen(reading)
+        said = self._said.readline()
         found = _AT.match(said.strip())
         assert found, f"the console said {said!r}"
         self.url = found[1]
@@ -48,10 +47,12 @@ class Console:
         trace: TracebackType | None,
     ) -> None:
         if self.process is not None:
-            self.process.send_signal(signal.SIGTERM)
-            assert self.process.wait(30) == 0, "the console ends by SIGTERM with 0"
-            assert self.process.stdout is not None
-            self.process.stdout.close()
+            assert self._said is not None
+            self.process.terminate()
+            try:
+                assert self.process.wait(30) == 0, "the console ends by SIGTERM with 0"
+            finally:
+                self._said.close()
             self.process = None
 
     def cpu_seconds(self) -> float:

@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -23,7 +24,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO
 
@@ -33,11 +34,28 @@ _PR_SET_CHILD_SUBREAPER = 36
 _REQUEST_BYTES_MAX = 1 << 17
 #: The installed script.
 SCRIPT = str(Path(sys.executable).with_name("distributary"))
-#: What a gateway imports, and what the other commands do, with those of Spark's jobs.
-GATEWAY = ("distributary.ingest.gateway.serve", "distributary.ingest.cli.serve_command")
+#: What a gateway imports at its start, and, with Arrow, when its first link comes: two tenths of a
+#: second of a processor each time. The last two are imported by Arrow, once it makes anything.
+GATEWAY = (
+    "distributary.ingest.gateway.serve",
+    "distributary.ingest.cli.serve_command",
+    "distributary.pipeline.tables.topic_log.table_work",
+    "distributary.ingest.runtime.load_settings",
+    "importlib.readers",
+    "dateutil.relativedelta",
+    "numpy.ma",
+)
+#: What the other commands import, with those of Spark's jobs.
 COMMANDS = (
     *sorted({f"distributary.ingest.cli.{module}" for module in main.COMMANDS.values()}),
+    "distributary.ingest.backup.backup_run",
+    "distributary.ingest.backup.restore_run",
     "distributary.ingest.cli.inspection.inspect_show",
+    "distributary.ingest.cli.messages.message_lines",
+    "distributary.ingest.cli.messages.message_traffic",
+    "distributary.ingest.commit.table_location",
+    "distributary.ingest.console.console_server",
+    "distributary.ingest.console.settings.console_settings",
     "distributary.pipeline.tables.verify.verify_home",
     "distributary.jobs.client.management_client",
     "distributary.jobs.session.session",
@@ -87,17 +105,21 @@ class Forked:
 
 class ForkServer:
     """Forks of a process that has imported these modules; `before` is called in it first. Of a
-    library that is `preloaded` each fork calls `begin`, when it has its variables."""
+    library that is `preloaded` each fork calls `begin`, when it has its variables. With a `program`
+    they run that module of the checkout, as `python -m` does, in place of the command."""
 
     def __init__(
         self,
         modules: tuple[str, ...],
         before: Callable[[], None] | None = None,
         preloaded: Path | None = None,
+        program: str = "",
     ) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._lock = threading.Lock()
         self._preloaded = preloaded
+        self._program = program
+        checkout = {"PYTHONPATH": str(Path(__file__).parents[2])} if program else {}
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -105,7 +127,9 @@ class ForkServer:
                 [sys.executable, "-P", __file__, str(theirs.fileno()), *modules],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env=clean_environment() | ({"LD_PRELOAD": str(preloaded)} if preloaded else {}),
+                env=clean_environment()
+                | ({"LD_PRELOAD": str(preloaded)} if preloaded else {})
+                | checkout,
                 preexec_fn=before,  # noqa: PLW1509 (no threads wait for it)
             )
 
@@ -124,6 +148,7 @@ class ForkServer:
             "env": clean_environment() if environment is None else dict(environment),
             "cwd": str(Path.cwd()),
             "preloaded": str(self._preloaded or ""),
+            "program": self._program,
         }
         with ExitStack() as opened:
             stdin = given or opened.enter_context(Path(os.devnull).open("rb"))
@@ -183,8 +208,9 @@ def commands(preloaded: Path | None = None) -> ForkServer:
     return ForkServer(COMMANDS, preloaded=preloaded)
 
 
-def _serve(requests: socket.socket) -> None:
-    """Fork for each request, until there are no more. Comes back in the forks alone."""
+def _serve(requests: socket.socket) -> str:
+    """Fork for each request, until there are no more. Comes back in the forks alone, with the
+    program that is to be run."""
     while True:
         message, files, _, _ = socket.recv_fds(requests, _REQUEST_BYTES_MAX, 3)
         if not message:
@@ -195,8 +221,9 @@ def _serve(requests: socket.socket) -> None:
             # The process in between ends at once: its child is the subreaper's from then on.
             child = os.fork()
             if child == 0:
-                _become(json.loads(message), files)
-                return
+                request = json.loads(message)
+                _become(request, files)
+                return str(request["program"])
             os.write(tell, b"%d" % child)
             os._exit(0)
         os.waitpid(between, 0)
@@ -219,7 +246,7 @@ def _become(request: dict, files: list[int]) -> None:
         ctypes.CDLL(request["preloaded"]).begin()
 
 
-def _end(main: Callable[[], None]) -> None:
+def _end(main: Callable[[], object]) -> None:
     """Run to the exit code, as Python does, but take nothing apart: that would be pages, too."""
     code: object = 1
     try:
@@ -250,9 +277,10 @@ def _main() -> None:
     # What lives now is nobody's garbage: a fork that looked at it would copy all of its pages.
     gc.collect()
     gc.freeze()
-    _serve(requests)
+    program = _serve(requests)
     requests.detach()
-    _end(main)
+    run = partial(runpy.run_module, program, run_name="__main__", alter_sys=True)
+    _end(run if program else main)
 
 
 if __name__ == "__main__":

@@ -68,8 +68,8 @@ class Gateway:
     `settings` are those of its `--config` file, `options` more of its command line, `environment`
     more of its environment. `start`, `kill` and `stop` in any order; the log of all its lives is
     one file. The process is a fork of one that has imported everything, unless something else is
-    to run (`COMMAND`), or to be run with (`environment`, `before`). A library can be `preloaded`
-    all the same: it is told of `environment` by a call of its `begin`.
+    to run (`COMMAND`), or to be run with (`before`, an `LD_PRELOAD` in `environment`). A library
+    can be `preloaded` all the same: it is told of `environment` by a call of its `begin`.
     """
 
     #: Events that no test may cause.
@@ -130,7 +130,7 @@ class Gateway:
         given = ["--home", self.home, "--listen", f"127.0.0.1:{self.port}"]
         words = ["serve", *given, "--config", self.config, *self.LOGGING, *self.options]
         with self.log_path.open("ab") as log:
-            forked = self.preloaded or not self.environment
+            forked = self.preloaded or "LD_PRELOAD" not in self.environment
             if self.COMMAND == (SCRIPT,) and forked and before is None:
                 self.process = gateways(self.preloaded).start(
                     *words,

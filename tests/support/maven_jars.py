@@ -1,4 +1,5 @@
-"""Jars from Maven Central, without Maven: jgo resolves them and keeps them in `~/.m2`."""
+"""Java for programs of seconds, and jars from Maven Central: jgo resolves them without Maven and
+keeps them in `~/.m2`."""
 
 import shutil
 from collections.abc import Iterable
@@ -7,6 +8,10 @@ from pathlib import Path
 from jgo.maven import POM, MavenContext, Model
 
 DOWNLOAD_SECONDS_MAX = 120
+#: Neither a compiler nor a client in the tests lives long enough for Java's second compiler.
+SHORT_LIFE = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+#: The compiler, for the same.
+JAVAC = ("javac", *(f"-J{option}" for option in SHORT_LIFE))
 #: What a program needs to run.
 _SCOPES = ("compile", "runtime")
 

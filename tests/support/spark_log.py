@@ -1,5 +1,6 @@
 """A topic_log written by hand, as the gateway's committer would: one commit of whole groups."""
 
+import json
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from proton import Message
 
+from distributary.pipeline.schemas.column_types import spark_json
+from distributary.pipeline.schemas.json_columns import json_columns
 from distributary.pipeline.tables.arrow.topic_log_schema import CONFIGURATION, PARTITIONS, SCHEMA
 
 BEGIN = datetime(2026, 11, 21, 23, 59, 0, tzinfo=UTC)
@@ -25,6 +28,11 @@ def encoded(text: str = "hello", **fields: object) -> bytes:
 def encoded_bytes(data: bytes) -> bytes:
     """A message with a data section, as Proton's own encoder makes it."""
     return Message(body=data, inferred=True, durable=True).encode()
+
+
+def columns_text(definition: str) -> str:
+    """The columns of a JSON Schema, as the event of its version has them."""
+    return json.dumps(spark_json(json_columns(definition).columns))
 
 
 @dataclass

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
+from msgspec import structs
 
 from distributary.ingest.runtime import load_settings
 from distributary.pipeline.tables.home.home import Home
@@ -102,5 +103,5 @@ def _report_as_json(report: "Report", cut: "Cut | None", *, repair: bool) -> dic
         "checks": [asdict(check) for check in report.checks],
     }
     if repair:
-        found["cut"] = None if cut is None else asdict(cut) | {"path": str(cut.path)}
+        found["cut"] = None if cut is None else structs.asdict(cut) | {"path": str(cut.path)}
     return found

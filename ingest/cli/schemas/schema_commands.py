@@ -14,6 +14,7 @@ from distributary.ingest.cli.options.command_options import (
     sure,
     yes_option,
 )
+from distributary.ingest.cli.schemas.schema_export import export
 from distributary.ingest.cli.schemas.schema_sampling import infer, sample_report
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.management.management_messages import Entity, Verb
@@ -48,19 +49,19 @@ def _definition_options(command: "Callable[..., None]") -> "Callable[..., None]"
             click.option(
                 "--compatibility",
                 type=click.Choice([one.value for one in Compatibility]),
-                default=Compatibility.BACKWARD.value,
-                show_default=True,
-                help="What this version may change.",
+                help="What this version may change.  [first: backward]",
             ),
             click.option(
                 "--framing",
                 type=click.Choice([one.value for one in Framing]),
-                default=Framing.PLAIN.value,
-                show_default=True,
-                help="What stands before a body.",
+                help="What stands before a body.  [first: plain]",
             ),
             click.option("--registry-id", default="", help="How bodies name this version."),
-            click.option("--cloud-events", is_flag=True, help="Messages are CloudEvents."),
+            click.option(
+                "--cloud-events/--no-cloud-events",
+                default=None,
+                help="Whether messages are CloudEvents.  [first: no]",
+            ),
         )
     ):
         command = option(command)
@@ -77,6 +78,7 @@ def schema() -> None:
       distributary schema set 'sensors.*' --avro reading.avsc --validate refuse
       distributary schema show orders
       distributary schema infer orders --home ~/orders --sample 100000
+      distributary schema export > asyncapi.json
 
     A schema is for a topic, a queue (queue://work), or a pattern as in policies: * and ?.
     Exit codes: 0 done, 1 not allowed or failed, 2 not understood, 3 there is none, 4 refused.
@@ -89,9 +91,7 @@ def schema() -> None:
 @click.option(
     "--validate",
     type=click.Choice([one.value for one in Validation]),
-    default=Validation.OFF.value,
-    show_default=True,
-    help="What becomes of a message that doesn't fit.",
+    help="What becomes of a message that doesn't fit.  [first: off]",
 )
 @json_option
 @connected
@@ -102,14 +102,14 @@ def set_(
     avro: Path | None,
     protobuf: Path | None,
     message: str,
-    compatibility: str,
-    framing: str,
+    compatibility: str | None,
+    framing: str | None,
     registry_id: str,
-    cloud_events: bool,
-    validate: str,
+    cloud_events: bool | None,
+    validate: str | None,
     as_json: bool,
 ) -> None:
-    """Set the next version.
+    """Set the next version. What isn't said of its use stays as in the version before.
 
     \b
     Examples:
@@ -123,8 +123,9 @@ def set_(
         "framing": framing,
         "registry_id": registry_id,
         "cloud_events": cloud_events,
+        "validate": validate,
     }
-    row = client.ask(Verb.UPDATE, Entity.SCHEMA, topic, {**wanted, "validate": validate})
+    row = client.ask(Verb.UPDATE, Entity.SCHEMA, topic, _said(wanted))
     if as_json:
         print_json(row)
     else:
@@ -140,6 +141,11 @@ def attributes(files: "Mapping[Format, Path | None]", message: str) -> dict[str,
     if (of is Format.PROTOBUF) != bool(message):
         raise InvalidRequest("--protobuf FILE and --message package.Message go together")
     return {"format": of.value, "definition": _definition(of, file), "message": message}
+
+
+def _said(wanted: "Mapping[str, Any]") -> dict[str, Any]:
+    """What was said of it: the rest stays as it is."""
+    return {key: value for key, value in wanted.items() if value is not None}
 
 
 def _definition(of: Format, file: Path) -> str:
@@ -234,10 +240,10 @@ def check(
     avro: Path | None,
     protobuf: Path | None,
     message: str,
-    compatibility: str,
-    framing: str,
+    compatibility: str | None,
+    framing: str | None,
     registry_id: str,
-    cloud_events: bool,
+    cloud_events: bool | None,
     home: Path | None,
     config: Path | None,
     sample: int,
@@ -259,7 +265,7 @@ def check(
         "registry_id": registry_id,
         "cloud_events": cloud_events,
     }
-    answer = client.ask(Verb.UPDATE, Entity.SCHEMA, topic, {**wanted, "check": True})
+    answer = client.ask(Verb.UPDATE, Entity.SCHEMA, topic, _said(wanted | {"check": True}))
     row = {"allowed": answer["allowed"], "reasons": answer["reasons"]}
     if home is not None:
         version = SchemaVersion(
@@ -268,9 +274,9 @@ def check(
             format=Format(wanted["format"]),
             definition=wanted["definition"],
             message=wanted["message"],
-            framing=Framing(framing),
+            framing=Framing(answer["framing"]),
             registry_id=registry_id,
-            cloud_events=cloud_events,
+            cloud_events=answer["cloud_events"],
         )
         row |= sample_report(version, home, config, sample)
     if as_json:
@@ -297,3 +303,4 @@ def drop(client: "Client", topic: str, yes: bool) -> None:
 
 
 schema.add_command(infer)
+schema.add_command(export)

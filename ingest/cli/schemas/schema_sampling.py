@@ -10,6 +10,7 @@ import click
 from distributary.ingest.cli.answer_tables import SEEN_PLACES, show_rows
 from distributary.ingest.cli.options.command_options import json_option, print_json
 from distributary.ingest.runtime import load_settings
+from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.body_content import content_of, json_body
 from distributary.pipeline.schemas.inference import SeenPlace, proposed, told
 from distributary.pipeline.schemas.schema_choice import pattern
@@ -34,6 +35,8 @@ def _newest(home: Path, config: Path | None, topic: str, count: int) -> "Iterato
     from distributary.pipeline.tables.reading.newest_messages import newest_messages  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.topic_log.table_view import open_view  # noqa: PLC0415 (as above)
 
+    if not home.is_dir():
+        raise InvalidRequest(f"--home {home} is no folder: say that which the gateway serves")
     store = table_store(Home(home), load_settings.load(config, flags={}))
     files = open_view(store).of(MESSAGE)
     return newest_messages(store, files, pattern(topic).matches_topic, count)

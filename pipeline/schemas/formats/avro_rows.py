@@ -21,10 +21,10 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.amqp_instance import EPOCH
 from distributary.pipeline.schemas.avro_columns import avro_columns
 from distributary.pipeline.schemas.body_content import BodyContent, body_bytes, unframed
-from distributary.pipeline.schemas.column_types import LIMITS, RowLayout, Scalar, SchemaLimits
+from distributary.pipeline.schemas.column_types import RowLayout, Scalar
 from distributary.pipeline.schemas.json_columns import parsed
 from distributary.pipeline.schemas.json_values import SCALARS, Reading, json_text, row_reading
-from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
+from distributary.pipeline.schemas.schema_version import LIMITS, Format, SchemaLimits, SchemaVersion
 from distributary.pipeline.schemas.typed_row import NotFitting, RowValue, TypedRow, not_a
 
 #: What fastavro raises for bytes that aren't of the schema.

@@ -13,15 +13,23 @@ import jsonschema_rs
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.body_content import BodyContent, json_body
-from distributary.pipeline.schemas.column_types import LIMITS, RowLayout, SchemaLimits
+from distributary.pipeline.schemas.column_types import RowLayout
 from distributary.pipeline.schemas.json_columns import json_columns, parsed
 from distributary.pipeline.schemas.json_values import (
     Instance,
     has_decimals,
     row_reading,
 )
-from distributary.pipeline.schemas.schema_version import SchemaVersion
-from distributary.pipeline.schemas.typed_row import REASON_CHARACTERS_MAX, NotFitting, TypedRow
+from distributary.pipeline.schemas.schema_version import LIMITS, SchemaLimits, SchemaVersion
+from distributary.pipeline.schemas.typed_row import (
+    REASON_CHARACTERS_MAX,
+    NotFitting,
+    TypedRow,
+    pointer,
+)
+
+#: What the library says of a pattern that can't be matched in linear time, too.
+_NO_PATTERN = 'is not a "regex"'
 
 
 class JsonRows:
@@ -58,9 +66,18 @@ def _validator(definition: str) -> jsonschema_rs.Validator:
             pattern_options=jsonschema_rs.RegexOptions(),
             offline=True,
         )
+    except jsonschema_rs.ValidationError as error:
+        said = error.message
+        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
+            raise InvalidRequest(
+                f"a $ref leads nowhere: {said}. References lead to a place in the same document"
+            ) from None
+        if said.endswith(_NO_PATTERN):
+            said += ", or one with look-around or back-references, or too large"
+        where = pointer(list(error.instance_path)) or "its top"
+        raise InvalidRequest(f"the definition is no JSON Schema: {where}: {said}") from None
     except (ValueError, jsonschema_rs.ReferencingError) as error:
-        said = error.message if isinstance(error, jsonschema_rs.ValidationError) else str(error)
-        raise InvalidRequest(f"the definition is no JSON Schema: {said}") from None
+        raise InvalidRequest(f"the definition is no JSON Schema: {error}") from None
 
 
 def _a_schema(said: object) -> dict[str, Any] | bool:

@@ -35,7 +35,6 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.amqp_instance import EPOCH
 from distributary.pipeline.schemas.body_content import BodyContent, body_bytes, unframed
 from distributary.pipeline.schemas.column_types import (
-    LIMITS,
     Column,
     ColumnType,
     DecimalOf,
@@ -43,14 +42,13 @@ from distributary.pipeline.schemas.column_types import (
     MapOf,
     RowLayout,
     Scalar,
-    SchemaLimits,
     Struct,
     column,
     distinct,
     layout,
 )
 from distributary.pipeline.schemas.json_values import json_text
-from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
+from distributary.pipeline.schemas.schema_version import LIMITS, Format, SchemaLimits, SchemaVersion
 from distributary.pipeline.schemas.typed_row import NotFitting, RowValue, TypedRow
 
 #: Reads one value of a field. Raises NotFitting.

@@ -18,9 +18,9 @@ from distributary.pipeline.schemas.body_content import (
     content_of,
 )
 from distributary.pipeline.schemas.cloud_events import attribute_row, with_attributes
-from distributary.pipeline.schemas.column_types import LIMITS, RowLayout, SchemaLimits
+from distributary.pipeline.schemas.column_types import RowLayout
 from distributary.pipeline.schemas.json_values import Instance, json_instance, json_text
-from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
+from distributary.pipeline.schemas.schema_version import LIMITS, Format, SchemaLimits, SchemaVersion
 from distributary.pipeline.schemas.typed_row import Misfit, NotFitting, TypedRow
 
 #: What a structured CloudEvent has its data in.

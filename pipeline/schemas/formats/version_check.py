@@ -24,6 +24,13 @@ from distributary.pipeline.schemas.typed_row import pointer
 
 #: Reasons that are given at most.
 REASONS_MAX: Final = 10
+#: Rules that one reason names, and characters of each side's value.
+RULES_MAX: Final = 3
+RULE_CHARACTERS_MAX: Final = 60
+#: Keywords that have reasons of their own, or change nothing.
+_ELSEWHERE: Final = frozenset(
+    {"properties", "required", "title", "description", "examples", "default", "allOf", "$defs"}
+)
 Schema = dict[str, Any] | bool
 
 
@@ -61,8 +68,9 @@ def _schema(version: SchemaVersion) -> Schema:
 
 def json_problems(writer: Schema, reader: Schema) -> Iterable[str]:
     """The places where the reader refuses what the writer's schema names, or may refuse it."""
-    closing = "allOf" not in json.dumps(writer)
-    yield from _uncovered(_closed(writer) if closing else writer, reader, (), (writer, reader))
+    closes = "allOf" not in json.dumps(writer)
+    written, read = _stated(writer, closed=closes), _stated(reader, closed=False)
+    yield from _uncovered(written, read, (), (written, read))
 
 
 def _uncovered(
@@ -86,7 +94,29 @@ def _uncovered(
             found = found or bool(inner)
             yield from inner
     if not found:
-        yield f"{pointer(list(at)) or 'the body'} may be what the reader's schema refuses"
+        place = pointer(list(at)) or "the body"
+        yield f"{place} may be what the reader's schema refuses{_differing(writer, reader)}"
+
+
+def _differing(writer: Any, reader: Any) -> str:
+    """The rules that aren't the same on both sides, the first few."""
+    if not isinstance(writer, dict) or not isinstance(reader, dict):
+        return ""
+    words = [
+        word
+        for word in sorted({*writer, *reader} - _ELSEWHERE)
+        if writer.get(word) != reader.get(word)
+    ]
+    said = [
+        f"{word} {_short(writer.get(word))} is written, {_short(reader.get(word))} is read"
+        for word in words[:RULES_MAX]
+    ]
+    return f": {'; '.join(said)}" if said else ""
+
+
+def _short(value: object) -> str:
+    text = "(none)" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= RULE_CHARACTERS_MAX else f"{text[:RULE_CHARACTERS_MAX]}..."
 
 
 def _within(part: Any, root: Schema) -> Any:
@@ -114,23 +144,28 @@ def _covers(reader: Any, writer: Any) -> bool:
 _ONE = frozenset({"items", "additionalProperties", "contains", "not", "if", "then", "else"})
 _MANY = frozenset({"anyOf", "oneOf", "prefixItems"})
 _NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties"})
+#: What a text in base64 is made of.
+_BASE64 = "^[A-Za-z0-9+/]*={0,2}$"
 _SAYS_MORE = frozenset({"additionalProperties", "unevaluatedProperties", "patternProperties"})
 
 
-def _closed(node: Any) -> Any:
-    """A schema whose objects have the properties that they name, and no others."""
+def _stated(node: Any, *, closed: bool) -> Any:
+    """A schema that says as a rule what rows ask for: a text in base64 has its characters. If it is
+    to be `closed` its objects have the properties that they name, and no others."""
     if not isinstance(node, dict):
         return node
     made: dict[str, Any] = {}
     for key, value in node.items():
         if key in _NAMED and isinstance(value, dict):
-            made[key] = {name: _closed(one) for name, one in value.items()}
+            made[key] = {name: _stated(one, closed=closed) for name, one in value.items()}
         elif key in _MANY and isinstance(value, list):
-            made[key] = [_closed(one) for one in value]
+            made[key] = [_stated(one, closed=closed) for one in value]
         elif key in _ONE:
-            made[key] = _closed(value)
+            made[key] = _stated(value, closed=closed)
         else:
             made[key] = value
-    if isinstance(node.get("properties"), dict) and not _SAYS_MORE & node.keys():
+    if made.get("contentEncoding") == "base64":
+        made["allOf"] = [*made.get("allOf", ()), {"pattern": _BASE64}]
+    if closed and isinstance(node.get("properties"), dict) and not _SAYS_MORE & node.keys():
         made["additionalProperties"] = False
     return made

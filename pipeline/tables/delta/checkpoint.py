@@ -93,7 +93,12 @@ class Identity:
 def pointed(store: Store) -> int:
     """The version of the checkpoint that readers look at first. Raises OSError, ValueError,
     KeyError or TypeError when nothing says it."""
-    return int(json.loads(store.read(POINTER))["version"])
+    return pointed_by(store.read(POINTER))
+
+
+def pointed_by(pointer: bytes) -> int:
+    """The version that these bytes of a pointer say. Raises as `pointed`, but for OSError."""
+    return int(json.loads(pointer)["version"])
 
 
 def tombstones(store: Store, version: int) -> Tombstones:

@@ -10,10 +10,11 @@ import datetime as dt
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
+
+import msgspec
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.delta.store import Store
@@ -27,8 +28,7 @@ _TIER: Final = "t"
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class FileAttributes:
+class FileAttributes(msgspec.Struct, frozen=True):
     """What a file's messages are like, so that it needs not be read to know that they are plain.
 
     `published_low` and `published_high` are microseconds, rounded outward to whole milliseconds;
@@ -42,8 +42,7 @@ class FileAttributes:
     published_high: int
 
 
-@dataclass(frozen=True, slots=True)
-class AddedFile:
+class AddedFile(msgspec.Struct, frozen=True):
     """One data file of the table, with the statistics that its writer recorded.
 
     `low` and `high` are sequences: None for records that have none. `attributes` is None for them,
@@ -71,8 +70,7 @@ class AddedFile:
         return int(head[1:]) if head[:1] == _TIER and head[1:].isdigit() else 0
 
 
-@dataclass(frozen=True, slots=True)
-class CommitFile:
+class CommitFile(msgspec.Struct, frozen=True):
     """One commit as its JSON says it."""
 
     added: tuple[AddedFile, ...]

@@ -1,6 +1,6 @@
 """One data file of messages, as far as its statistics tell which messages lie in it."""
 
-from dataclasses import dataclass
+import msgspec
 
 from distributary.pipeline.model.topic_pattern import is_pattern, least
 
@@ -8,8 +8,7 @@ from distributary.pipeline.model.topic_pattern import is_pattern, least
 TOPIC_EXACT_MAX = 31
 
 
-@dataclass(frozen=True, slots=True)
-class MessageFile:
+class MessageFile(msgspec.Struct, frozen=True):
     """One data file of messages. `reach` is the highest sequence in it and all before it."""
 
     path: str

@@ -7,9 +7,10 @@ deltalake (`pinned_table`), so that each of the two judges the other.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote
+
+import msgspec
 
 from distributary.pipeline import topic_log_columns as columns
 from distributary.pipeline.errors import StoreError
@@ -23,8 +24,7 @@ CHECKPOINT_SUFFIX: Final = ".checkpoint.parquet"
 _KINDS: Final = ("protocol", "metaData", "txn", "add", "remove")
 
 
-@dataclass(frozen=True, slots=True)
-class TableHead:
+class TableHead(msgspec.Struct, frozen=True):
     """What a table is apart from its files: the versions of Delta's protocol that a reader and a
     writer need, and what the action `metaData` says."""
 
@@ -48,8 +48,7 @@ class TableHead:
         return self.format not in (columns.FORMAT, None)
 
 
-@dataclass(frozen=True, slots=True)
-class TableLog:
+class TableLog(msgspec.Struct, frozen=True):
     """A `topic_log` at `version`: the positions of applications, the data files."""
 
     version: int
@@ -58,14 +57,13 @@ class TableLog:
     files: tuple[AddedFile, ...]
 
 
-@dataclass(slots=True)
-class _Fold:
+class _Fold(msgspec.Struct):
     """Actions, one after the other."""
 
-    protocol: Mapping[str, Any] = field(default_factory=dict)
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    transactions: dict[str, int] = field(default_factory=dict)
-    adds: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    protocol: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    metadata: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    transactions: dict[str, int] = msgspec.field(default_factory=dict)
+    adds: dict[str, Mapping[str, Any]] = msgspec.field(default_factory=dict)
 
     def add(self, action: Mapping[str, Any]) -> None:
         if "add" in action:

@@ -6,9 +6,11 @@ thread sees one state, and nothing is read back that was just written.
 
 import uuid
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Self
+
+import msgspec
+from msgspec.structs import replace
 
 from distributary.pipeline import topic_log_columns as columns
 from distributary.pipeline.errors import StoreError
@@ -26,8 +28,7 @@ SEQUENCE_APP = "sequence"
 OWNER_APP = "owner"
 
 
-@dataclass(frozen=True, slots=True)
-class TableState:
+class TableState(msgspec.Struct, frozen=True):
     """The table as of `version`: the last group in it, the first sequence that isn't in it, the
     epoch of the last fence, its files by group, and those of messages as the pager wants them."""
 

@@ -16,8 +16,9 @@ that never came each ends in the same one version.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from distributary.pipeline.errors import ForeignCommit, StoreError
 from distributary.pipeline.log.log_identity import digest
@@ -30,8 +31,7 @@ from distributary.pipeline.tables.delta.table_state import TableState
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Undecided:
+class _Undecided(msgspec.Struct, frozen=True):
     """A commit that may be there: its name, its bytes, its files, and the table's state with it."""
 
     name: str

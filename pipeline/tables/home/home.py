@@ -7,8 +7,9 @@ Only the owner of a home writes under it.
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from distributary.pipeline.errors import InvalidRequest, StoreError
 
@@ -18,8 +19,7 @@ _NO_FOLDER = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(msgspec.Struct, frozen=True):
     """The folder of one gateway, by name of what lies in it. It makes no folder by itself.
 
     Its addresses are absolute, however `root` was typed: what a gateway tells of them is used by
@@ -29,7 +29,7 @@ class Home:
     root: Path
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "root", self.root.absolute())
+        msgspec.structs.force_setattr(self, "root", self.root.absolute())
 
     def make(self) -> None:
         """Make the folder if it is absent, as `make_folder` does."""

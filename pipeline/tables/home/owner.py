@@ -20,9 +20,10 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import count
 from typing import Self
+
+import msgspec
 
 from distributary.pipeline.errors import HomeLocked, HomeLost
 from distributary.pipeline.tables.home.home import Home
@@ -32,8 +33,7 @@ from distributary.pipeline.tables.journal.segment import sync_directory
 CLAIM_BYTES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """What a lock file says of its owner; all 0 when it says nothing."""
 
     pid: int = 0

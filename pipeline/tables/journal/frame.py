@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from itertools import repeat
 
 import msgspec
-import numpy as np
 
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.errors import StoreError
@@ -193,10 +192,11 @@ def _columns(group: Group) -> tuple[list[Bytes], list[Bytes], list[Bytes], list[
 
 
 def _records(group: Group) -> Records:
-    if len(group.messages) == 1 and not (group.settlements or group.subscriptions):
+    if len(group.messages) == 1 and not group.subscriptions:
         [run] = group.messages
+        rows = [_settlement_row(one) for one in group.settlements] if group.settlements else []
         times = bytes(run.expires_at), bytes(run.deliver_at)
-        return Records([run.topic], [(0, run.count)], [], [], *times)
+        return Records([run.topic], [(0, run.count)], rows, [], *times)
     topics: dict[str, int] = {}
     runs = [(topics.setdefault(run.topic, len(topics)), run.count) for run in group.messages]
     return Records(
@@ -218,17 +218,22 @@ def _times(runs: Sequence[PublishBatch], columns: list[Bytes]) -> bytes:
 
 
 def _settlement_row(settlement: Settlement) -> SettlementRow:
+    runs = settlement.sequences
+    if len(runs) == 1 and isinstance(run := runs[0], range):
+        triples = [(run.start, run.step, len(run))]
+    else:
+        triples = [triple for run in runs for triple in _triples(run)]
     return SettlementRow(
         settlement.subscription,
         settlement.topic,
         settlement.consumer,
-        settlement.outcome.value,
+        settlement.outcome,
         settlement.final,
         settlement.delivery_count,
         settlement.delivered_at,
         settlement.settled_at,
         settlement.floor,
-        [triple for run in settlement.sequences for triple in _triples(run)],
+        triples,
     )
 
 
@@ -236,6 +241,8 @@ def _triples(run: Run) -> list[tuple[int, int, int]]:
     """The run as ranges: (first, step, count) of each."""
     if isinstance(run, range):
         return [(run.start, run.step, len(run))]
+    import numpy as np  # noqa: PLC0415 (Arrow has brought it with the first link; a start needs none)
+
     sequences = np.frombuffer(run, np.int64)
     begins = np.flatnonzero(np.diff(sequences, prepend=-2) != 1)
     counts = np.diff(begins, append=len(sequences))

@@ -13,10 +13,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
+
+import msgspec
 
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.errors import HomeLost, JournalFull, StoreError
@@ -29,8 +30,7 @@ SEGMENT_BYTES = 64 << 20
 SPARES_MAX = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """A torn frame at the journal's end that was cut: it was never reported durable."""
 
     path: Path
@@ -38,8 +38,7 @@ class Cut:
     group: int
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """What opening a journal found. `strays` were written by an owner that had lost the home."""
 
     segments: int
@@ -67,7 +66,8 @@ class Journal:
         self._live: list[Segment] = []  # ascending; the last one is written
         self._spares: list[Spare] = []
         self._frames: deque[FrameRef] = deque()  # not recycled, ascending
-        self._backlog_bytes = 0
+        #: Bytes of frames that aren't recycled: what the committer has yet to take in.
+        self.backlog_bytes = 0
         self._number = 0  # the highest that a file has or had
         self.dead: str | None = None  #: why nothing is appended or recycled until a restart
         self.opened = Opened(0, 0, 0, None)
@@ -121,11 +121,6 @@ class Journal:
         with self._lock:
             return self._live[-1].next_group - 1 if self._live else None
 
-    @property
-    def backlog_bytes(self) -> int:
-        """Bytes of frames that aren't recycled: what the committer has yet to take in."""
-        return self._backlog_bytes
-
     # The appending thread
 
     def fits(self, size: int) -> bool:
@@ -175,7 +170,7 @@ class Journal:
             target.end += header.size
             target.next_group = header.group + 1
             self._frames.append(ref)
-            self._backlog_bytes += header.size
+            self.backlog_bytes += header.size
         return ref
 
     def _refuse_dead(self) -> None:
@@ -276,7 +271,7 @@ class Journal:
         """
         with self._lock:
             while self._frames and self._frames[0].group <= through_group:
-                self._backlog_bytes -= self._frames.popleft().size
+                self.backlog_bytes -= self._frames.popleft().size
             done = [s for s in self._live[:-1] if s.next_group - 1 <= through_group]
             done += [s for s in self._live[-1:] if s.next_group <= through_group]
         self._owned()
@@ -333,7 +328,7 @@ class Journal:
         self.close()
         with self._lock:
             self._frames.clear()
-            self._backlog_bytes = 0
+            self.backlog_bytes = 0
         for path in segment.paths(self._directory):
             path.unlink(missing_ok=True)
         segment.sync_directory(self._directory)
@@ -358,13 +353,13 @@ class Journal:
             if former.next_group != later.first_group:
                 raise segment.broken_chain(former, later)
         self._frames = deque(ref for one in found for ref in one.frames)
-        self._backlog_bytes = sum(ref.size for ref in self._frames)
+        self.backlog_bytes = sum(ref.size for ref in self._frames)
         self._number = max((live.number for live in self._live), default=0)
         if not self._adopt:
             newest = max(map(segment.generation, segment.paths(self._directory)), default=0)
             self._number = max(newest + 1, epoch) * segment.GENERATION_SEGMENTS
         cut = self._cut_end() if found and found[-1].torn else None
-        size = self._backlog_bytes
+        size = self.backlog_bytes
         self.opened = Opened(len(found), len(self._frames), size, cut, tuple(strays))
 
     def _cut_end(self) -> Cut:

@@ -16,7 +16,6 @@ import struct
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -62,8 +61,7 @@ class FrameRef(msgspec.Struct, frozen=True):
 END_MARK = bytes(frame.HEADER_BYTES)
 
 
-@dataclass(slots=True)
-class Segment:
+class Segment(msgspec.Struct):
     """One open segment. `end` is where the next frame goes; `next_group` the one it will hold;
     `salt_crc` what the checksums of its frames' headers begin with."""
 
@@ -93,8 +91,7 @@ class Segment:
         return start + zlib.crc32(start, self.salt_crc).to_bytes(4, "little")
 
 
-@dataclass(frozen=True, slots=True)
-class Spare:
+class Spare(msgspec.Struct, frozen=True):
     """A file without a life, ready to become a segment."""
 
     path: Path
@@ -102,8 +99,7 @@ class Spare:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """What a scan found: the frames that are whole, and whether a torn one follows them."""
 
     segment: Segment

@@ -1,12 +1,11 @@
 """What a reader of older messages gives back."""
 
-from dataclasses import dataclass
+import msgspec
 
 from distributary.pipeline.model.record_batch import RecordBatch
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """Messages of one topic or pattern, ascending. Every committed one below `covered` is in the
     batches."""
 

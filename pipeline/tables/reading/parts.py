@@ -5,13 +5,14 @@ table's statistics say which files may have what is wanted, their footers which 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from msgspec import structs
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.log_identity import LogIdentity
@@ -120,7 +121,7 @@ def _row_groups(
         group = metadata.row_group(i)
         low, high = _bounds(group.column(at[0])) or (file.low, file.high)
         topics = _bounds(group.column(at[1])) or (file.topic_low, file.topic_high)
-        here = replace(
+        here = structs.replace(
             file, low=int(low), high=int(high), topic_low=topics[0], topic_high=topics[1]
         )
         if here.may_hold(topic) and _any(wanted, here.low, here.high):

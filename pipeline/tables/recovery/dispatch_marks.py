@@ -20,10 +20,11 @@ import os
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Self
+
+import msgspec
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.failures import POSSIBLY_DELIVERED_STEPS_MAX, PossiblyDelivered
@@ -48,8 +49,7 @@ _CRC = struct.Struct("<I")
 _MARK_WORD: Final = SLOT_BYTES // 8 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Standpoint:
+class Standpoint(msgspec.Struct, frozen=True):
     """A durable subscription at the start: its id, its floor, and the group that it began in."""
 
     subscription: str
@@ -57,8 +57,7 @@ class Standpoint:
     began: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
+class _Slot(msgspec.Struct, frozen=True):
     """What a process left in a slot."""
 
     attached: bool
@@ -66,8 +65,7 @@ class _Slot:
     mark: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
+class _Left(msgspec.Struct, frozen=True):
     """What the process before left: `slots` by key. Of what isn't in them, `unknown` holds."""
 
     slots: dict[bytes, _Slot]

@@ -1,6 +1,6 @@
 """Where every durable subscription stands when a gateway starts: the values, without the tables."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 from distributary.pipeline.log.failures import Failures
 from distributary.pipeline.model.message import SchemaRecord
@@ -15,8 +15,7 @@ from distributary.pipeline.sequences.sequence_set import SequenceSet
 WHOLE_LOG = "the whole log"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SubscriptionState:
+class SubscriptionState(msgspec.Struct, frozen=True, eq=False):
     """One durable subscription: everything owed below `floor` is settled, and `settled` above.
 
     `failures` are of messages that it is owed, `lost` are those of them that lost consumers may
@@ -33,11 +32,10 @@ class SubscriptionState:
     paused: bool = False
     policy: str = ""
     made: Made = MADE_BY_CLIENT
-    lost: SequenceSet = field(default_factory=SequenceSet)
+    lost: SequenceSet = msgspec.field(default_factory=SequenceSet)
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaEvent:
+class SchemaEvent(msgspec.Struct, frozen=True):
     """A schema that was set or dropped, in which group, and when (microseconds)."""
 
     record: SchemaRecord
@@ -45,8 +43,7 @@ class SchemaEvent:
     recorded_at: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True, eq=False):
     """The state that the gateway goes on from. `source` says in words what it was read from;
     `schemas` are all that were ever set, in the order of the log."""
 

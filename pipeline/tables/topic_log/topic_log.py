@@ -10,10 +10,11 @@ lock.
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
+
+import msgspec
 
 from distributary.pipeline.dispatch.priority_index import Ahead
 from distributary.pipeline.errors import ForeignCommit, StoreError
@@ -58,8 +59,7 @@ EVOLUTION_TRIES_MAX = 10
 TIME_MAX = 253_402_300_799_999_999
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """What one commit took in. `rows` is 0 when the table had all of it already."""
 
     version: int

@@ -10,10 +10,10 @@ import datetime as dt
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.arrow import topic_log_schema

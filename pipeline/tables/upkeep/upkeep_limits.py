@@ -1,15 +1,15 @@
 """How much of a table is kept, and what a step of that has done, by numbers alone: the settings and
 the loop read them before anything big is imported."""
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 #: Commits between two checkpoints: what a reader must read beside one.
 CHECKPOINT_COMMITS: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepLimits:
+class UpkeepLimits(msgspec.Struct, frozen=True):
     """How much is kept. `conf/distributary.toml` has the reasons."""
 
     log_entries_max: int
@@ -28,8 +28,7 @@ class UpkeepLimits:
 DEFAULT_LIMITS: Final = UpkeepLimits(18_000, 7, 7)
 
 
-@dataclass(frozen=True, slots=True)
-class Upkeep:
+class Upkeep(msgspec.Struct, frozen=True):
     """What one step did: `files` were written, merged or removed, of so many `bytes`. `messages`
     are gone from the table."""
 
@@ -40,8 +39,7 @@ class Upkeep:
     messages: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Owed:
+class Owed(msgspec.Struct, frozen=True):
     """The first sequence that any durable subscription may be owed, and the first that anybody may
     be who is served."""
 

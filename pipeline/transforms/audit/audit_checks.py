@@ -35,6 +35,7 @@ NAMES = (
     "failures_forgotten",
     "dead_letters",
     "cursors_differ",
+    "typed",
 )
 
 #: A row of a check, by column.

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.transforms.audit.audit_checks import read
 from distributary.pipeline.transforms.audit.audit_selection import Claim, selection
+from distributary.pipeline.transforms.audit.typed_views import register_typed
 from distributary.pipeline.transforms.schema.home_tables import Tables
 
 #: The views that are SQL, in the order in which one asks the other.
@@ -28,6 +29,8 @@ VIEWS = (
     *("lives", "claimed", "floors", "incarnations"),
     *("settlements", "repeated", "deliveries", "owed"),
 )
+#: Those that can be shown: the last one is made for topics with a schema alone.
+SHOWN = (*VIEWS, "reigns")
 #: What many checks ask is kept while the audit runs: in memory as far as Spark has room for it,
 #: else on its disk. Its plan is forgotten: to plan each check anew from the tables on would cost
 #: more than to make it.
@@ -85,12 +88,14 @@ def _literal(value: bool | int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pinned(Tables):
-    """The tables of a folder, each as of one version."""
+    """The tables of a folder, each as of one version; those that only grow, as they are."""
 
     versions: dict[str, int] = field(default_factory=dict)
     log: str = ""  #: topic_log, where it isn't in the folder
 
     def _load(self, name: str) -> DataFrame:
+        if name not in self.versions:
+            return Tables._load(self, name)
         rows = self.spark.read.format("delta").option("versionAsOf", self.versions[name])
         return rows.load(self.log if name == "topic_log" and self.log else f"{self.folder}/{name}")
 
@@ -162,6 +167,7 @@ def register(
         rows.createOrReplaceTempView(name)
         if name == "claimed":
             selection(messages, _claims(spark), rows).createOrReplaceTempView("selection")
+    register_typed(mine, messages, bounds.last_group)
     return spark, bounds
 
 

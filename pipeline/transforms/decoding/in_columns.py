@@ -25,6 +25,7 @@ from distributary.pipeline.transforms.decoding.blob import (
 )
 from distributary.pipeline.transforms.decoding.one_by_one import (
     LIMITS,
+    PLAIN_BODY,
     TEXT_PREFIXES,
     TIMESTAMP_MS_MAX,
     TIMESTAMP_MS_MIN,
@@ -132,7 +133,15 @@ def _body(
         "body_kind": pa.array(_KIND_NAMES).take(names),
         "body_text": texts,
         "body_bytes": blob.ranges(body, binary, pa.binary()),
+        PLAIN_BODY: pa.array(
+            (binary | text) & ~_says_something(found.properties["content_encoding"])
+        ),
     }
+
+
+def _says_something(texts: Values) -> Mask:
+    """Which texts are there and aren't empty."""
+    return cast("Mask", (texts.codes != NULL) & (texts.stops > texts.starts))
 
 
 def _written_out(

@@ -22,6 +22,10 @@ LONG_MAX = 2**63 - 1
 
 TEXT_PREFIXES = ("text/", "application/json", "application/xml")
 
+#: Beside the columns of `messages`: whether the body is an AMQP string or binary that stands in
+#: `body_text` or `body_bytes` as it is, without a content-encoding.
+PLAIN_BODY = "plain_body"
+
 
 @dataclass(frozen=True, slots=True)
 class MessageLimits:
@@ -146,6 +150,7 @@ class Columns:
     body_bytes: list[bytes | None] = field(default_factory=list)
     error: list[str | None] = field(default_factory=list)
     message: list[bytes | None] = field(default_factory=list)
+    plain_body: list[bool] = field(default_factory=list)
 
     def add(
         self, message: Message, annotated: dict[Kind, dict[str, Typed]], room: JsonRoom
@@ -177,6 +182,9 @@ class Columns:
         self.body_bytes.append(binary)
         self.error.append(None)
         self.message.append(None)
+        self.plain_body.append(
+            type(message.body.value) in (bytes, str) and not standard.content_encoding
+        )
 
     def add_error(self, error: str, data: bytes | None) -> None:
         for column in self._texts().values():
@@ -189,9 +197,10 @@ class Columns:
         self.body_bytes.append(None)
         self.error[-1] = error
         self.message.append(data)
+        self.plain_body.append(False)
 
     def arrays(self) -> "dict[str, pa.Array[Any]]":
-        """Every column as an Arrow array, by name and in the order of MESSAGES."""
+        """Every column as an Arrow array, by name and in the order of MESSAGES; PLAIN_BODY last."""
         arrays: dict[str, pa.Array[Any]] = {
             name: pa.array(column, pa.string()) for name, column in self._texts().items()
         }
@@ -201,7 +210,8 @@ class Columns:
         arrays |= {name: maps.array() for name, maps in self._maps().items()}
         arrays["body_bytes"] = pa.array(self.body_bytes, pa.binary())
         arrays["message"] = pa.array(self.message, pa.binary())
-        return {name: arrays[name] for name in MESSAGES.names if name in arrays}
+        made = {name: arrays[name] for name in MESSAGES.names if name in arrays}
+        return made | {PLAIN_BODY: pa.array(self.plain_body, pa.bool_())}
 
     def _maps(self) -> dict[str, TypedMaps]:
         return {

@@ -184,9 +184,11 @@ def events(log: DataFrame) -> list[Row]:
 
 
 def begin(before: Cursors, said: Iterable[Row]) -> Cursors:
-    """The cursors from which to go on: those there are, and those that begin with an event."""
+    """The cursors from which to go on: those there are, and those that begin with an event. Events
+    that aren't DECISIVE, such as a pause or a schema, change none."""
     began = dict(before)
-    for event in sorted(said, key=lambda row: (row.group, row.event != "deleted")):
+    decisive = (event for event in said if event.event in DECISIVE)
+    for event in sorted(decisive, key=lambda row: (row.group, row.event != "deleted")):
         known = before.get(event.subscription)
         if known is not None and event.group <= known.group:
             continue

@@ -21,17 +21,17 @@ from distributary.pipeline.sequences.range_text import sequences_of
 from distributary.pipeline.transforms.materialize.messages import decoded
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
 
-_ATTEMPTS = StructField(
+ATTEMPTS = StructField(
     "attempts", IntegerType(), metadata={"comment": "failed attempts before this delivery"}
 )
 #: As `messages`, decoded.
-DELIVERED = StructType([*MESSAGES.fields, _ATTEMPTS])
+DELIVERED = StructType([*MESSAGES.fields, ATTEMPTS])
 #: As `topic_log`: the bytes, and what the gateway read of them.
 DELIVERED_RAW = StructType(
     [
         *(MESSAGES[name] for name in COPIED),
         StructField("message", BinaryType(), metadata={"comment": "all its bytes as they came"}),
-        _ATTEMPTS,
+        ATTEMPTS,
     ]
 )
 #: What is read, some rows at a time.
@@ -44,19 +44,22 @@ def delivered(batches: Batches, failed: Mapping[int, str], *, raw: bool) -> Batc
     `failed` are runs as text by failed attempts, of the messages that have any.
     """
     schema = to_arrow_schema(DELIVERED_RAW if raw else DELIVERED, timezone="UTC")
-    attempts = {
-        sequence: failures for failures, text in failed.items() for sequence in sequences_of(text)
-    }
     for batch in batches if raw else decoded(batches):
-        counts = np.zeros(batch.num_rows, np.int32)
-        if attempts:
-            sequences = batch.column("sequence").to_pylist()
-            counts[:] = [attempts.get(cast("int", one), 0) for one in sequences]
         columns: list[pa.Array[Any]] = [
             *(batch.column(name).cast(schema.field(name).type) for name in schema.names[:-1]),
-            pa.array(counts),
+            attempts_of(batch, failed),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def attempts_of(batch: pa.RecordBatch, failed: Mapping[int, str]) -> "pa.Array[Any]":
+    """The failed attempts of each message of a batch."""
+    counts = np.zeros(batch.num_rows, np.int32)
+    if failed:
+        sequences = batch.column("sequence").to_numpy()
+        for failures, text in failed.items():
+            counts[np.isin(sequences, np.asarray(sequences_of(text), np.int64))] = failures
+    return pa.array(counts)
 
 
 def selected(batches: Batches, topic: str, selector: str | None) -> Batches:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from distributary.pipeline.transforms.decoding.blob import blob_of
 from distributary.pipeline.transforms.decoding.in_columns import decoded_in_columns
 from distributary.pipeline.transforms.decoding.one_by_one import (
     LIMITS,
+    PLAIN_BODY,
     MessageLimits,
     decoded_one_by_one,
 )
@@ -35,17 +36,29 @@ def decoded(
     batches: Iterator[pa.RecordBatch], limits: MessageLimits = LIMITS
 ) -> Iterator[pa.RecordBatch]:
     """Arrow batches with the columns COPIED and `message`, decoded to those of MESSAGES."""
-    for batch in batches:
-        columns = {name: batch.column(name) for name in COPIED}
-        columns |= decoded_columns(batch.column("message"), limits)
-        yield pa.RecordBatch.from_pydict({name: columns[name] for name in MESSAGES.names})
+    return (decoded_bodies(batch, limits).rows for batch in batches)
+
+
+class Decoded(NamedTuple):
+    """Rows of `messages`, and which bodies stand in them as they are (PLAIN_BODY)."""
+
+    rows: pa.RecordBatch
+    plain_body: "pa.Array[Any]"
+
+
+def decoded_bodies(batch: pa.RecordBatch, limits: MessageLimits = LIMITS) -> Decoded:
+    """One such batch."""
+    columns = {name: batch.column(name) for name in COPIED}
+    columns |= decoded_columns(batch.column("message"), limits)
+    rows = pa.RecordBatch.from_pydict({name: columns[name] for name in MESSAGES.names})
+    return Decoded(rows, columns[PLAIN_BODY])
 
 
 def decoded_columns(
     messages: "pa.Array[Any]", limits: MessageLimits = LIMITS
 ) -> "dict[str, pa.Array[Any]]":
-    """The columns of MESSAGES that are in the messages themselves: in columns what is walked in
-    step, one by one what isn't, each at its place."""
+    """The columns of MESSAGES that are in the messages themselves, and PLAIN_BODY: in columns what
+    is walked in step, one by one what isn't, each at its place."""
     if len(messages) < WALKED_MIN:
         return decoded_one_by_one(messages, limits)
     columns, fallback = decoded_in_columns(blob_of(messages), limits)

@@ -40,7 +40,7 @@ def blocks(cursors: DataFrame) -> DataFrame:
     Cost: the bitmaps alone are read, once. Needs 24 bytes an exception of one subscription in a
     worker."""
     some = cursors.where(F.col("settled_count") > 0)
-    return some.select("subscription", "settled").mapInArrow(_blocks, BLOCKS)
+    return some.select("subscription", "settled").mapInArrow(in_blocks, BLOCKS)
 
 
 def without_settled(rows: DataFrame, cursors: DataFrame, settled: int) -> DataFrame:
@@ -63,7 +63,8 @@ def without_settled(rows: DataFrame, cursors: DataFrame, settled: int) -> DataFr
     )
 
 
-def _blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def in_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches with the columns `subscription` and `settled`, as rows of BLOCKS."""
     for batch in batches:
         names, bitmaps = batch.column("subscription"), batch.column("settled")
         for name, bitmap in zip(names, bitmaps, strict=True):

@@ -1,7 +1,9 @@
 """The tables of one home as DataFrames: what every view, audit and notebook starts from."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -14,8 +16,12 @@ from distributary.pipeline.transforms.schema.spark_schema import (
     CURSORS,
     LOG_VERSIONS,
     MESSAGES,
+    REJECTED,
     SCHEMA_VERSIONS,
     SUBSCRIPTIONS,
+)
+from distributary.pipeline.transforms.schema.topic_folders import (
+    REJECTED_NAME,
 )
 from distributary.pipeline.transforms.schema.worker_python import use_own_python
 
@@ -41,12 +47,12 @@ class Tables:
     spark: SparkSession
     folder: str
     #: Those that needn't be looked for any more.
-    found: Mapping[str, DataFrame] = field(default_factory=dict, repr=False)
+    found: Mapping[str, DataFrame] = field(default_factory=dict, repr=False, kw_only=True)
 
-    def known(self) -> "Tables":
+    def known(self) -> Self:
         """The same, each looked for now and not again. Their rows are still those of the query,
         their columns those of now."""
-        return Tables(self.spark, self.folder, {name: self.table(name) for name in SCHEMAS})
+        return replace(self, found={name: self.table(name) for name in SCHEMAS})
 
     @property
     def messages(self) -> DataFrame:
@@ -76,6 +82,23 @@ class Tables:
     def topic_log(self) -> DataFrame:
         """The gateway's own table, as it is: its columns are in docs/tables.md."""
         return self._load("topic_log")
+
+    @property
+    def rejected(self) -> DataFrame:
+        """What fits no schema; without rows where `materialize` found none."""
+        try:
+            return whole(self._load(REJECTED_NAME), REJECTED)
+        except InvalidRequest:
+            return self.spark.createDataFrame([], REJECTED)
+
+    def some(self, names: Iterable[str]) -> dict[str, DataFrame]:
+        """Those of the named tables that are there, as they are: typed tables are made with their
+        first row. Names are places below the folder."""
+        found: dict[str, DataFrame] = {}
+        for name in names:
+            with suppress(InvalidRequest):
+                found[name] = self._load(name)
+        return found
 
     def table(self, name: str) -> DataFrame:
         if name in self.found:

@@ -1,4 +1,5 @@
 """Messages of topics with a schema, as rows of typed tables, or rejected.
 
-It may import `schemas` and `transforms.schema`. Start with `topic_tables`, then `typed_rows`.
+It may import `codec`, `schemas`, `transforms.schema` and `transforms.materialize`. Start with
+`topic_tables`, then `typed_rows`, then `body_reader`.
 """

@@ -6,10 +6,8 @@ Rule 2: columns are as wide as they can become from the start: integers are long
 Rule 3: all of it follows from the events alone, so whoever has them finds the same tables.
 """
 
-import hashlib
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,9 +29,8 @@ from distributary.pipeline.schemas.schema_choice import chosen
 from distributary.pipeline.schemas.schema_text import version_of
 from distributary.pipeline.schemas.schema_version import SchemaVersion
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
+from distributary.pipeline.transforms.schema.topic_folders import folder_name
 
-#: Where typed tables lie, below the folder of all tables.
-FOLDER: Final = "topics"
 #: Columns of every typed table, before those of the schema.
 OWN: Final = StructType(
     [
@@ -50,10 +47,6 @@ OWN: Final = StructType(
         ),
     ]
 )
-#: Characters of a topic's name as a folder, beyond which a digest stands for the rest.
-NAME_CHARACTERS_MAX: Final = 120
-_PLAIN: Final = re.compile(r"[A-Za-z0-9._-]")
-_LIKE_A_LATER_TABLE: Final = re.compile(r"\.(v\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +75,12 @@ class SchemaEvent:
         return cls.of(row["topic"], row["floor"], json.dumps(said, default=str))
 
 
+def in_order(rows: Iterable[Mapping[str, Any]]) -> list[SchemaEvent]:
+    """Rows of `schemas` as events, in the order of the log."""
+    ordered = sorted(rows, key=lambda row: (row["group"], row["floor"], row["version"] or 0))
+    return [SchemaEvent.of_row(row) for row in ordered]
+
+
 @dataclass(frozen=True, slots=True)
 class Reign:
     """From this sequence on messages of a topic are read by this version, and go into this table;
@@ -106,7 +105,7 @@ def topic_tables(events: Sequence[SchemaEvent], topic: str) -> TopicTables:
     current: dict[str, SchemaEvent] = {}
     reigns: list[Reign] = []
     tables: dict[str, StructType] = {}
-    folder, number = folder_name(topic), 1
+    number = 1
     for event in events:
         current[event.topic] = event
         in_force = [name for name, one in current.items() if one.schema is not None]
@@ -128,12 +127,12 @@ def topic_tables(events: Sequence[SchemaEvent], topic: str) -> TopicTables:
                 ),
             ]
         )
-        table = folder if number == 1 else f"{folder}.v{number}"
+        table = folder_name(topic, number)
         known = tables.get(table)
         grown = wanted if known is None else joined(known, wanted)
         if grown is None:
             number += 1
-            table, grown = f"{folder}.v{number}", wanted
+            table, grown = folder_name(topic, number), wanted
         assert isinstance(grown, StructType)  # noqa: S101
         tables[table] = grown
         reigns.append(Reign(event.floor, schema, table, tuple(names.items())))
@@ -145,20 +144,6 @@ def _own(name: str) -> str:
     while name.lower() in OWN.names:
         name += "_"
     return name
-
-
-def folder_name(topic: str) -> str:
-    """A topic as the name of a folder: no two have the same one."""
-    text = "".join(
-        one if _PLAIN.fullmatch(one) else "".join(f"~{byte:02x}" for byte in one.encode())
-        for one in topic
-    )
-    text = _LIKE_A_LATER_TABLE.sub(r"~2e\1", text)
-    if text[:1] in {".", "_"}:  # what Hadoop passes over
-        text = f"~{ord(text[0]):02x}{text[1:]}"
-    if len(text) <= NAME_CHARACTERS_MAX:
-        return text
-    return f"{text[:NAME_CHARACTERS_MAX]}~~{hashlib.sha256(topic.encode()).hexdigest()[:32]}"
 
 
 def widest(kind: DataType) -> DataType:

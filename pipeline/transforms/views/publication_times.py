@@ -14,15 +14,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
-#: Sequences of a block, a power of two. Tasks have messages of neighbouring sequences, so few places
-#: of a block are empty.
+#: Sequences of a block, a power of two. Tasks have messages of neighbouring sequences, so few
+#: places of a block are empty.
 SEQUENCES = 256
 #: Messages that each task may know: 16 bytes each, 160 MB.
 MESSAGES_IN_MEMORY = 10_000_000
 
 _BLOCK_BITS = 8
 #: Where a block has no message; no time is that early.
-_NONE = -(2**63)
+NO_MESSAGE = -(2**63)
 
 BLOCKS = StructType(
     [
@@ -41,10 +41,12 @@ def with_publication(rows: DataFrame, messages: DataFrame, count: int) -> DataFr
     rows, and else the rows to them.
     """
     said = messages.select("sequence", F.unix_micros("published_at").alias("at"), "group")
-    known = said.mapInArrow(_blocks, BLOCKS)
+    known = said.mapInArrow(in_blocks, BLOCKS)
     if count <= MESSAGES_IN_MEMORY:
         known = F.broadcast(known)
-    mine = (F.shiftright("sequence", _BLOCK_BITS) == F.col("block")) & (_at("times_us") != _NONE)
+    mine = (F.shiftright("sequence", _BLOCK_BITS) == F.col("block")) & (
+        _at("times_us") != NO_MESSAGE
+    )
     return rows.join(known, on=mine, how="inner").select(
         *rows.columns, _at("times_us").alias("published_us"), _at("groups").alias("published_in")
     )
@@ -54,8 +56,9 @@ def _at(name: str) -> Column:
     return F.get(name, F.col("sequence").bitwiseAND(SEQUENCES - 1).cast("int"))
 
 
-def _blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """All of a partition at once: what is in one block lies together, so that there are few."""
+def in_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches with `sequence`, `at` and `group`, as rows of BLOCKS. All of a partition at once:
+    what is in one block lies together, so that there are few."""
     read = list(batches)
     if not read:
         return
@@ -65,7 +68,7 @@ def _blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     ends = cast("Any", pa.array(np.arange(len(block) + 1, dtype=np.int32) * SEQUENCES))
     columns: list[pa.Array[Any]] = [pa.array(block)]
     for values in (times, groups):
-        laid = np.full((len(block), SEQUENCES), _NONE)
+        laid = np.full((len(block), SEQUENCES), NO_MESSAGE)
         laid[nth, sequences & (SEQUENCES - 1)] = values
         columns.append(pa.ListArray.from_arrays(ends, cast("Any", pa.array(laid.ravel()))))
     yield pa.RecordBatch.from_arrays(columns, names=BLOCKS.names)

@@ -7,10 +7,12 @@ from pyspark.sql import SparkSession
 from distributary.pipeline.management.live_state import Live
 from distributary.pipeline.transforms.schema.deliveries import deliveries
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS, Tables, find_tables
+from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME
+from distributary.pipeline.transforms.typed.topic_views import register_topics
 from distributary.pipeline.transforms.views.backlog import Buckets, History
 from distributary.pipeline.transforms.views.claiming import Claims
 from distributary.pipeline.transforms.views.consumers import consumers
-from distributary.pipeline.transforms.views.dead_letters import dead_letters
+from distributary.pipeline.transforms.views.given_up import dead_letters
 from distributary.pipeline.transforms.views.happenings import events
 from distributary.pipeline.transforms.views.pending import pending_of_all
 from distributary.pipeline.transforms.views.stuck import explained, listed, summed
@@ -35,8 +37,8 @@ MINUTES_BACK = timedelta(days=1)
 
 
 def register(spark: SparkSession, place: str, live: Live | None = None) -> Tables:
-    """Make a temporary view of every table and every view in `place`, which is the folder of
-    Spark's tables or the home above it; returns the tables.
+    """Make a temporary view of every table, every view and every topic with typed tables in
+    `place`, which is the folder of Spark's tables or the home above it; returns the tables.
 
     The views read the tables as they are when they are asked. What `live` says stays as it was
     when a gateway was asked, and selectors are those of now: a new selector ends a query with an
@@ -63,4 +65,6 @@ def register(spark: SparkSession, place: str, live: Live | None = None) -> Table
     }
     for name in VIEWS:
         views[name].createOrReplaceTempView(name)
+    tables.rejected.createOrReplaceTempView(REJECTED_NAME)
+    register_topics(tables, (*SCHEMAS, *VIEWS, REJECTED_NAME))
     return found

@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from backup_homes import (
@@ -23,9 +24,16 @@ from gateway_peer import Connect
 from gateway_process import Gateway, until
 from gateway_transactions import transacted
 from proton import Delivery, symbol
+from table_groups import NOON, bodies, framed, group, run
+from verify_homes import MadeHome
 
+from distributary.ingest.backup.backup_folder import BackupFolder
+from distributary.ingest.backup.backup_run import back_up
+from distributary.pipeline.backup.backup_manifest import BackedFile
 from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.upkeep import table_upkeep
 from distributary.pipeline.tables.verify.home_info import take
+from distributary.pipeline.tables.verify.verify_home import quiet
 
 Make = Callable[..., Gateway]
 #: Commits every few milliseconds, segments that are soon full and used again, a log that is
@@ -148,6 +156,35 @@ def test_a_second_backup_copies_what_is_new(
     assert second["read_bytes"] < first["read_bytes"]
     here = sum(path.stat().st_size for path in (folder / "pieces").iterdir())
     assert here == third["bytes"]
+
+
+def test_a_checkpoint_that_comes_while_the_log_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy has the checkpoint that its pointer names: readers of the restored table need not
+    list its log."""
+    made = MadeHome(tmp_path / "home")
+    monkeypatch.setattr(table_upkeep, "CHECKPOINT_COMMITS", 1)
+
+    def go_on() -> None:
+        """A commit, and a checkpoint of it."""
+        version, first = made.log.journal_version + 1, made.log.sequence_version
+        made.log.commit([framed(group(version, first, run("t", bodies(1, 100))))])
+        step = made.log.upkeep(now=NOON, floor=0)
+        assert step is not None
+        assert step.kind == "checkpoint"
+
+    go_on()
+    copied = BackupFolder.keep
+
+    def keep(into: BackupFolder, path: str, *rest: Any) -> BackedFile:
+        if "_delta_log" in path:
+            go_on()
+        return copied(into, path, *rest)
+
+    monkeypatch.setattr(BackupFolder, "keep", keep)
+    back_up(made.home, tmp_path / "backup", {}, quiet)
+    restored_sound(tmp_path / "backup", tmp_path / "restored")
 
 
 def test_the_files_that_settings_name_come_along(own_gateway: Make, tmp_path: Path) -> None:

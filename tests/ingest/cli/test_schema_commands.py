@@ -73,6 +73,14 @@ def test_a_schema_from_its_first_version_to_its_end(shell: Shell) -> None:
     assert (listed["name"], listed["compatibility"]) == ("orders", "full")
     assert [one["version"] for one in shell.read("history", "orders")] == [1, 2]
     assert "anonymous" in shell.types("history", "orders")
+    exported = json.loads(shell.types("export", "--title", "Shop"))
+    assert exported["servers"]["gateway"]["host"] == f"127.0.0.1:{shell.gateway.port}"
+    assert exported["channels"]["orders"]["address"] == "topic://orders"
+    message = exported["components"]["messages"]["orders"]
+    assert (message["payload"]["schema"], message["x-distributary"]["version"]) == (note, 2)
+    named = json.loads(shell.types("export", "--server", "amqps://u:secret@broker.example"))
+    assert named["servers"]["gateway"]["host"] == "broker.example"
+    assert "is no gateway" in shell.types("export", "--server", "http://x", code=2)
     assert shell.types("drop", "orders", "--yes")
     assert shell.read("list") == []
     assert "there is no schema" in shell.types("drop", "orders", "--yes", code=3)
@@ -90,6 +98,71 @@ def test_what_can_not_be_meant(shell: Shell, words: tuple[str, ...], sentence: s
     path = shell.file("order.json", ORDER)
     said = shell.types(*(path if word == "FILE" else word for word in words), code=2)
     assert sentence in said
+
+
+def of_property(said: object) -> dict[str, object]:
+    return {**ORDER, "properties": {**ORDER["properties"], "note": said}}
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("{", "the definition is no JSON: "),
+        ({"tipe": "object"}, "/tipe is no keyword of JSON Schema: is 'type' meant?"),
+        (of_property({"maxLenght": 1}), "/properties/note/maxLenght is no keyword"),
+        (of_property({"type": "strin"}), '/properties/note/type: "strin" is not'),
+        (of_property({"$ref": "#/$defs/note"}), "a $ref leads nowhere: "),
+        (of_property({"$ref": "http://127.0.0.1:9/a"}), "lead to a place in the same document"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_a_definition(shell: Shell, said: object, sentence: str) -> None:
+    """One sentence with the place; a word that only looks like a keyword is a note."""
+    path = shell.file("order.json", said)
+    if isinstance(said, str):
+        path.write_text(said)
+    told = shell.types("set", "orders", "--json-schema", path, code=2)
+    assert sentence in told
+    assert len(told.strip().splitlines()) == 1
+    notes = {"type": ["integer", "null"], "x-type": 1, "javaType": "long", "nullable": True}
+    noted = shell.file("notes.json", of_property(notes))
+    assert shell.types("set", "orders", "--json-schema", noted)
+
+
+def test_files_that_are_not_there(shell: Shell) -> None:
+    nowhere = shell.folder / "nowhere"
+    said = shell.types("set", "orders", "--json-schema", nowhere, code=2)
+    assert "does not exist" in said
+    said = shell.types("infer", "orders", "--home", nowhere, code=2)
+    assert said.endswith(f"--home {nowhere} is no folder: say that which the gateway serves\n")
+    wrong = shell.file("orders.desc", 0)
+    words = ("set", "orders", "--protobuf", wrong, "--message", "shop.Order")
+    assert "protoc --include_imports" in shell.types(*words, code=2)
+
+
+def test_how_a_schema_is_used_stays_until_it_is_said(shell: Shell) -> None:
+    """A new definition doesn't end the validation without a word."""
+    first = shell.file("order.json", ORDER)
+    how = ("--validate", "dead-letter", "--compatibility", "full", "--cloud-events")
+    shell.types("set", "orders", "--json-schema", first, *how)
+    second = shell.file("second.json", of_property({"type": "string"}))
+    shell.types("set", "orders", "--json-schema", second)
+    shown = shell.read("show", "orders")
+    assert (shown["validate"], shown["compatibility"]) == ("dead-letter", "full")
+    assert shown["cloud_events"] is True
+    other = ("--validate", "off", "--no-cloud-events", "--compatibility", "none")
+    shell.types("set", "orders", "--json-schema", second, *other)
+    shown = shell.read("show", "orders")
+    assert (shown["validate"], shown["cloud_events"]) == ("off", False)
+
+
+def test_what_may_not_follow_names_place_and_rule(shell: Shell) -> None:
+    first = shell.file("order.json", of_property({"type": "string", "maxLength": 10}))
+    shell.types("set", "orders", "--json-schema", first)
+    second = shell.file("second.json", of_property({"type": "string", "maxLength": 5}))
+    said = shell.types("set", "orders", "--json-schema", second, code=4)
+    assert "/note may be what the reader's schema refuses" in said
+    assert "maxLength 10 is written, 5 is read" in said
 
 
 def test_what_the_newest_messages_say(shell: Shell, connect: Connect) -> None:

@@ -152,3 +152,15 @@ def test_what_is_not_there_is_said(console: Console, page: Page) -> None:
     assert answer is not None
     assert answer.status == 404
     expect(page.get_by_role("heading", level=1)).to_have_text("There is no such page")
+
+
+def test_a_topic_shows_its_schema(console: Console, page: Page, many: Peer) -> None:
+    """Read only: that of its pattern, and what becomes of messages that don't fit."""
+    page.goto(f"{console.url}/topic?name=lake.north")
+    card = page.locator("section", has=page.get_by_role("heading", name="Schema"))
+    expect(card.get_by_text("It has none")).to_be_visible()
+    said = {"format": "json", "definition": '{"type": "object"}', "validate": "dead-letter"}
+    Manager(many).done("UPDATE", "schema", "lake.*", **said)
+    page.reload()
+    expect(card.get_by_text("lake.*")).to_be_visible()
+    expect(card.get_by_text("dead-letter")).to_be_visible()

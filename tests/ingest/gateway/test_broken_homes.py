@@ -3,7 +3,6 @@
 import ctypes
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -39,8 +38,8 @@ COMMANDS = {
     ),
     "wheel": ("jobs", "wheel"),
 }
-#: What isn't a command of `distributary`.
-PROGRAMS = {"demo": (sys.executable, "-m", "examples.demo")}
+#: What isn't a command of `distributary`: the module that is run, and what it imports.
+PROGRAMS = {"demo": ("examples.demo", ("examples.demo.demo",))}
 #: How the place is named where it isn't `--home`.
 NAMED = {"drain": ("--checkpoint",), "wheel": ()}
 #: Those that make or write a home; the others read one.
@@ -57,9 +56,9 @@ def no_override() -> None:
 
 
 @cache
-def mortal_commands() -> ForkServer:
-    """The commands, for whom rights of files count."""
-    return ForkServer(fork_server.COMMANDS, before=no_override)
+def mortal(program: str, modules: tuple[str, ...]) -> ForkServer:
+    """What makes such processes, for whom rights of files count."""
+    return ForkServer(modules, before=no_override, program=program)
 
 
 @dataclass(frozen=True)
@@ -74,10 +73,9 @@ def said(
     """What a command says of a home; it is no traceback, and one sentence that names the place."""
     named = NAMED.get(command, ("--home",))
     words = [*COMMANDS[command], *named, str(home), *(["--config", str(config)] if config else ())]
-    if front or command in PROGRAMS:
-        program = PROGRAMS.get(command, Gateway.COMMAND)
+    if front:
         done = subprocess.run(
-            [*front, *program, *words],
+            [*front, *Gateway.COMMAND, *words],
             capture_output=True,
             text=True,
             check=False,
@@ -86,7 +84,8 @@ def said(
             preexec_fn=no_override,
         )
     else:
-        done = mortal_commands().run(*words, timeout=120)
+        server = mortal(*PROGRAMS.get(command, ("", fork_server.COMMANDS)))
+        done = server.run(*words, timeout=120)
     text = done.stderr + done.stdout
     assert "Traceback" not in text, text
     lines = [one for one in done.stderr.splitlines() if re.match(r"distributary: |Error: ", one)]

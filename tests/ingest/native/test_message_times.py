@@ -4,6 +4,7 @@ import time
 from array import array
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -339,3 +340,32 @@ def test_parts_and_joins_of_runs_keep_each_message_its_times() -> None:
     (whole,) = joined([run_of("t", [body] * 2, b"\x04" * 2), cut], PatternIndex())
     assert list(memoryview(whole.expires_at).cast("q")) == [0, 0, 2, 3]
     assert whole.deliver_at == b""
+
+
+@given(
+    priority=st.integers(0, 9) | st.none(),
+    group=st.sampled_from(["", "g", None]),
+    ttl=st.sampled_from([0.0, 1.0]),
+    delay=st.sampled_from([0, 5_000]),
+)
+def test_what_the_pump_calls_plain_has_no_attributes(
+    priority: int | None, group: str | None, ttl: float, delay: int
+) -> None:
+    """It counts those that are not, so that nobody looks for attributes in a run without any."""
+    fields: dict[str, object] = {} if priority is None else {"priority": priority}
+    message = annotated({DELAY: ulong(delay)}, group_id=group, ttl=ttl, **fields)
+    p = PUMP.columns
+    p.special = 0
+    read = said(message)
+    times = {
+        name: array("q", [time]).tobytes()
+        for name, time in (("expires_at", read.expires_at), ("deliver_at", read.deliver_at))
+        if time
+    }
+    run = run_of("a", [message], bytes([p.priority[0]]), **times)
+    [(_, batch)] = batches_of(Group(1, 100, NOW, (run,)))
+    assert (p.special == 0) == (batch.attributes is None)
+    if not p.special:
+        [(_, plain)] = batches_of(Group(1, 100, NOW, (msgspec.structs.replace(run, plain=True),)))
+        assert (plain.first, plain.count, plain.blob) == (100, 1, message)
+        assert bytes(plain.offsets) == bytes(batch.offsets)

@@ -10,6 +10,7 @@ from proton import Collector, Connection, Event, Link, Transport
 from distributary.ingest.native import pump
 from distributary.ingest.native.outgoing import Outgoing
 from distributary.ingest.native.pump import Pump, Stop, address
+from distributary.ingest.native.pump_library import lib
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.sequences.sequence_set import Run
 
@@ -86,7 +87,7 @@ def test_what_is_written_is_no_flow_of_the_peer() -> None:
     sending.send(1)
     assert sending.write() > len(MESSAGE)
     assert sending.told() == []
-    assert not pump.pending(address(sending.transport._impl))
+    assert not lib.pump_pending(address(sending.transport._impl))
 
 
 def test_a_flow_that_came_before_the_output_is_told() -> None:

@@ -1,7 +1,6 @@
 """Settings: where they come from, and what stops the start."""
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -34,8 +33,12 @@ def test_the_policies_of_the_shipped_defaults_ask_nothing() -> None:
     """They are what the pure part has by itself, and every key of it stands there."""
     settings = load(environment={})
     assert (settings.policy, settings.topic_policy) == (DEFAULT, DEFAULT_TOPIC)
-    assert len(settings.subscription) == len(fields(Policy)) - 1 + len(fields(Backlog))
-    assert len(settings.topic) == len(fields(TopicPolicy)) - 1 + len(fields(Backlog))
+    assert len(settings.subscription) == len(Policy.__struct_fields__) - 1 + len(
+        Backlog.__struct_fields__
+    )
+    assert len(settings.topic) == len(TopicPolicy.__struct_fields__) - 1 + len(
+        Backlog.__struct_fields__
+    )
 
 
 def test_a_flag_beats_the_environment_beats_a_file(tmp_path: Path) -> None:

@@ -4,32 +4,22 @@ in the order of their link, whatever becomes of the process that checks them."""
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Callable
 
 import pytest
 from gateway_links import encoded
 from gateway_management import Manager
-from gateway_peer import Connect, Peer
+from gateway_peer import Connect
 from gateway_process import Gateway, until
+from gateway_schemas import ORDER, checkers, schema, sent, why
 from proton import Delivery
 
 Make = Callable[..., Gateway]
-
-ORDER = {
-    "type": "object",
-    "required": ["id"],
-    "properties": {"id": {"type": "integer"}, "amount": {"type": "number"}},
-}
 
 
 @pytest.fixture
 def manager(connect: Connect) -> Manager:
     return Manager(connect())
-
-
-def schema(said: object = ORDER, **more: object) -> dict[str, object]:
-    return {"format": "json", "definition": json.dumps(said), **more}
 
 
 def with_property(name: str, said: object, *, required: bool = False) -> dict[str, object]:
@@ -39,22 +29,6 @@ def with_property(name: str, said: object, *, required: bool = False) -> dict[st
         "properties": {**ORDER["properties"], name: said},
         "required": [*ORDER["required"], *([name] if required else [])],
     }
-
-
-def why(delivery: Delivery) -> str:
-    """The sentence of a rejected delivery."""
-    assert delivery.remote_state == Delivery.REJECTED, delivery.remote_state
-    return str(delivery.remote.condition.description)
-
-
-def sent(peer: Peer, topic: str, *bodies: object, durable: bool = True) -> list[Delivery]:
-    """Deliveries of these bodies, all of which have an outcome."""
-    link = peer.sender(topic)
-    peer.until(lambda: link.link.credit >= len(bodies), "credit")
-    found = [link.send(encoded(body, durable=durable)) for body in bodies]
-    for one in found:
-        link.outcome(one)
-    return found
 
 
 def test_a_schema_is_set_followed_and_dropped(manager: Manager, topic: str) -> None:
@@ -93,7 +67,7 @@ def test_what_may_not_follow_is_refused_with_its_place(manager: Manager, topic: 
     [
         ({"format": "json", "definition": "{"}, "is no JSON"),
         ({"format": "json", "definition": '{"type": "strin"}'}, "is no JSON Schema"),
-        ({"format": "json", "definition": '{"$ref": "http://127.0.0.1:9/a"}'}, "no JSON Schema"),
+        ({"format": "json", "definition": '{"$ref": "http://127.0.0.1:9/a"}'}, "leads nowhere"),
         ({"format": "xml", "definition": "{}"}, "format is json, avro, protobuf"),
         ({"format": "avro", "definition": '"nope"'}, "doesn't define it"),
         ({"format": "protobuf", "definition": "AA==", "message": "a.B"}, "descriptor set"),
@@ -124,6 +98,16 @@ def test_misfits_are_refused_with_field_and_value(
     assert all(got.data.endswith(body) for got, body in right_ones)
 
 
+def test_a_topic_says_which_schema_it_has(manager: Manager, topic: str) -> None:
+    """Its own, or that of a pattern."""
+    assert manager.done("READ", "topic", f"{topic}.a")["schema"] is None
+    manager.done("UPDATE", "schema", f"{topic}.*", **schema(validate="dead-letter"))
+    said = manager.done("READ", "topic", f"{topic}.a")["schema"]
+    assert (said["name"], said["version"], said["validate"]) == (f"{topic}.*", 1, "dead-letter")
+    manager.done("DELETE", "schema", f"{topic}.*")
+    assert manager.done("READ", "topic", f"{topic}.a")["schema"] is None
+
+
 def test_messages_that_are_accepted_on_receipt_are_checked_first(
     connect: Connect, manager: Manager, topic: str
 ) -> None:
@@ -140,29 +124,6 @@ def test_a_pattern_and_the_very_topic(connect: Connect, manager: Manager, topic:
     assert sent(peer, f"{topic}.a", b"{}")[0].remote_state == Delivery.REJECTED
     assert sent(peer, f"{topic}.free", b"{}")[0].remote_state == Delivery.ACCEPTED
     assert sent(peer, topic, b"{}")[0].remote_state == Delivery.ACCEPTED
-
-
-def test_without_a_link_of_its_own_nothing_is_taken(
-    connect: Connect, manager: Manager, topic: str
-) -> None:
-    manager.done("UPDATE", "schema", topic, **schema(validate="refuse"))
-    peer = connect()
-    relay = peer.sender(None)
-    peer.until(lambda: relay.link.credit > 0, "credit")
-    delivery = relay.send(encoded(b'{"id": 1}', address=topic))
-    relay.outcome(delivery)
-    assert "send them by a link of its own" in why(delivery)
-
-
-def checkers(gateway: Gateway) -> list[int]:
-    """The processes that check messages for this gateway."""
-    found = subprocess.run(
-        ["pgrep", "-P", str(gateway.process.pid), "-f", "check_process"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return [int(pid) for pid in found.stdout.split()]
 
 
 def test_schemas_outlive_a_kill(own_gateway: Make, connect: Connect) -> None:

@@ -2,29 +2,36 @@
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from threading import Lock
 
-from spark_log import encoded_bytes
+from spark_log import columns_text, encoded_bytes
 from spark_place import Place
 
 from distributary.jobs.materialize.batch import Materialization
 from distributary.jobs.session.job_settings import load
 from distributary.jobs.tables.delta_files import newest_version
 from distributary.jobs.tables.table_locations import TableLocations
-from distributary.pipeline.schemas.column_types import spark_json
-from distributary.pipeline.schemas.json_columns import json_columns
+from distributary.jobs.upkeep.spark_upkeep import run as upkeep
+from distributary.jobs.views.audit_run import Settings, build
 from distributary.pipeline.schemas.schema_text import text_of
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
+from distributary.pipeline.transforms.views.view_registry import register
 
 
 def schema(place: Place, topic: str, version: int, **types: str) -> None:
     """The topic has this schema from the next message on."""
     definition = json.dumps(
-        {"type": "object", "properties": {name: {"type": kind} for name, kind in types.items()}}
+        {
+            "type": "object",
+            "properties": {
+                name: {"type": kind, "description": f"{name}, says the schema"}
+                for name, kind in types.items()
+            },
+        }
     )
     said = SchemaVersion(topic, version, Format.JSON, definition)
-    columns = json.dumps(spark_json(json_columns(definition).columns))
-    place.log.schema(topic, text_of(said, columns))
+    place.log.schema(topic, text_of(said, columns_text(definition)))
 
 
 def fill(place: Place) -> None:
@@ -89,6 +96,42 @@ def rows(made: Materialization) -> dict[str, list[tuple[object, ...]]]:
     }
 
 
+def proven(place: Place, made: Materialization) -> None:
+    """The audit's check of typed tables finds nothing."""
+    asked = Settings(made.locations.tables, place.places.log, ("typed",))
+    [audited] = build(place.spark, asked)
+    assert (audited.judged, audited.findings) == (10, ())
+
+
+def test_typed_tables_are_views_and_have_upkeep(place: Place) -> None:
+    """By their topics' names, over all tables of a topic; with comments; and few files stay few."""
+    fill(place)
+    made = brought(place, "kept")
+    for version in range(newest_version(place.spark, place.places.log) + 1):
+        list(made.bring(version))
+    before, spark, tables = rows(made), place.spark, made.locations.tables
+    register(spark, tables)
+    found = spark.sql("SELECT _sequence, id, who FROM orders ORDER BY 1").collect()
+    assert [tuple(row) for row in found] == [
+        *((0, "1", None), (2, None, None)),
+        *((4, "2", "a"), (5, "3", None), (6, None, None)),
+        *((8, "four", None), (10, None, None)),
+    ]
+    assert spark.sql("SELECT carrier FROM `flights.ua`").collect()[0].carrier == "UA"
+    assert spark.sql("SELECT count(*) FROM rejected").collect()[0][0] == 2
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{tables}/topics/orders`").collect()[0]
+    assert (detail.minReaderVersion, detail.minWriterVersion, detail.numFiles) == (1, 2, 2)
+    columns = spark.read.format("delta").load(f"{tables}/topics/orders").schema
+    assert columns["who"].metadata["comment"] == "who, says the schema"
+    settings = replace(load().upkeep, small_files_max=1)
+    done = {one.table: one for one in upkeep(spark, tables, settings, log=place.places.log)}
+    assert done["topics/orders"].files_after == 1
+    assert {"rejected", "topics/orders.v2", "topics/flights.ua"} <= done.keys()
+    assert rows(made) == before
+    list(brought(place, "kept").bring(newest_version(spark, place.places.log)))
+    assert rows(made) == before
+
+
 def test_each_message_is_in_one_table_whatever_ends_the_job(place: Place) -> None:
     """Attempts that die after each single write, and forget all, end as one that nobody disturbed;
     columns are added, and another type begins a table beside."""
@@ -111,6 +154,7 @@ def test_each_message_is_in_one_table_whatever_ends_the_job(place: Place) -> Non
         (9, "orders", 3, "/id"),
     ]
     assert whole.tables["messages"].rows().count() == 14
+    proven(place, whole)
     died = 0
     for upto in (newest // 2, newest):
         while True:

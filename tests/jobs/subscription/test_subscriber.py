@@ -113,6 +113,45 @@ def test_a_query_gets_what_the_tables_say_and_settles_it(
     assert mine.pending(spark).count() == 0
 
 
+def test_typed_columns_by_the_schema_of_the_topic(
+    spark: SparkSession, lake: Gateway, topic: str, tmp_path: Path
+) -> None:
+    """A body by its columns, or why it has none; what a table gets was settled. Without a schema
+    the query ends with a sentence."""
+    mine = Subscription(lake, topic)
+    with pytest.raises(PySparkException, match="there is none: `distributary schema set`"):
+        mine.pending(spark, typed="true")
+    kinds = {"id": {"type": "integer"}, "at": {"type": "string", "format": "date-time"}}
+    said = json.dumps({"type": "object", "properties": kinds, "required": ["id"]})
+    with Peer(lake.port) as peer:
+        Manager(peer).done("UPDATE", "schema", f"{topic[:-1]}?", format="json", definition=said)
+        sender = peer.sender(topic)
+        for body in ('{"id": 1, "at": "2026-11-25T10:00:00Z"}', '{"id": "x"}', '{"id": 2.0}'):
+            sender.publish(body)
+    seen = mine.pending(spark, typed="true").orderBy("sequence")
+    wanted = [(1, "2026-11-25 10:00:00", None), (None, None, "/id: "), (2, None, None)]
+    found = seen.selectExpr("value.id", "string(value.at) AS at", "misfit", "body_text", "attempts")
+    for row, (number, at, reason) in zip(found.collect(), wanted, strict=True):
+        assert (row.id, row.at, row.attempts) == (number, at, 0)
+        assert (row.misfit or "").startswith(reason or "")
+        assert bool(row.misfit) == bool(reason)
+    options = mine.options | {"typed": "true"}
+    query = (
+        spark.readStream.format("subscription")
+        .options(**options)
+        .load()
+        .select("value.*", "misfit")
+        .writeStream.format("delta")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "table"))
+    )
+    query.awaitTermination()
+    rows = DeltaTable(tmp_path / "table").to_pyarrow_table(columns=["id"])["id"].to_pylist()
+    assert sorted(rows, key=str) == [1, 2, None]
+    assert mine.settled()
+
+
 @pytest.mark.usefixtures("spark")
 def test_the_page_of_the_source(lake: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
     """docs/guides/spark-source.md shows what `global/billing` is owed."""

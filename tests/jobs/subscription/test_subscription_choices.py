@@ -36,6 +36,7 @@ def test_every_option_is_on_its_page() -> None:
     plain, settings = choices(RIGHT), load().subscription
     assert found["consumer"][0] == f"`{plain.consumer}`"
     assert found["raw"][0] == f"`{plain.raw}`".lower()
+    assert found["typed"][0] == f"`{plain.typed}`".lower()
     for option, key, unit in (
         ("maxMessagesPerTrigger", "trigger_messages_max", "messages"),
         ("lingerSeconds", "linger_seconds", "seconds"),
@@ -74,6 +75,7 @@ def test_options_are_read_whatever_their_case() -> None:
         ({"lingerSeconds": "-1"}, "'lingerSeconds' is '-1'; it must be a number from 0"),
         ({"consumer": "a/b"}, "the option 'consumer' is 'a/b': a name without '/'"),
         ({"raw": "yes"}, "the option 'raw' is 'yes'; it must be true or false"),
+        ({"raw": "true", "typed": "true"}, "the options 'raw' and 'typed' are both true"),
     ],
 )
 def test_a_wrong_option_is_one_sentence(options: dict[str, str], sentence: str) -> None:

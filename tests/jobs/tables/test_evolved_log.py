@@ -6,10 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 from table_groups import KEY, NOON, event, framed, group, run, settled
 

@@ -222,6 +222,29 @@ def test_spark_as_a_subscriber(kernel: Kernel) -> None:
     assert "0 messages are owed" in run.text(6)
 
 
+def test_typed_tables(kernel: Kernel) -> None:
+    """A schema that was inferred makes a table; what doesn't fit is set aside with its reason, and
+    fits when the schema was mended; the audit finds nothing."""
+    run = kernel.run("typed_tables")
+    assert set(json.loads(run.text(1))["required"]) == {"amount", "customer", "id", "placed_at"}
+    kinds = {row["col_name"]: row["data_type"] for row in run.table(3)}
+    assert kinds == {
+        "amount": "double",
+        "customer": "string",
+        "id": "bigint",
+        "placed_at": "timestamp",
+    }
+    assert sum(int(row["orders"]) for row in run.table(4)) == 200
+    [odd] = run.table(5)
+    assert (odd["schema_version"], odd["messages"]) == ("1", "30")
+    assert "customer" in odd["reason"]
+    assert [(row["version"], row["guest"], row["orders"]) for row in run.table(7)] == [
+        ("1", "False", "200"),
+        ("2", "True", "30"),
+    ]
+    assert run.text(8).strip() == "260 messages of topics with a schema, 0 violations"
+
+
 @pytest.mark.parametrize("file", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda file: file.stem)
 def test_kept_output(file: Path) -> None:
     """Every notebook keeps the output of a whole run, and nothing of the machine that made it."""

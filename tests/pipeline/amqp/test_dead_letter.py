@@ -6,8 +6,11 @@ from hypothesis import strategies as st
 
 from distributary.pipeline.amqp.dead_letter import (
     DeadLetterInfo,
+    MisfitInfo,
     Origin,
     copy,
+    copy_of_misfit,
+    misfit_topic,
     origin,
     queue_of,
     restored,
@@ -141,3 +144,24 @@ def test_the_queue_of_dead_letters_has_a_name_that_an_address_may_have():
     long = [queue_of("container/" + "x" * 300 + end) for end in "ab"]
     assert all(len(name) == NAME_CHARACTERS_MAX for name in long)
     assert long[0] != long[1]
+
+
+def test_a_misfit_says_where_it_was_published_and_why_it_is_none_of_its_messages():
+    """It has neither a sequence nor a subscription, so nobody gave it up; on its way back it is
+    what its publisher sent."""
+    mine = annotations({"x-opt-jms-dest": 0})
+    made = copy_of_misfit(
+        mine + BARE, MisfitInfo("orders", "'orders': /id: no", 1_700_000_000_123_456)
+    )
+    assert said(made.data) == {
+        "x-opt-jms-dest": 0,
+        "x-opt-dead-letter-topic": "orders",
+        "x-opt-dead-letter-reason": "misfit",
+        "x-opt-dead-letter-description": "'orders': /id: no",
+        "x-opt-dead-letter-at": 1_700_000_000_123,
+    }
+    assert origin(made.data) is None
+    assert misfit_topic(made.data) == "orders"
+    assert restored(made.data).data == mine + BARE
+    assert misfit_topic(BARE) is None
+    assert misfit_topic(copy(BARE, 41, INFO).data) is None

@@ -31,24 +31,37 @@ def point(version: int, part: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    ("names", "version", "due"),
+    ("names", "version", "pointed", "due"),
     [
-        ([entry(0), entry(1)], 1, [entry(0), entry(1)]),
-        ([entry(0), entry(1), entry(2)], 1, [entry(0), entry(1)]),  # a later one isn't looked at
-        ([entry(1), entry(0), ".x.json.tmp", "_last_checkpoint"], 1, [entry(0), entry(1)]),
-        ([entry(0)], 1, None),
-        ([entry(1), entry(2)], 2, None),  # cleaned up, and its checkpoint isn't there
-        ([point(1), entry(1), entry(2)], 2, [point(1), entry(1), entry(2)]),
-        ([point(1), point(2), entry(1), entry(2)], 2, [point(2), entry(2)]),
-        ([point(1), point(3), entry(1), entry(2), entry(3)], 2, [point(1), entry(1), entry(2)]),
-        ([point(2), entry(3)], 3, None),  # the gateway keeps the checkpoint's own entry
-        ([point(1, ".1.2"), point(1, ".2.2"), entry(1)], 1,
+        ([entry(0), entry(1)], 1, None, [entry(0), entry(1)]),
+        # a later one isn't looked at
+        ([entry(0), entry(1), entry(2)], 1, None, [entry(0), entry(1)]),
+        ([entry(1), entry(0), ".x.json.tmp", "_last_checkpoint"], 1, None, [entry(0), entry(1)]),
+        ([entry(0)], 1, None, None),
+        # cleaned up, and its checkpoint isn't there
+        ([entry(1), entry(2)], 2, None, None),
+        ([point(1), entry(1), entry(2)], 2, 1, [point(1), entry(1), entry(2)]),
+        # one whose pointer is still to come, or was lost: entries do, while all are there
+        ([point(1), entry(0), entry(1), entry(2)], 2, None, [entry(0), entry(1), entry(2)]),
+        ([point(1), entry(1), entry(2)], 2, None, [point(1), entry(1), entry(2)]),
+        ([point(1), point(2), entry(1), entry(2)], 2, None, [point(2), entry(2)]),
+        # the pointer's, whatever came since it was read
+        ([point(1), point(2), entry(1), entry(2)], 2, 1, [point(1), entry(1), entry(2)]),
+        ([point(1), point(3), entry(1), entry(2), entry(3)], 2, 1, [point(1), entry(1), entry(2)]),
+        # it went since the pointer was read
+        ([point(2), entry(2), entry(3)], 3, 1, None),
+        ([point(2), entry(1), entry(2), entry(3)], 3, 1, None),
+        # the gateway keeps the checkpoint's own entry
+        ([point(2), entry(3)], 3, 2, None),
+        ([point(1, ".1.2"), point(1, ".2.2"), entry(1)], 1, 1,
          [point(1, ".1.2"), point(1, ".2.2"), entry(1)]),
-        ([], 0, None),
+        ([], 0, None, None),
     ],
 )  # fmt: skip
-def test_what_stands_for_a_version(names: list[str], version: int, due: list[str] | None) -> None:
-    assert log_of_version(names, version) == due
+def test_what_stands_for_a_version(
+    names: list[str], version: int, pointed: int | None, due: list[str] | None
+) -> None:
+    assert log_of_version(names, version, pointed) == due
 
 
 ONE, TWO, THREE = (

@@ -9,13 +9,13 @@ import os
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 import pytest
 from cursor_model import fold
 from delivery_model import Message, Model
 from msgspec import structs
+from msgspec.structs import replace
 
 from distributary.pipeline.dispatch.dispatcher import Deliver, Dispatcher
 from distributary.pipeline.dispatch.effects import NOBODY, DeadLetter, Settled

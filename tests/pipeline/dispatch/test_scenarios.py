@@ -26,11 +26,12 @@ its time in seconds, `@12`; time stands still until it is said again. Commands:
 
 import os
 from array import array
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
 import pytest
+from msgspec import structs
 
 from distributary.pipeline.dispatch.dispatcher import (
     FOREVER,
@@ -78,7 +79,7 @@ def policy_of(words):
     said = {
         name: type(getattr(DEFAULT, name))(float(value)) for name, value in options(words).items()
     }
-    return replace(DEFAULT, **said)
+    return structs.replace(DEFAULT, **said)
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 import weakref
 from array import array
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,10 @@ from distributary.pipeline.model.topic_pattern import matches
 SIZE = 10
 topics = st.sampled_from(["flights", "weather", "planes"])
 publishes = st.lists(st.tuples(topics, st.integers(1, 4), st.booleans()), max_size=60)
+
+
+class Takes(NamedTuple):
+    room: int
 
 
 def batch(first: int, count: int) -> RecordBatch:
@@ -177,7 +182,7 @@ def test_small_batches_are_joined(steps: list[tuple[str, int]], most: int) -> No
         all_of.setdefault(topic, []).extend(messages(new))
     for topic, everything in all_of.items():
         for wanted, _ in everything:
-            found = recent.find(topic, wanted, most)
+            found = recent.find(topic, wanted, Takes(most))
             assert found is not None
             got = messages(found)
             assert got == [m for m in everything if found.first <= m[0] < found.stop]
@@ -191,13 +196,13 @@ def test_one_message_a_group_is_one_batch() -> None:
     for n in range(100):
         recent.add("mine", numbered(recent.head, 1))
         recent.add("other", numbered(recent.head, 1 + n % 3))
-    found = recent.find("mine", 0, 1_000)
+    found = recent.find("mine", 0, Takes(1_000))
     assert found is not None
     assert found.count == 100
     alone = RecentMessages(head=0, bytes_max=1 << 20)
     for n in range(100):
         alone.add("mine", numbered(n, 1))
-    together = alone.find("mine", 3, 20)
+    together = alone.find("mine", 3, Takes(20))
     assert together is not None
     assert (together.first, together.count, together.sequences) == (3, 20, None)
 

@@ -1,6 +1,7 @@
 """Header attributes of a batch, and of batches behind each other, against lists of numbers."""
 
 from array import array
+from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,10 @@ PLAIN: Message = (PRIORITY, 0, 0, 0)
 times = st.sampled_from([0, 1, 2**62])
 messages = st.just(PLAIN) | st.tuples(st.integers(0, 9), times, times, st.sampled_from([0, 2**63]))
 batches = st.lists(st.lists(messages, min_size=1, max_size=4), min_size=1, max_size=6)
+
+
+class Takes(NamedTuple):
+    room: int
 
 
 def attributes_of(first: int, of: list[Message]) -> HeaderAttributes | None:
@@ -88,7 +93,7 @@ def test_small_batches_are_handed_out_with_their_attributes(parts: list[list[Mes
         recent.add("other", RecordBatch(recent.head, 1, b"", bytes(8)))
         size += BATCH_BYTES
     assert recent.bytes == size
-    found = recent.find("mine", 0, 1_000)
+    found = recent.find("mine", 0, Takes(1_000))
     assert found is not None
     assert told(found.attributes, found.count) == everything
     if found.attributes is not None:

@@ -1,10 +1,9 @@
 """How long a failed message waits: a literal rule."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from distributary.pipeline.model.policy import DEFAULT
 from distributary.pipeline.redelivery.redelivery_delay import delay_us

@@ -66,6 +66,10 @@ TABLE: list[tuple[Format, str, str, str, bool, bool]] = [
         *(thing({"a": S}), thing({"a": {"type": "string", "format": "date"}}), False, True),
     ),
     (
+        *(J, "base64 where a text was"),
+        *(thing({"a": S}), thing({"a": {**S, "contentEncoding": "base64"}}), False, True),
+    ),
+    (
         *(A, "a field with a default more"),
         *(record(field("a", "int")), record(field("a", "int"), field("b", "int", default=0))),
         *(True, True),

@@ -1,9 +1,8 @@
 """What a link wants: every row of the attach tables of the design of shared subscriptions, and
 every way to want what can't be had."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError

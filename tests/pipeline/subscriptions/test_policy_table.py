@@ -1,8 +1,8 @@
 """Policies as an operator writes them: what overrides what, and what can't be meant."""
 
-import dataclasses
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,8 +136,8 @@ def test_topics_and_queues_have_patterns_of_their_own() -> None:
 
 def flat(policy: Policy) -> dict[str, object]:
     """A whole policy as a table."""
-    said = dataclasses.asdict(policy)
-    backlog = said.pop("backlog")
+    said = msgspec.structs.asdict(policy)
+    backlog = msgspec.structs.asdict(said.pop("backlog"))
     return said | {f"backlog_{key}": value for key, value in backlog.items()}
 
 

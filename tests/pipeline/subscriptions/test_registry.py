@@ -1,9 +1,9 @@
 """Every row of the tables of attach and leave, and every form that a link name has."""
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
+from msgspec import structs
 
 from distributary.pipeline.model.address import Kind, destination_of
 from distributary.pipeline.model.policy import Expiry, Lifetime, Redefine
@@ -144,7 +144,7 @@ FULL_ROWS = [
 @pytest.mark.parametrize(("existing", "consumers", "most", "wanted", "action"), FULL_ROWS)
 def test_attach_where_consumers_are_limited(existing, consumers, most, wanted, action):
     """Whoever comes when all places are taken is refused; who couldn't have one hears why."""
-    decision = decide_attach(existing, consumers, wanted, replace(JMS, consumers_max=most))
+    decision = decide_attach(existing, consumers, wanted, structs.replace(JMS, consumers_max=most))
     assert decision.action is action
     assert bool(decision.reason) == (action in (REFUSE, FULL))
 
@@ -174,7 +174,7 @@ REDEFINE_ROWS = [
 @pytest.mark.parametrize(("said", "existing", "consumers", "wanted", "action"), REDEFINE_ROWS)
 def test_attach_with_another_definition(said, existing, consumers, wanted, action):
     """As the policy says; what is refused changes nothing."""
-    decision = decide_attach(existing, consumers, wanted, replace(JMS, redefine=said))
+    decision = decide_attach(existing, consumers, wanted, structs.replace(JMS, redefine=said))
     assert decision.action is action
     assert bool(decision.reason) == (action in (REFUSE, FIXED))
 
@@ -199,7 +199,7 @@ SHARING_ROWS = [
 @pytest.mark.parametrize(("existing", "consumers", "wanted", "action"), SHARING_ROWS)
 def test_attach_where_the_sharing_may_change(existing, consumers, wanted, action):
     """What nobody consumes becomes what is wanted."""
-    policy = replace(JMS, sharing_may_change=True, consumers_max=3)
+    policy = structs.replace(JMS, sharing_may_change=True, consumers_max=3)
     decision = decide_attach(existing, consumers, wanted, policy)
     assert decision.action is action
     assert bool(decision.reason) == (action is REFUSE)
@@ -208,7 +208,7 @@ def test_attach_where_the_sharing_may_change(existing, consumers, wanted, action
 def test_another_sharing_redefines_nothing_that_is_fixed():
     """`refuse` and `inherit` hold for it as for the same sharing."""
     for redefine, action in ((Redefine.REFUSE, FIXED), (Redefine.INHERIT, CHANGE_SHARING)):
-        policy = replace(JMS, sharing_may_change=True, redefine=redefine)
+        policy = structs.replace(JMS, sharing_may_change=True, redefine=redefine)
         assert decide_attach(SELECTED, 0, EXCLUSIVE, policy).action is action
 
 
@@ -284,7 +284,12 @@ def test_what_is_said_of_a_lifetime_is_what_a_detach_does():
     assert LIFETIMES.keys() == set(LinkKind) - no_consumers
     kinds = [(kind, JMS) for kind in LIFETIMES]
     for lifetime, seconds in product(Lifetime, (0, 5)):
-        kinds.append((LinkKind.DURABLE, replace(JMS, expiry=lifetime, expiry_seconds=seconds)))
+        kinds.append(
+            (
+                LinkKind.DURABLE,
+                structs.replace(JMS, expiry=lifetime, expiry_seconds=seconds),
+            )
+        )
     for kind, policy in kinds:
         said = expiry_of(kind, policy)
         if said is not None:

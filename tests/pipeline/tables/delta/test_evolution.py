@@ -7,11 +7,11 @@ two of them with a ttl and one with priority 7.
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, Field, Schema
+from msgspec.structs import replace
 from table_groups import DAY_US, KEY, NOON, bodies, event, framed, group, run, settled
 from table_story import KEEP_ALL, paged, table_rows
 from verify_homes import snapshot

@@ -7,14 +7,26 @@ from datetime import datetime, timedelta
 
 import pytest
 from delta.tables import DeltaTable
-from spark_log import LogWriter, encoded
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from spark_log import LogWriter, columns_text, encoded, encoded_bytes
 from spark_place import Place
 
 from distributary.jobs.views.audit_job import main
 from distributary.jobs.views.audit_run import Settings, build, summary
+from distributary.pipeline.schemas.schema_text import text_of
+from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 from distributary.pipeline.transforms.audit.audit_checks import NAMES, Result, check
-from distributary.pipeline.transforms.audit.audit_views import VIEWS
+from distributary.pipeline.transforms.audit.audit_views import SHOWN
 
+#: The schema of the topics whose typed tables are spoiled.
+TYPED = SchemaVersion(
+    "typed.*",
+    1,
+    Format.JSON,
+    json.dumps(
+        {"type": "object", "properties": {"id": {"type": "integer"}, "who": {"type": "string"}}}
+    ),
+)
 A, B = "worker-a/link", "worker-b/link"
 FINAL = {
     "accepted": True,
@@ -182,7 +194,7 @@ STORIES: dict[str, Callable[[Story], None]] = {
 }
 
 #: What is looked for in an example: the subscription of the fault, or what else names it.
-ELSEWHERE = {"gaps", "dead_letters", "torn"}
+ELSEWHERE = {"gaps", "dead_letters", "torn", "typed"}
 
 
 def tell(log: LogWriter) -> None:
@@ -209,7 +221,30 @@ def tell(log: LogWriter) -> None:
     log.settle("global/cursors_differ", "flights", [united], delta)
     log.next_group()
     log.subscribe("global/cursors_differ", "flights", event="configured")
+    log.next_group()
+    log.schema("typed.*", text_of(TYPED, columns_text(TYPED.definition)))
+    log.next_group()
+    bodies = [json.dumps({"id": nth, "who": f"w{nth}"}).encode() for nth in range(8)]
+    log.publish("typed.orders", *map(encoded_bytes, (*bodies, b"{")))
     log.commit()
+
+
+def spoil(place: Place) -> None:
+    """A fault of each kind in the typed table: messages 1 to 5 of it."""
+    path = f"{place.places.tables}/topics/typed.orders"
+    table, rejected = (
+        DeltaTable.forPath(place.spark, one) for one in (path, f"{place.places.tables}/rejected")
+    )
+    rows = table.toDF()
+    rows.where("id = 2").write.format("delta").mode("append").save(path)
+    odd = rejected.toDF().drop("sequence")
+    both = rows.where("id = 3").select(F.col("_sequence").alias("sequence")).join(odd)
+    both.select(*rejected.toDF().columns).write.format("delta").mode("append").save(
+        f"{place.places.tables}/rejected"
+    )
+    table.delete("id = 1")
+    table.update("id = 4", {"who": "'another'"})
+    table.update("id = 5", {"_schema_version": "2L"})
 
 
 def found(results: list[Result]) -> dict[str, str]:
@@ -221,6 +256,13 @@ def found(results: list[Result]) -> dict[str, str]:
         for one in results
         if one.violations
     }
+
+
+def typed_first(place: Place) -> int:
+    """The sequence of the first message of the typed topic."""
+    return min(
+        int(str(row["sequence"])) for row in place.log.known if row.get("topic") == "typed.orders"
+    )
 
 
 @pytest.mark.timeout(600)
@@ -235,13 +277,24 @@ def test_each_fault_is_named_by_its_check_alone(place: Place) -> None:
         "subscription = 'global/cursors_differ'", {"accepted": "accepted + 1"}
     )
     DeltaTable.forPath(spark, f"{tables}/subscriptions").delete("event = 'configured'")
+    spoil(place)
     results = list(build(spark, Settings(tables)))
+    typed = results.pop()
+    assert typed.judged == 9
+    first = typed_first(place)
+    assert {(one.problem, one.violations, one.example["sequence"]) for one in typed.findings} == {
+        ("in no table", 1, first + 1),
+        ("there twice", 1, first + 2),
+        ("in two tables", 1, first + 3),
+        ("another value", 1, first + 4),
+        ("read by another version", 1, first + 5),
+    }
     assert found(results) == {name: f"global/{name}" for name in NAMES if name not in ELSEWHERE} | {
         "gaps": "some before it are missing",
         "dead_letters": "no copy in its group",
         "torn": "subscriptions differ from the log",
     }
-    assert "16 checks, " in summary(results)
+    assert "17 checks, " in summary([*results, typed])
 
 
 def test_the_command_says_what_and_by_its_exit_code_whether(
@@ -274,7 +327,7 @@ def test_the_command_says_what_and_by_its_exit_code_whether(
 
 def test_the_sql_is_there_to_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     """Each check begins with its name and what holds, and says what a row is and what to do."""
-    for name in (*NAMES, *VIEWS):
+    for name in (*NAMES, *SHOWN):
         assert main(["--show-sql", name]) == 0
         sql = capsys.readouterr().out
         assert sql.startswith(f"-- {name}: ")

@@ -33,3 +33,11 @@ def test_the_last_event_says_whether_it_is_shared() -> None:
     events.insert(0, event(4, "configured", shared=True))
     assert not begin({}, events)["container/c/s"].shared
     assert begin({}, events[:1] + events[2:])["container/c/s"].shared
+
+
+def test_a_pause_and_a_schema_begin_nothing() -> None:
+    """The cursor of a subscription that is paused stays where it is."""
+    before = {"container/c/s": Cursor("container/c/s", "t", False, None, floor=20, group=5)}
+    for what in ("paused", "resumed", "schema"):
+        assert begin(before, [event(6, what, shared=False)]) == before
+        assert begin({}, [event(6, what, shared=False)]) == {}

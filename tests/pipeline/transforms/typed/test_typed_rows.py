@@ -18,14 +18,10 @@ from distributary.pipeline.schemas.json_columns import json_columns
 from distributary.pipeline.schemas.schema_text import DROPPED, text_of
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 from distributary.pipeline.tables.arrow import topic_log_schema
-from distributary.pipeline.transforms.materialize.messages import decoded
-from distributary.pipeline.transforms.typed.topic_tables import (
-    SchemaEvent,
-    folder_name,
-    joined,
-    topic_tables,
-)
-from distributary.pipeline.transforms.typed.typed_rows import REJECTED_NAME, TypedRows
+from distributary.pipeline.transforms.materialize.messages import decoded_bodies
+from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME, folder_name
+from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent, joined, topic_tables
+from distributary.pipeline.transforms.typed.typed_rows import TypedRows
 
 #: `make soak` asks for ten thousand.
 EVOLUTIONS = int(os.environ.get("TYPED_EVOLUTIONS", "100"))
@@ -104,8 +100,7 @@ def test_each_message_is_in_one_table_with_its_values(
     ]
     messages = [data.draw(bodies) for _ in range(12)]
     log = log_rows([("orders", json.dumps(body).encode()) for body in messages])
-    (whole,) = decoded(iter([log]))
-    parts = list(TypedRows(events).made(log, whole))
+    parts = list(TypedRows(events).made(log, decoded_bodies(log)))
     seen: Counter[int] = Counter()
     for part in parts:
         key = "sequence" if part.name == REJECTED_NAME else "_sequence"

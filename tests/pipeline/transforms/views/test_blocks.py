@@ -30,7 +30,7 @@ def test_blocks_of_a_bitmap_are_the_bitmap(seed: int) -> None:
             "settled": pa.array([BitMap64(sequences).serialize(), BitMap64().serialize()]),
         }
     )
-    rows = pa.Table.from_batches(settled._blocks(iter([batch]))).to_pylist()
+    rows = pa.Table.from_batches(settled.in_blocks(iter([batch]))).to_pylist()
     assert {row["subscription"] for row in rows} == {"a"}
     assert len({row["block"] for row in rows}) == len(rows)
     size = 64 * settled.WORDS
@@ -53,17 +53,17 @@ def test_blocks_of_times_say_each_message(seed: int) -> None:
     np.random.default_rng(seed).shuffle(sequences)
     table = pa.table({"sequence": sequences, "at": sequences * 3 - 7, "group": sequences // 5})
     batches = iter(table.to_batches(max_chunksize=dice.choice((1, 100, 10_000))))
-    rows = pa.Table.from_batches(publication_times._blocks(batches)).to_pylist()
+    rows = pa.Table.from_batches(publication_times.in_blocks(batches)).to_pylist()
     size = publication_times.SEQUENCES
     found = {
         row["block"] * size + nth: (at, group)
         for row in rows
         for nth, (at, group) in enumerate(zip(row["times_us"], row["groups"], strict=True))
-        if at != publication_times._NONE
+        if at != publication_times.NO_MESSAGE
     }
     assert found == {int(one): (int(one) * 3 - 7, int(one) // 5) for one in sequences}
     assert len({row["block"] for row in rows}) == len(rows)
 
 
 def test_a_partition_without_messages_has_no_blocks() -> None:
-    assert list(publication_times._blocks(iter([]))) == []
+    assert list(publication_times.in_blocks(iter([]))) == []

@@ -1,0 +1,252 @@
+"""The one place that decides of messages by their topics' schemas, on all ways into a topic.
+
+Rule 1: nothing becomes a message of a topic that its schema doesn't allow, and nothing that
+        couldn't be checked: `CONSEQUENCES` says what becomes of it, by the way on which it came.
+Rule 2: what came on a link goes on in its order: while messages of it are checked, those behind
+        them wait, too. Commands of a transaction wait for the messages that were sent in it.
+Rule 3: what waits has a budget (`schemas.waiting_bytes_max`); beyond it messages are rejected. A
+        link has no more under way than its credit. Peers are served in turn.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+import structlog
+
+from distributary.ingest.native import pump
+from distributary.ingest.native.runs import Received
+from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.publish.relay import Goal, Goals, Kept, Refused, Unrouted, but
+from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.policies import Policies
+from distributary.ingest.runtime.settings import SchemaSettings
+from distributary.ingest.schemas.check_messages import CheckAnswer, CheckVersion
+from distributary.ingest.schemas.check_queue import CheckQueue
+from distributary.ingest.schemas.check_worker import CheckWorker, RunToCheck
+from distributary.ingest.schemas.schema_directory import CheckedBy, SchemaDirectory
+from distributary.pipeline.amqp.dead_letter import MisfitInfo
+from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.schemas.schema_version import CONSEQUENCES, Consequence, Way
+
+_events = structlog.get_logger("gateway")
+
+#: What a message that doesn't fit is rejected with (AMQP 1.0, 2.8.16): its bytes can't be decoded
+#: as what the topic says they are.
+MISFIT = "amqp:decode-error"
+TOO_MUCH = "amqp:resource-limit-exceeded"
+#: Runs that the process has at once: it reads one while the loop takes the answer to the other.
+_ASKED_MAX = 2
+
+
+class CheckDone(msgspec.Struct, frozen=True, eq=False):
+    """The worker tells the message loop: the run that it was given first has been checked."""
+
+    answers: Sequence[CheckAnswer]
+
+
+class CheckedRun(msgspec.Struct, frozen=True, eq=False):
+    """A run that waited may go on to these goals; `unrouted` isn't routed further."""
+
+    link: Link
+    received: Received
+    goals: Goals
+    unrouted: Unrouted
+
+
+class HeldCommand(msgspec.Struct, frozen=True, eq=False):
+    """A command of a transaction may be performed."""
+
+    link: Link
+    message: bytes
+    delivery: bytes
+
+
+class _Check(msgspec.Struct, frozen=True, eq=False):
+    """Messages of a run, by their places, that a topic's schema says something of."""
+
+    topic: str
+    way: Way
+    consequence: Consequence
+    places: Sequence[int]
+    run: RunToCheck
+
+
+class _HeldRun(msgspec.Struct, frozen=True, eq=False):
+    link: Link
+    received: Received
+    goals: Goals
+    checks: Sequence[_Check]
+
+
+_Held: TypeAlias = _HeldRun | HeldCommand
+
+
+class Validator:
+    """In front of the intake and of transactions. All methods run on the loop's thread."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: SchemaSettings,
+        directory: SchemaDirectory,
+        policies: Policies,
+        complete: Callable[[CheckDone], None],
+    ) -> None:
+        """`complete` is called on the loop's thread when a run has been checked."""
+        self._loop, self._settings, self._policies = loop, settings, policies
+        self.directory, self._complete = directory, complete
+        self._worker = CheckWorker(settings)
+        self._queue: CheckQueue[Peer, _Held] = CheckQueue()
+        self._bytes = 0
+
+    @property
+    def active(self) -> bool:
+        """Whether any message or command may have to wait."""
+        return self.directory.validates or bool(self._queue)
+
+    # Publishers.
+
+    def admit(self, link: Link, received: Received, goals: Goals) -> Goals | None:
+        """Where messages that came go now; None: they wait, and `checked` gives them back."""
+        checks = list(self._checks(received, goals))
+        if not checks and not self._queue.waits(link):
+            return goals
+        if self._bytes + len(received.blob) > self._settings.waiting_bytes_max and self._bytes:
+            most = self._settings.waiting_bytes_max
+            text = f"{most} bytes of messages wait to be checked (schemas.waiting_bytes_max)"
+            return [(Refused(AmqpError(TOO_MUCH, f"{text}: send it again")), received.count)]
+        self._bytes += len(received.blob)
+        keys = (link, link.connection) if received.transaction else (link,)
+        self._queue.add(link.connection, _HeldRun(link, received, goals, checks), keys)
+        self._ask()
+        return None
+
+    def holds(self, link: Link, message: bytes, delivery: bytes) -> bool:
+        """Whether a command waits for messages that were sent in transactions of its peer."""
+        peer = link.connection
+        if not self._queue.waits(peer):
+            return False
+        self._queue.add(peer, HeldCommand(link, message, delivery), (peer,))
+        return True
+
+    def checked(self, done: CheckDone) -> CheckedRun | HeldCommand:
+        """What goes on now."""
+        held = self._queue.done()
+        self._ask()
+        if isinstance(held, HeldCommand):
+            return held
+        self._bytes -= len(held.received.blob)
+        others: dict[int, Goal] = {}
+        unrouted: dict[str, dict[int, Kept]] = {}
+        for check, answer in zip(held.checks, done.answers, strict=True):
+            _tell(check, answer)
+            for nth, sentence in answer.misfits:
+                place, kept = check.places[nth], self._kept(check.topic, sentence)
+                if check.way is Way.ROUTED:
+                    unrouted.setdefault(check.topic, {})[place] = kept
+                elif check.consequence is Consequence.REJECT:
+                    others[place] = Refused(AmqpError(MISFIT, kept.info.sentence))
+                else:
+                    others[place] = kept
+        goals = but(held.goals, others) if others else held.goals
+        return CheckedRun(held.link, held.received, goals, unrouted)
+
+    def _kept(self, topic: str, sentence: str) -> Kept:
+        info = MisfitInfo(topic, f"'{topic}': {sentence}", clock.now())
+        return Kept(self._policies.dead_letters_of_topic(topic), info)
+
+    def _checks(self, received: Received, goals: Goals) -> Iterator[_Check]:
+        """What is to be asked: the schemas of the topics that the messages go to, and of those that
+        they are routed to."""
+        if not self.directory.validates:
+            return
+        places: dict[tuple[Way, str], list[range]] = {}
+        start = 0
+        for goal, count in goals:
+            some = range(start, start + count)
+            start += count
+            if isinstance(goal, str):
+                places.setdefault((Way.PUBLISHED, goal), []).append(some)
+                for to in {route.to.topic for route in self._policies.of_topic(goal).routes}:
+                    if to != goal:
+                        places.setdefault((Way.ROUTED, to), []).append(some)
+        for (way, topic), ranges in places.items():
+            by = self.directory.checked_by(topic)
+            if by is not None:
+                yield _check(received, topic, ranges, by, way)
+
+    def _ask(self) -> None:
+        """Give the process what it may have."""
+        while self._queue.taken < _ASKED_MAX:
+            held = self._queue.take()
+            if held is None:
+                return
+            runs = [one.run for one in held.checks] if isinstance(held, _HeldRun) else []
+            self._worker.ask(runs, self._answered)  # what needs no check keeps its place
+
+    def _answered(self, answers: Sequence[CheckAnswer]) -> None:
+        """On the worker's thread."""
+        self._loop.call_soon_threadsafe(self._complete, CheckDone(answers))
+
+    # Operators.
+
+    async def misfits(self, topic: str, messages: Sequence[bytes]) -> Mapping[int, str]:
+        """Which of these dead letters, by their places, can't be redriven to a topic, and why."""
+        by = self.directory.checked_by(topic)
+        if by is None or (Way.REDRIVEN, by.validation) not in CONSEQUENCES or not messages:
+            return {}
+        lengths = b"".join(len(one).to_bytes(4, "little") for one in messages)
+        [answer] = await self._asked(RunToCheck(by.version, lengths, b"".join(messages)))
+        return dict(answer.misfits)
+
+    async def check_version(self, request: CheckVersion) -> CheckAnswer:
+        """Whether a version may be set, and its columns."""
+        [answer] = await self._asked(request)
+        return answer
+
+    async def _asked(self, what: RunToCheck | CheckVersion) -> Sequence[CheckAnswer]:
+        future: asyncio.Future[Sequence[CheckAnswer]] = self._loop.create_future()
+
+        def answered(answers: Sequence[CheckAnswer]) -> None:
+            self._loop.call_soon_threadsafe(_resolve, future, answers)
+
+        self._worker.ask([what], answered)
+        return await future
+
+    def close(self) -> None:
+        """What still waits is never taken: its publishers have no outcome."""
+        self._worker.close()
+
+
+def _check(
+    received: Received, topic: str, ranges: Sequence[range], by: CheckedBy, way: Way
+) -> _Check:
+    places = [place for some in ranges for place in some]
+    lengths, blob = received.lengths, received.blob
+    if len(places) != received.count:
+        offsets = memoryview(pump.offsets(lengths, received.count)).cast("i")
+        lengths = b"".join(lengths[4 * some.start : 4 * some.stop] for some in ranges)
+        blob = b"".join(blob[offsets[some.start] : offsets[some.stop]] for some in ranges)
+    consequence = CONSEQUENCES[way, by.validation]
+    return _Check(topic, way, consequence, places, RunToCheck(by.version, lengths, blob))
+
+
+def _tell(check: _Check, answer: CheckAnswer) -> None:
+    if answer.misfits:
+        _events.info(
+            "messages.misfit",
+            topic=check.topic,
+            way=check.way.value,
+            then=check.consequence.value,
+            messages=len(answer.misfits),
+            reason=answer.misfits[0][1],
+        )
+
+
+def _resolve(
+    future: "asyncio.Future[Sequence[CheckAnswer]]", answers: Sequence[CheckAnswer]
+) -> None:
+    if not future.done():
+        future.set_result(answers)

@@ -1,0 +1,172 @@
+"""Bodies of one version of a schema, many at a time, as columns.
+
+Rule: what the fast way of a simple schema (`json_structs`) doesn't read, `RowReader` judges, one by
+      one. Which of them read a body can't be seen in the columns.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from distributary.pipeline.codec.sections import Body
+from distributary.pipeline.schemas.body_content import BodyContent
+from distributary.pipeline.schemas.formats.json_structs import (
+    UNREAD,
+    Decode,
+    JsonStruct,
+    json_decode,
+)
+from distributary.pipeline.schemas.formats.row_reader import RowReader
+from distributary.pipeline.schemas.typed_row import Misfit, TypedRow
+from distributary.pipeline.transforms.materialize.messages import Decoded
+from distributary.pipeline.transforms.typed.typed_columns import of_rows, of_structs
+
+#: Columns that rows of typed tables and of `rejected`, and their readers, are made of.
+_LOG: Final = ("topic", "sequence", "group", "day", "message")
+_DECODED: Final = (
+    *("sequence", "published_at", "message_id", "properties", "group"),
+    *("content_type", "body_kind", "body_text", "body_bytes"),
+)
+
+Kinds = Sequence[tuple[str, pa.DataType]]
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """Messages of one topic, as the log has them and decoded; `plain` as PLAIN_BODY."""
+
+    log: pa.RecordBatch
+    decoded: pa.RecordBatch
+    plain: "pa.Array[Any]"
+
+    @classmethod
+    def of(cls, log: pa.RecordBatch, decoded: Decoded, places: Places) -> "Bodies":
+        """The messages at these places, in rising order."""
+        found = cls(log.select(_LOG), decoded.rows.select(_DECODED), decoded.plain_body)
+        return found.only(places)
+
+    def only(self, places: Places) -> "Bodies":
+        """Those at these places, in rising order; all of them aren't copied."""
+        if len(places) == self.log.num_rows:
+            return self
+        at = cast("Any", pa.array(places))
+        return Bodies(self.log.take(at), self.decoded.take(at), self.plain.take(at))
+
+    def values(self) -> list[bytes | str | None]:
+        """The plain bodies, and None for others."""
+        found: list[bytes | str | None] = self.decoded.column("body_bytes").to_pylist()
+        texts = self.decoded.column("body_text")
+        if texts.null_count < len(texts):
+            found = [
+                text if value is None else value
+                for value, text in zip(found, texts.to_pylist(), strict=True)
+            ]
+        plain = self.plain.to_pylist()
+        if not all(plain):
+            found = [one if is_plain else None for one, is_plain in zip(found, plain, strict=True)]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The places of bodies that fit, in rising order, with the columns of these; and the misfits by
+    their places."""
+
+    fitting: Places
+    columns: "list[pa.Array[Any]]"
+    odd: list[tuple[int, Misfit]]
+
+
+@dataclass(slots=True)
+class BodyReader:
+    """Reads by one version; for one task, as readers aren't shared."""
+
+    reader: RowReader
+    _decode: Decode | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._decode = json_decode(self.reader.schema, self.reader.layout)
+
+    def read(self, bodies: Bodies, kinds: Kinds) -> Read:
+        """The bodies as columns of these names and types, which are the layout's."""
+        values = bodies.values()
+        structs, places, left = self._structs(values)
+        quick, unmade = _columns(structs, np.array(places, np.int64), kinds)
+        left = sorted([*left, *unmade])
+        if not left:
+            return Read(np.array(places, np.int64), quick, [])
+        rows, fitting, odd = self._rows(bodies, values, left)
+        gone = set(unmade)
+        together = np.array([*(one for one in places if one not in gone), *fitting], np.int64)
+        order = np.argsort(together)
+        slow = of_rows(rows, kinds)
+        columns = [
+            pa.concat_arrays([one, other]).take(cast("Any", pa.array(order)))
+            for one, other in zip(quick, slow, strict=True)
+        ]
+        return Read(together[order], columns, odd)
+
+    def _structs(
+        self, values: Sequence[bytes | str | None]
+    ) -> tuple[list[JsonStruct], list[int], list[int]]:
+        """What the fast way reads, where it stands, and the places of the others."""
+        structs, places, left = list[JsonStruct](), list[int](), list[int]()
+        decode = self._decode
+        if decode is None:
+            return structs, places, list(range(len(values)))
+        for at, value in enumerate(values):
+            if value is None:
+                left.append(at)
+                continue
+            try:
+                structs.append(decode(value))
+            except UNREAD:
+                left.append(at)
+            else:
+                places.append(at)
+        return structs, places, left
+
+    def _rows(
+        self, bodies: Bodies, values: Sequence[bytes | str | None], left: Sequence[int]
+    ) -> tuple[list[TypedRow], list[int], list[tuple[int, Misfit]]]:
+        """The rows of those that fit, where these stand, and the misfits."""
+        some = bodies.only(np.array(left, np.int64))
+        whole = some.log.column("message")
+        kinds = cast("list[Any]", some.decoded.column("body_kind").to_pylist())
+        types = some.decoded.column("content_type").to_pylist()
+        rows, fitting, odd = list[TypedRow](), list[int](), list[tuple[int, Misfit]]()
+        for nth, at in enumerate(left):
+            value = values[at]
+            if value is None or self.reader.schema.cloud_events:
+                found = self.reader.read(whole[nth].as_py())
+            else:
+                content = BodyContent(Body(kinds[nth], value), types[nth] or "", "", {})
+                found = self.reader.read_content(content)
+            if isinstance(found, Misfit):
+                odd.append((at, found))
+            else:
+                rows.append(found)
+                fitting.append(at)
+        return rows, fitting, odd
+
+
+def _columns(
+    structs: Sequence[JsonStruct], places: Places, kinds: Kinds
+) -> "tuple[list[pa.Array[Any]], list[int]]":
+    """The columns of structs, and the places of those that none can be made of: the days that
+    there aren't. They are found by halves."""
+    try:
+        return of_structs(structs, kinds), []
+    except pa.ArrowInvalid:
+        if len(structs) == 1:
+            return of_structs([], kinds), [int(places[0])]
+    half = len(structs) // 2
+    one, gone = _columns(structs[:half], places[:half], kinds)
+    other, more = _columns(structs[half:], places[half:], kinds)
+    columns = [pa.concat_arrays(list(both)) for both in zip(one, other, strict=True)]
+    return columns, [*gone, *more]

@@ -1,0 +1,116 @@
+"""Topics by their names, for SQL: `SELECT * FROM orders`.
+
+Rule: a topic that has several tables side by side is one view of all their rows. A column that
+      isn't of one type in all of them is text there: what isn't a plain value is its JSON.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
+
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.schemas.schema_choice import chosen
+from distributary.pipeline.transforms.schema.home_tables import Tables
+from distributary.pipeline.transforms.schema.topic_folders import FOLDER
+from distributary.pipeline.transforms.typed.topic_tables import (
+    SchemaEvent,
+    in_order,
+    topic_tables,
+)
+
+#: Of a session: the names of its views of topics, as JSON.
+_MADE: Final = "spark.distributary.topics"
+
+
+def register_topics(tables: Tables, taken: Iterable[str]) -> None:
+    """Make the views in the session of the tables; those of another home, made before, are gone."""
+    spark = tables.spark
+    for name in json.loads(spark.conf.get(_MADE, "[]") or "[]"):
+        spark.catalog.dropTempView(name)
+    views = topic_views(tables, taken)
+    for name, rows in views.items():
+        rows.createOrReplaceTempView(f"`{name.replace('`', '``')}`")
+    spark.conf.set(_MADE, json.dumps(list(views)))
+
+
+def topic_views(tables: Tables, taken: Iterable[str]) -> dict[str, DataFrame]:
+    """A view for each topic that has typed tables, by its name; one of the names that are `taken`
+    gets `_` behind it.
+
+    Cost: a look at `schemas`, and at each typed table; if there are patterns, the topics of
+    `messages` once.
+    """
+    try:
+        events = in_order(row.asDict() for row in tables.schemas.collect())
+    except InvalidRequest:  # an older release wrote these tables
+        return {}
+    known = {name.lower() for name in taken}
+    found: dict[str, DataFrame] = {}
+    for topic in _topics(tables, events):
+        names = [f"{FOLDER}/{one}" for one in topic_tables(events, topic).tables]
+        there = tables.some(names)
+        if there:
+            name = topic
+            while name.lower() in known:
+                name += "_"
+            known.add(name.lower())
+            found[name] = together(list(there.values()))
+    return found
+
+
+def _topics(tables: Tables, events: list[SchemaEvent]) -> list[str]:
+    words = {one.topic for one in events if one.schema is not None}
+    patterns = {one for one in words if "*" in one or "?" in one}
+    topics = words - patterns
+    if patterns:
+        said = (row.topic for row in tables.messages.select("topic").distinct().collect())
+        topics |= {one for one in said if chosen(patterns, one) is not None}
+    return sorted(topics)
+
+
+def together(some: list[DataFrame]) -> DataFrame:
+    """The rows of tables that stand side by side."""
+    if len(some) == 1:
+        return some[0]
+    kinds: dict[str, set[str]] = {}
+    names: dict[str, str] = {}
+    for rows in some:
+        for field in rows.schema:
+            names.setdefault(field.name.lower(), field.name)
+            kinds.setdefault(field.name.lower(), set()).add(field.dataType.simpleString())
+    texts = {name for name, found in kinds.items() if len(found) > 1}
+    return reduce(
+        lambda one, other: one.unionByName(other, allowMissingColumns=True),
+        [_named(rows, names, texts) for rows in some],
+    )
+
+
+def _named(rows: DataFrame, names: Mapping[str, str], texts: set[str]) -> DataFrame:
+    return rows.select(
+        *(
+            (
+                _text(one.name, one.dataType) if one.name.lower() in texts else _column(one.name)
+            ).alias(names[one.name.lower()])
+            for one in rows.schema
+        )
+    )
+
+
+def _text(name: str, kind: DataType) -> Column:
+    match kind:
+        case StringType():
+            return _column(name)
+        case ArrayType() | MapType() | StructType():
+            return F.to_json(_column(name))
+        case BinaryType():
+            return F.base64(_column(name))
+    return _column(name).cast("string")
+
+
+def _column(name: str) -> Column:
+    return F.col(f"`{name.replace('`', '``')}`")
