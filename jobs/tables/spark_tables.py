@@ -37,7 +37,10 @@ LATER = {
     "acks": {"floor"},
     "cursors": {"failures", "lost"},
     "subscriptions": {"origin", "created_by", "dropped", "by"},
-    "messages": {"deliver_at", "user_id", "group_sequence", "delivery_count", "message"},
+    "messages": {
+        *("deliver_at", "user_id", "group_sequence", "delivery_count", "message"),
+        *("delivery_annotations", "message_annotations"),
+    },
 }
 
 #: Properties of all of them. A commit each two seconds is many entries: a checkpoint of the table

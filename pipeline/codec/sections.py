@@ -6,7 +6,7 @@ Rule 2: bytes that aren't a message raise DecodeError, and nothing else, whateve
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 from uuid import UUID
@@ -55,6 +55,7 @@ __all__ = [
     "application_properties",
     "decode",
     "header",
+    "typed_map",
     "walk",
 ]
 
@@ -64,6 +65,8 @@ BODY = frozenset({Kind.DATA, Kind.SEQUENCE, Kind.VALUE})
 REPEATABLE = frozenset({Kind.DATA, Kind.SEQUENCE})
 
 Identifier: TypeAlias = str | int | UUID | bytes
+#: Reads the key at a place of a map: its name, and where it ends.
+ReadName: TypeAlias = Callable[[bytes, int, DecodeBudget], tuple[str | None, int]]
 
 
 class Section(NamedTuple):
@@ -182,7 +185,7 @@ def application_properties(data: Bytes) -> dict[str, Typed]:
     try:
         for section in _walk(data):
             if section.kind is Kind.APPLICATION_PROPERTIES:
-                return _typed_map(data, section, DecodeBudget(len(data)))
+                return typed_map(data, section, DecodeBudget(len(data)), _name)
             if section.kind > Kind.APPLICATION_PROPERTIES:
                 break
     except _NOT_AMQP as error:
@@ -267,7 +270,7 @@ def _decode(data: bytes, budget: DecodeBudget) -> Message:
                 said = _fields(data, section, PROPERTIES_FIELDS, budget)
                 properties = Properties(**said)  # type: ignore[arg-type]
             case Kind.APPLICATION_PROPERTIES:
-                typed = _typed_map(data, section, budget)
+                typed = typed_map(data, section, budget, _name)
             case Kind.DATA | Kind.SEQUENCE | Kind.VALUE:
                 parts.append((section.kind, _part(data, section, budget)))
             case _:
@@ -320,22 +323,26 @@ def _map_elements(data: bytes, section: Section) -> tuple[int, int, int]:
     return at, stop, count // 2
 
 
-def _typed_map(data: bytes, section: Section, budget: DecodeBudget) -> dict[str, Typed]:
+def typed_map(
+    data: bytes, section: Section, budget: DecodeBudget, named: ReadName
+) -> dict[str, Typed]:
+    """A map section's values by name; the pairs for which `named` has none are left out."""
     at, stop, count = _map_elements(data, section)
     budget.spend(2 * count, at)
     found: dict[str, Typed] = {}
     for _ in range(count):
-        name, at = _name(data, at)
+        name, at = named(data, at, budget)
         kind, reader = TYPED_READERS.get(data[at], (None, None))
         if kind is None or reader is None:
             raise DecodeError(f"unknown constructor 0x{data[at]:02x} at byte {at}")
         value, at = reader(data, at + 1, budget)
-        found[name] = Typed(kind, value)
+        if name is not None:
+            found[name] = Typed(kind, value)
     closed(at, stop)
     return found
 
 
-def _name(data: bytes, at: int) -> tuple[str, int]:
+def _name(data: bytes, at: int, _budget: DecodeBudget) -> tuple[str | None, int]:
     """The key at `at` of a map whose keys are strings: a short one, nearly always."""
     if data[at] == STR8 and (stop := at + 2 + data[at + 1]) <= len(data):
         return data[at + 2 : stop].decode(), stop

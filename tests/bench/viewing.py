@@ -2,8 +2,9 @@
 
 The tables are as `materialize` would leave them. Each topic has ten subscriptions, one of them
 with a selector. All of them have settled the first four fifths of their topic and every third
-message of the rest, so every view has something to say of each of them. Each view is asked once,
-as SQL, in a session as notebooks have it; the first one pays for what the session does once.
+message of the rest, so every view has something to say of each of them. Each view is asked twice,
+as SQL, in a session as notebooks have it; the first one pays for what the session does once, the
+second time (`again`) its code is compiled.
 """
 
 from pathlib import Path
@@ -33,7 +34,7 @@ BEGIN: Final = 1_795_000_000
 LASTS_SECONDS: Final = 6 * 3600
 #: The longest that a consumer takes, microseconds.
 SETTLES_US: Final = 50_000
-SELECTOR: Final = "priority >= 4"
+SELECTOR: Final = "JMSPriority >= 4"
 #: Of the rest one in so many is settled.
 EVERY: Final = 3
 
@@ -42,9 +43,12 @@ QUERIES: Final = {
     "first": "SELECT count(*) FROM cursors",
     "pending": "SELECT subscription, count(*) FROM pending GROUP BY subscription",
     "backlog": "SELECT * FROM backlog",
+    "backlog_minutes": "SELECT * FROM backlog_minutes",
     "stuck_summary": "SELECT * FROM stuck_summary",
     "deliveries": "SELECT outcome, count(*) FROM deliveries GROUP BY outcome",
     "consumers": "SELECT * FROM consumers",
+    "events": "SELECT event, count(*) FROM events GROUP BY event",
+    "dead_letters": "SELECT reason, count(*) FROM dead_letters GROUP BY reason",
 }
 
 
@@ -58,6 +62,8 @@ def viewing(bench: Bench) -> Measurement:
         spark = session()
         for name, seconds in asked(spark, folder).items():
             measurement.facts[f"{name}_s"] = seconds
+        for name, seconds in asked(spark, folder).items():
+            measurement.facts[f"{name}_again_s"] = seconds
         spark.stop()
     measurement.messages = bench.settings.count(MESSAGES)
     return measurement
@@ -93,7 +99,8 @@ def make(spark: SparkSession, folder: Path, count: int) -> None:
         "cursors": _cursors(spark, count, last),
     }
     for name, schema in SCHEMAS.items():
-        whole(rows[name], schema).write.format("delta").save(str(folder / name))
+        one = rows.get(name, spark.createDataFrame([], schema))
+        whole(one, schema).write.format("delta").save(str(folder / name))
 
 
 def floor_of(count: int) -> int:

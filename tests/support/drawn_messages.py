@@ -147,6 +147,9 @@ class Draw:
     def odd_identifier(self) -> bytes:
         return self.dice.choice((self.string, self.common, self.any))()
 
+    def odd_key(self) -> bytes:
+        return self.dice.choice((self.symbol, self.symbol, self.string, self.uint, self.any))()
+
     def plain_body(self) -> bytes:
         return self.dice.choice((self.string(), self.binary(), b"\x40"))
 
@@ -157,12 +160,14 @@ class Draw:
         names = iter(self.dice.sample(range(100), 100))
         uint, text, time = self.uint, self.string, lambda: self.fixed(0x83)
         key = self.string if odd else lambda: string(f"{self.text()[:9]}{next(names)}")
+        # The keys of annotations are symbols, or numbers that AMQP reserves.
+        noted = self.odd_key if odd else lambda: symbol(f"{next(names)}")
         made = {
             0x70: lambda: self.fields(
                 self.boolean, lambda: self.fixed(0x50), uint, self.boolean, uint
             ),
-            0x71: lambda: self.map(self.symbol, value, 2),
-            0x72: lambda: self.map(self.symbol, value, 3),
+            0x71: lambda: self.map(noted, value, 2),
+            0x72: lambda: self.map(noted, value, 3),
             0x73: lambda: self.fields(
                 *(identifier, lambda: sized(0xA0, self.text().encode()[:255]), text, text, text),
                 *(identifier, self.symbol, self.symbol, time, time, text, uint, text),

@@ -33,8 +33,8 @@ from distributary.pipeline.transforms.decoding.one_by_one import (
     as_text,
 )
 from distributary.pipeline.transforms.decoding.property_maps import (
-    application_properties,
     no_booleans,
+    typed_maps,
     whole_numbers,
 )
 from distributary.pipeline.transforms.decoding.section_walk import ELEMENTS_MAX, HEADS, Found, walk
@@ -73,8 +73,9 @@ def decoded_in_columns(blob: Blob, limits: MessageLimits = LIMITS) -> tuple[dict
     columns |= _times_and_counts(blob, found)
     user = found.properties["user_id"]
     columns["user_id"], _ = _bytes_as_text(blob, user, _IS_BINARY.take(user.codes))
-    columns["properties"], odd = application_properties(blob, found.application_properties)
-    fallback |= odd
+    for name, elements in found.typed_maps.items():
+        columns[name], odd = typed_maps(blob, elements)
+        fallback |= odd
     columns |= _body(blob, found, columns["content_type"], fallback, limits)
     columns["error"] = pa.nulls(blob.count, pa.string())
     columns["message"] = pa.nulls(blob.count, pa.binary())
@@ -182,7 +183,6 @@ def _check_the_rest(blob: Blob, found: Found, fallback: Mask) -> None:
         fallback |= no_booleans(blob, found.header[name])
     for name in UNSHOWN:
         _text(blob, found.properties[name], fallback)
-    for elements in found.other_maps:
-        _, faulty = blob.texts(elements.values)
-        faulty |= no_booleans(blob, elements.values)
-        fallback[elements.owners[faulty]] = True
+    _, faulty = blob.texts(found.footer.values)
+    faulty |= no_booleans(blob, found.footer.values)
+    fallback[found.footer.owners[faulty]] = True

@@ -8,7 +8,9 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from distributary.pipeline.codec.amqp_codes import Kind
 from distributary.pipeline.codec.amqp_types import DECODE_LIMITS, Decimal, DecodeLimits, Map, Value
+from distributary.pipeline.codec.annotations import annotations
 from distributary.pipeline.codec.rendering import JSON_CHARS_MAX, JsonRoom, as_json, identifier
 from distributary.pipeline.codec.sections import Body, DecodeError, Message, Typed, decode
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
@@ -46,15 +48,20 @@ def decoded_one_by_one(
             columns.add_error("the log has no bytes of this message", data)
             continue
         try:
-            columns.add(decode(data, limits.decode), JsonRoom(limits.json_chars_max))
+            columns.add(
+                decode(data, limits.decode),
+                annotations(data, limits.decode),
+                JsonRoom(limits.json_chars_max),
+            )
         except DecodeError as error:
             columns.add_error(str(error), data)
     return columns.arrays()
 
 
 @dataclass(slots=True)
-class Properties:
-    """The application properties of many messages, column by column, as Arrow's maps are laid."""
+class TypedMaps:
+    """The maps of many messages, such as their application properties, column by column, as
+    Arrow's maps are laid."""
 
     offsets: list[int | None] = field(default_factory=lambda: [0])
     names: list[str] = field(default_factory=list)
@@ -65,11 +72,8 @@ class Properties:
     booleans: list[bool | None] = field(default_factory=list)
     binaries: list[bytes | None] = field(default_factory=list)
 
-    def add(self, found: dict[str, Typed], room: JsonRoom) -> None:
-        """Add a message's properties, or nothing of them. Raises DecodeError."""
-        written = {
-            name: as_text(value, room) for name, (_, value) in found.items() if _is_written(value)
-        }
+    def add(self, found: dict[str, Typed], written: dict[str, str | None]) -> None:
+        """Add a message's map; `written` are the texts of its values that `written_out` makes."""
         for name, (kind, value) in found.items():
             self.names.append(name)
             self.types.append(kind)
@@ -138,7 +142,9 @@ class Columns:
     user_id: list[str | None] = field(default_factory=list)
     group_sequence: list[int | None] = field(default_factory=list)
     delivery_count: list[int | None] = field(default_factory=list)
-    properties: Properties = field(default_factory=Properties)
+    properties: TypedMaps = field(default_factory=TypedMaps)
+    delivery_annotations: TypedMaps = field(default_factory=TypedMaps)
+    message_annotations: TypedMaps = field(default_factory=TypedMaps)
     body_kind: list[str | None] = field(default_factory=list)
     body_text: list[str | None] = field(default_factory=list)
     body_bytes: list[bytes | None] = field(default_factory=list)
@@ -146,11 +152,20 @@ class Columns:
     message: list[bytes | None] = field(default_factory=list)
     plain_body: list[bool] = field(default_factory=list)
 
-    def add(self, message: Message, room: JsonRoom) -> None:
+    def add(
+        self, message: Message, annotated: dict[Kind, dict[str, Typed]], room: JsonRoom
+    ) -> None:
         """Add a message, or nothing of it. Raises DecodeError."""
         standard = message.properties
         text, binary = body_columns(message.body, standard.content_type, room)
-        self.properties.add(message.application_properties, room)
+        found = (
+            message.application_properties,
+            annotated[Kind.DELIVERY_ANNOTATIONS],
+            annotated[Kind.MESSAGE_ANNOTATIONS],
+        )
+        written = [written_out(one, room) for one in found]
+        for maps, one, texts in zip(self._maps().values(), found, written, strict=True):
+            maps.add(one, texts)
         self.message_id.append(identifier(standard.message_id))
         self.correlation_id.append(identifier(standard.correlation_id))
         self.subject.append(standard.subject)
@@ -177,7 +192,8 @@ class Columns:
         self.creation_time.append(None)
         self.group_sequence.append(None)
         self.delivery_count.append(None)
-        self.properties.add_null()
+        for maps in self._maps().values():
+            maps.add_null()
         self.body_bytes.append(None)
         self.error[-1] = error
         self.message.append(data)
@@ -191,11 +207,18 @@ class Columns:
         arrays["creation_time"] = pa.array(self.creation_time, pa.timestamp("us", "UTC"))
         arrays["group_sequence"] = pa.array(self.group_sequence, pa.int64())
         arrays["delivery_count"] = pa.array(self.delivery_count, pa.int64())
-        arrays["properties"] = self.properties.array()
+        arrays |= {name: maps.array() for name, maps in self._maps().items()}
         arrays["body_bytes"] = pa.array(self.body_bytes, pa.binary())
         arrays["message"] = pa.array(self.message, pa.binary())
         made = {name: arrays[name] for name in MESSAGES.names if name in arrays}
         return made | {PLAIN_BODY: pa.array(self.plain_body, pa.bool_())}
+
+    def _maps(self) -> dict[str, TypedMaps]:
+        return {
+            "properties": self.properties,
+            "delivery_annotations": self.delivery_annotations,
+            "message_annotations": self.message_annotations,
+        }
 
     def _texts(self) -> dict[str, list[str | None]]:
         return {
@@ -213,8 +236,13 @@ class Columns:
         }
 
 
+def written_out(found: dict[str, Typed], room: JsonRoom) -> dict[str, str | None]:
+    """The texts of a map's values that have no column of their own. Raises DecodeError."""
+    return {name: as_text(value, room) for name, (_, value) in found.items() if _is_written(value)}
+
+
 def _is_written(value: Value) -> bool:
-    """Whether a property's value has no column of its own, but is a text in that of texts."""
+    """Whether a typed value has no column of its own, but is a text in that of texts."""
     if isinstance(value, bool | str | float | bytes | Decimal | None):
         return False
     return not isinstance(value, int) or value > LONG_MAX

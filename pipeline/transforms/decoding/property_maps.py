@@ -1,4 +1,4 @@
-"""The application properties of many messages: Arrow's map of names to typed values."""
+"""The properties and annotations of many messages: Arrow's maps of names to typed values."""
 
 from typing import Any, cast
 
@@ -62,8 +62,8 @@ def no_booleans(blob: Blob, values: Values) -> Mask:
     return faulty
 
 
-def application_properties(blob: Blob, found: Elements) -> tuple[Array, Mask]:
-    """The column `properties`, and of which messages it isn't true."""
+def typed_maps(blob: Blob, found: Elements) -> tuple[Array, Mask]:
+    """The column of such maps, and of which messages it isn't true."""
     fallback = np.zeros(blob.count, np.bool_)
     owners, every = found.owners[0::2], found.values
     names, faulty = _names(

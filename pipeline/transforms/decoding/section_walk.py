@@ -24,6 +24,7 @@ from distributary.pipeline.codec.amqp_codes import (
     SIZE_BYTES,
     SMALLULONG,
     STRINGS,
+    SYMBOLS,
     TYPE_NAMES,
     Kind,
 )
@@ -67,7 +68,7 @@ _HEADER, _PROPERTIES = _fields(HEADER_FIELDS), _fields(PROPERTIES_FIELDS)
 #: A body may be any value that has no descriptor. What is within a list isn't looked at here.
 _DATA, _SEQUENCE = table(*BINARIES), table(*LISTS, LIST0)
 _VALUE = table(*(code for code in TYPE_NAMES if code))
-_KEYS = table(*STRINGS)
+_KEYS, _ANNOTATION_KEYS = table(*STRINGS), table(*STRINGS, *SYMBOLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,8 @@ class Found:
 
     header: dict[str, Values]
     properties: dict[str, Values]
-    application_properties: Elements
-    other_maps: tuple[Elements, ...]
+    typed_maps: dict[str, Elements]  #: by their column
+    footer: Elements
     body: Values
     kinds: Codes  #: the body's section, 0 where there is none
     fallback: Mask
@@ -111,24 +112,25 @@ def walk(blob: Blob) -> Found:
     """All messages of a blob."""
     walker = Walker(blob, blob.starts.copy(), blob.missing.copy())
     header = walker.fields(Kind.HEADER, _HEADER)
-    other = [
-        walker.elements(kind) for kind in (Kind.DELIVERY_ANNOTATIONS, Kind.MESSAGE_ANNOTATIONS)
-    ]
+    annotations = {
+        "delivery_annotations": walker.elements(Kind.DELIVERY_ANNOTATIONS, _ANNOTATION_KEYS),
+        "message_annotations": walker.elements(Kind.MESSAGE_ANNOTATIONS, _ANNOTATION_KEYS),
+    }
     properties = walker.fields(Kind.PROPERTIES, _PROPERTIES)
-    entries = walker.elements(Kind.APPLICATION_PROPERTIES)
+    entries = walker.elements(Kind.APPLICATION_PROPERTIES, _KEYS)
     body, kinds = no_values(blob.count), np.zeros(blob.count, np.uint8)
     walker.body(Kind.DATA, _DATA, body, kinds)
     walker.body(Kind.SEQUENCE, _SEQUENCE, body, kinds)
     walker.body(Kind.VALUE, _VALUE, body, kinds)
-    other.append(walker.elements(Kind.FOOTER))
+    footer = walker.elements(Kind.FOOTER, COMMON)
     walker.fallback |= walker.at != blob.stops
     return Found(
         header={name: values for (name, _), values in zip(HEADER_FIELDS, header, strict=True)},
         properties={
             name: values for (name, _), values in zip(PROPERTIES_FIELDS, properties, strict=True)
         },
-        application_properties=entries,
-        other_maps=tuple(other),
+        typed_maps={"properties": entries, **annotations},
+        footer=footer,
         body=body,
         kinds=kinds,
         fallback=walker.fallback,
@@ -158,15 +160,14 @@ class Walker:
         self._closed(opened)
         return found
 
-    def elements(self, kind: Kind) -> Elements:
-        """Go over a map section: its keys and values alike, none of which has others in it."""
+    def elements(self, kind: Kind, keys: Mask) -> Elements:
+        """Go over a map section, whose keys have these constructors; no value has others in it."""
         opened = self._opened(self._section(kind), MAPS)
         opened = self._only(opened, (opened.counts <= ELEMENTS_MAX) & (opened.counts % 2 == 0))
         bases = np.zeros(self.blob.count, np.int64)
         bases[opened.rows] = np.cumsum(opened.counts) - opened.counts
         owners = np.repeat(opened.rows, opened.counts)
         values, front = no_values(len(owners)), opened
-        keys = _KEYS if kind is Kind.APPLICATION_PROPERTIES else COMMON
         for nth in range(int(opened.counts.max(initial=0))):
             front = front.where(front.counts > nth)
             if not len(front.rows):

@@ -1,59 +1,70 @@
 """The bitmaps of `cursors` as rows, so that a join can ask them about many subscriptions at once.
 
-A word is 64 sequences in a row: what is settled of them are the bits of one number. To ask about a
-message is a join by subscription and word and a look at one bit, all in the JVM.
+A word is 64 sequences in a row: what is settled of them are the bits of one number. A block is
+WORDS such numbers. To ask about a message is a join by subscription and block and a look at one
+bit, all in the JVM.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-#: Words in one batch of Arrow: 1.5 MiB and the subscription's name.
-_BATCH = 65_536
+#: Words of a block, a power of two: 1,024 sequences. A lone exception costs a whole block, 128
+#: bytes; many in a row cost as little as their bitmap.
+WORDS = 16
+#: Exceptions that a task may have in memory, as blocks: 300 MB at most, where each lies alone.
+EXCEPTIONS_IN_MEMORY = 2_000_000
 
-WORDS = StructType(
+#: Blocks in one batch of Arrow: 1 MiB and the subscription's name.
+_BATCH = 8_192
+_WORD_BITS, _BLOCK_BITS = 6, 10
+
+BLOCKS = StructType(
     [
         StructField("subscription", StringType()),
-        StructField("word", LongType()),
-        StructField("bits", LongType()),
+        StructField("block", LongType()),
+        StructField("words", ArrayType(LongType(), containsNull=False)),
     ]
 )
 
 
-def words(cursors: DataFrame) -> DataFrame:
-    """What is settled above the floors: one row per subscription and word that has any.
+def blocks(cursors: DataFrame) -> DataFrame:
+    """What is settled above the floors: one row per subscription and block that has any.
 
-    Cost: the bitmaps alone are read, once; as rows at most one per exception, one in 64 where they
-    lie close together. Needs 24 bytes an exception of one subscription in a worker."""
+    Cost: the bitmaps alone are read, once. Needs 24 bytes an exception of one subscription in a
+    worker."""
     some = cursors.where(F.col("settled_count") > 0)
-    return some.select("subscription", "settled").mapInArrow(_words, WORDS)
+    return some.select("subscription", "settled").mapInArrow(in_blocks, BLOCKS)
 
 
-def word_of(sequence: Column) -> Column:
-    """The word that a sequence is in."""
-    return F.shiftright(sequence, 6)
-
-
-def without_settled(rows: DataFrame, cursors: DataFrame) -> DataFrame:
+def without_settled(rows: DataFrame, cursors: DataFrame, settled: int) -> DataFrame:
     """Of rows with a `subscription` and a `sequence`, those that its cursor doesn't name as
-    settled. Columns as before."""
-    known = words(cursors).withColumnsRenamed({"subscription": "_of", "word": "_word"})
-    here = (F.col("subscription") == F.col("_of")) & (word_of(F.col("sequence")) == F.col("_word"))
-    bit = F.getbit(F.col("bits"), F.col("sequence").bitwiseAND(63).cast("int"))
+    settled. Columns as before. `settled` is how many sequences all cursors name, about: up to
+    EXCEPTIONS_IN_MEMORY they are brought to the rows, and else the rows to them."""
+    known = blocks(cursors).withColumnsRenamed({"subscription": "_of", "block": "_block"})
+    if settled <= EXCEPTIONS_IN_MEMORY:
+        known = F.broadcast(known)
+    sequence = F.col("sequence")
+    here = (F.col("subscription") == F.col("_of")) & (
+        F.shiftright(sequence, _BLOCK_BITS) == F.col("_block")
+    )
+    word = F.get("words", F.shiftright(sequence, _WORD_BITS).bitwiseAND(WORDS - 1).cast("int"))
+    bit = F.getbit(word, sequence.bitwiseAND(63).cast("int"))
     return (
         rows.join(known, on=here, how="left")
-        .where(F.col("bits").isNull() | (bit == 0))
+        .where(F.col("words").isNull() | (bit == 0))
         .select(*rows.columns)
     )
 
 
-def _words(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def in_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches with the columns `subscription` and `settled`, as rows of BLOCKS."""
     for batch in batches:
         names, bitmaps = batch.column("subscription"), batch.column("settled")
         for name, bitmap in zip(names, bitmaps, strict=True):
@@ -64,15 +75,20 @@ def _of_one(subscription: str, bitmap: bytes) -> Iterator[pa.RecordBatch]:
     settled = np.asarray(BitMap64.deserialize(bitmap).to_array(), dtype=np.uint64)
     if not len(settled):
         return
-    word = (settled >> np.uint64(6)).astype(np.int64)
+    word = (settled >> np.uint64(_WORD_BITS)).astype(np.int64)
     starts = np.flatnonzero(np.diff(word, prepend=-1))
     bit = np.left_shift(np.uint64(1), settled & np.uint64(63))
-    bits = np.bitwise_or.reduceat(bit, starts).view(np.int64)
-    for at in range(0, len(starts), _BATCH):
-        part = slice(at, at + _BATCH)
+    bits, word = np.bitwise_or.reduceat(bit, starts).view(np.int64), word[starts]
+    block, nth = np.unique(word // WORDS, return_inverse=True)
+    words = np.zeros((len(block), WORDS), np.int64)
+    words[nth, word % WORDS] = bits
+    for at in range(0, len(block), _BATCH):
+        part = block[at : at + _BATCH]
+        ends = cast("Any", pa.array(np.arange(len(part) + 1, dtype=np.int32) * WORDS))
+        values = cast("Any", pa.array(words[at : at + _BATCH].ravel()))
         columns: list[pa.Array[Any]] = [
-            pa.array([subscription] * len(starts[part]), pa.string()),
-            pa.array(word[starts][part]),
-            pa.array(bits[part]),
+            pa.array([subscription] * len(part), pa.string()),
+            pa.array(part),
+            cast("pa.Array[Any]", pa.ListArray.from_arrays(ends, values)),
         ]
-        yield pa.RecordBatch.from_arrays(columns, names=WORDS.names)
+        yield pa.RecordBatch.from_arrays(columns, names=BLOCKS.names)

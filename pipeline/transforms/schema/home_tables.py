@@ -1,8 +1,9 @@
 """The tables of one home as DataFrames: what every view, audit and notebook starts from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +46,13 @@ class Tables:
 
     spark: SparkSession
     folder: str
+    #: Those that needn't be looked for any more.
+    found: Mapping[str, DataFrame] = field(default_factory=dict, repr=False, kw_only=True)
+
+    def known(self) -> Self:
+        """The same, each looked for now and not again. Their rows are still those of the query,
+        their columns those of now."""
+        return replace(self, found={name: self.table(name) for name in SCHEMAS})
 
     @property
     def messages(self) -> DataFrame:
@@ -93,6 +101,8 @@ class Tables:
         return found
 
     def table(self, name: str) -> DataFrame:
+        if name in self.found:
+            return self.found[name]
         rows, schema = self._load(name), SCHEMAS[name]
         if schema.names[0] not in rows.columns:
             raise InvalidRequest(

@@ -137,6 +137,16 @@ MESSAGES = _table(
         "header.delivery-count as the publisher sent it, mostly 0",
     ),
     ("properties", MapType(StringType(), PROPERTY), "application properties with their AMQP types"),
+    (
+        "delivery_annotations",
+        MapType(StringType(), PROPERTY),
+        "delivery annotations as the publisher sent them, with their AMQP types",
+    ),
+    (
+        "message_annotations",
+        MapType(StringType(), PROPERTY),
+        "message annotations with their AMQP types",
+    ),
     ("body_kind", StringType(), "data, sequence, value or none"),
     ("body_text", StringType(), "text of a text body, JSON of a list, map or number"),
     ("body_bytes", BinaryType(), "bytes of a data body or of a binary value"),

@@ -25,15 +25,13 @@ from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.incarnations import incarnations
 from distributary.pipeline.transforms.views.claiming import Claims, claimed
 from distributary.pipeline.transforms.views.pending import pending_of_all
+from distributary.pipeline.transforms.views.publication_times import with_publication
 
 #: The width of a bucket where none is said.
 WIDTH = timedelta(hours=1)
 
 #: Buckets of one subscription; more are hardly a picture, and each is a row.
 BUCKETS_MAX = 10_000
-
-#: So many messages a task may know: some 150 MB.
-MESSAGES_IN_MEMORY = 2_000_000
 
 _US = timedelta(microseconds=1)
 
@@ -74,7 +72,9 @@ def backlog(
     """
     asked = Buckets(width // _US, since, until, back)
     asked.check()
-    return History.of(tables, pending_of_all(tables), subscription).counted(asked)
+    known = tables.known()
+    claims = Claims.of(known)
+    return History.of(known, claims, pending_of_all(known, claims), subscription).counted(asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +112,19 @@ class History:
     group: Column
 
     @classmethod
-    def of(cls, tables: Tables, owed: DataFrame, subscription: str | None = None) -> Self:
+    def of(
+        cls, tables: Tables, claims: Claims, owed: DataFrame, subscription: str | None = None
+    ) -> Self:
         """`owed` is what `pending_of_all` says; `subscription` is an id, to look at it alone."""
         group = F.coalesce(tables.cursors.select(F.max("group")).scalar(), F.lit(2**63 - 1))
         events = tables.subscriptions.where(F.col("group") <= group)
         if subscription is not None:
             events = events.where(F.col("subscription") == subscription)
         lives = incarnations(events)
-        stays = _settled_or_waiting(tables, owed, lives, group).unionByName(
-            _dropped(tables, lives, Claims.of(events))
+        stays = (
+            _settled(tables, lives, group, claims)
+            .unionByName(_waiting(owed, lives))
+            .unionByName(_dropped(tables, lives, claims))
         )
         return cls(tables, events, lives, stays, group)
 
@@ -162,53 +166,48 @@ def _frame(
     )
 
 
-def _settled_or_waiting(
-    tables: Tables, owed: DataFrame, lives: DataFrame, group: Column
-) -> DataFrame:
-    """Every message that an incarnation has settled for good, and every one that a subscription is
-    owed: `came_at` and `went_at` (null: it waits), whether it was `settled`, and when it was
-    published."""
-    life = F.broadcast(lives.withColumnRenamed("subscription", "_of"))
-    own = F.col("subscription") == F.col("_of")
-    waiting = owed.select(
-        "subscription",
-        "published_at",
-        F.lit(None).cast("timestamp").alias("settled_at"),
-        F.lit(None).cast("long").alias("settled_in"),
-        "sequence",
+def _settled(tables: Tables, lives: DataFrame, group: Column, claims: Claims) -> DataFrame:
+    """Every message that an incarnation was owed and has settled for good."""
+    final = tables.acks.where(
+        F.col("final") & ~F.col("outcome").isin(*_NEVER) & (F.col("group") <= group)
+    ).select(
+        *("subscription", "sequence", "outcome", "settled_at"), F.col("group").alias("settled_in")
     )
-    here = F.when(F.col("settled_in").isNull(), F.col("ended").isNull()).otherwise(
+    mine = (
         (F.col("sequence") >= F.col("floor"))
         & (F.col("settled_in") > F.col("began"))
         & (F.col("settled_in") <= F.coalesce("ended", F.lit(2**63 - 1)))
     )
-    went_at = F.when(F.col("settled_in").isNotNull(), F.least("settled_at", "ended_at"))
+    # What was redriven in its message's own group was never owed.
+    redriven = F.col("outcome") == Outcome.REDRIVEN.value
+    rows = with_publication(_of(final, lives, mine), tables.messages, claims.messages).where(
+        ~redriven | (F.col("settled_in") != F.col("published_in"))
+    )
     in_time = F.col("settled_at") <= F.coalesce("ended_at", "settled_at")
-    return (
-        _settled(tables, group)
-        .unionByName(waiting)
-        .join(life, on=own & here, how="inner")
-        .select(*_stay(went_at), F.coalesce(in_time, F.lit(False)).alias("was_settled"))
+    published_at = F.timestamp_micros("published_us")
+    return rows.withColumn("published_at", published_at).select(
+        *_stay(F.least("settled_at", "ended_at")), in_time.alias("was_settled")
     )
 
 
-def _settled(tables: Tables, group: Column) -> DataFrame:
-    """The final settlements of what was owed: `subscription`, `sequence`, `settled_at`, the group
-    `settled_in`, and when the message was published."""
-    never = F.col("outcome").isin(*_NEVER) | (
-        (F.col("outcome") == Outcome.REDRIVEN.value)
-        & (F.col("settled_in") == F.col("published_in"))
+def _waiting(owed: DataFrame, lives: DataFrame) -> DataFrame:
+    """Every message that a subscription is owed."""
+    waiting = owed.select("subscription", "published_at")
+    nothing = F.lit(None).cast("timestamp")
+    return _of(waiting, lives, F.col("ended").isNull()).select(
+        *_stay(nothing), F.lit(False).alias("was_settled")
     )
-    final = tables.acks.where(F.col("final") & (F.col("group") <= group))
-    return (
-        final.select(
-            *("subscription", "sequence", "outcome", "settled_at"),
-            F.col("group").alias("settled_in"),
+
+
+def _of(rows: DataFrame, lives: DataFrame, mine: Column) -> DataFrame:
+    """Each row with the incarnation of its subscription for which `mine` is true."""
+    life = F.broadcast(
+        lives.select(
+            F.col("subscription").alias("_of"),
+            *("floor", "began", "began_at", "ended", "ended_at"),
         )
-        .join(_published(tables.messages), on="sequence", how="inner")
-        .where(~never)
-        .drop("outcome", "published_in")
     )
+    return rows.join(life, on=(F.col("subscription") == F.col("_of")) & mine, how="inner")
 
 
 def _dropped(tables: Tables, lives: DataFrame, claims: Claims) -> DataFrame:
@@ -235,14 +234,6 @@ def _dropped(tables: Tables, lives: DataFrame, claims: Claims) -> DataFrame:
         .join(settled, on=["subscription", "began", "sequence"], how="left_anti")
         .select(*_stay(F.col("ended_at")), F.lit(False).alias("was_settled"))
     )
-
-
-def _published(messages: DataFrame) -> DataFrame:
-    """When each message was published. Up to MESSAGES_IN_MEMORY are known to each task, so that
-    settlements needn't be brought to them."""
-    few = messages.count() <= MESSAGES_IN_MEMORY
-    known = messages.select("sequence", "published_at", F.col("group").alias("published_in"))
-    return F.broadcast(known) if few else known
 
 
 def _stay(went_at: Column) -> list[Column]:

@@ -8,22 +8,34 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 
 from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.transforms.schema.claimed_topics import by_topic
+from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.selector.selecting import selected
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What subscriptions claim that is part of a plan: there are as many conditions."""
+    """What must be known before there is a plan. It has a condition for each selector that a
+    subscription has or had, and how it joins follows from how much there is: sequences that cursors
+    have settled above their floors, and messages."""
 
     selectors: frozenset[str | None]
     patterns: frozenset[str]
+    settled: int
+    messages: int
 
     @classmethod
-    def of(cls, rows: DataFrame) -> Self:
-        """Those in the columns `topic` and `selector`, by one query."""
-        found = rows.select("topic", "selector").distinct().collect()
+    def of(cls, tables: Tables) -> Self:
+        """By one query; the number of messages is in the table's log."""
+        now = tables.cursors.select("topic", "selector", "settled_count")
+        ever = tables.subscriptions.select(
+            "topic", "selector", F.lit(0).cast("long").alias("settled_count")
+        )
+        said = now.unionByName(ever).groupBy("topic", "selector")
+        found = said.agg(F.sum("settled_count").alias("settled")).collect()
+        messages = tables.messages.count()
         patterns = frozenset(row.topic for row in found if is_pattern(row.topic))
-        return cls(frozenset(row.selector for row in found), patterns)
+        selectors = frozenset(row.selector for row in found)
+        return cls(selectors, patterns, sum(row.settled for row in found), messages)
 
 
 def claimed(

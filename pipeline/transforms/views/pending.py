@@ -36,12 +36,14 @@ def pending(spark: SparkSession, place: str, subscription: str) -> DataFrame:
     return owed(tables.messages, cursor)
 
 
-def pending_of_all(tables: Tables) -> DataFrame:
+def pending_of_all(tables: Tables, claims: Claims | None = None) -> DataFrame:
     """What every durable subscription is owed: `subscription` and the columns of `pending`.
+    `claims` are asked for unless they are given.
 
     Cost: each message from the lowest floor on meets the cursors of its topic. The plan has one
     condition for each distinct selector and doesn't grow with the subscriptions.
     """
+    claims = Claims.of(tables) if claims is None else claims
     cursors = tables.cursors
     # Cursors come first, so that they are read first: messages that came meanwhile aren't theirs.
     subscribers = cursors.select(
@@ -54,9 +56,9 @@ def pending_of_all(tables: Tables) -> DataFrame:
     lowest = cursors.select(F.min("floor")).scalar()
     messages = tables.messages.where(F.col("sequence") >= lowest)
     mine = (F.col("sequence") >= F.col("_floor")) & (F.col("group") <= F.col("_group"))
-    rows = claimed(subscribers, messages, mine, Claims.of(cursors))
+    rows = claimed(subscribers, messages, mine, claims)
     rows = rows.select("subscription", *MESSAGES.names)
-    return _with_states(without_settled(rows, cursors), "subscription")
+    return _with_states(without_settled(rows, cursors, claims.settled), "subscription")
 
 
 def find(cursors: DataFrame, subscription: str) -> Row:

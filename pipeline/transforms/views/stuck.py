@@ -113,7 +113,7 @@ def explained(tables: Tables, owed: DataFrame, live: Live | None) -> DataFrame:
     rows = _with_live(rows, live) if live is not None else _with_tables(rows, tables)
     failed = F.greatest(F.coalesce("_failures", F.lit(0)), F.coalesce("failures", F.lit(0)))
     return (
-        rows.join(_failures(tables), on=["subscription", "sequence"], how="left")
+        rows.join(F.broadcast(_failures(tables)), on=["subscription", "sequence"], how="left")
         .withColumn("failures", failed)
         .withColumn("reason", _reason(known=live is not None))
     )

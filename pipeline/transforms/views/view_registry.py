@@ -10,7 +10,9 @@ from distributary.pipeline.transforms.schema.home_tables import SCHEMAS, Tables,
 from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME
 from distributary.pipeline.transforms.typed.topic_views import register_topics
 from distributary.pipeline.transforms.views.backlog import Buckets, History
+from distributary.pipeline.transforms.views.claiming import Claims
 from distributary.pipeline.transforms.views.consumers import consumers
+from distributary.pipeline.transforms.views.given_up import dead_letters
 from distributary.pipeline.transforms.views.happenings import events
 from distributary.pipeline.transforms.views.pending import pending_of_all
 from distributary.pipeline.transforms.views.stuck import explained, listed, summed
@@ -22,6 +24,7 @@ VIEWS = (
     "backlog_minutes",
     "events",
     "deliveries",
+    "dead_letters",
     "consumers",
     "stuck",
     "stuck_summary",
@@ -41,18 +44,21 @@ def register(spark: SparkSession, place: str, live: Live | None = None) -> Table
     when a gateway was asked, and selectors are those of now: a new selector ends a query with an
     error that says to register again. Raises InvalidRequest when there are no tables.
     """
-    tables = find_tables(spark, place)
+    found = find_tables(spark, place)
+    tables = found.known()
     for name in SCHEMAS:
         tables.table(name).createOrReplaceTempView(name)
     # What several views begin with is made once: Spark needs longer to make a view than to ask it.
-    owed = pending_of_all(tables)
-    history, told = History.of(tables, owed), explained(tables, owed, live)
+    claims = Claims.of(tables)
+    owed = pending_of_all(tables, claims)
+    history, told = History.of(tables, claims, owed), explained(tables, owed, live)
     views = {
         "pending": owed,
         "backlog": history.counted(Buckets(HOUR_US)),
         "backlog_minutes": history.counted(Buckets(MINUTE_US, back=MINUTES_BACK)),
         "events": events(tables),
         "deliveries": deliveries(tables),
+        "dead_letters": dead_letters(tables),
         "consumers": consumers(tables),
         "stuck": listed(told),
         "stuck_summary": summed(told, live),
@@ -61,4 +67,4 @@ def register(spark: SparkSession, place: str, live: Live | None = None) -> Table
         views[name].createOrReplaceTempView(name)
     tables.rejected.createOrReplaceTempView(REJECTED_NAME)
     register_topics(tables, (*SCHEMAS, *VIEWS, REJECTED_NAME))
-    return tables
+    return found

@@ -103,6 +103,25 @@ def test_an_application_property_keeps_its_type(
     assert row(properties={"p": value})["properties"] == [("p", wanted)]
 
 
+def test_annotations_keep_their_types() -> None:
+    """Beside the properties, as these; a number's name is its digits, and what AMQP has no such key
+    for isn't there."""
+    sent = {proton.symbol("x-opt-a"): proton.ubyte(1), proton.ulong(7): [1, None]}
+    found = row(annotations=sent, instructions={proton.symbol("x-opt-d"): "now"})
+    said = dict(found["message_annotations"])
+    assert {name: value["type"] for name, value in said.items()} == {
+        "x-opt-a": "ubyte",
+        "7": "list",
+    }
+    assert (said["x-opt-a"]["long"], said["7"]["text"]) == (1, "[1,null]")
+    [(name, value)] = found["delivery_annotations"]
+    assert (name, value["type"], value["text"]) == ("x-opt-d", "string", "now")
+    assert (row()["message_annotations"], row()["delivery_annotations"]) == ([], [])
+    odd = b"\x00\x53\x72\xc1\x04\x02\x41\x54\x05" + b"\x00\x53\x77\x41"
+    [found] = rows(odd)
+    assert (found["error"], found["message_annotations"]) == (None, [])
+
+
 @pytest.mark.parametrize(
     ("fields", "kind", "text", "binary"),
     [

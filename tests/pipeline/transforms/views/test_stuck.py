@@ -9,8 +9,10 @@ from spark_log import BEGIN, encoded
 from spark_place import Place, assert_rows
 from test_tables_page import columns, word_of
 
+from distributary.pipeline.amqp.dead_letter import DeadLetterInfo, copy
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.management.live_state import Held, Live, LiveConsumer, LiveSubscription
+from distributary.pipeline.model.outcome import Reason as GivenUp
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
 from distributary.pipeline.transforms.views.stuck import Reason, stuck, stuck_summary
@@ -19,6 +21,12 @@ from distributary.pipeline.transforms.views.view_registry import VIEWS, register
 LATER = BEGIN + timedelta(days=365 * 100)
 SINCE = datetime(2026, 11, 22, 8, 30, tzinfo=UTC)
 IDLE = "container/c1/idle"
+DEAD_LETTERS = "queue://DLQ.global/gone"
+GIVEN_UP_US = 1_795_000_000_123_000
+DEAD = (
+    *("sequence", "topic", "message_id", "subscription", "origin_topic", "origin_sequence"),
+    *("reason", "attempts", "given_up_at"),
+)
 #: Subscriptions to one topic, by what the gateway will say of them.
 STATES = ("flowing", "dry", "paused", "alone", "behind", "gone")
 
@@ -40,6 +48,8 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Plac
     log.publish("orders", *(encoded(group_id="g") for _ in range(2)))
     log.publish("orders", *(encoded(properties={"n": n}) for n in range(4, 8)))
     log.publish("other", encoded())
+    given_up = DeadLetterInfo("global/gone", "orders", GivenUp.EXHAUSTED, 3, GIVEN_UP_US)
+    log.publish(DEAD_LETTERS, bytes(copy(encoded(id="m"), 4, given_up).data), encoded())
     log.next_group()
     for state in STATES:
         log.settle(f"global/{state}", "orders", [4], 0, outcome="modified", delivery_count=2)
@@ -149,6 +159,10 @@ def test_all_is_there_in_sql(place: Place, tables: Tables) -> None:
             assert [name for name, _ in fields[1:-2]] == MESSAGES.names
             fields = fields[-2:]
         assert fields == [(row[0].strip("`"), row[1]) for row in columns(view)]
+    dead = spark.sql("SELECT * FROM dead_letters").select(*DEAD)
+    given_up_at = datetime.fromtimestamp(GIVEN_UP_US / 1_000_000, UTC)
+    wanted = [(9, DEAD_LETTERS, "m", "global/gone", "orders", 4, "exhausted", 3, given_up_at)]
+    assert [(*row[:-1], row[-1].astimezone(UTC)) for row in dead.collect()] == wanted
     count = "SELECT owed FROM backlog WHERE subscription = 'global/other' ORDER BY begins_at DESC"
     assert spark.sql(count).first().owed == 1
     assert spark.sql("SELECT sum(modified) AS n FROM consumers").first().n == 6
