@@ -29,8 +29,7 @@ from distributary.pipeline.transforms.catalog.catalog_registry import (
 )
 from distributary.pipeline.transforms.catalog.dbt_sources import sources
 from distributary.pipeline.transforms.catalog.relations import SESSION_CATALOG
-from distributary.pipeline.transforms.typed.topic_tables import FOLDER
-from distributary.pipeline.transforms.typed.typed_rows import REJECTED_NAME
+from distributary.pipeline.transforms.schema.topic_folders import FOLDER, REJECTED_NAME
 
 EXAMPLES = """
 \b

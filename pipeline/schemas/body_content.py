@@ -141,7 +141,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     for nth in range(_VARINT_BYTES_MAX):
         if at + nth >= len(data):
             break
-        value |= (data[at + nth] & 0x7F) << 7 * nth
-        if data[at + nth] < 0x80:
+        value |= (data[at + nth] & 127) << 7 * nth
+        if data[at + nth] < 128:
             return value, at + nth + 1
     raise NotFitting("the body's frame isn't whole: the indexes of its message are cut off")
