@@ -76,13 +76,13 @@ def test_small_files_become_few_and_nobody_sees_it(spark: SparkSession, home: Ho
     assert files(home.messages) == DAYS * 5
     done = {one.table: one for one in run(spark, folder(home), limits())}
     assert content(home) == before
-    assert [files(home.spark_tables / name) for name in SCHEMAS] == [DAYS, DAYS, 1, 1, 1]
+    assert [files(home.spark_tables / name) for name in SCHEMAS] == [DAYS, DAYS, 1, 1, 1, 1]
     assert (done["messages"].days_compacted, done["messages"].files_before) == (DAYS, DAYS * 5)
     read()
     assert sorted(seen) == list(range(40))
     assert DeltaTable(home.acks).transaction_version("job/acks") == 4
     after = versions(home)
-    assert [one.days_compacted for one in run(spark, folder(home), limits())] == [0] * 5
+    assert {one.days_compacted for one in run(spark, folder(home), limits())} == {0}
     assert versions(home) == after
 
 
@@ -233,7 +233,7 @@ def test_killed_between_two_commits_it_goes_on(spark: SparkSession, home: Home) 
     assert files(home.cursors) + files(home.acks) > 1 + DAYS
     run(spark, folder(home), limits())
     assert content(home) == before
-    assert [files(home.spark_tables / name) for name in SCHEMAS] == [DAYS, DAYS, 1, 1, 1]
+    assert [files(home.spark_tables / name) for name in SCHEMAS] == [DAYS, DAYS, 1, 1, 1, 1]
 
 
 def test_another_writer_is_named(

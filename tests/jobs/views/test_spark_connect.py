@@ -8,7 +8,7 @@ import pytest
 from gateway_process import Gateway, until
 from pyspark.sql import DataFrame, SparkSession
 from spark_connect import client
-from spark_log import encoded
+from spark_log import columns_text, encoded
 from spark_place import Place, first_part, second_part
 from test_subscriber import SETTINGS, Subscription, bodies
 
@@ -22,12 +22,17 @@ from distributary.jobs.tables.delta_files import newest_version
 from distributary.jobs.tables.writer_lock import writing
 from distributary.jobs.upkeep import spark_upkeep
 from distributary.jobs.views import audit_run
+from distributary.pipeline.amqp.dead_letter import DeadLetterInfo, copy
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.log.log_identity import LogIdentity, digest
+from distributary.pipeline.model.outcome import Reason as GivenUp
+from distributary.pipeline.schemas.schema_text import text_of
+from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.views.view_registry import VIEWS
 
 ME = "global/dispatchers"
+GIVEN_UP_US = 1_795_000_000_123_000
 #: What a row says of now: it is another in each answer.
 OF_NOW = {"age_seconds", "oldest_seconds"}
 #: Hundreds of buckets: seconds for each session. One of them is asked below.
@@ -36,8 +41,8 @@ BACKLOGS = {"backlog", "backlog_minutes"}
 
 @pytest.fixture(scope="module")
 def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """Three subscriptions, one with a selector and one of a pattern, and fourteen messages:
-    materialized by the session that has the JVM."""
+    """Three subscriptions, one with a selector and one of a pattern, fourteen messages, a dead
+    letter and a schema: materialized by the session that has the JVM."""
     place = Place(spark, tmp_path_factory.mktemp("connect"))
     first_part(place)
     second_part(place)
@@ -45,6 +50,10 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Plac
     place.log.subscribe("global/few", "flights", selector="i > 3", floor=0)
     place.log.subscribe("global/all", "pattern://*")
     place.log.publish("flights", encoded("late", properties={"i": 9}))
+    given_up = DeadLetterInfo("global/all", "flights", GivenUp.EXHAUSTED, 3, GIVEN_UP_US)
+    place.log.publish("queue://DLQ.global/all", bytes(copy(encoded(), 4, given_up).data))
+    unused = SchemaVersion("unused", 1, Format.JSON, '{"type": "object"}')
+    place.log.schema("unused", text_of(unused, columns_text(unused.definition)))
     place.log.commit()
     place.materialize()
     return place
