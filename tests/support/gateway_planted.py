@@ -45,6 +45,7 @@ PLACES = (
     "distributary.ingest.subscriptions.temporary_nodes:TemporaryNodes.left",
     "distributary.pipeline.selector.matching:_Together.evaluate",
     "distributary.ingest.commit.group_log:Log._add",
+    "distributary.ingest.commit.group_log:Log.slow",
     "distributary.ingest.commit.group_log:Log._begin",
     "distributary.pipeline.dispatch.dispatcher:Dispatcher.settle",
     "distributary.ingest.commit.committer:Committer.add",

@@ -359,7 +359,7 @@ def test_a_consumers_own_selector_that_fails_ends_its_peer(
 @pytest.mark.parametrize(
     "place",
     [
-        "distributary.ingest.commit.group_log:Log._add",
+        "distributary.ingest.commit.group_log:Log.slow",
         "distributary.pipeline.dispatch.dispatcher:Dispatcher.settle",
         "distributary.ingest.commit.group_log:Log._begin",
     ],
