@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 import class_archive
 import pytest
 from hypothesis import settings
-from spark_files import OneJvm, needs_session
 from spark_settings import FAST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from spark_place import Place
-    from xdist.remote import Producer
 
 # A failure prints what replays it. There is no deadline: builds share their machine with others.
 settings.register_profile("house", deadline=None, print_blob=True)
@@ -43,37 +41,25 @@ def crash_seed(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--seed"))
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> OneJvm | None:
-    """`--dist loadfile` with one JVM for all."""
-    if config.getvalue("dist") != "loadfile":
-        return None
-    return OneJvm(config, log)
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever needs the session needs a JVM, and is marked so. These files come first: one worker
-    has all of them (`spark_files`). Others that take minutes (with a time-out of their own, or
-    kills) are spread evenly among the rest, from the begin to shortly before the end: they take the
-    processors, and the rest waits for something most of the time."""
+    """Whatever needs the session needs a JVM, and is marked so. Files that take minutes (with a
+    JVM, a time-out of their own, or kills) are spread evenly among the others, from the begin to
+    shortly before the end: they take the processors, and the others wait for something most of the
+    time."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-            if not needs_session(item.path):
-                raise pytest.UsageError(f"{item.nodeid} needs the session: see spark_files.py")
-    files = list(dict.fromkeys(item.path for item in items))
-    first = {path for path in files if needs_session(path)}
     long = {
         item.path
         for item in items
-        if item.get_closest_marker("timeout")
-        or item.get_closest_marker("spark")
+        if item.get_closest_marker("spark")
+        or item.get_closest_marker("timeout")
         or item.path.parent.name == "crash"
-    } - first
+    }
+    files = list(dict.fromkeys(item.path for item in items))
     slow = [path for path in files if path in long]
-    quick = [path for path in files if path not in long | first]
-    place = dict.fromkeys(first, -1.0)
-    place |= {path: 0.85 * nth / max(len(slow), 1) for nth, path in enumerate(slow)}
+    quick = [path for path in files if path not in long]
+    place = {path: 0.85 * nth / max(len(slow), 1) for nth, path in enumerate(slow)}
     place |= {path: (nth + 0.5) / max(len(quick), 1) for nth, path in enumerate(quick)}
     items.sort(key=lambda item: place[item.path])
 

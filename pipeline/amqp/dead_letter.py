@@ -14,6 +14,15 @@ from itertools import takewhile
 
 import msgspec
 
+from distributary.pipeline.amqp.dead_letter_keys import (
+    AT,
+    ATTEMPTS,
+    DESCRIPTION,
+    REASON,
+    SEQUENCE,
+    SUBSCRIPTION,
+    TOPIC,
+)
 from distributary.pipeline.codec.amqp_codes import LISTS, MAP32, MAPS, SYMBOLS, Kind
 from distributary.pipeline.codec.amqp_types import (
     DecodeError,
@@ -36,13 +45,6 @@ from distributary.pipeline.model.outcome import Reason
 #: What the dead letters of a subscription are called, and how one knows them by their name.
 PREFIX = "DLQ."
 
-SUBSCRIPTION = Symbol("x-opt-dead-letter-subscription")
-TOPIC = Symbol("x-opt-dead-letter-topic")
-SEQUENCE = Symbol("x-opt-dead-letter-sequence")
-REASON = Symbol("x-opt-dead-letter-reason")
-ATTEMPTS = Symbol("x-opt-dead-letter-attempts")
-AT = Symbol("x-opt-dead-letter-at")
-DESCRIPTION = Symbol("x-opt-dead-letter-description")
 #: The reason of a message that no subscription gave up: its topic's schema didn't allow it.
 MISFIT = "misfit"
 #: Annotations that a copy keeps, at most: of a message with more none is kept but ours.

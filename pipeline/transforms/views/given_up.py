@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
-from distributary.pipeline.amqp import dead_letter
+from distributary.pipeline.amqp import dead_letter_keys
 from distributary.pipeline.model.address import PREFIXES, Kind
 from distributary.pipeline.transforms.schema.home_tables import Tables
 
@@ -19,16 +19,16 @@ def dead_letters(tables: Tables) -> DataFrame:
     Cost: of `messages` the files of queues, and of those the annotations.
     """
     copies = tables.messages.where(F.col("topic").startswith(PREFIXES[Kind.QUEUE])).where(
-        _said(dead_letter.SEQUENCE, "long").isNotNull()
+        _said(dead_letter_keys.SEQUENCE, "long").isNotNull()
     )
     return copies.select(
         *("sequence", "topic", "published_at", "message_id"),
-        _said(dead_letter.SUBSCRIPTION, "text").alias("subscription"),
-        _said(dead_letter.TOPIC, "text").alias("origin_topic"),
-        _said(dead_letter.SEQUENCE, "long").alias("origin_sequence"),
-        _said(dead_letter.REASON, "text").alias("reason"),
-        _said(dead_letter.ATTEMPTS, "long").cast("int").alias("attempts"),
-        F.timestamp_millis(_said(dead_letter.AT, "long")).alias("given_up_at"),
+        _said(dead_letter_keys.SUBSCRIPTION, "text").alias("subscription"),
+        _said(dead_letter_keys.TOPIC, "text").alias("origin_topic"),
+        _said(dead_letter_keys.SEQUENCE, "long").alias("origin_sequence"),
+        _said(dead_letter_keys.REASON, "text").alias("reason"),
+        _said(dead_letter_keys.ATTEMPTS, "long").cast("int").alias("attempts"),
+        F.timestamp_millis(_said(dead_letter_keys.AT, "long")).alias("given_up_at"),
     )
 
 

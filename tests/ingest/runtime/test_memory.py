@@ -40,14 +40,16 @@ later |= {"distributary.pipeline.schemas.column_types"}
 print(sorted(later & sys.modules.keys()))
 """
 
-#: Spark's executors may have nothing but the wheel and what Spark itself asks for.
+#: Spark's executors may have nothing but the wheel and what Spark itself asks for. Typed rows need
+#: more: the readers of the extra `schemas`.
 TRANSFORMS = """
 import sys
 from importlib import import_module
 from pkgutil import walk_packages
 import distributary.pipeline.transforms as transforms
 for one in walk_packages(transforms.__path__, transforms.__name__ + "."):
-    import_module(one.name)
+    if not one.name.startswith("distributary.pipeline.transforms.typed"):
+        import_module(one.name)
 print("msgspec" in sys.modules)
 """
 

@@ -111,7 +111,7 @@ def test_work_for_many_peers_is_done_in_parts_in_its_order() -> None:
             parts.add(what)
         parts.run()
         parts.run()  # this turn's part is done
-        while parts:
+        while parts.waiting:
             done.append("turn")
             await asyncio.sleep(0)
         parts.add(5)

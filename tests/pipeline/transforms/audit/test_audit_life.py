@@ -27,7 +27,8 @@ def test_a_sound_life_has_no_violations(place: Place) -> None:
     results = list(build(place.spark, Settings(tables)))
     assert summary(results) == "audit: 17 checks, nothing found", [r for r in results if r.findings]
     whole = {one.check.name: one.judged for one in results}
-    assert all(count > 0 for count in whole.values()), whole
+    # No topic has a schema here; `test_audit_faults` has some.
+    assert all(count > 0 for name, count in whole.items() if name != "typed"), whole
 
     LogTable(place.home.topic_log).delete(f"record <> 'subscription' AND day < '{DAY}'")
     for name in ("messages", "acks"):
