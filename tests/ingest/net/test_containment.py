@@ -460,7 +460,7 @@ OTHERS = {
     "ingest/monitoring/http_server.py _try call_later": "the port of metrics, no peer's",
     "ingest/monitoring/http_connection.py _wait call_later": "`abort` of its socket alone",
     "ingest/monitoring/http_connection.py _advance create_task": "`_answer` catches everything",
-    "ingest/schemas/validator.py _answered call_soon_threadsafe": "`_go_on` contains what is a peer's",
+    "ingest/schemas/validator.py _answered call_soon_threadsafe": "`_go_on` contains it",
     "ingest/schemas/validator.py answered call_soon_threadsafe": "sets a future",
     "ingest/tracing/message_tracing.py _tick call_later": "spans of all messages",
     "ingest/tracing/span_export.py open add_reader": "the exporter, no peer's",
