@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from distributary.ingest.cli.options.command_options import print_json
 from distributary.ingest.cli.options.wide_tables import print_table
 
 #: What stands in one piece: names and ids.
@@ -89,6 +90,16 @@ def show_rows(
     for row in rows:
         table.add_row(*(escape(_said(key, row.get(key))) for key, _ in columns))
     print_table(table, err=err)
+
+
+def print_rows(
+    columns: Sequence[tuple[str, str]], rows: list[dict[str, Any]], what: str, *, as_json: bool
+) -> None:
+    """What a list has, for programs or for people."""
+    if as_json:
+        print_json(rows)
+    else:
+        show_rows(columns, rows, what)
 
 
 def show_row(row: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from distributary.ingest.cli.answer_tables import QUEUES, TOPICS, show_row, show_rows
+from distributary.ingest.cli.answer_tables import QUEUES, TOPICS, print_rows, show_row
 from distributary.ingest.cli.options.command_options import (
     connected,
     json_option,
@@ -48,10 +48,7 @@ def list_queues(client: "Client", as_json: bool) -> None:
       distributary queue list --json
     """
     rows = client.query(Entity.QUEUE)
-    if as_json:
-        print_json(rows)
-    else:
-        show_rows(QUEUES, rows, "queues")
+    print_rows(QUEUES, rows, "queues", as_json=as_json)
 
 
 @queue.command(name="show")
@@ -156,10 +153,7 @@ def list_topics(client: "Client", as_json: bool) -> None:
       distributary topic list
     """
     rows = client.query(Entity.TOPIC)
-    if as_json:
-        print_json(rows)
-    else:
-        show_rows(TOPICS, rows, "topics")
+    print_rows(TOPICS, rows, "topics", as_json=as_json)
 
 
 @topic.command(name="show")

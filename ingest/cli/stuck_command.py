@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from distributary.ingest.cli.answer_tables import STUCK, show_rows
-from distributary.ingest.cli.options.command_options import asking, json_option, print_json
+from distributary.ingest.cli.answer_tables import STUCK, print_rows
+from distributary.ingest.cli.options.command_options import asking, json_option
 from distributary.jobs.cli.gateway_options import GatewayFactory, gateway_options
 from distributary.jobs.tables.folders import require_tables
 
@@ -45,7 +45,4 @@ def stuck(gateway: GatewayFactory, id_: str, place: Path, as_json: bool) -> None
     with in_a_sentence():
         found = summary(session(), str(place.absolute()), said, one.subscription)
         rows = [asdict(row) for row in found]
-    if as_json:
-        print_json(rows)
-    else:
-        show_rows(STUCK, rows, "messages that are owed")
+    print_rows(STUCK, rows, "messages that are owed", as_json=as_json)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from distributary.ingest.cli.answer_tables import SUBSCRIPTIONS, show_row, show_rows
+from distributary.ingest.cli.answer_tables import SUBSCRIPTIONS, print_rows, show_row
 from distributary.ingest.cli.options.command_options import (
     asking,
     connected,
@@ -60,10 +60,7 @@ def list_(client: "Client", topic: str | None, as_json: bool) -> None:
     """
     rows = client.query(_SUBSCRIPTION)
     rows = [row for row in rows if topic is None or row["topic"] == topic]
-    if as_json:
-        print_json(rows)
-    else:
-        show_rows(SUBSCRIPTIONS, rows, "subscriptions")
+    print_rows(SUBSCRIPTIONS, rows, "subscriptions", as_json=as_json)
 
 
 @subscription.command()

@@ -16,12 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from distributary.ingest.commit.builder_messages import (
-    BuildAnswer,
-    BuildRequest,
-    receive,
-    send,
-)
+from distributary.ingest.commit.builder_messages import BuildAnswer, BuildRequest
+from distributary.ingest.processes.child_process import receive, send
 from distributary.ingest.runtime import memory
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.tables.journal import segment

@@ -10,20 +10,14 @@ reason. It makes bytes: nothing durable hangs on it.
 import select
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 
 import msgspec
 import structlog
 
-from distributary.ingest.commit.builder_messages import (
-    BuildAnswer,
-    BuildRequest,
-    receive,
-    receive_bytes,
-    send,
-)
+from distributary.ingest.commit.builder_messages import BuildAnswer, BuildRequest
+from distributary.ingest.processes.child_process import ChildProcess, receive, receive_bytes, send
 from distributary.pipeline.tables.journal.journal import Journal
 from distributary.pipeline.tables.journal.segment import FrameRef
 from distributary.pipeline.tables.topic_log.commit_content import CommitFiles
@@ -49,8 +43,7 @@ class FileBuilder:
         """`groups_min`: groups of a commit from which on a process encodes it; 0: never.
         `seconds_max`: how long it may take for one."""
         self._journal, self._groups_min, self._seconds_max = journal, groups_min, seconds_max
-        self._process: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
+        self._child: ChildProcess | None = None
         self._ready = False
         self._again_at, self._again_seconds = 0.0, AGAIN_SECONDS
         self._encoder = msgspec.msgpack.Encoder()
@@ -72,38 +65,27 @@ class FileBuilder:
 
     def _there(self) -> bool:
         """Whether the process is ready; if there is none, one is started."""
-        if self._socket is None:
+        child = self._child
+        if child is None:
             if time.monotonic() >= self._again_at:
                 self._start()
             return False
-        if not self._ready and select.select([self._socket], [], [], 0)[0]:
-            self._ready = self._received(self._socket) is not None
+        if not self._ready and select.select([child.socket], [], [], 0)[0]:
+            self._ready = self._received(child.socket) is not None
         return self._ready
 
     def _start(self) -> None:
-        own, other = socket.socketpair()
-        own.settimeout(self._seconds_max)
-        with other:
-            try:
-                self._process = subprocess.Popen(  # noqa: S603 (our own module)
-                    [sys.executable, "-P", "-m", PROCESS],
-                    stdin=other.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                own.close()
-                self._failed(str(error))
-                return
-        self._socket = own
+        try:
+            self._child = ChildProcess(PROCESS, answer_seconds=self._seconds_max)
+        except OSError as error:
+            self._failed(str(error))
 
     def _ask(self, request: BuildRequest) -> CommitFiles | None:
         """The answer; None if there is none that can be used."""
-        assert self._socket is not None  # noqa: S101
-        self.elsewhere = True
+        assert self._child is not None  # noqa: S101
+        connection, self.elsewhere = self._child.socket, True
         try:
-            send(self._socket, self._encoder.encode(request))
+            send(connection, self._encoder.encode(request))
         except TimeoutError:
             self._failed("it takes no work")
             return None
@@ -111,7 +93,7 @@ class FileBuilder:
             self._gone()
             return None
         else:
-            answer = self._received(self._socket)
+            answer = self._received(connection)
             if answer is not None:
                 self._again_seconds = AGAIN_SECONDS
             return answer
@@ -138,9 +120,9 @@ class FileBuilder:
 
     def _gone(self) -> None:
         """It has closed its socket: it had nothing to do for long, or it has died."""
-        assert self._process is not None  # noqa: S101
+        assert self._child is not None  # noqa: S101
         try:
-            code = self._process.wait(END_SECONDS_MAX)
+            code = self._child.process.wait(END_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             self._failed("it has closed its socket")
             return
@@ -165,13 +147,9 @@ class FileBuilder:
 
     def _end(self) -> None:
         self._ready = False
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        if self._child is not None:
+            self._child.end()
+            self._child = None
 
     def close(self) -> None:
         """End the process. No commit runs any more."""

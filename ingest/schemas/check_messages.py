@@ -1,6 +1,6 @@
 """What the gateway and the process that checks messages say to each other.
 
-Over a stream socket, as `ingest.commit.builder_messages` does: a length, so many bytes of
+Over a stream socket, as `ingest.processes.child_process` does: a length, so many bytes of
 MessagePack, and behind a `CheckRun` the messages' bytes.
 """
 

@@ -16,7 +16,7 @@ from array import array
 
 import msgspec
 
-from distributary.ingest.commit.builder_messages import receive, receive_bytes, send
+from distributary.ingest.processes.child_process import receive, receive_bytes, send
 from distributary.ingest.schemas.check_messages import (
     VERSIONS_MAX,
     CheckAnswer,

@@ -8,8 +8,6 @@ Rule 2: what can't be checked is never taken for right. A process that dies, or 
 """
 
 import socket
-import subprocess
-import sys
 import threading
 from array import array
 from collections.abc import Callable, Sequence
@@ -19,7 +17,7 @@ from typing import TypeAlias
 import msgspec
 import structlog
 
-from distributary.ingest.commit.builder_messages import receive, send
+from distributary.ingest.processes.child_process import ChildProcess, receive, send
 from distributary.ingest.runtime.settings import SchemaSettings
 from distributary.ingest.schemas.check_messages import (
     VERSIONS_MAX,
@@ -63,8 +61,7 @@ class CheckWorker:
         self._settings = settings
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
+        self._child: ChildProcess | None = None
         self._defined: set[str] = set()
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(CheckAnswer)
@@ -85,8 +82,8 @@ class CheckWorker:
         """End the process; what wasn't answered never is."""
         if self._thread is not None:
             self._work.put(None)
-            if self._process is not None:
-                self._process.kill()  # what it is asked now fails at once
+            if (child := self._child) is not None:
+                child.process.kill()  # what it is asked now fails at once
             self._thread.join()
 
     def _run(self) -> None:
@@ -148,27 +145,18 @@ class CheckWorker:
 
     def _connected(self) -> socket.socket:
         """The process's socket; it is started if there is none, or if it has ended by itself."""
-        if self._process is not None and self._process.poll() == 0:
+        if self._child is not None and self._child.process.poll() == 0:
             self._end()
-        if self._socket is not None:
-            return self._socket
-        own, other = socket.socketpair()
-        own.settimeout(START_SECONDS_MAX)
-        with other:
-            self._process = subprocess.Popen(  # noqa: S603 (our own module)
-                [sys.executable, "-P", "-m", PROCESS, str(self._settings.process_bytes_max)],
-                stdin=other.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        self._socket = own
+        if self._child is not None:
+            return self._child.socket
         limits = self._settings
+        words = str(limits.process_bytes_max)
+        self._child = ChildProcess(PROCESS, words, answer_seconds=START_SECONDS_MAX)
         self._asked(
             SetLimits(limits.definition_bytes_max, limits.columns_max, limits.depth_max), b""
         )
-        own.settimeout(limits.check_ms_max / 1_000)
-        return own
+        self._child.socket.settimeout(limits.check_ms_max / 1_000)
+        return self._child.socket
 
     def _failed(self, error: Exception) -> str:
         why = str(error) or "the process that checks has ended"
@@ -180,10 +168,6 @@ class CheckWorker:
 
     def _end(self) -> None:
         self._defined.clear()
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        if self._child is not None:
+            self._child.end()
+            self._child = None

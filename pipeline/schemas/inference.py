@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from distributary.pipeline.schemas.column_types import Scalar
-from distributary.pipeline.schemas.json_columns import LONG_LEAST, LONG_MOST
+from distributary.pipeline.schemas.json_columns import LONG_LEAST, LONG_MOST, type_of
 from distributary.pipeline.schemas.json_values import SCALARS, Instance
 from distributary.pipeline.schemas.typed_row import NotFitting, pointer
 
@@ -91,24 +91,6 @@ class SeenPlace:
                 self.more.add(one, depth + 1)
             else:
                 self.properties.setdefault(name, SeenPlace()).add(one, depth + 1)
-
-
-def type_of(value: Instance) -> str:
-    """The word of JSON Schema for a value's type."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case dict():
-            return "object"
-    return "number"
 
 
 def proposed(seen: SeenPlace) -> dict[str, Any]:

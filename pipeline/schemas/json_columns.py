@@ -248,15 +248,16 @@ def _kinds(said: Mapping[str, object]) -> frozenset[str] | None:
 
 def _kinds_of_values(said: Mapping[str, object]) -> frozenset[str] | None:
     if "const" in said:
-        return frozenset({_kind_of(said["const"])})
+        return frozenset({type_of(said["const"])})
     if isinstance(values := said.get("enum"), list):
-        return frozenset(map(_kind_of, values))
+        return frozenset(map(type_of, values))
     if "properties" in said:  # strictly any other type would be right, too: nobody means that
         return frozenset({"object"})
     return frozenset({"array"}) if "items" in said else None
 
 
-def _kind_of(value: object) -> str:
+def type_of(value: object) -> str:
+    """The word of JSON Schema for the type of a value as a parser of JSON gives it."""
     match value:
         case None:
             return "null"
@@ -264,13 +265,13 @@ def _kind_of(value: object) -> str:
             return "boolean"
         case int():
             return "integer"
-        case float():
-            return "number"
         case str():
             return "string"
         case list():
             return "array"
-    return "object"
+        case dict():
+            return "object"
+    return "number"
 
 
 def _is_wide(said: Mapping[str, object]) -> bool:

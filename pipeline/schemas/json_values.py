@@ -34,6 +34,8 @@ from distributary.pipeline.schemas.typed_row import (
     RowValue,
     TypedRow,
     cut,
+    each_row,
+    entries_row,
     not_a,
 )
 
@@ -152,13 +154,7 @@ def _list_reading(inner: Reading) -> Reading:
     def read(value: object) -> RowValue:
         if not isinstance(value, list):
             raise not_a("array", value)
-        row: list[RowValue] = []
-        for one in value:
-            try:
-                row.append(inner(one))
-            except NotFitting as wrong:
-                raise wrong.within(len(row)) from None
-        return row
+        return each_row(inner, cast("list[object]", value))
 
     return read
 
@@ -167,13 +163,7 @@ def _map_reading(inner: Reading) -> Reading:
     def read(value: object) -> RowValue:
         if not isinstance(value, dict):
             raise not_a("object", value)
-        row: dict[str, RowValue] = {}
-        for key, one in cast("Mapping[str, object]", value).items():
-            try:
-                row[key] = inner(one)
-            except NotFitting as wrong:
-                raise wrong.within(key) from None
-        return row
+        return entries_row(inner, cast("Mapping[str, object]", value).items())
 
     return read
 

@@ -6,10 +6,11 @@ A row has the name of each column of the layout, in the layout's order. Values: 
 texts for a map, None. Arrow makes columns of them as they are.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from distributary.pipeline.codec.quoting import quoted
 
@@ -18,6 +19,7 @@ RowValue: TypeAlias = (
     "dict[str, RowValue] | None"
 )
 TypedRow: TypeAlias = dict[str, RowValue]
+T = TypeVar("T")
 
 #: Characters of a reason: an outcome carries it, and a frame of 512 bytes must have room for it.
 REASON_CHARACTERS_MAX = 240
@@ -53,6 +55,30 @@ class NotFitting(Exception):
     @property
     def misfit(self) -> Misfit:
         return Misfit(pointer(self._inside_out[::-1]), self.reason)
+
+
+def each_row(read: Callable[[T], RowValue], values: Iterable[T]) -> list[RowValue]:
+    """The values of a list as they are read. Raises NotFitting with the index."""
+    row: list[RowValue] = []
+    for one in values:
+        try:
+            row.append(read(one))
+        except NotFitting as wrong:
+            raise wrong.within(len(row)) from None
+    return row
+
+
+def entries_row(
+    read: Callable[[T], RowValue], entries: Iterable[tuple[str, T]]
+) -> dict[str, RowValue]:
+    """The entries of a map as they are read. Raises NotFitting with the key."""
+    row: dict[str, RowValue] = {}
+    for key, one in entries:
+        try:
+            row[key] = read(one)
+        except NotFitting as wrong:
+            raise wrong.within(key) from None
+    return row
 
 
 def pointer(parts: list[str | int]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from distributary.ingest.cli.answer_tables import SCHEMA_EVENTS, SCHEMAS, show_row, show_rows
+from distributary.ingest.cli.answer_tables import SCHEMA_EVENTS, SCHEMAS, print_rows, show_row
 from distributary.ingest.cli.options.command_options import (
     connected,
     json_option,
@@ -118,13 +118,8 @@ def set_(
       distributary schema set orders --avro order.avsc --framing confluent --validate refuse
     """
     files = {Format.JSON: json_schema, Format.AVRO: avro, Format.PROTOBUF: protobuf}
-    wanted = attributes(files, message) | {
-        "compatibility": compatibility,
-        "framing": framing,
-        "registry_id": registry_id,
-        "cloud_events": cloud_events,
-        "validate": validate,
-    }
+    use = _use(compatibility, framing, registry_id, cloud_events=cloud_events)
+    wanted = _definition_of(files, message) | use | {"validate": validate}
     row = client.ask(Verb.UPDATE, Entity.SCHEMA, topic, _said(wanted))
     if as_json:
         print_json(row)
@@ -132,7 +127,7 @@ def set_(
         click.echo(row["said"])
 
 
-def attributes(files: "Mapping[Format, Path | None]", message: str) -> dict[str, Any]:
+def _definition_of(files: "Mapping[Format, Path | None]", message: str) -> dict[str, Any]:
     """What a request says of a definition. Raises InvalidRequest."""
     given = [(of, file) for of, file in files.items() if file is not None]
     if len(given) != 1:
@@ -141,6 +136,18 @@ def attributes(files: "Mapping[Format, Path | None]", message: str) -> dict[str,
     if (of is Format.PROTOBUF) != bool(message):
         raise InvalidRequest("--protobuf FILE and --message package.Message go together")
     return {"format": of.value, "definition": _definition(of, file), "message": message}
+
+
+def _use(
+    compatibility: str | None, framing: str | None, registry_id: str, *, cloud_events: bool | None
+) -> dict[str, Any]:
+    """What a request says of how a definition is used."""
+    return {
+        "compatibility": compatibility,
+        "framing": framing,
+        "registry_id": registry_id,
+        "cloud_events": cloud_events,
+    }
 
 
 def _said(wanted: "Mapping[str, Any]") -> dict[str, Any]:
@@ -201,10 +208,7 @@ def list_schemas(client: "Client", as_json: bool) -> None:
       distributary schema list
     """
     rows = client.query(Entity.SCHEMA)
-    if as_json:
-        print_json(rows)
-    else:
-        show_rows(SCHEMAS, rows, "schemas")
+    print_rows(SCHEMAS, rows, "schemas", as_json=as_json)
 
 
 @schema.command()
@@ -219,10 +223,7 @@ def history(client: "Client", topic: str, as_json: bool) -> None:
       distributary schema history orders
     """
     rows = client.ask(Verb.READ, Entity.SCHEMA, topic)["history"]
-    if as_json:
-        print_json(rows)
-    else:
-        show_rows(SCHEMA_EVENTS, rows, "versions")
+    print_rows(SCHEMA_EVENTS, rows, "versions", as_json=as_json)
 
 
 @schema.command()
@@ -259,12 +260,8 @@ def check(
     Exit code 0: it may. 1: it may not. What doesn't fit among the messages changes no exit code.
     """
     files = {Format.JSON: json_schema, Format.AVRO: avro, Format.PROTOBUF: protobuf}
-    wanted = attributes(files, message) | {
-        "compatibility": compatibility,
-        "framing": framing,
-        "registry_id": registry_id,
-        "cloud_events": cloud_events,
-    }
+    use = _use(compatibility, framing, registry_id, cloud_events=cloud_events)
+    wanted = _definition_of(files, message) | use
     answer = client.ask(Verb.UPDATE, Entity.SCHEMA, topic, _said(wanted | {"check": True}))
     row = {"allowed": answer["allowed"], "reasons": answer["reasons"]}
     if home is not None:

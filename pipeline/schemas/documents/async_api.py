@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 from urllib.parse import urlsplit
 
+from distributary.pipeline.distinct_names import distinct
 from distributary.pipeline.model.address import Kind, kind_of_topic
 from distributary.pipeline.schemas.cloud_events import OPTIONAL, REQUIRED
 from distributary.pipeline.schemas.schema_choice import chosen
@@ -103,16 +104,8 @@ def _server(url: str) -> Object:
 
 
 def _keys(names: Sequence[str]) -> dict[str, str]:
-    """A key for each name, made of the characters that a key may have; no two are the same."""
-    keys: dict[str, str] = {}
-    for name in names:
-        plain = _NOT_IN_KEYS.sub("_", name).strip("_") or "topic"
-        key, number = plain, 1
-        while key in keys.values():
-            number += 1
-            key = f"{plain}_{number}"
-        keys[name] = key
-    return keys
+    """A key for each name, made of the characters that a key may have."""
+    return distinct((name, _NOT_IN_KEYS.sub("_", name).strip("_") or "topic") for name in names)
 
 
 def _channel(name: str, message: str | None) -> Object:

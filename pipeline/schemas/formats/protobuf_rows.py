@@ -49,7 +49,13 @@ from distributary.pipeline.schemas.column_types import (
 )
 from distributary.pipeline.schemas.json_values import json_text
 from distributary.pipeline.schemas.schema_version import LIMITS, Format, SchemaLimits, SchemaVersion
-from distributary.pipeline.schemas.typed_row import NotFitting, RowValue, TypedRow
+from distributary.pipeline.schemas.typed_row import (
+    NotFitting,
+    RowValue,
+    TypedRow,
+    each_row,
+    entries_row,
+)
 
 #: Reads one value of a field. Raises NotFitting.
 Reading: TypeAlias = Callable[[Any], RowValue]
@@ -234,30 +240,11 @@ class _Field:
 
 
 def _list_reading(inner: Reading) -> Reading:
-    def read(values: Any) -> RowValue:
-        row: list[RowValue] = []
-        for one in values:
-            try:
-                row.append(inner(one))
-            except NotFitting as wrong:
-                raise wrong.within(len(row)) from None
-        return row
-
-    return read
+    return lambda values: each_row(inner, values)
 
 
 def _map_reading(inner: Reading) -> Reading:
-    def read(values: Any) -> RowValue:
-        row: dict[str, RowValue] = {}
-        for key, value in values.items():
-            name = _key(key)
-            try:
-                row[name] = inner(value)
-            except NotFitting as wrong:
-                raise wrong.within(name) from None
-        return row
-
-    return read
+    return lambda values: entries_row(inner, ((_key(key), one) for key, one in values.items()))
 
 
 def _key(key: object) -> str:

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from pyspark.sql.types import StructType
 
+from distributary.pipeline.distinct_names import distinct
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.schema.spark_schema import ACKS, MESSAGES, REJECTED
 
@@ -120,16 +121,10 @@ def query(view: str, named: Mapping[str, str]) -> str:
 
 
 def typed_names(folders: Iterable[str]) -> dict[str, str]:
-    """The names of typed tables in a catalog, by their folders'; no two are the same."""
-    names: dict[str, str] = {}
-    for folder in sorted(folders):
-        plain = f"topics_{_NOT_IN_NAMES.sub('_', folder.lower())}"
-        name, number = plain, 1
-        while name in names.values():
-            number += 1
-            name = f"{plain}_{number}"
-        names[folder] = name
-    return names
+    """The names of typed tables in a catalog, by their folders'."""
+    return distinct(
+        (one, f"topics_{_NOT_IN_NAMES.sub('_', one.lower())}") for one in sorted(folders)
+    )
 
 
 def _topic(folder: str) -> str:

@@ -1,0 +1,65 @@
+"""A process of ours beside the gateway, and what both say to each other.
+
+Over a stream socket, which is the process's standard input: four bytes of length (native), so many
+bytes. The process ends when the gateway does, however that ends: its socket says so.
+"""
+
+import socket
+import struct
+import subprocess
+import sys
+
+_LENGTH = struct.Struct("=I")
+
+
+class ChildProcess:
+    """A module of ours in a process of its own, from the start to `end`."""
+
+    __slots__ = ("process", "socket")
+
+    def __init__(self, module: str, *words: str, answer_seconds: float) -> None:
+        """Start it. `answer_seconds`: how long `socket` waits. Raises OSError."""
+        own, other = socket.socketpair()
+        own.settimeout(answer_seconds)
+        with other:
+            try:
+                self.process = subprocess.Popen(  # noqa: S603 (our own module)
+                    [sys.executable, "-P", "-m", module, *words],
+                    stdin=other.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except OSError:
+                own.close()
+                raise
+        self.socket = own
+
+    def end(self) -> None:
+        """End it now, whatever it does."""
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
+
+
+def send(connection: socket.socket, message: bytes) -> None:
+    """Raises OSError when the other side is gone, or takes nothing for too long."""
+    connection.sendall(_LENGTH.pack(len(message)) + message)
+
+
+def receive(connection: socket.socket) -> bytearray:
+    """The next message. Raises EOFError when the other side is gone, OSError as above."""
+    (size,) = _LENGTH.unpack(receive_bytes(connection, _LENGTH.size))
+    return receive_bytes(connection, size)
+
+
+def receive_bytes(connection: socket.socket, size: int) -> bytearray:
+    """Exactly so many bytes, in as few calls as the system has them ready. Raises as `receive`."""
+    data = bytearray(size)
+    view, at = memoryview(data), 0
+    while at < size:
+        got = connection.recv_into(view[at:], size - at, socket.MSG_WAITALL)
+        if not got:
+            raise EOFError("the other side has closed")
+        at += got
+    return data
