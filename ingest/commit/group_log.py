@@ -119,7 +119,7 @@ class Log:
     @property
     def last_group(self) -> int:
         """The last group that holds anything of what was said until now."""
-        return self._next_group if self._waiting else self._next_group - 1
+        return self._next_group - 1 + len(self._full_groups) + bool(self._waiting)
 
     @property
     def forming(self) -> int:
@@ -248,6 +248,14 @@ class Log:
         self._waiting.records.append(record)
         self._weigh(recorded_bytes(record))
         self._waiting.then.append(then)
+
+    def begin_group(self) -> int:
+        """What comes from now on lies in a later group than what waits; the sequence of its first
+        message."""
+        if self._waiting:
+            self._close_full()
+        waiting = sum(run.count for group in self._full_groups for run in group.runs)
+        return self._next_sequence + waiting
 
     def after(self, then: Callable[[], None]) -> None:
         """Call `then` when all that waits now is durable."""

@@ -108,8 +108,9 @@ class SchemaDirectory:
 
     def record(self, topic: str, text: str, by: str, now: int, then: Callable[[], None]) -> None:
         """Set this version, or drop the schema (`DROPPED`). It holds at once, for messages that
-        come later: they aren't durable before it is. `then` is called when it is durable."""
-        record = SchemaRecord(topic, text, self._log.next_sequence, by)
+        come later: they aren't durable before it is. `then` is called when it is durable.
+        The event begins a group, so events have the order of groups, and its floor is exact."""
+        record = SchemaRecord(topic, text, self._log.begin_group(), by)
         self._log.record(record, then)
         self._add(SchemaEvent(record, self._log.last_group, now))
         if text == DROPPED:

@@ -143,6 +143,43 @@ def test_schemas_outlive_a_kill(own_gateway: Make, connect: Connect) -> None:
         assert sent(peer, "orders", b'{"id": 1}')[0].remote_state == Delivery.ACCEPTED
 
 
+def _version(reader: Manager) -> object:
+    return reader.done("READ", "schema", "orders").get("version")
+
+
+def test_events_have_the_order_of_their_groups(own_gateway: Make, connect: Connect) -> None:
+    """Those that come while a group still waits, too: what was published between two of them lies
+    between their floors, and a gateway that is killed has them in their order."""
+    gateway = own_gateway({"journal": {"linger_ms": 1_000}}).start()
+    peer = connect(port=gateway.port)
+    writer, reader = Manager(peer), Manager(connect(port=gateway.port))
+    link = peer.sender("orders")
+    peer.until(lambda: link.link.credit >= 3, "credit")
+    requests = [writer.send("UPDATE", "schema", "orders", **schema())]
+    peer.until(lambda: reader.ask("READ", "schema", "orders").status == 200, "the schema holds")
+    deliveries = []
+    for nth in range(3):
+        deliveries += [link.send(encoded(b'{"id": 1}'))]
+        requests += [writer.send("DELETE", "schema", "orders")]
+        requests += [writer.send("UPDATE", "schema", "orders", **schema())]
+        version = nth + 2
+        peer.until(lambda: _version(reader) == version, "the next version holds")  # noqa: B023
+    assert [writer.answer(one).status for one in requests] == [200] + [204, 200] * 3
+    for one in deliveries:
+        link.outcome(one)
+    history = reader.done("READ", "schema", "orders")["history"]
+    assert [one["event"] for one in history] == ["set"] + ["dropped", "set"] * 3
+    assert [one["floor"] for one in history] == [0, 1, 1, 2, 2, 3, 3]
+    assert [one["group"] for one in history] == sorted({one["group"] for one in history})
+    gateway.kill()
+    gateway.start()
+    again = Manager(connect(port=gateway.port)).done("READ", "schema", "orders")["history"]
+    said = ("event", "version", "floor", "group", "by")
+    assert [[one[key] for key in said] for one in again] == [
+        [one[key] for key in said] for one in history
+    ]
+
+
 def test_a_dead_process_is_started_again(own_gateway: Make, connect: Connect) -> None:
     """What comes after its death is checked, and nothing is taken unchecked. Others don't wait."""
     gateway = own_gateway({"schemas": {"check_ms_max": 3_000}})
