@@ -17,7 +17,7 @@ T = TypeVar("T")
 Settings = Mapping[str, Mapping[str, object]]
 
 #: Seconds that anything may take before a test gives up; a machine shared by many is slow at times.
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def until(

@@ -65,7 +65,7 @@ def test_axe_finds_nothing(
     for path in PATHS:
         page.goto(console.url + path)
         if path == "/":
-            expect(page.locator(".plot canvas").first).to_be_visible(timeout=15_000)
+            expect(page.locator(".plot canvas").first).to_be_visible()
             if (scheme, width) == ("dark", 1280):
                 picture(page, "dark")
         if path.endswith("pond") and (scheme, width) == ("light", 390):

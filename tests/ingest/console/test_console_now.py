@@ -21,7 +21,7 @@ def test_it_shows_what_is_published(
     expect(page).to_have_title("Now · Distributary")
     expect(page.get_by_text("Nothing is wrong")).to_be_visible()
     peer.sender("rivers").publish("water")
-    expect(page.locator("dl.about")).to_contain_text("Log1 messages", timeout=10_000)
+    expect(page.locator("dl.about")).to_contain_text("Log1 messages")
     expect(page.locator(".plot canvas")).to_have_count(4)
     if "CONSOLE_PICTURES" in os.environ:
         with work(console):
