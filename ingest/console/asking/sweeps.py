@@ -58,7 +58,7 @@ class Sweeps:
         self._line, self._settings, self._rows_max = line, settings, rows_max
         self._types = {entity: _Type() for entity in ATTRIBUTES}
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed = threading.Event()
 
     def known(self, entity: Entity) -> Known:
         """What is known; asking begins a sweep when that is old. Waits FIRST_SECONDS at most where
@@ -89,14 +89,14 @@ class Sweeps:
                     one.first.clear()
 
     def close(self) -> None:
-        """Ask nothing more."""
-        self._closed = True
+        """Ask nothing more; a sweep that pauses ends now."""
+        self._closed.set()
 
     def _sweep(self, entity: Entity, one: _Type) -> None:
         rows: dict[str, Row] = {}
         total, offset, asked, given_up = 1, 0, 0.0, False
         try:
-            while offset < total and len(rows) < self._rows_max and not self._closed:
+            while offset < total and len(rows) < self._rows_max and not self._closed.is_set():
                 asked_at = time.monotonic()
                 part = self._part(entity, offset)
                 took = time.monotonic() - asked_at
@@ -108,9 +108,9 @@ class Sweeps:
                 if one.known.at is None and not one.quick:
                     one.known = Known(tuple(rows.values()), None, total)
                     one.first.set()
-                    time.sleep(took)  # pages are made meanwhile
+                    self._closed.wait(took)  # pages are made meanwhile
                 elif not one.quick and total > QUICK_ROWS:
-                    time.sleep(took / self._settings.sweep_part - took)
+                    self._closed.wait(took / self._settings.sweep_part - took)
                     if time.monotonic() - one.asked > self._settings.quiet_seconds:
                         given_up = True
                         return
