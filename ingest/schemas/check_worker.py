@@ -62,6 +62,8 @@ class CheckWorker:
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._child: ChildProcess | None = None
+        #: Requests that had no answer. The worker's thread counts, any may read.
+        self.failures = 0
         self._defined: set[str] = set()
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(CheckAnswer)
@@ -162,6 +164,7 @@ class CheckWorker:
         why = str(error) or "the process that checks has ended"
         if isinstance(error, TimeoutError):
             why = f"no answer after {self._settings.check_ms_max} ms (schemas.check_ms_max)"
+        self.failures += 1
         _events.warning("schemas.check_failed", reason=why, then="it is started again")
         self._end()
         return why
