@@ -4,8 +4,9 @@ Rule 1: nothing becomes a message of a topic that its schema doesn't allow, and 
         couldn't be checked: `CONSEQUENCES` says what becomes of it, by the way on which it came.
 Rule 2: what came on a link goes on in its order: while messages of it are checked, those behind
         them wait, too. Commands of a transaction wait for the messages that were sent in it.
-Rule 3: what waits has a budget (`schemas.waiting_bytes_max`); beyond it messages are rejected. A
-        link has no more under way than its credit. Peers are served in turn.
+Rule 3: what waits has a budget (`schemas.waiting_bytes_max`), of which a peer may have as much as
+        is still free; beyond it messages are rejected. A link has no more under way than its
+        credit. Peers are served in turn.
 """
 
 import asyncio
@@ -37,6 +38,9 @@ _events = structlog.get_logger("gateway")
 #: as what the topic says they are.
 MISFIT = "amqp:decode-error"
 TOO_MUCH = "amqp:resource-limit-exceeded"
+TOO_MUCH_TEXT = (
+    "too many of your messages wait to be checked (schemas.waiting_bytes_max): send it again"
+)
 #: How messages that don't fit are counted: those that come from a link.
 _COUNTED = {
     Consequence.REJECT: Outcome.REJECTED,
@@ -108,13 +112,18 @@ class Validator:
         self.directory, self._complete = directory, complete
         self._worker = CheckWorker(self._settings)
         self._queue: CheckQueue[Peer, _Held] = CheckQueue()
-        #: What waits, or is being checked.
-        self.waiting_messages = self.waiting_bytes = 0
+        #: Messages that wait, or are being checked.
+        self.waiting_messages = 0
 
     @property
     def active(self) -> bool:
         """Whether any message or command may have to wait."""
         return self.directory.validates or bool(self._queue)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of messages that wait, or are being checked."""
+        return self._queue.bytes
 
     @property
     def failures(self) -> int:
@@ -128,17 +137,14 @@ class Validator:
         checks = list(self._checks(received, goals))
         if not checks and not self._queue.waits(link):
             return goals
-        most, waiting = self._settings.waiting_bytes_max, self.waiting_bytes
-        if waiting + len(received.blob) > most and waiting:
+        peer, size = link.connection, len(received.blob)
+        if not self._queue.has_room(peer, size, self._settings.waiting_bytes_max):
             self._counts.unchecked += received.count
-            text = f"{most} bytes of messages wait to be checked (schemas.waiting_bytes_max)"
-            return [(Refused(AmqpError(TOO_MUCH, f"{text}: send it again")), received.count)]
+            return [(Refused(AmqpError(TOO_MUCH, TOO_MUCH_TEXT)), received.count)]
         self.waiting_messages += received.count
-        self.waiting_bytes += len(received.blob)
-        keys = (link, link.connection) if received.transaction else (link,)
-        self._queue.add(
-            link.connection, _HeldRun(self._loop.time(), link, received, goals, checks), keys
-        )
+        keys = (link, peer) if received.transaction else (link,)
+        held = _HeldRun(self._loop.time(), link, received, goals, checks)
+        self._queue.add(peer, held, keys, size)
         self._ask()
         return None
 
@@ -147,7 +153,7 @@ class Validator:
         peer = link.connection
         if not self._queue.waits(peer):
             return False
-        self._queue.add(peer, HeldCommand(link, message, delivery), (peer,))
+        self._queue.add(peer, HeldCommand(link, message, delivery), (peer,), 0)
         return True
 
     def checked(self, done: CheckDone) -> CheckedRun | HeldCommand:
@@ -157,7 +163,6 @@ class Validator:
         if isinstance(held, HeldCommand):
             return held
         self.waiting_messages -= held.received.count
-        self.waiting_bytes -= len(held.received.blob)
         if held.checks:
             self._counts.check_seconds.observe(self._loop.time() - held.at)
         others: dict[int, Goal] = {}
